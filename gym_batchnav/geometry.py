@@ -1,0 +1,130 @@
+"""The camera and the frames of the world: headings, view and projection matrices, polar goals.
+
+The world is Y up, in metres. A heading of 0 looks along -z and grows to the left (counter-clockwise seen from above),
+so that the forward direction of heading ``h`` is ``(-sin h, 0, -cos h)``. A camera looks along its own -z, x to the
+right, y up. Everything is batched over N and is plain NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """A pinhole camera and how its pictures are encoded.
+
+    Attributes:
+        width: Pixels in a row.
+        height: Rows of pixels.
+        hfov_deg: Horizontal field of view, degrees, between 1 and 170.
+        eye_height: Metres above the floor.
+        near: Distance of the near plane, metres. There is no far plane.
+        max_depth: Depth is clipped to [0, max_depth] metres.
+        normalize_depth: Divide the clipped depth by max_depth, so that it lies in [0, 1].
+        depth_miss: What a pixel reads where nothing is hit: ``"far"`` (max_depth) or ``"zero"`` (Habitat's way).
+        lit: Light the albedo with the head-and-sky light; False gives the bare albedo.
+        cull_backfaces: Honour glTF's doubleSided instead of drawing every triangle from both sides.
+    """
+
+    width: int = 64
+    height: int = 64
+    hfov_deg: float = 90.0
+    eye_height: float = 1.25
+    near: float = 0.05
+    max_depth: float = 10.0
+    normalize_depth: bool = True
+    depth_miss: str = "far"
+    lit: bool = True
+    cull_backfaces: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a camera that cannot take a picture."""
+        if not (1 <= self.width <= 4096 and 1 <= self.height <= 4096):
+            raise ValueError(f"camera of {self.width}x{self.height} pixels: give a width and height from 1 to 4096")
+        if not 1.0 <= self.hfov_deg <= 170.0:
+            raise ValueError(f"hfov_deg={self.hfov_deg}: give a horizontal field of view from 1 to 170 degrees")
+        if not self.near > 0.0:
+            raise ValueError(f"near={self.near}: the near plane must lie in front of the camera")
+        if not self.max_depth > self.near:
+            raise ValueError(f"max_depth={self.max_depth}: it must be greater than near={self.near}")
+        if self.depth_miss not in ("far", "zero"):
+            raise ValueError(f"depth_miss={self.depth_miss!r}: choose 'far' or 'zero'")
+
+    @property
+    def tan_half_width(self) -> float:
+        """Half the width of the image plane at unit distance."""
+        return float(np.tan(np.radians(self.hfov_deg) / 2))
+
+    @property
+    def tan_half_height(self) -> float:
+        """Half the height of the image plane at unit distance; pixels are square."""
+        return self.tan_half_width * self.height / self.width
+
+
+def forward_vectors(heading: np.ndarray) -> np.ndarray:
+    """Unit vectors [N, 3] along which agents of the given headings [N] (radians) walk and look."""
+    zero = np.zeros_like(heading)
+    return np.stack([-np.sin(heading), zero, -np.cos(heading)], axis=-1)
+
+
+def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) -> np.ndarray:
+    """World-to-camera matrices of level cameras above agents.
+
+    Args:
+        position: [N, 3], metres, where the agents stand.
+        heading: [N], radians.
+        eye_height: Metres from the floor to the camera.
+
+    Returns:
+        [N, 4, 4] float32; ``p_camera = (V @ [p_world, 1])[:3]``.
+    """
+    cos, sin = np.cos(heading).astype(np.float32), np.sin(heading).astype(np.float32)
+    x, y, z = position[:, 0], position[:, 1] + np.float32(eye_height), position[:, 2]
+    views = np.zeros((len(position), 4, 4), np.float32)
+    views[:, 0, 0], views[:, 0, 2], views[:, 0, 3] = cos, -sin, sin * z - cos * x
+    views[:, 1, 1], views[:, 1, 3] = 1, -y
+    views[:, 2, 0], views[:, 2, 2], views[:, 2, 3] = sin, cos, -sin * x - cos * z
+    views[:, 3, 3] = 1
+    return views
+
+
+def look_at(eye: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """World-to-camera matrix [4, 4] float32 of an upright camera at ``eye`` [3] that looks at ``target`` [3]."""
+    backward = np.asarray(eye, np.float64) - np.asarray(target, np.float64)
+    backward /= np.linalg.norm(backward)
+    up = np.array([0.0, 1.0, 0.0]) if abs(backward[1]) < 0.999 else np.array([0.0, 0.0, -1.0])
+    right = np.cross(up, backward)
+    right /= np.linalg.norm(right)
+    view = np.eye(4)
+    view[:3, :3] = np.stack([right, np.cross(backward, right), backward])
+    view[:3, 3] = -view[:3, :3] @ np.asarray(eye, np.float64)
+    return view.astype(np.float32)
+
+
+def projection_matrix(camera: Camera) -> np.ndarray:
+    """Clip-space matrix [4, 4] float32 of OpenGL's convention, with an infinite far plane."""
+    matrix = np.zeros((4, 4), np.float32)
+    matrix[0, 0] = 1 / camera.tan_half_width
+    matrix[1, 1] = 1 / camera.tan_half_height
+    matrix[2, 2], matrix[2, 3], matrix[3, 2] = -1, -2 * camera.near, -1
+    return matrix
+
+
+def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Goals as the agents' compass and GPS tell them: Habitat's ``pointgoal_with_gps_compass``.
+
+    Args:
+        position: [N, 3], metres.
+        heading: [N], radians.
+        goal: [N, 3], metres.
+
+    Returns:
+        [N, 2] float32: distance seen from above in metres, angle in radians from straight ahead, left positive.
+    """
+    dx, dz = goal[:, 0] - position[:, 0], goal[:, 2] - position[:, 2]
+    cos, sin = np.cos(heading), np.sin(heading)
+    right, backward = cos * dx - sin * dz, sin * dx + cos * dz
+    return np.stack([np.hypot(dx, dz), -np.arctan2(right, -backward)], axis=-1).astype(np.float32)
