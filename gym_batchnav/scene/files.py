@@ -1,0 +1,146 @@
+"""The files a scene is made of: read within one folder only, hashed as they are read, pictures decoded with bounds."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import secrets
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+import numpy as np
+from PIL import Image
+
+MAX_FILE_BYTES = 2**31
+MAX_IMAGE_PIXELS = 64 * 2**20
+MAX_TEXTURE_SIDE = 2048
+_IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
+_KTX2_MAGIC = b"\xabKTX 20\xbb\r\n\x1a\n"
+
+
+class SceneError(ValueError):
+    """A scene that cannot be loaded or saved; the message names it, the problem and the remedy."""
+
+
+class SceneFiles:
+    """One scene's file and those it refers to.
+
+    What a file names is read only from its own folder and the folders inside it: absolute paths, ``..`` and web
+    addresses are refused. Symbolic links are followed, since a file cannot make one.
+
+    Args:
+        path: The scene's main file.
+
+    Attributes:
+        path: The scene's main file.
+        warnings: What had to be left out or guessed, one sentence each; readers append to it.
+        missing: Pictures that could not be read, in order; readers append to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.warnings: list[str] = []
+        self.missing: list[str] = []
+        self._read: dict[Path, bytes] = {}
+        self._hash = hashlib.sha256()
+
+    def main(self) -> bytes:
+        """The bytes of the scene's main file."""
+        return self._bytes(self.path)
+
+    def beside(self, uri: str, *, quoted: bool = False) -> bytes:
+        """The bytes of a file that the scene refers to.
+
+        Args:
+            uri: Its path relative to the scene's folder, slashes of either kind.
+            quoted: Percent escapes stand for characters, as in a URI.
+
+        Raises:
+            ValueError: the path leads out of the scene's folder.
+            FileNotFoundError: there is no such file.
+        """
+        relative = PurePosixPath((unquote(uri) if quoted else uri).strip().replace("\\", "/"))
+        outside = relative.is_absolute() or ".." in relative.parts or ":" in str(relative) or "\0" in str(relative)
+        if outside or not relative.parts:
+            raise ValueError(f"it refers to {uri!r}, which is not inside its folder: put the file beside the scene")
+        return self._bytes(self.path.parent / relative)
+
+    def add_to_hash(self, text: str) -> None:
+        """Let an option that shapes the scene count in ``content_hash``."""
+        self._hash.update(text.encode() + b"\0")
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256, in hexadecimal, of all that was read and of the options."""
+        return self._hash.hexdigest()
+
+    def _bytes(self, path: Path) -> bytes:
+        if path not in self._read:
+            if not path.is_file():
+                raise FileNotFoundError(f"{str(path)!r} does not exist or is no file")
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise ValueError(f"{path.name} has {path.stat().st_size:,} bytes, at most {MAX_FILE_BYTES:,} are read")
+            self._read[path] = path.read_bytes()
+            self._hash.update(len(self._read[path]).to_bytes(8, "little"))
+            self._hash.update(self._read[path])
+        return self._read[path]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file aside and rename it, so that nobody ever reads half of it."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        aside.write_bytes(data)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def open_image(data: bytes, label: str) -> Image.Image:
+    """A picture with its size checked and its pixels not yet decoded.
+
+    Args:
+        data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF or TIFF file.
+        label: What to call it in messages.
+
+    Raises:
+        OSError: it is no such picture.
+        ValueError: it is KTX2, or larger than ``MAX_IMAGE_PIXELS``.
+    """
+    if data.startswith(_KTX2_MAGIC):
+        raise ValueError(f"image {label} is KTX2, which is not supported: convert its textures to PNG or JPEG")
+    try:
+        image = Image.open(io.BytesIO(data), formats=_IMAGE_FORMATS)
+    except Image.DecompressionBombError:
+        raise ValueError(f"image {label} is far larger than {MAX_IMAGE_PIXELS:,} pixels: scale it down") from None
+    except Exception as error:  # Pillow's decoders raise anything on damaged files
+        raise OSError(f"image {label} cannot be read: {error}") from error
+    if image.width * image.height > MAX_IMAGE_PIXELS:
+        raise ValueError(
+            f"image {label} has {image.width}x{image.height} pixels: at most {MAX_IMAGE_PIXELS:,} are read"
+        )
+    return image
+
+
+def decode_texture(image: Image.Image) -> np.ndarray:
+    """The pixels of a picture, at most ``MAX_TEXTURE_SIDE`` a side, as [H, W, 4] uint8 with row 0 at the top.
+
+    Raises:
+        OSError: the file is damaged.
+    """
+    try:
+        longest = max(image.size)
+        shrink = MAX_TEXTURE_SIDE / longest
+        size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
+        if longest > MAX_TEXTURE_SIDE:
+            image.draft("RGB", size)  # JPEG files are decoded at half size or less where that suffices
+        if image.mode.startswith("I"):  # 16 bits a pixel, which Pillow would clip rather than scale
+            image = Image.fromarray((np.asarray(image, np.uint32) >> 8).astype(np.uint8))
+        image = image.convert("RGBA")
+        if longest > MAX_TEXTURE_SIDE:
+            image = image.resize(size, Image.Resampling.BOX)
+    except Exception as error:
+        raise OSError(f"damaged picture: {error}") from error
+    return np.array(image)

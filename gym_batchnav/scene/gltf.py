@@ -1,0 +1,298 @@
+"""glTF 2.0 documents: the container, the checked JSON, and typed views of their binary data."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.scene.files import SceneFiles
+
+GLB_MAGIC = b"glTF"
+CHUNK_JSON, CHUNK_BIN = 0x4E4F534A, 0x004E4942
+COMPONENTS: dict[int, type] = {
+    5120: np.int8,
+    5121: np.uint8,
+    5122: np.int16,
+    5123: np.uint16,
+    5125: np.uint32,
+    5126: np.float32,
+}
+WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
+MAX_ELEMENTS = 20_000_000
+MAX_DEPTH = 512
+
+# Extensions that a file may require: these are read, or change only how light falls on a surface.
+_READ = {"KHR_texture_transform", "KHR_mesh_quantization", "EXT_texture_webp", "KHR_materials_pbrSpecularGlossiness"}
+_SHADING = ("KHR_materials_", "KHR_lights_")
+_REMEDIES = {
+    "KHR_draco_mesh_compression": "re-export it without mesh compression",
+    "EXT_meshopt_compression": "re-export it without mesh compression",
+    "KHR_meshopt_compression": "re-export it without mesh compression",
+    "KHR_texture_basisu": "convert its textures to PNG or JPEG",
+    "KHR_texture_ktx": "convert its textures to PNG or JPEG",
+    "EXT_mesh_gpu_instancing": "re-export it with one node for each instance",
+}
+
+
+class GltfDocument:
+    """A glTF file whose parts are checked as they are asked for.
+
+    Whatever is wrong with the file raises ValueError (or OSError for a buffer's file that is missing) with a sentence
+    that lacks only the file's name.
+
+    Args:
+        files: The scene's files, of which the main one is a ``.glb`` or a ``.gltf``.
+    """
+
+    def __init__(self, files: SceneFiles) -> None:
+        self._files = files
+        text, self._bin = _split_container(files.main())
+        self._json = _parse_json(text)
+        self._buffers: dict[int, memoryview] = {}
+        version = _mapping(self._json.get("asset", {}), "asset").get("version")
+        if not str(version).startswith("2."):
+            raise ValueError(f"it is glTF version {version!r}: only 2.0 is read, re-export it")
+        for name in _sequence(self._json.get("extensionsRequired", []), "extensionsRequired"):
+            if name not in _READ and not str(name).startswith(_SHADING):
+                remedy = _REMEDIES.get(str(name), "re-export it without that extension")
+                raise ValueError(f"it requires the glTF extension {name}, which is not supported: {remedy}")
+
+    def count(self, kind: str) -> int:
+        """The number of ``kind`` (``"nodes"``, ``"meshes"``, ...) in the document."""
+        return len(_sequence(self._json.get(kind, []), kind))
+
+    def item(self, kind: str, index: object) -> Mapping[str, Any]:
+        """Entry ``index`` of the document's list ``kind``."""
+        items = _sequence(self._json.get(kind, []), kind)
+        if type(index) is not int or not 0 <= index < len(items):
+            raise ValueError(f"it refers to number {index!r} of its {len(items)} {kind}")
+        return _mapping(items[index], f"{kind}[{index}]")
+
+    def placed_nodes(self) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
+        """The default scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
+
+        A document without scenes gives the nodes that are nobody's child.
+        """
+        if self.count("scenes"):
+            scene = self.item("scenes", self._json.get("scene", 0))
+            roots = list(_sequence(scene.get("nodes", []), "nodes"))
+        else:
+            nodes = [self.item("nodes", index) for index in range(self.count("nodes"))]
+            below = {child for node in nodes for child in _sequence(node.get("children", []), "children")}
+            roots = [index for index in range(len(nodes)) if index not in below]
+        waiting = [(root, np.eye(4), 0) for root in reversed(roots)]
+        seen: set[int] = set()
+        while waiting:
+            index, above, depth = waiting.pop()
+            node = self.item("nodes", index)
+            if index in seen or depth > MAX_DEPTH:
+                raise ValueError(f"node {index} is its own ancestor, has two parents or lies deeper than {MAX_DEPTH}")
+            seen.add(index)
+            if "EXT_mesh_gpu_instancing" in extensions(node):
+                raise ValueError(f"node {index} uses EXT_mesh_gpu_instancing: {_REMEDIES['EXT_mesh_gpu_instancing']}")
+            matrix = above @ _local_matrix(node)
+            yield index, node, matrix
+            children = _sequence(node.get("children", []), "children")
+            waiting += [(child, matrix, depth + 1) for child in reversed(children)]
+
+    def accessor(self, index: object, widths: Sequence[int]) -> np.ndarray:
+        """An accessor's values [count, width]: as stored, or float32 in [-1, 1] where they are normalized.
+
+        Args:
+            index: Its number.
+            widths: The allowed numbers of components.
+        """
+        accessor, what = self.item("accessors", index), f"accessor {index}"
+        dtype, width = COMPONENTS.get(accessor.get("componentType", 0)), WIDTHS.get(str(accessor.get("type")))
+        if dtype is None or width is None or width not in widths:
+            raise ValueError(f"{what} has the wrong type {accessor.get('type')} of {accessor.get('componentType')}")
+        count = whole(accessor, "count", high=MAX_ELEMENTS)
+        if "bufferView" in accessor:
+            offset = whole(accessor, "byteOffset", 0)
+            values = self._strided(accessor["bufferView"], offset, dtype, width, count, what)
+        elif "KHR_draco_mesh_compression" in _sequence(self._json.get("extensionsUsed", []), "extensionsUsed"):
+            raise ValueError("it uses KHR_draco_mesh_compression: " + _REMEDIES["KHR_draco_mesh_compression"])
+        else:
+            values = np.zeros((count, width), dtype)
+        if "sparse" in accessor:
+            values = self._patched(values, _mapping(accessor["sparse"], "sparse"), what)
+        if accessor.get("normalized") and dtype is not np.float32:
+            values = np.maximum(values / np.float32(np.iinfo(dtype).max), np.float32(-1)).astype(np.float32)
+        return values
+
+    def image(self, index: object) -> tuple[bytes | None, str]:
+        """An image's bytes and what to call it; the bytes are None where its file is missing."""
+        image = self.item("images", index)
+        label = str(image.get("name") or f"image {index}")
+        if "bufferView" in image:
+            return bytes(self._view(image["bufferView"])[0]), label
+        uri = image.get("uri")
+        if not isinstance(uri, str):
+            raise ValueError(f"image {index} has neither a bufferView nor a uri")
+        if uri.startswith("data:"):
+            return _data_uri(uri), label
+        try:
+            return self._files.beside(uri, quoted=True), uri
+        except OSError:
+            return None, uri
+
+    def _patched(self, values: np.ndarray, sparse: Mapping[str, Any], what: str) -> np.ndarray:
+        """A copy of ``values`` with a sparse accessor's replacements."""
+        count = whole(sparse, "count", high=len(values))
+        where, new = _mapping(sparse.get("indices"), "indices"), _mapping(sparse.get("values"), "values")
+        kind = COMPONENTS.get(where.get("componentType", 0))
+        if kind not in (np.uint8, np.uint16, np.uint32):
+            raise ValueError(f"{what} has sparse indices that are no unsigned numbers")
+        rows = self._strided(where.get("bufferView"), whole(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
+        if count and rows.max() >= len(values):
+            raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements")
+        dtype, width = values.dtype.type, values.shape[1]
+        patched = values.copy()
+        patched[rows] = self._strided(new.get("bufferView"), whole(new, "byteOffset", 0), dtype, width, count, what)
+        return patched
+
+    def _strided(self, view_index: object, offset: int, dtype: type, width: int, count: int, what: str) -> np.ndarray:
+        """A read-only array [count, width] over a bufferView."""
+        view, stride = self._view(view_index)
+        element = np.dtype(dtype).itemsize * width
+        stride = stride or element
+        if stride < element or (count and offset + stride * (count - 1) + element > len(view)):
+            raise ValueError(f"{what} reaches beyond its bufferView {view_index} of {len(view)} bytes")
+        if count == 0:
+            return np.zeros((0, width), dtype)
+        steps = (stride, np.dtype(dtype).itemsize)
+        little_endian = np.dtype(dtype).newbyteorder("<")
+        return np.ndarray((count, width), little_endian, view, offset, steps)
+
+    def _view(self, index: object) -> tuple[memoryview, int]:
+        """The bytes of a bufferView and its stride, 0 for none."""
+        view = self.item("bufferViews", index)
+        if "EXT_meshopt_compression" in extensions(view) and "uri" not in self.item("buffers", view.get("buffer")):
+            raise ValueError("it uses EXT_meshopt_compression: " + _REMEDIES["EXT_meshopt_compression"])
+        buffer = self._buffer(view.get("buffer"))
+        start, length = whole(view, "byteOffset", 0), whole(view, "byteLength")
+        if start + length > len(buffer):
+            raise ValueError(
+                f"bufferView {index} reaches beyond its buffer of {len(buffer)} bytes: the file is damaged"
+            )
+        return buffer[start : start + length], whole(view, "byteStride", 0, high=65535)
+
+    def _buffer(self, index: object) -> memoryview:
+        buffer = self.item("buffers", index)
+        assert isinstance(index, int)
+        if index not in self._buffers:
+            uri = buffer.get("uri")
+            if uri is None and index == 0 and self._bin is not None:
+                data: bytes | memoryview = self._bin
+            elif not isinstance(uri, str):
+                raise ValueError(f"buffer {index} has no data: re-export the file")
+            else:
+                data = _data_uri(uri) if uri.startswith("data:") else self._files.beside(uri, quoted=True)
+            length = whole(buffer, "byteLength")
+            if length > len(data):
+                raise ValueError(f"buffer {index} has {len(data)} of its {length} bytes: the file is cut short")
+            self._buffers[index] = memoryview(data)[:length]
+        return self._buffers[index]
+
+
+def whole(owner: Mapping[str, Any], key: str, default: int | None = None, high: int = 2**40) -> int:
+    """The whole number from 0 to ``high`` that ``owner`` holds under ``key``."""
+    value = owner.get(key, default)
+    if type(value) is not int or not 0 <= value <= high:
+        raise ValueError(f"its {key} {value!r} is not a whole number from 0 to {high}")
+    return value
+
+
+def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float]) -> np.ndarray:
+    """The finite numbers, as many as in ``default``, that ``owner`` holds under ``key``, as float64."""
+    value = owner.get(key, default)
+    if not isinstance(value, (list, tuple)) or any(type(part) not in (int, float) for part in value):
+        raise ValueError(f"its {key} {value!r} is not a list of numbers")
+    array = np.array(value, np.float64)
+    if array.shape != (len(default),) or not (np.abs(array) < 1e30).all():
+        raise ValueError(f"its {key} is not {len(default)} finite numbers")
+    return array
+
+
+def extensions(owner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The extensions of an entry, by name."""
+    return _mapping(owner.get("extensions", {}), "extensions")
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"its {what} is not a JSON object")
+    return value
+
+
+def _sequence(value: object, what: str) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"its {what} is not a JSON list")
+    return value
+
+
+def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
+    """The JSON and the binary chunk of a GLB file; a file that is no GLB is all JSON."""
+    if not data.startswith(GLB_MAGIC):
+        return data, None
+    if len(data) < 20:
+        raise ValueError("it is cut short within its header: copy or download it again")
+    version, length, json_length, json_kind = struct.unpack_from("<4I", data, 4)
+    if version != 2:
+        raise ValueError(f"it is GLB version {version}: only 2 is read, re-export it")
+    if length > len(data) or 20 + json_length > length:
+        raise ValueError(f"it has {len(data)} of {max(length, 20 + json_length)} bytes: copy or download it again")
+    if json_kind != CHUNK_JSON:
+        raise ValueError("its first chunk is not JSON: re-export it")
+    start = 20 + json_length
+    if start + 8 > length:
+        return data[20:start], None
+    bin_length, bin_kind = struct.unpack_from("<2I", data, start)
+    if start + 8 + bin_length > length:
+        raise ValueError("its binary chunk is cut short: copy or download it again")
+    binary = memoryview(data)[start + 8 : start + 8 + bin_length] if bin_kind == CHUNK_BIN else None
+    return data[20:start], binary
+
+
+def _parse_json(text: bytes) -> Mapping[str, Any]:
+    def refuse(name: str) -> None:
+        raise ValueError(f"its JSON holds {name}")
+
+    try:
+        return _mapping(json.loads(text.decode("utf-8-sig"), parse_constant=refuse), "content")
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"its JSON cannot be read ({error}): re-export it") from error
+
+
+def _data_uri(uri: str) -> bytes:
+    header, _, payload = uri.partition(",")
+    if not header.endswith(";base64"):
+        raise ValueError("it has a data URI that is not base64: re-export it")
+    try:
+        return base64.b64decode(payload, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"it has a damaged data URI ({error}): re-export it") from error
+
+
+def _local_matrix(node: Mapping[str, Any]) -> np.ndarray:
+    """A node's matrix [4, 4] float64 to its parent."""
+    if "matrix" in node:
+        return numbers(node, "matrix", np.eye(4).ravel().tolist()).reshape(4, 4).T
+    x, y, z, w = numbers(node, "rotation", (0.0, 0.0, 0.0, 1.0))
+    length = x * x + y * y + z * z + w * w
+    s = 2 / length if length else 0.0  # a quaternion of zeros turns nothing
+    matrix = np.eye(4)
+    matrix[:3, :3] = [
+        [1 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)],
+        [s * (x * y + z * w), 1 - s * (x * x + z * z), s * (y * z - x * w)],
+        [s * (x * z - y * w), s * (y * z + x * w), 1 - s * (x * x + y * y)],
+    ]
+    matrix[:3, :3] *= numbers(node, "scale", (1.0, 1.0, 1.0))
+    matrix[:3, 3] = numbers(node, "translation", (0.0, 0.0, 0.0))
+    return matrix

@@ -1,0 +1,68 @@
+"""The Scene record: everything that is seen of a scene, as plain arrays in world space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gym_batchnav.navmesh.mesh import NavMesh
+
+OPAQUE, MASK = 0, 1
+REPEAT, CLAMP, MIRROR = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Materials:
+    """The surfaces of a scene, one row a material.
+
+    A material without a texture has ``texture == -1``; one with ``alpha_mode == MASK`` shows only where its alpha
+    (texture x factor) reaches ``alpha_cutoff``. glTF's BLEND is loaded as MASK with a cutoff of 0.5: nothing is drawn
+    half transparent.
+    """
+
+    base_color: np.ndarray  # [M, 4] float32, linear RGBA factor
+    texture: np.ndarray  # [M] int32, row in Scene.textures, -1 for none
+    alpha_mode: np.ndarray  # [M] uint8, OPAQUE or MASK
+    alpha_cutoff: np.ndarray  # [M] float32
+    double_sided: np.ndarray  # [M] bool
+    wrap: np.ndarray  # [M, 2] uint8, REPEAT, CLAMP or MIRROR along u and v
+
+    def __len__(self) -> int:
+        """The number of materials."""
+        return len(self.texture)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """A textured triangle mesh in world space: Y up, metres, counter-clockwise fronts.
+
+    Nodes that repeat a mesh are flattened: measured, the ray tracer is faster so. ``objects[k]`` names the node whose
+    semantic id is ``k + 1``; id 0 is nothing.
+    """
+
+    name: str
+    vertices: np.ndarray  # [V, 3] float32, metres
+    triangles: np.ndarray  # [T, 3] int32, rows of vertices
+    triangle_material: np.ndarray  # [T] int32, row in materials
+    triangle_object: np.ndarray  # [T] int32, semantic id, 1 and up
+    materials: Materials
+    uvs: np.ndarray | None = None  # [V, 2] float32, v = 0 at the top row of the image (glTF's way)
+    colors: np.ndarray | None = None  # [V, 4] uint8, linear RGBA that multiplies the base colour
+    textures: tuple[np.ndarray, ...] = ()  # each [H, W, 4] uint8, sRGB with linear alpha, row 0 at the top
+    objects: tuple[str, ...] = ()  # name of every semantic id, from id 1
+    navmesh: NavMesh | None = None  # one that came with the file
+    warnings: tuple[str, ...] = ()  # what the loader had to leave out or guess, one sentence each
+    content_hash: str = ""  # of the source's bytes and the loading options; keys the cache
+    metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """[2, 3] float32, metres: the smallest and the largest corner."""
+        return np.stack([self.vertices.min(axis=0), self.vertices.max(axis=0)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the arrays of this record hold."""
+        arrays = [self.vertices, self.triangles, self.triangle_material, self.triangle_object, *self.textures]
+        return sum(array.nbytes for array in (*arrays, self.uvs, self.colors) if array is not None)

@@ -1,0 +1,278 @@
+"""Scenes to GLB files: small, self-contained, and read back by ``load_scene`` as they were."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from gym_batchnav.scene.files import SceneError, write_atomically
+from gym_batchnav.scene.gltf import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
+from gym_batchnav.scene.mesh import CLAMP, MASK, MIRROR, REPEAT, Scene
+
+_JPEG_QUALITY = 88
+_SAME_PLACE = 1e-4  # metres: copies of a prototype that agree this closely share its mesh
+_WRAP = {REPEAT: 10497, CLAMP: 33071, MIRROR: 33648}
+_ARRAY_BUFFER, _ELEMENT_BUFFER = 34962, 34963
+_UINT8, _UINT16, _UINT32, _FLOAT = 5121, 5123, 5125, 5126
+
+
+def save_glb(scene: Scene, path: str | Path) -> None:
+    """Write a scene as a GLB file, one node for each object; a navmesh and the metadata are not written.
+
+    ``load_scene`` gives the same objects, triangles, uvs and vertex colours back, with triangles ordered by object and
+    material. Opaque textures are written as JPEG of quality 88, or as PNG where that is smaller; others as PNG.
+
+    If ``scene.metadata["instances"]`` maps semantic ids to pairs (name of a prototype, [4, 4] matrix from the
+    prototype's frame to the world), objects that are the same in their prototype's frame share one mesh. Their
+    vertices come back within 0.1 mm.
+
+    Args:
+        scene: The scene; every triangle belongs to an object and every object has a triangle.
+        path: The file, ending in ``.glb``. It is replaced in one step.
+
+    Raises:
+        SceneError: the scene has triangles without object, or objects without triangles.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".glb":
+        raise SceneError(f"scene file '{path}': scenes are saved as GLB, choose a name that ends in .glb")
+    sizes = np.bincount(scene.triangle_object, minlength=len(scene.objects) + 1)
+    if sizes[0] or len(sizes) != len(scene.objects) + 1 or not sizes[1:].all():
+        raise SceneError(f"scene '{scene.name}': give every triangle an object and every object a triangle to save it")
+    write_atomically(path, _Writer(scene).glb())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Corners:
+    """The corners [3T] of an object's triangles, ordered by material."""
+
+    positions: np.ndarray  # [3T, 3] float64
+    attributes: np.ndarray  # [3T, 12] uint8, the bytes of uvs and colours
+    materials: np.ndarray  # [T] int32, ascending
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One bufferView that many accessors share."""
+
+    view: dict[str, int]
+    data: bytearray = field(default_factory=bytearray)
+
+
+class _Writer:
+    """The JSON and the binary data of one GLB file."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._streams = {
+            "POSITION": _Stream({"byteStride": 12, "target": _ARRAY_BUFFER}),
+            "TEXCOORD_0": _Stream({"byteStride": 8, "target": _ARRAY_BUFFER}),
+            "COLOR_0": _Stream({"byteStride": 4, "target": _ARRAY_BUFFER}),
+            "indices16": _Stream({"target": _ELEMENT_BUFFER}),
+            "indices32": _Stream({"target": _ELEMENT_BUFFER}),
+        }
+        self._view_of = {kind: number for number, kind in enumerate(self._streams)}
+        self._images: list[bytes] = []
+        self._image_rows: dict[int, int] = {}
+        self._material_rows: dict[int, int] = {}
+        self._json: dict[str, list[Any]] = {
+            key: []
+            for key in ("nodes", "meshes", "accessors", "materials", "textures", "samplers", "images", "bufferViews")
+        }
+
+    def glb(self) -> bytes:
+        """The bytes of the file."""
+        self._add_objects()
+        binary = self._layout_buffers()
+        document: dict[str, Any] = {
+            "asset": {"version": "2.0", "generator": "gym_batchnav"},
+            "scene": 0,
+            "scenes": [{"name": self._scene.name, "nodes": list(range(len(self._json["nodes"])))}],
+            **{key: items for key, items in self._json.items() if items},
+            "buffers": [{"byteLength": len(binary)}],
+        }
+        text = json.dumps(document, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 4)
+        length = 12 + 8 + len(text) + 8 + len(binary)
+        header = GLB_MAGIC + struct.pack("<4I", 2, length, len(text), CHUNK_JSON)
+        return header + text + struct.pack("<2I", len(binary), CHUNK_BIN) + binary
+
+    def _add_objects(self) -> None:
+        scene = self._scene
+        order = np.lexsort((scene.triangle_material, scene.triangle_object))
+        ends = np.cumsum(np.bincount(scene.triangle_object)).tolist()
+        instances = _instances(scene)
+        copies = Counter(prototype for prototype, _ in instances.values())
+        first: dict[object, tuple[_Corners, int]] = {}
+        for number, name in enumerate(scene.objects, start=1):
+            corners = self._corners(order[ends[number - 1] : ends[number]])
+            prototype, matrix = instances.get(number, (None, np.eye(4)))
+            if copies[prototype] < 2 or not np.linalg.det(matrix[:3, :3]) > 1e-6:  # nor mirrored: fronts stay fronts
+                self._json["nodes"].append({"name": name, "mesh": self._add_mesh(corners)})
+                continue
+            if prototype not in first:
+                local = (corners.positions - matrix[:3, 3]) @ np.linalg.inv(matrix[:3, :3]).T
+                model = _Corners(local.astype(np.float32).astype(np.float64), corners.attributes, corners.materials)
+                first[prototype] = model, self._add_mesh(model)
+            model, mesh = first[prototype]
+            if _same(model, matrix, corners):
+                values = [float(value) for value in matrix.T.ravel()]
+                self._json["nodes"].append({"name": name, "mesh": mesh, "matrix": values})
+            else:
+                self._json["nodes"].append({"name": name, "mesh": self._add_mesh(corners)})
+
+    def _corners(self, rows: np.ndarray) -> _Corners:
+        """The corners of some triangles, with all that the vertices carry; attributes that do nothing are zeros."""
+        scene = self._scene
+        corners, materials = scene.triangles[rows].ravel(), scene.triangle_material[rows]
+        textured = np.repeat(scene.materials.texture[materials] >= 0, 3)
+        attributes = np.zeros((len(corners), 12), np.uint8)
+        if scene.uvs is not None:
+            attributes[textured, :8] = np.ascontiguousarray(scene.uvs[corners[textured]], "<f4").view(np.uint8)
+        attributes[:, 8:] = scene.colors[corners] if scene.colors is not None else 255
+        return _Corners(scene.vertices[corners].astype(np.float64), attributes, materials)
+
+    def _add_mesh(self, corners: _Corners) -> int:
+        """Add a mesh of one primitive a material; returns its number."""
+        primitives = []
+        materials, starts = np.unique(corners.materials, return_index=True)
+        ends = [*starts[1:].tolist(), len(corners.materials)]
+        for material, start, end in zip(materials.tolist(), starts.tolist(), ends, strict=True):
+            mine = slice(3 * start, 3 * end)
+            positions = corners.positions[mine].astype("<f4")
+            primitives.append(self._primitive(positions, corners.attributes[mine], material))
+        self._json["meshes"].append({"primitives": primitives})
+        return len(self._json["meshes"]) - 1
+
+    def _primitive(self, positions: np.ndarray, attributes: np.ndarray, material: int) -> dict[str, Any]:
+        """A primitive of corners [C], in which equal corners share a vertex."""
+        rows = np.concatenate([positions.view(np.uint8), attributes], axis=1)
+        whole_rows = rows.view(np.dtype((np.void, rows.shape[1])))[:, 0]
+        _, first, inverse = np.unique(whole_rows, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # vertices in the order in which triangles first use them
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        kept, indices = first[order], rank[inverse.ravel()]
+        positions, attributes = positions[kept], attributes[kept]
+        bounds = {"min": _short(positions.min(axis=0)), "max": _short(positions.max(axis=0))}
+        found = {"POSITION": self._accessor("POSITION", positions, _FLOAT, "VEC3", bounds)}
+        if self._scene.materials.texture[material] >= 0 and self._scene.uvs is not None:
+            found["TEXCOORD_0"] = self._accessor("TEXCOORD_0", attributes[:, :8].copy().view("<f4"), _FLOAT, "VEC2", {})
+        colors = attributes[:, 8:]
+        if (colors != 255).any():
+            found["COLOR_0"] = self._accessor("COLOR_0", colors, _UINT8, "VEC4", {"normalized": True})
+        if len(kept) < 65536:  # the last index, 65,535, stays free: it restarts primitives
+            corner_row = self._accessor("indices16", indices.astype("<u2"), _UINT16, "SCALAR", {})
+        else:
+            corner_row = self._accessor("indices32", indices.astype("<u4"), _UINT32, "SCALAR", {})
+        return {"attributes": found, "indices": corner_row, "material": self._material(material)}
+
+    def _accessor(self, kind: str, values: np.ndarray, component: int, shape: str, extra: Mapping[str, Any]) -> int:
+        """Append values to the stream of their kind; returns the number of their accessor."""
+        data = self._streams[kind].data
+        accessor = {"bufferView": self._view_of[kind], "componentType": component, "count": len(values), "type": shape}
+        if data:
+            accessor["byteOffset"] = len(data)
+        data += values.tobytes()
+        self._json["accessors"].append({**accessor, **extra})
+        return len(self._json["accessors"]) - 1
+
+    def _material(self, row: int) -> int:
+        if row not in self._material_rows:
+            materials = self._scene.materials
+            surface: dict[str, Any] = {"metallicFactor": 0}
+            if (materials.base_color[row] != 1).any():
+                surface["baseColorFactor"] = _short(materials.base_color[row])
+            if materials.texture[row] >= 0:
+                surface["baseColorTexture"] = {"index": self._texture(row)}
+            material: dict[str, Any] = {"pbrMetallicRoughness": surface}
+            if materials.alpha_mode[row] == MASK:
+                material |= {"alphaMode": "MASK", "alphaCutoff": _short(materials.alpha_cutoff[row : row + 1])[0]}
+            if materials.double_sided[row]:
+                material["doubleSided"] = True
+            self._json["materials"].append(material)
+            self._material_rows[row] = len(self._json["materials"]) - 1
+        return self._material_rows[row]
+
+    def _texture(self, row: int) -> int:
+        """The number of a material's texture: a picture and how it is wrapped."""
+        picture = int(self._scene.materials.texture[row])
+        if picture not in self._image_rows:
+            data, kind = _encoded(self._scene.textures[picture])
+            self._images.append(data)
+            self._json["images"].append({"bufferView": len(self._streams) + len(self._images) - 1, "mimeType": kind})
+            self._image_rows[picture] = len(self._images) - 1
+        wrap_u, wrap_v = self._scene.materials.wrap[row].tolist()
+        texture = {"source": self._image_rows[picture]}
+        if (wrap_u, wrap_v) != (REPEAT, REPEAT):
+            texture["sampler"] = _number_of(self._json["samplers"], {"wrapS": _WRAP[wrap_u], "wrapT": _WRAP[wrap_v]})
+        return _number_of(self._json["textures"], texture)
+
+    def _layout_buffers(self) -> bytes:
+        """Lay all binary data out in one buffer and list its bufferViews; streams that stayed empty get none."""
+        binary = bytearray()
+        filled = {row: kind for row, kind in enumerate(self._streams) if self._streams[kind].data}
+        moved = {row: number for number, row in enumerate(filled)}
+        moved |= {len(self._streams) + row: len(moved) + row for row in range(len(self._images))}
+        blocks = [(self._streams[kind].view, bytes(self._streams[kind].data)) for kind in filled.values()]
+        for view, data in [*blocks, *(({}, image) for image in self._images)]:
+            self._json["bufferViews"].append({"buffer": 0, "byteOffset": len(binary), "byteLength": len(data), **view})
+            binary += data + b"\0" * (-len(data) % 4)
+        for item in [*self._json["accessors"], *self._json["images"]]:
+            item["bufferView"] = moved[item["bufferView"]]
+        return bytes(binary)
+
+
+def _instances(scene: Scene) -> dict[int, tuple[object, np.ndarray]]:
+    """The prototype and the matrix [4, 4] float64 of the objects that the metadata calls instances."""
+    found = scene.metadata.get("instances")
+    if not isinstance(found, Mapping):
+        return {}
+    return {int(number): (prototype, np.asarray(matrix, np.float64)) for number, (prototype, matrix) in found.items()}
+
+
+def _same(model: _Corners, matrix: np.ndarray, corners: _Corners) -> bool:
+    """Whether the model, placed by the matrix, is what the corners are."""
+    return (
+        np.array_equal(model.materials, corners.materials)
+        and np.array_equal(model.attributes, corners.attributes)
+        and bool((np.abs(model.positions @ matrix[:3, :3].T + matrix[:3, 3] - corners.positions) < _SAME_PLACE).all())
+    )
+
+
+def _encoded(pixels: np.ndarray) -> tuple[bytes, str]:
+    """A picture [H, W, 4] as a file's bytes and their MIME type: the smaller of PNG and JPEG, PNG if it has alpha."""
+    opaque = bool((pixels[..., 3] == 255).all())
+    image = Image.fromarray(pixels[..., :3] if opaque else pixels)
+    jpeg, quick_png, png = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    if opaque:
+        image.save(jpeg, "JPEG", quality=_JPEG_QUALITY, optimize=True)
+        image.save(quick_png, "PNG", compress_level=1)
+        if jpeg.tell() < quick_png.tell() // 2:
+            return jpeg.getvalue(), "image/jpeg"
+    image.save(png, "PNG", optimize=True)  # slow, so only where it may well be the smaller
+    if opaque and jpeg.tell() < png.tell():
+        return jpeg.getvalue(), "image/jpeg"
+    return png.getvalue(), "image/png"
+
+
+def _short(values: np.ndarray) -> list[float]:
+    """The numbers with the fewest digits that are read back as these float32."""
+    return [float(str(np.float32(value))) for value in values]
+
+
+def _number_of(items: list[Any], item: dict[str, Any]) -> int:
+    """The position of an item in a list, to which it is added if it is new."""
+    if item not in items:
+        items.append(item)
+    return items.index(item)
