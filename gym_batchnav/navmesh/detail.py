@@ -1,0 +1,334 @@
+"""Triangulate polygons so that they follow ramps and stairs.
+
+Lengths are cells in x and z and voxels in y throughout, so that corners of polygons have integer coordinates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+MOST_ADDED = 120  # vertices of one polygon, so that Detour's 8-bit counts of vertices and triangles suffice
+MOST_TRIANGLES = 2 * MOST_ADDED + 4
+REACH = 2  # cells around a place in which its floor is looked for: outlines are cut short by no more
+ON_EDGE = 1e-6  # square cells
+
+
+@njit(cache=True, nogil=True)
+def _area(points: np.ndarray, a: int, b: int, c: int) -> float:
+    """Twice the area of a triangle seen from above, positive for triangles that wind as polygons do."""
+    return (points[c, 0] - points[a, 0]) * (points[b, 2] - points[a, 2]) - (points[b, 0] - points[a, 0]) * (
+        points[c, 2] - points[a, 2]
+    )
+
+
+@njit(cache=True, nogil=True)
+def _floor_near(
+    start: np.ndarray,
+    floor: np.ndarray,
+    region: np.ndarray,
+    width: int,
+    x: float,
+    z: float,
+    own: int,
+    other: int,
+    expected: float,
+) -> float:
+    """The floor of two regions at (x, z), or of the nearest cells that have one; ``expected`` where none has.
+
+    Of several floors the one nearest to the expected height is taken.
+    """
+    depth = (len(start) - 1) // width
+    cx = min(max(int(np.floor(x + 0.01)), 0), width - 1)
+    cz = min(max(int(np.floor(z + 0.01)), 0), depth - 1)
+    for ring in range(REACH + 1):
+        found, error = expected, np.inf
+        for nz in range(max(cz - ring, 0), min(cz + ring, depth - 1) + 1):
+            for nx in range(max(cx - ring, 0), min(cx + ring, width - 1) + 1):
+                if abs(nx - cx) != ring and abs(nz - cz) != ring:
+                    continue
+                for span in range(start[nz * width + nx], start[nz * width + nx + 1]):
+                    difference = abs(floor[span] - expected)
+                    if difference < error and (region[span] == own or region[span] == other):
+                        found, error = float(floor[span]), difference
+        if error < np.inf:
+            return found
+    return expected
+
+
+@njit(cache=True, nogil=True)
+def _locate(points: np.ndarray, triangles: np.ndarray, count: int, x: float, z: float) -> tuple[int, float]:
+    """The triangle that holds (x, z), or is nearest to holding it, and the height there."""
+    best, slack, height = 0, -np.inf, 0.0
+    for row in range(count):
+        a, b, c = triangles[row]
+        total = _area(points, a, b, c)
+        u = (points[b, 0] - points[c, 0]) * (z - points[c, 2]) - (points[b, 2] - points[c, 2]) * (x - points[c, 0])
+        v = (points[c, 0] - points[a, 0]) * (z - points[a, 2]) - (points[c, 2] - points[a, 2]) * (x - points[a, 0])
+        u, v = u / total, v / total
+        w = 1.0 - u - v
+        least = min(u, v, w)
+        if least > slack:
+            best, slack, height = row, least, u * points[a, 1] + v * points[b, 1] + w * points[c, 1]
+    return best, height
+
+
+@njit(cache=True, nogil=True)
+def _across(triangles: np.ndarray, count: int, start: int, end: int) -> tuple[int, int]:
+    """The triangle with an edge from ``start`` to ``end`` and the corner in front of that edge, or -1 twice."""
+    for row in range(count):
+        for k in range(3):
+            if triangles[row, k] == start and triangles[row, (k + 1) % 3] == end:
+                return row, (k + 2) % 3
+    return -1, -1
+
+
+@njit(cache=True, nogil=True)
+def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> int:
+    """Add vertex ``new`` to a triangulation and restore the Delaunay property; return the count of triangles."""
+    row, _ = _locate(points, triangles, count, points[new, 0], points[new, 2])
+    a, b, c = triangles[row]
+    edge = -1
+    for k in range(3):
+        if abs(_area(points, triangles[row, k], triangles[row, (k + 1) % 3], new)) < ON_EDGE:
+            edge = k
+    if edge < 0:
+        triangles[row, 0], triangles[row, 1], triangles[row, 2] = a, b, new
+        triangles[count, 0], triangles[count, 1], triangles[count, 2] = b, c, new
+        triangles[count + 1, 0], triangles[count + 1, 1], triangles[count + 1, 2] = c, a, new
+        count += 2
+    else:
+        start, end = triangles[row, edge], triangles[row, (edge + 1) % 3]
+        tip = triangles[row, (edge + 2) % 3]
+        other, k = _across(triangles, count, end, start)
+        triangles[row, 0], triangles[row, 1], triangles[row, 2] = tip, start, new
+        triangles[count, 0], triangles[count, 1], triangles[count, 2] = tip, new, end
+        count += 1
+        if other >= 0:
+            tip = triangles[other, k]
+            triangles[other, 0], triangles[other, 1], triangles[other, 2] = tip, end, new
+            triangles[count, 0], triangles[count, 1], triangles[count, 2] = tip, new, start
+            count += 1
+    _flip(points, triangles, count)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
+    """Flip inner edges until every triangle's circumcircle is empty."""
+    for _ in range(4 * count):
+        flipped = False
+        for row in range(count):
+            for k in range(3):
+                a, b, c = triangles[row, k], triangles[row, (k + 1) % 3], triangles[row, (k + 2) % 3]
+                other, m = _across(triangles, count, b, a)
+                if other < 0:
+                    continue
+                d = triangles[other, m]
+                if _area(points, a, d, c) <= ON_EDGE or _area(points, d, b, c) <= ON_EDGE:
+                    continue
+                # The angles opposite of an edge sum to more than a half turn where the flipped edge is better.
+                cax, caz = points[a, 0] - points[c, 0], points[a, 2] - points[c, 2]
+                cbx, cbz = points[b, 0] - points[c, 0], points[b, 2] - points[c, 2]
+                dax, daz = points[a, 0] - points[d, 0], points[a, 2] - points[d, 2]
+                dbx, dbz = points[b, 0] - points[d, 0], points[b, 2] - points[d, 2]
+                cos_c, sin_c = cax * cbx + caz * cbz, abs(cax * cbz - caz * cbx)
+                cos_d, sin_d = dax * dbx + daz * dbz, abs(dax * dbz - daz * dbx)
+                if sin_c * cos_d + cos_c * sin_d < -1e-9 * (sin_c + sin_d):
+                    triangles[row, 0], triangles[row, 1], triangles[row, 2] = a, d, c
+                    triangles[other, 0], triangles[other, 1], triangles[other, 2] = d, b, c
+                    flipped = True
+                    break
+        if not flipped:
+            return
+
+
+@njit(cache=True, nogil=True)
+def _edge_samples(
+    points: np.ndarray,
+    a: int,
+    b: int,
+    start: np.ndarray,
+    floor: np.ndarray,
+    region: np.ndarray,
+    width: int,
+    own: int,
+    other: int,
+    spacing: float,
+    max_error: float,
+    samples: np.ndarray,
+) -> int:
+    """Write the places [.., 3] at which the edge ab must bend to follow the floor; return how many.
+
+    The outcome is the same from both sides of the edge, so that neighbours meet without a step.
+    """
+    if points[a, 0] > points[b, 0] or (points[a, 0] == points[b, 0] and points[a, 2] > points[b, 2]):
+        a, b = b, a
+    dx, dz = points[b, 0] - points[a, 0], points[b, 2] - points[a, 2]
+    pieces = min(1 + int(np.sqrt(dx * dx + dz * dz) / spacing), 63)
+    height = np.empty(pieces + 1)
+    fixed = np.zeros(pieces + 1, np.bool_)
+    fixed[0] = fixed[pieces] = True
+    for k in range(pieces + 1):
+        share = k / pieces
+        straight = points[a, 1] * (1 - share) + points[b, 1] * share
+        height[k] = straight
+        if 0 < k < pieces:
+            x, z = points[a, 0] + share * dx, points[a, 2] + share * dz
+            height[k] = _floor_near(start, floor, region, width, x, z, own, other, straight)
+    first = 0
+    while first < pieces:
+        last = first + 1
+        while not fixed[last]:
+            last += 1
+        worst, error = -1, max_error
+        for k in range(first + 1, last):
+            straight = height[first] + (height[last] - height[first]) * (k - first) / (last - first)
+            if abs(height[k] - straight) > error:
+                worst, error = k, abs(height[k] - straight)
+        if worst >= 0:
+            fixed[worst] = True
+        else:
+            first = last
+    count = 0
+    for k in range(1, pieces):
+        if fixed[k]:
+            samples[count, 0] = points[a, 0] + k / pieces * dx
+            samples[count, 1] = height[k]
+            samples[count, 2] = points[a, 2] + k / pieces * dz
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _inner_samples(
+    points: np.ndarray,
+    size: int,
+    start: np.ndarray,
+    floor: np.ndarray,
+    region: np.ndarray,
+    width: int,
+    own: int,
+    triangles: np.ndarray,
+    spacing: float,
+) -> np.ndarray:
+    """Places [N, 3] on a regular grid well inside of the polygon ``points[:size]``, with their floors."""
+    low_x, high_x = points[:size, 0].min(), points[:size, 0].max()
+    low_z, high_z = points[:size, 2].min(), points[:size, 2].max()
+    columns, rows = int(high_x / spacing) - int(low_x / spacing) + 1, int(high_z / spacing) - int(low_z / spacing) + 1
+    samples = np.empty((columns * rows, 3))
+    count = 0
+    for row in range(rows):
+        z = (int(low_z / spacing) + row) * spacing
+        for column in range(columns):
+            x = (int(low_x / spacing) + column) * spacing
+            inside = True
+            for k in range(size):
+                a, b = points[k], points[(k + 1) % size]
+                dx, dz = b[0] - a[0], b[2] - a[2]
+                beyond = dx * (z - a[2]) - dz * (x - a[0])
+                if beyond > -0.5 * spacing * np.sqrt(dx * dx + dz * dz):
+                    inside = False
+                    break
+            if inside:
+                _, expected = _locate(points, triangles, size - 2, x, z)
+                samples[count, 0], samples[count, 2] = x, z
+                samples[count, 1] = _floor_near(start, floor, region, width, x, z, own, own, expected)
+                count += 1
+    return samples[:count]
+
+
+@njit(cache=True, nogil=True)
+def triangulate_floors(
+    vertices: np.ndarray,
+    polygons: np.ndarray,
+    neighbours: np.ndarray,
+    owner: np.ndarray,
+    start: np.ndarray,
+    floor: np.ndarray,
+    region: np.ndarray,
+    width: int,
+    spacing: float,
+    max_error: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Triangulate every polygon, with further vertices where its floor is not flat.
+
+    Args:
+        vertices: [V, 3] int32.
+        polygons: [P, 6] int32, padded with -1.
+        neighbours: [P, 6] int32, polygon across every edge, -1 for none.
+        owner: [P] int32, region of every polygon.
+        start: [columns + 1], first open span of every column.
+        floor: [S] int32.
+        region: [S] int32.
+        width: Columns along x.
+        spacing: Distance of the places where the floor is looked at, cells; 0 to follow the corners alone.
+        max_error: Voxels by which a triangle may miss the floor at those places.
+
+    Returns:
+        Added vertices [D, 3] float64, triangles [T, 3] int32 that count through vertices and added ones, and the
+        first triangle of every polygon [P + 1] int32.
+    """
+    added, num_added = np.empty((256, 3)), 0
+    faces, num_faces = np.empty((1024, 3), np.int32), 0
+    first_face = np.zeros(len(polygons) + 1, np.int32)
+    points = np.empty((6 + MOST_ADDED, 3))
+    triangles = np.empty((MOST_TRIANGLES + 2, 3), np.int64)
+    samples = np.empty((64, 3))
+    for polygon in range(len(polygons)):
+        size = 0
+        while size < 6 and polygons[polygon, size] >= 0:
+            for k in range(3):
+                points[size, k] = vertices[polygons[polygon, size], k]
+            size += 1
+        for k in range(size - 2):
+            triangles[k, 0], triangles[k, 1], triangles[k, 2] = 0, k + 1, k + 2
+        count, num_points = size - 2, size
+        if spacing > 0:
+            inner = _inner_samples(points, size, start, floor, region, width, owner[polygon], triangles, spacing)
+            for k in range(size):
+                across = neighbours[polygon, k]
+                other = owner[across] if across >= 0 else owner[polygon]
+                found = _edge_samples(
+                    points,
+                    k,
+                    (k + 1) % size,
+                    start,
+                    floor,
+                    region,
+                    width,
+                    owner[polygon],
+                    other,
+                    spacing,
+                    max_error,
+                    samples,
+                )
+                for sample in range(min(found, 6 + MOST_ADDED - num_points)):
+                    points[num_points] = samples[sample]
+                    count = _insert(points, triangles, count, num_points)
+                    num_points += 1
+            while num_points < 6 + MOST_ADDED:
+                worst, error = -1, max_error
+                for sample in range(len(inner)):
+                    _, height = _locate(points, triangles, count, inner[sample, 0], inner[sample, 2])
+                    if abs(inner[sample, 1] - height) > error:
+                        worst, error = sample, abs(inner[sample, 1] - height)
+                if worst < 0:
+                    break
+                points[num_points] = inner[worst]
+                count = _insert(points, triangles, count, num_points)
+                num_points += 1
+        while num_added + num_points > len(added):
+            added = np.concatenate((added, np.empty_like(added)))
+        while num_faces + count > len(faces):
+            faces = np.concatenate((faces, np.empty_like(faces)))
+        for row in range(count):
+            for k in range(3):
+                corner = triangles[row, k]
+                index = polygons[polygon, corner] if corner < size else len(vertices) + num_added + corner - size
+                faces[num_faces, k] = index
+            num_faces += 1
+        added[num_added : num_added + num_points - size] = points[size:num_points]
+        num_added += num_points - size
+        first_face[polygon + 1] = num_faces
+    return added[:num_added], faces[:num_faces], first_face

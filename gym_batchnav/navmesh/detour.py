@@ -1,0 +1,395 @@
+"""Read and write Habitat's and Recast's ``.navmesh`` files: Detour tiles in an MSET container, versions 1 and 2.
+
+Everything is little-endian and polygon references have 32 bits. Of a tile, links, the bounding-volume tree and
+off-mesh connections are passed over: Detour rebuilds the first, the second is an index, agents do not use the third.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.topology import label_islands, polygon_edges
+
+SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
+SET_HEADER = np.dtype(
+    [
+        *(("magic", "<i4"), ("version", "<i4"), ("num_tiles", "<i4"), ("origin", "<f4", 3)),
+        *(("tile_width", "<f4"), ("tile_height", "<f4"), ("max_tiles", "<i4"), ("max_polygons", "<i4")),
+    ]
+)
+SET_SETTINGS = np.dtype([("numbers", "<f4", 13), ("filters", "u1", 3), ("include_static", "u1")])
+TILE_ENTRY = np.dtype([("reference", "<u4"), ("size", "<i4")])
+COUNTS = (
+    *("polygons", "vertices", "links", "details", "detail_vertices"),
+    *("detail_triangles", "bounding_volumes", "off_mesh_connections"),
+)
+TILE_HEADER = np.dtype(
+    [("magic", "<i4"), ("version", "<i4"), ("x", "<i4"), ("y", "<i4"), ("layer", "<i4"), ("user", "<u4")]
+    + [(name, "<i4") for name in COUNTS]
+    + [("off_mesh_base", "<i4"), ("height", "<f4"), ("radius", "<f4"), ("climb", "<f4")]
+    + [("lower", "<f4", 3), ("upper", "<f4", 3), ("cells_per_metre", "<f4")]
+)
+POLYGON = np.dtype(
+    [
+        *(("first_link", "<u4"), ("vertices", "<u2", 6), ("neighbours", "<u2", 6)),
+        *(("flags", "<u2"), ("size", "u1"), ("area_and_type", "u1")),
+    ]
+)
+DETAIL = np.dtype(
+    [("vertex_base", "<u4"), ("triangle_base", "<u4"), ("vertices", "u1"), ("triangles", "u1"), ("padding", "<u2")]
+)
+# The sections of a tile in their order in the file, and what one item of each takes.
+SECTIONS = {
+    "vertices": np.dtype(("<f4", 3)),
+    "polygons": POLYGON,
+    "links": np.dtype("V12"),
+    "details": DETAIL,
+    "detail_vertices": np.dtype(("<f4", 3)),
+    "detail_triangles": np.dtype(("u1", 4)),
+    "bounding_volumes": np.dtype("V16"),
+    "off_mesh_connections": np.dtype("V36"),
+}
+WALKABLE, PORTAL, NO_LINK = 1, 0x8000, 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """The header and the sections of one tile, as they lie in the file."""
+
+    header: np.void
+    sections: dict[str, np.ndarray]
+
+
+def read_navmesh(path: str | os.PathLike[str]) -> NavMesh:
+    """Read a navmesh that Habitat, Recast's demo or `write_navmesh` wrote.
+
+    A version 1 file holds no settings: the agent and the cell size come from its tile, the rest are the defaults.
+    Polygons that are not walkable (flag bit 0 clear) are left out.
+
+    Raises:
+        ValueError: The file is not a navmesh, is damaged, or has several tiles joined by portals.
+    """
+    try:
+        settings, tiles = _parse(Path(path).read_bytes())
+        return _assemble(tiles, settings)
+    except ValueError as error:
+        raise ValueError(f"navmesh file '{path}': {error}") from None
+
+
+def _parse(data: bytes) -> tuple[NavMeshSettings | None, list[_Tile]]:
+    if len(data) < SET_HEADER.itemsize:
+        raise ValueError(f"{len(data)} bytes are too few for a header of {SET_HEADER.itemsize}")
+    header = np.frombuffer(data, SET_HEADER, 1)[0]
+    if header["magic"] != SET_MAGIC:
+        raise ValueError(f"starts with 0x{int(header['magic']) & 0xFFFFFFFF:08x}, not with the magic number of MSET")
+    if header["version"] not in (1, 2):
+        raise ValueError(f"version {header['version']} is not known (1 and 2 are)")
+    offset = SET_HEADER.itemsize
+    settings = None
+    if header["version"] == 2:
+        settings = _settings(_take(data, offset, SET_SETTINGS, 1, "settings")[0])
+        offset += SET_SETTINGS.itemsize
+    tiles = []
+    for index in range(header["num_tiles"]):
+        size = int(_take(data, offset, TILE_ENTRY, 1, f"entry of tile {index}")["size"][0])
+        offset += TILE_ENTRY.itemsize
+        if not 0 < size <= len(data) - offset:
+            raise ValueError(f"tile {index} says it has {size} bytes, {len(data) - offset} are left")
+        tiles.append(_parse_tile(data[offset : offset + size], index))
+        offset += size
+    if offset != len(data):
+        raise ValueError(f"{len(data) - offset} bytes follow after the last tile")
+    return settings, tiles
+
+
+def _take(data: bytes, offset: int, dtype: np.dtype, count: int, what: str) -> np.ndarray:
+    if len(data) - offset < dtype.itemsize * count:
+        raise ValueError(f"ends inside the {what}")
+    return np.frombuffer(data, dtype, count, offset)
+
+
+def _settings(record: np.void) -> NavMeshSettings:
+    numbers, filters = record["numbers"], record["filters"]
+    if not np.isfinite(numbers).all():
+        raise ValueError("its settings hold numbers that are not finite")
+    values = [_shortest(number) for number in numbers] + [bool(flag) for flag in filters]
+    names = [field.name for field in fields(NavMeshSettings)]
+    settings = dict(zip(names, values, strict=True))
+    settings["verts_per_poly"] = int(settings["verts_per_poly"])
+    return NavMeshSettings(**settings)  # type: ignore[arg-type]
+
+
+def _shortest(number: np.float32) -> float:
+    """The float that prints as the float32 does: 0.1 rather than 0.10000000149."""
+    return float(str(number))
+
+
+def _parse_tile(data: bytes, index: int) -> _Tile:
+    header = _take(data, 0, TILE_HEADER, 1, f"header of tile {index}")[0]
+    if header["magic"] != TILE_MAGIC or header["version"] != TILE_VERSION:
+        raise ValueError(
+            f"tile {index} has magic 0x{int(header['magic']) & 0xFFFFFFFF:08x} and version {header['version']}, "
+            f"Detour's are 0x{TILE_MAGIC:08x} and {TILE_VERSION}"
+        )
+    counts = {name: int(header[name]) for name in COUNTS}
+    if min(counts.values()) < 0:
+        raise ValueError(f"tile {index} has negative counts: {counts}")
+    expected = TILE_HEADER.itemsize + sum(dtype.itemsize * counts[name] for name, dtype in SECTIONS.items())
+    if expected != len(data):
+        raise ValueError(f"tile {index} has {len(data)} bytes, its counts make {expected}")
+    sections, offset = {}, TILE_HEADER.itemsize
+    for name, dtype in SECTIONS.items():
+        sections[name] = np.frombuffer(data, dtype, counts[name], offset)
+        offset += dtype.itemsize * counts[name]
+    tile = _Tile(header, sections)
+    _check(tile, index)
+    return tile
+
+
+def _check(tile: _Tile, index: int) -> None:
+    """Refuse sections that point outside of each other."""
+    polygons, details = tile.sections["polygons"], tile.sections["details"]
+    vertices, detail_vertices = tile.sections["vertices"], tile.sections["detail_vertices"]
+    ground = polygons["area_and_type"] >> 6 == 0
+    size, used = polygons["size"].astype(np.int64), np.arange(6) < polygons["size"][:, None]
+    used &= ground[:, None]  # The others are off-mesh connections, which have two vertices and no edges.
+    across = polygons["neighbours"]
+    inner = used & (across < PORTAL)
+    measures = [tile.header[name] for name in ("height", "radius", "climb", "cells_per_metre")]
+    problems = {
+        "measures of the agent that are not finite": not np.isfinite(measures).all(),
+        "vertices that are not finite": not (np.isfinite(vertices).all() and np.isfinite(detail_vertices).all()),
+        "polygons with fewer than 3 or more than 6 vertices": bool(((size < 3) | (size > 6))[ground].any()),
+        "polygons of vertices that do not exist": bool((polygons["vertices"][used] >= len(vertices)).any()),
+        "polygons with neighbours that do not exist": bool((across[inner] > len(polygons)).any()),
+        "ground polygons behind off-mesh connections": bool(ground[int(ground.sum()) :].any()),
+        f"{len(details)} detail meshes for {ground.sum()} polygons": len(details) != ground.sum(),
+    }
+    last_vertex = details["vertex_base"].astype(np.int64) + details["vertices"]
+    last_triangle = details["triangle_base"].astype(np.int64) + details["triangles"]
+    problems["detail meshes of vertices or triangles that do not exist"] = bool(
+        (last_vertex > len(detail_vertices)).any() or (last_triangle > len(tile.sections["detail_triangles"])).any()
+    )
+    for problem, present in problems.items():
+        if present:
+            raise ValueError(f"tile {index} has {problem}")
+
+
+def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMesh:
+    """Join the tiles, whose polygons do not touch, into one mesh."""
+    vertices, polygons, neighbours, extra, triangles, counts = [], [], [], [], [], []
+    num_polygons = num_vertices = 0
+    total_vertices = sum(len(tile.sections["vertices"]) for tile in tiles)
+    num_extra = total_vertices
+    for tile in tiles:
+        rows = tile.sections["polygons"]
+        walkable = (rows["flags"] & WALKABLE != 0) & (rows["area_and_type"] >> 6 == 0)
+        if len(tiles) > 1 and (rows["neighbours"][walkable] >= PORTAL).any():
+            raise ValueError("it has several tiles joined by portals: build or export it as a single tile")
+        local = _local_triangles(tile, walkable)
+        own, across = _own_polygons(rows, walkable)
+        for row, (corners, detail) in enumerate(
+            zip(own, tile.sections["details"][walkable[: len(tile.sections["details"])]], strict=True)
+        ):
+            size = np.count_nonzero(corners >= 0)
+            table = np.concatenate(
+                [corners[:size] + num_vertices, num_extra + int(detail["vertex_base"]) + np.arange(detail["vertices"])]
+            )
+            if local[row].max() >= len(table):
+                raise ValueError(
+                    f"the detail triangles of polygon {num_polygons + row} have vertices that do not exist"
+                )
+            triangles.append(table[local[row]])
+            counts.append(len(local[row]))
+        polygons.append(np.where(own >= 0, own + num_vertices, -1))
+        neighbours.append(np.where(across >= 0, across + num_polygons, -1))
+        vertices.append(tile.sections["vertices"])
+        extra.append(tile.sections["detail_vertices"])
+        num_polygons += len(own)
+        num_vertices += len(tile.sections["vertices"])
+        num_extra += len(tile.sections["detail_vertices"])
+    if num_polygons == 0:
+        raise ValueError("it has no walkable polygon")
+    across = np.concatenate(neighbours).astype(np.int32)
+    mesh = NavMesh(
+        vertices=np.concatenate(vertices).astype(np.float32),
+        polygons=np.concatenate(polygons).astype(np.int32),
+        neighbours=across,
+        detail_vertices=np.concatenate(extra).astype(np.float32),
+        detail_triangles=np.concatenate(triangles).astype(np.int32),
+        detail_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+        islands=label_islands(across),
+        settings=settings or _tile_settings(tiles[0].header),
+    )
+    _check_neighbours(mesh)
+    return mesh
+
+
+def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices and neighbours, both [P, 6] int64 padded with -1, of a tile's walkable polygons, renumbered."""
+    new_index = np.full(len(rows) + 1, -1)
+    new_index[1:][walkable] = np.arange(walkable.sum())
+    own = rows[walkable]
+    used = np.arange(6) < own["size"][:, None]
+    across = np.where(own["neighbours"] < PORTAL, own["neighbours"], 0)
+    across = np.where(used, new_index[np.where(used, across, 0)], -1)
+    return np.where(used, own["vertices"].astype(np.int64), -1), across
+
+
+def _local_triangles(tile: _Tile, walkable: np.ndarray) -> list[np.ndarray]:
+    """Detail triangles [T, 3] of every walkable polygon; a fan where Recast could not make any."""
+    triangles = tile.sections["detail_triangles"][:, :3]
+    local = []
+    for row in np.flatnonzero(walkable):
+        detail = tile.sections["details"][row]
+        base, count, size = (
+            int(detail["triangle_base"]),
+            int(detail["triangles"]),
+            int(tile.sections["polygons"]["size"][row]),
+        )
+        fan = np.array([[0, corner, corner + 1] for corner in range(1, size - 1)])
+        local.append(triangles[base : base + count] if count else fan)
+    return local
+
+
+def _tile_settings(header: np.void) -> NavMeshSettings:
+    """What a tile tells of the settings that it was built with."""
+    measures = {name: _shortest(header[name]) for name in ("height", "radius", "climb")}
+    factor = header["cells_per_metre"]
+    return NavMeshSettings(
+        cell_size=_shortest(np.float32(1) / factor) if factor > 1e-6 else NavMeshSettings().cell_size,
+        agent_height=measures["height"],
+        agent_radius=measures["radius"],
+        agent_max_climb=measures["climb"],
+    )
+
+
+def _check_neighbours(mesh: NavMesh) -> None:
+    """Refuse neighbours that do not share the edge, from the other side."""
+    owner, edge, start, end = polygon_edges(mesh.polygons)
+    across = mesh.neighbours[owner, edge].astype(np.int64)
+    inner = across >= 0
+    width = np.int64(len(mesh.vertices))
+    forth = (owner * len(mesh.polygons) + across)[inner] * width + start[inner]
+    back = (across * len(mesh.polygons) + owner)[inner] * width + end[inner]
+    lonely = ~np.isin(forth, back)
+    if lonely.any():
+        polygon = owner[inner][np.flatnonzero(lonely)[0]]
+        raise ValueError(f"polygon {polygon} names a neighbour that does not share its edge")
+
+
+def write_navmesh(mesh: NavMesh, path: str | os.PathLike[str], version: int = 2) -> None:
+    """Write a navmesh as a single Detour tile, which Habitat and Recast's tools load.
+
+    The file is written aside and renamed, so that a reader never sees half of it.
+
+    Args:
+        mesh: The navmesh.
+        path: Where to write, usually ``*.navmesh``.
+        version: 2 keeps the settings (Habitat's), 1 does not (Recast's demo).
+
+    Raises:
+        ValueError: The mesh is too large for the 16-bit indices of one tile or the 8-bit ones of a detail mesh.
+    """
+    if version not in (1, 2):
+        raise ValueError(f"version={version}: choose 1 or 2")
+    tile = _tile_bytes(mesh)
+    header = np.zeros(1, SET_HEADER)
+    lower, upper = _bounds(mesh)
+    header["magic"], header["version"], header["num_tiles"], header["max_tiles"] = SET_MAGIC, version, 1, 1
+    header["origin"], header["max_polygons"] = lower, len(mesh.polygons)
+    header["tile_width"], header["tile_height"] = upper[0] - lower[0], upper[2] - lower[2]
+    parts = [header.tobytes()]
+    if version == 2:
+        values = [getattr(mesh.settings, field.name) for field in fields(NavMeshSettings)]
+        settings = np.zeros(1, SET_SETTINGS)
+        settings["numbers"], settings["filters"] = values[:13], values[13:]
+        parts.append(settings.tobytes())
+    entry = np.zeros(1, TILE_ENTRY)
+    # A reference is salt, tile and polygon from high to low bits: salt 1, tile 0 of 1, as many bits as polygons need.
+    entry["reference"], entry["size"] = 1 << (len(mesh.polygons) - 1).bit_length(), len(tile)
+    parts += [entry.tobytes(), tile]
+    path = Path(path)
+    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        aside.write_bytes(b"".join(parts))
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _bounds(mesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
+    points = np.concatenate([mesh.vertices, mesh.detail_vertices])
+    return points.min(axis=0), points.max(axis=0)
+
+
+def _tile_bytes(mesh: NavMesh) -> bytes:
+    if len(mesh.vertices) >= 0xFFFF or len(mesh.polygons) >= PORTAL:
+        raise ValueError(
+            f"{len(mesh.polygons)} polygons of {len(mesh.vertices)} vertices are too many for one Detour tile "
+            f"({PORTAL - 1} and {0xFFFF - 1}): build with a larger cell_size"
+        )
+    used = mesh.polygons >= 0
+    polygons = np.zeros(len(mesh.polygons), POLYGON)
+    polygons["first_link"], polygons["flags"], polygons["size"] = NO_LINK, WALKABLE, used.sum(axis=1)
+    polygons["vertices"], polygons["neighbours"] = np.where(used, mesh.polygons, 0), mesh.neighbours + 1
+    details, detail_vertices, detail_triangles = _detail_sections(mesh)
+    sections = {
+        "vertices": mesh.vertices.astype("<f4"),
+        "polygons": polygons,
+        "links": np.zeros(used.sum(), SECTIONS["links"]),  # Room for one link an edge; Detour fills it on loading.
+        "details": details,
+        "detail_vertices": detail_vertices.astype("<f4"),
+        "detail_triangles": detail_triangles,
+        # No bounding-volume tree: Detour then looks through all polygons of the tile.
+        "bounding_volumes": np.zeros(0, SECTIONS["bounding_volumes"]),
+        "off_mesh_connections": np.zeros(0, SECTIONS["off_mesh_connections"]),
+    }
+    header = np.zeros(1, TILE_HEADER)
+    header["magic"], header["version"], header["off_mesh_base"] = TILE_MAGIC, TILE_VERSION, len(polygons)
+    for name, section in sections.items():
+        header[name] = len(section)
+    settings = mesh.settings
+    header["height"], header["radius"] = settings.agent_height, settings.agent_radius
+    header["climb"], header["cells_per_metre"] = settings.agent_max_climb, 1 / settings.cell_size
+    header["lower"], header["upper"] = _bounds(mesh)
+    return header.tobytes() + b"".join(sections[name].tobytes() for name in SECTIONS)
+
+
+def _detail_sections(mesh: NavMesh) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Detail meshes, their vertices and triangles, with the small local indices that Detour counts in."""
+    details = np.zeros(len(mesh.polygons), DETAIL)
+    points = np.concatenate([mesh.vertices, mesh.detail_vertices])
+    vertices, triangles, base = [], [], 0
+    for polygon, corners in enumerate(mesh.polygons):
+        corners = corners[corners >= 0]
+        own = mesh.detail_triangles[mesh.detail_start[polygon] : mesh.detail_start[polygon + 1]]
+        extra = np.setdiff1d(own, corners)
+        table = np.concatenate([corners, extra])
+        if len(table) > 255 or len(own) > 255:
+            raise ValueError(
+                f"polygon {polygon} has {len(own)} detail triangles of {len(table)} vertices, at most 255 fit"
+            )
+        order = np.argsort(table)
+        local = order[np.searchsorted(table[order], own)]
+        row = details[polygon]
+        row["vertex_base"], row["vertices"] = base, len(extra)
+        row["triangle_base"], row["triangles"] = mesh.detail_start[polygon], len(own)
+        vertices.append(points[extra])
+        triangles.append(np.column_stack([local, _boundary_flags(local)]))
+        base += len(extra)
+    return details, np.concatenate(vertices), np.concatenate(triangles).astype(np.uint8)
+
+
+def _boundary_flags(triangles: np.ndarray) -> np.ndarray:
+    """Detour's edge flags [T]: bit 2 e is set where edge e of a triangle is no other triangle's, on the outline."""
+    start, end = triangles, np.roll(triangles, -1, axis=1)
+    key = np.minimum(start, end) * 256 + np.maximum(start, end)
+    _, inverse, count = np.unique(key, return_inverse=True, return_counts=True)
+    outline = count[inverse.reshape(key.shape)] == 1
+    return outline @ np.array([1, 4, 16])

@@ -1,0 +1,312 @@
+"""Divide linked open spans into simple regions by a watershed, drop the small ones and merge the middling."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+EXPANSIONS = 8  # rounds in which regions grow at every level before new ones are born
+SOLID = 0  # the region of spans that belong to none
+
+
+@njit(cache=True, nogil=True)
+def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Smooth a distance field [S] over the nine cells around, which spares the watershed many tiny regions."""
+    blurred = distance.copy()
+    for span in range(len(links)):
+        own = distance[span]
+        if own <= 2:
+            continue
+        total = own
+        for direction in range(4):
+            beside = links[span, direction]
+            if beside < 0:
+                total += 2 * own
+                continue
+            diagonal = links[beside, (direction + 1) & 3]
+            total += distance[beside] + (distance[diagonal] if diagonal >= 0 else own)
+        blurred[span] = (total + 5) // 9
+    return blurred
+
+
+@njit(cache=True, nogil=True)
+def _expand(links: np.ndarray, region: np.ndarray, reach: np.ndarray, todo: np.ndarray, count: int, rounds: int) -> int:
+    """Let regions grow into the spans ``todo[:count]``, at most ``rounds`` cells far; return how many are left."""
+    won = np.empty((count, 3), np.int32)
+    for _ in range(rounds):
+        left = num_won = 0
+        for place in range(count):
+            span = todo[place]
+            best, best_reach = SOLID, 2**30
+            for direction in range(4):
+                beside = links[span, direction]
+                if beside >= 0 and region[beside] != SOLID and reach[beside] + 2 < best_reach:
+                    best, best_reach = region[beside], reach[beside] + 2
+            if best == SOLID:
+                todo[left] = span
+                left += 1
+            else:
+                won[num_won, 0], won[num_won, 1], won[num_won, 2] = span, best, best_reach
+                num_won += 1
+        for place in range(num_won):
+            region[won[place, 0]] = won[place, 1]
+            reach[won[place, 0]] = won[place, 2]
+        count = left
+        if num_won == 0 or count == 0:
+            break
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _flood(
+    links: np.ndarray,
+    distance: np.ndarray,
+    region: np.ndarray,
+    reach: np.ndarray,
+    seed: int,
+    level: int,
+    own: int,
+    stack: np.ndarray,
+) -> bool:
+    """Begin region ``own`` at a seed and fill what lies at ``level`` or deeper; say whether anything was filled."""
+    stack[0] = seed
+    depth = 1
+    region[seed], reach[seed] = own, 0
+    filled = 0
+    while depth > 0:
+        depth -= 1
+        span = stack[depth]
+        touches = False
+        for direction in range(4):
+            beside = links[span, direction]
+            if beside < 0:
+                continue
+            diagonal = links[beside, (direction + 1) & 3]
+            other = region[beside]
+            corner = region[diagonal] if diagonal >= 0 else SOLID
+            if (other != SOLID and other != own) or (corner != SOLID and corner != own):
+                touches = True
+                break
+        if touches:
+            region[span] = SOLID
+            continue
+        filled += 1
+        for direction in range(4):
+            beside = links[span, direction]
+            if beside >= 0 and distance[beside] >= level and region[beside] == SOLID:
+                region[beside], reach[beside] = own, 0
+                stack[depth] = beside
+                depth += 1
+    return filled > 0
+
+
+@njit(cache=True, nogil=True)
+def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]:
+    """Divide spans into regions: basins of the distance field grow from its peaks down.
+
+    Args:
+        links: [S, 4] int32.
+        distance: [S] int32, half cells to the boundary.
+
+    Returns:
+        Region of every span [S] int32, from 1, and the number of regions and of SOLID together.
+    """
+    distance = _blur(links, distance)
+    region = np.zeros(len(links), np.int32)
+    reach = np.zeros(len(links), np.int32)
+    todo, stack = np.empty(len(links), np.int32), np.empty(4 * len(links) + 1, np.int32)
+    number = 1
+    level = (distance.max() + 1) & ~1
+    while level > 0:
+        level = max(level - 2, 0)
+        count = 0
+        for span in range(len(links)):
+            if region[span] == SOLID and distance[span] >= level:
+                todo[count] = span
+                count += 1
+        count = _expand(links, region, reach, todo, count, EXPANSIONS if level > 0 else len(links))
+        for place in range(count):
+            if region[todo[place]] == SOLID and _flood(
+                links, distance, region, reach, todo[place], max(level - 2, 0), number, stack
+            ):
+                number += 1
+    count = 0
+    for span in range(len(links)):
+        if region[span] == SOLID:
+            todo[count] = span
+            count += 1
+    _expand(links, region, reach, todo, count, len(links))
+    return region, number
+
+
+@njit(cache=True, nogil=True)
+def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Walk once around every region and note the regions met in order.
+
+    Returns:
+        start [num_regions + 1] int64 and the regions met, SOLID for a wall; a region that encloses others has only
+        the ring that its first span lies on.
+    """
+    first = np.full(num_regions, -1, np.int64)
+    for span in range(len(links) - 1, -1, -1):
+        for direction in range(4):
+            beside = links[span, direction]
+            if (region[beside] if beside >= 0 else SOLID) != region[span]:
+                first[region[span]] = span
+    start = np.zeros(num_regions + 1, np.int64)
+    met = np.empty(4 * len(links), np.int32)
+    count = 0
+    for own in range(1, num_regions):
+        start[own] = count
+        if first[own] < 0:
+            continue
+        span, direction = first[own], 0
+        while links[span, direction] >= 0 and region[links[span, direction]] == own:
+            direction += 1
+        begin_span, begin_direction = span, direction
+        while True:
+            beside = links[span, direction]
+            other = region[beside] if beside >= 0 else SOLID
+            if other != own:
+                if count == start[own] or met[count - 1] != other:
+                    met[count] = other
+                    count += 1
+                direction = (direction + 1) & 3
+            else:
+                span, direction = beside, (direction + 3) & 3
+            if span == begin_span and direction == begin_direction:
+                break
+        if count - start[own] > 1 and met[count - 1] == met[start[own]]:
+            count -= 1
+    start[num_regions] = count
+    return start, met[:count]
+
+
+class _Region:
+    """A region while small ones are merged."""
+
+    __slots__ = ("above_below", "overlaps_itself", "ring", "size")
+
+    def __init__(self, size: int, ring: list[int]) -> None:
+        self.size = size
+        self.ring = ring  # regions met along the boundary, in order, SOLID for walls
+        self.above_below: set[int] = set()  # regions with spans in the same columns
+        self.overlaps_itself = False
+
+    def may_absorb(self, number: int) -> bool:
+        """Whether a merger would stay simple: one common border, and no floor over another."""
+        return self.ring.count(number) == 1 and number not in self.above_below
+
+
+def merge_regions(
+    region: np.ndarray, rings: list[list[int]], column: np.ndarray, min_area: float, merge_area: float
+) -> np.ndarray:
+    """Drop groups of connected regions that are too small, then merge small regions into neighbours.
+
+    Args:
+        region: [S] int32, region of every span.
+        rings: Regions met around each region, first one for SOLID.
+        column: [S], column of every span.
+        min_area: Cells; a group of regions of fewer is dropped.
+        merge_area: Cells; regions of fewer are merged into their smallest neighbour.
+
+    Returns:
+        [S] int32, new region of every span, numbered without gaps.
+    """
+    sizes = np.bincount(region, minlength=len(rings)).tolist()
+    regions = {number: _Region(sizes[number], rings[number]) for number in range(1, len(rings)) if sizes[number]}
+    _note_overlaps(regions, region, column)
+    _drop_small_groups(regions, min_area)
+    target = _merge_small(regions, merge_area)
+    new_number = np.zeros(len(rings), np.int32)
+    numbers = {into: place + 1 for place, into in enumerate(sorted(set(target.values())))}
+    for number, into in target.items():
+        new_number[number] = numbers[into]
+    return new_number[region]
+
+
+def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.ndarray) -> None:
+    distance = 1
+    while distance < len(column):
+        same = column[distance:] == column[:-distance]
+        if not same.any():
+            break
+        pairs = np.unique(np.stack([region[:-distance][same], region[distance:][same]], axis=1), axis=0)
+        for low, high in pairs.tolist():
+            if SOLID in (low, high):
+                continue
+            if low == high:
+                regions[low].overlaps_itself = True
+            else:
+                regions[low].above_below.add(high)
+                regions[high].above_below.add(low)
+        distance += 1
+
+
+def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:
+    visited: set[int] = set()
+    for seed in list(regions):
+        if seed in visited:
+            continue
+        visited.add(seed)
+        group, total = [seed], 0
+        for number in group:  # The list grows while it is walked.
+            total += regions[number].size
+            for other in regions[number].ring:
+                if other in regions and other not in visited:
+                    visited.add(other)
+                    group.append(other)
+        if total < min_area:
+            for number in group:
+                del regions[number]
+
+
+def _merge_small(regions: dict[int, _Region], merge_area: float) -> dict[int, int]:
+    """Merge until nothing changes; return the region that every region ends up in."""
+    target = {number: number for number in regions}
+    merged = True
+    while merged:
+        merged = False
+        for number in list(regions):
+            own = regions[number]
+            # A region without a wall is inside of others and merges whatever its size.
+            if own.overlaps_itself or (own.size > merge_area and SOLID in own.ring):
+                continue
+            fitting = [
+                (regions[other].size, place, other)
+                for place, other in enumerate(own.ring)
+                if other in regions
+                and other != number
+                and not regions[other].overlaps_itself
+                and own.may_absorb(other)
+                and regions[other].may_absorb(number)
+            ]
+            if not fitting:
+                continue
+            into = min(fitting)[2]
+            _absorb(regions, into, number)
+            for member, end in target.items():
+                if end == number:
+                    target[member] = into
+            merged = True
+    return target
+
+
+def _absorb(regions: dict[int, _Region], into: int, number: int) -> None:
+    kept, gone = regions[into], regions.pop(number)
+    here, there = kept.ring.index(number), gone.ring.index(into)
+    ring = kept.ring[here + 1 :] + kept.ring[:here] + gone.ring[there + 1 :] + gone.ring[:there]
+    kept.ring = _without_repeats(ring)
+    kept.size += gone.size
+    kept.above_below |= gone.above_below
+    for other in regions.values():
+        if number in other.above_below:
+            other.above_below.discard(number)
+            other.above_below.add(into)
+        if number in other.ring:
+            other.ring = _without_repeats([into if met == number else met for met in other.ring])
+
+
+def _without_repeats(ring: list[int]) -> list[int]:
+    """A ring without the entries that equal the one before them."""
+    return [met for place, met in enumerate(ring) if met != ring[place - 1]] or ring[:1]

@@ -1,0 +1,303 @@
+"""Triangles to the cells that an agent can stand on: rasterising, span filters, links between cells, erosion.
+
+A column of the grid is numbered ``z * width + x``. Solid spans are runs of filled voxels in a column; an open span is
+the walkable top of one. Directions 0 to 3 lead to x - 1, z + 1, x + 1 and z - 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+STEP_X = np.array([-1, 0, 1, 0])
+STEP_Z = np.array([0, 1, 0, -1])
+OPEN_SKY = 2**30  # the ceiling over a span that nothing covers
+
+
+@njit(cache=True, nogil=True)
+def _split(
+    points: np.ndarray, count: int, axis: int, limit: np.float32, below: np.ndarray, above: np.ndarray
+) -> tuple[int, int]:
+    """Cut a convex polygon along ``axis`` at ``limit``; return how many vertices lie below and above."""
+    num_below = num_above = 0
+    last = count - 1
+    for index in range(count):
+        side, last_side = limit - points[index, axis], limit - points[last, axis]
+        if (side >= 0) != (last_side >= 0):
+            share = last_side / (last_side - side)
+            for k in range(3):
+                cut = points[last, k] + (points[index, k] - points[last, k]) * share
+                below[num_below, k] = cut
+                above[num_above, k] = cut
+            num_below += 1
+            num_above += 1
+            keep_below, keep_above = side > 0, side < 0
+        else:
+            keep_below, keep_above = side >= 0, side <= 0
+        if keep_below:
+            below[num_below] = points[index]
+            num_below += 1
+        if keep_above:
+            above[num_above] = points[index]
+            num_above += 1
+        last = index
+    return num_below, num_above
+
+
+@njit(cache=True, nogil=True)
+def rasterise(
+    points: np.ndarray,
+    triangles: np.ndarray,
+    walkable: np.ndarray,
+    cell_size: np.float32,
+    cell_height: np.float32,
+    width: int,
+    depth: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Fill the voxels that triangles touch.
+
+    Spans of a column that overlap or touch become one, which is walkable if any of its triangles is. Recast's rule is
+    about the same where triangles are dense, but depends on their order; this one does not.
+
+    Args:
+        points: [V, 3] float32, metres from the lowest corner of the grid, none negative.
+        triangles: [T, 3] int.
+        walkable: [T] bool, the triangle is flat enough to stand on.
+        cell_size: Side of a cell, metres, float32.
+        cell_height: Height of a voxel, metres, float32.
+        width: Cells along x.
+        depth: Cells along z.
+
+    Returns:
+        Linked lists of spans, lowest first: head [width * depth] int32, following [S] int32 (-1 ends both), and the
+        spans [S, 3] int32: bottom, top, whether walkable.
+    """
+    head = np.full(width * depth, -1, np.int32)
+    following = np.empty(4096, np.int32)
+    spans = np.empty((4096, 3), np.int32)
+    num_spans = 0
+    rest, row, spare = np.empty((12, 3), np.float32), np.empty((12, 3), np.float32), np.empty((12, 3), np.float32)
+    cell = np.empty((12, 3), np.float32)
+    per_metre, per_level = np.float32(1) / cell_size, np.float32(1) / cell_height
+    for triangle in range(len(triangles)):
+        for k in range(3):
+            rest[k] = points[triangles[triangle, k]]
+        num_rest = 3
+        first_z = min(int(min(rest[0, 2], rest[1, 2], rest[2, 2]) * per_metre), depth - 1)
+        last_z = min(int(max(rest[0, 2], rest[1, 2], rest[2, 2]) * per_metre), depth - 1)
+        for z in range(first_z, last_z + 1):
+            num_row, num_rest = _split(rest, num_rest, 2, np.float32(z + 1) * cell_size, row, spare)
+            rest, spare = spare, rest
+            if num_row < 3:
+                continue
+            low = high = row[0, 0]
+            for k in range(1, num_row):
+                low, high = min(low, row[k, 0]), max(high, row[k, 0])
+            for x in range(min(int(low * per_metre), width - 1), min(int(high * per_metre), width - 1) + 1):
+                num_cell, num_row = _split(row, num_row, 0, np.float32(x + 1) * cell_size, cell, spare)
+                row, spare = spare, row
+                if num_cell < 3:
+                    continue
+                low_y = high_y = cell[0, 1]
+                for k in range(1, num_cell):
+                    low_y, high_y = min(low_y, cell[k, 1]), max(high_y, cell[k, 1])
+                bottom = int(np.floor(low_y * per_level))
+                top = max(int(np.ceil(high_y * per_level)), bottom + 1)
+                flat = int(walkable[triangle])
+                # Swallow what the new span touches, then put it where the first of those was.
+                column, before = z * width + x, -1
+                span = head[column]
+                while span >= 0 and spans[span, 1] < bottom:
+                    before, span = span, following[span]
+                place = -1
+                while span >= 0 and spans[span, 0] <= top:
+                    bottom, top = min(bottom, spans[span, 0]), max(top, spans[span, 1])
+                    flat |= spans[span, 2]
+                    place, span = span, following[span]
+                if place < 0:
+                    if num_spans == len(spans):
+                        following = np.concatenate((following, np.empty_like(following)))
+                        spans = np.concatenate((spans, np.empty_like(spans)))
+                    place = num_spans
+                    num_spans += 1
+                spans[place, 0], spans[place, 1], spans[place, 2] = bottom, top, flat
+                following[place] = span
+                if before >= 0:
+                    following[before] = place
+                else:
+                    head[column] = place
+    return head, following, spans
+
+
+@njit(cache=True, nogil=True)
+def flatten(
+    head: np.ndarray, following: np.ndarray, spans: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Lay the linked spans of `rasterise` out column by column.
+
+    Returns:
+        start [columns + 1] int64, bottom [S] int32, top [S] int32, walkable [S] bool.
+    """
+    start = np.zeros(len(head) + 1, np.int64)
+    for column in range(len(head)):
+        span, count = head[column], 0
+        while span >= 0:
+            count += 1
+            span = following[span]
+        start[column + 1] = start[column] + count
+    bottom, top = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
+    walkable = np.empty(start[-1], np.bool_)
+    for column in range(len(head)):
+        span = head[column]
+        for place in range(start[column], start[column + 1]):
+            bottom[place], top[place], flat = spans[span]
+            walkable[place] = flat != 0
+            span = following[span]
+    return start, bottom, top, walkable
+
+
+@njit(cache=True, nogil=True)
+def filter_ledges(
+    start: np.ndarray, bottom: np.ndarray, top: np.ndarray, walkable: np.ndarray, width: int, height: int, climb: int
+) -> None:
+    """Forbid, in place, spans beside a drop of more than ``climb`` voxels and those on a slope that climbs as much.
+
+    Args:
+        start: [columns + 1], first span of every column.
+        bottom: [S], voxels.
+        top: [S], voxels.
+        walkable: [S] bool, written.
+        width: Cells along x.
+        height: Voxels that the agent needs over the floor.
+        climb: Voxels that the agent can step up or down.
+    """
+    columns = len(start) - 1
+    for column in range(columns):
+        x = column % width
+        for span in range(start[column], start[column + 1]):
+            if not walkable[span]:
+                continue
+            floor = top[span]
+            ceiling = bottom[span + 1] if span + 1 < start[column + 1] else OPEN_SKY
+            drop, lowest, highest = OPEN_SKY, floor, floor
+            for direction in range(4):
+                nx, other = x + STEP_X[direction], column + STEP_X[direction] + width * STEP_Z[direction]
+                if nx < 0 or nx >= width or other < 0 or other >= columns:
+                    drop = -climb - 1
+                    break
+                first, last = start[other], start[other + 1]
+                over = bottom[first] if first < last else OPEN_SKY
+                if min(ceiling, over) - floor >= height:
+                    drop = -climb - 1  # The neighbouring column is empty at this height.
+                    break
+                for neighbour in range(first, last):
+                    next_floor = top[neighbour]
+                    over = bottom[neighbour + 1] if neighbour + 1 < last else OPEN_SKY
+                    if min(ceiling, over) - max(floor, next_floor) < height:
+                        continue
+                    rise = next_floor - floor
+                    drop = min(drop, rise)
+                    if abs(rise) <= climb:
+                        lowest, highest = min(lowest, next_floor), max(highest, next_floor)
+                    elif rise < -climb:
+                        break
+            if drop < -climb or highest - lowest > climb:
+                walkable[span] = False
+
+
+@njit(cache=True, nogil=True)
+def link(
+    start: np.ndarray, column: np.ndarray, floor: np.ndarray, ceiling: np.ndarray, width: int, height: int, climb: int
+) -> np.ndarray:
+    """Join every open span with the one that an agent steps onto in each direction.
+
+    Args:
+        start: [columns + 1], first open span of every column.
+        column: [S], column of every open span.
+        floor: [S], voxels.
+        ceiling: [S], voxels.
+        width: Cells along x.
+        height: Voxels that the agent needs over the floor.
+        climb: Voxels that the agent can step up or down.
+
+    Returns:
+        [S, 4] int32, neighbour in every direction, -1 for none.
+    """
+    links = np.full((len(floor), 4), -1, np.int32)
+    for span in range(len(floor)):
+        x = column[span] % width
+        for direction in range(4):
+            nx = x + STEP_X[direction]
+            other = column[span] + STEP_X[direction] + width * STEP_Z[direction]
+            if nx < 0 or nx >= width or other < 0 or other >= len(start) - 1:
+                continue
+            for neighbour in range(start[other], start[other + 1]):
+                room = min(ceiling[span], ceiling[neighbour]) - max(floor[span], floor[neighbour])
+                if room >= height and abs(floor[neighbour] - floor[span]) <= climb:
+                    links[span, direction] = neighbour
+                    break
+    return links
+
+
+@njit(cache=True, nogil=True)
+def boundary_distance(links: np.ndarray) -> np.ndarray:
+    """Half cells to the nearest span without one of its four links: [S] int32, straight steps 2, diagonal ones 3."""
+    distance = np.empty(len(links), np.int32)
+    for span in range(len(links)):
+        distance[span] = OPEN_SKY if links[span].min() >= 0 else 0
+    for span in range(len(links)):
+        for first, second in ((0, 3), (3, 2)):
+            _relax(links, distance, span, first, second)
+    for span in range(len(links) - 1, -1, -1):
+        for first, second in ((2, 1), (1, 0)):
+            _relax(links, distance, span, first, second)
+    return distance
+
+
+@njit(cache=True, nogil=True)
+def _relax(links: np.ndarray, distance: np.ndarray, span: int, first: int, second: int) -> None:
+    beside = links[span, first]
+    if beside >= 0:
+        distance[span] = min(distance[span], distance[beside] + 2)
+        diagonal = links[beside, second]
+        if diagonal >= 0:
+            distance[span] = min(distance[span], distance[diagonal] + 3)
+
+
+def filter_spans(
+    start: np.ndarray,
+    bottom: np.ndarray,
+    top: np.ndarray,
+    walkable: np.ndarray,
+    width: int,
+    height: int,
+    climb: int,
+    filters: tuple[bool, bool, bool],
+) -> np.ndarray:
+    """Apply Recast's three span filters, each if its flag is set; arguments as in `filter_ledges`.
+
+    The filters in their order: low obstacles over walkable ground become walkable, ledges are forbidden, spans with
+    too little room above are forbidden.
+
+    Returns:
+        [S] int32, the ceiling over every span, voxels.
+    """
+    low_hanging, ledges, low_height = filters
+    last = np.zeros(len(top), bool)
+    last[start[1:][start[1:] > start[:-1]] - 1] = True
+    if low_hanging and len(top) > 1:
+        low = walkable[:-1] & ~walkable[1:] & ~last[:-1] & (top[1:] - top[:-1] <= climb)
+        walkable[1:] |= low
+    if ledges:
+        filter_ledges(start, bottom, top, walkable, width, height, climb)
+    ceiling = np.where(last, OPEN_SKY, np.append(bottom[1:], OPEN_SKY)).astype(np.int32)
+    if low_height:
+        walkable &= ceiling - top >= height
+    return ceiling
+
+
+def keep_spans(links: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Links [K, 4] among the spans of a mask [S], renumbered; those to other spans become -1."""
+    new_index = np.full(len(kept) + 1, -1, np.int32)
+    new_index[:-1][kept] = np.arange(kept.sum(), dtype=np.int32)
+    return new_index[links[kept]]

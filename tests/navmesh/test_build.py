@@ -1,0 +1,450 @@
+"""Building navmeshes: analytic rooms, agreement with Recast, and the promises that later kernels rely on."""
+
+import gzip
+import json
+import time
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import trimesh
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gym_batchnav.navmesh.build import build_navmesh
+from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
+from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
+
+SCENES = [
+    *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
+    *("godot_room", "recast_dungeon", "recast_nav_test", "van_gogh_room"),
+]
+# A ledge takes one cell and a radius of 0.1 m two more; beside a wall it is the radius alone.
+LEDGE_INSET = 0.15
+BOX = np.array(
+    [
+        *([0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1]),
+        *([2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
+    ]
+)
+
+
+def box(lower, upper):
+    """A closed box: vertices and triangles, fronts outwards."""
+    x, y, z = np.array([lower, upper], np.float32).T
+    return np.array([[a, b, c] for a in x for b in y for c in z], np.float32), BOX
+
+
+def quad(a, b, c, d):
+    """A rectangle that is seen counter-clockwise from its front."""
+    return np.array([a, b, c, d], np.float32), np.array([[0, 1, 2], [0, 2, 3]])
+
+
+def soup(*parts):
+    """Vertices and triangles of several parts together."""
+    offsets = np.cumsum([0, *(len(vertices) for vertices, _ in parts)])
+    triangles = [part[1] + offset for part, offset in zip(parts, offsets, strict=False)]
+    return np.concatenate([part[0] for part in parts]), np.concatenate(triangles)
+
+
+def slab(x, z, top=0.0):
+    """A floor from (0, 0) to (x, z)."""
+    return box([0, top - 0.1, 0], [x, top, z])
+
+
+def areas_from_above(mesh: NavMesh) -> np.ndarray:
+    areas = []
+    for row in mesh.polygons:
+        x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
+        areas.append((np.roll(x, -1) @ z - x @ np.roll(z, -1)) / 2)
+    return np.array(areas)
+
+
+def island_areas(mesh: NavMesh) -> np.ndarray:
+    return np.sort(np.bincount(mesh.islands, areas_from_above(mesh)))[::-1]
+
+
+def contains(corners, x, z, slack=1e-9):
+    """Whether places lie in a convex polygon seen from above."""
+    inside = np.ones(np.broadcast(x, z).shape, bool)
+    for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        inside &= (b[0] - a[0]) * (z - a[2]) - (b[2] - a[2]) * (x - a[0]) <= slack
+    return inside
+
+
+def floor_heights(mesh: NavMesh, x, z, choose=np.fmax) -> np.ndarray:
+    """Highest detail triangle at each place, or lowest with np.fmin; NaN where there is none."""
+    heights = np.full(np.shape(x), np.nan)
+    points = np.concatenate([mesh.vertices, mesh.detail_vertices]).astype(np.float64)
+    for corners in points[mesh.detail_triangles]:
+        normal = np.cross(corners[1] - corners[0], corners[2] - corners[0])
+        inside = contains(corners, x, z)
+        plane = corners[0, 1] - (normal[0] * (x - corners[0, 0]) + normal[2] * (z - corners[0, 2])) / normal[1]
+        heights = np.where(inside, choose(heights, plane), heights)
+    return heights
+
+
+def wall_length(mesh: NavMesh) -> float:
+    total = 0.0
+    for row, across in zip(mesh.polygons, mesh.neighbours, strict=True):
+        corners = mesh.vertices[row[row >= 0]][:, ::2]
+        lengths = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)
+        total += lengths[across[: len(corners)] < 0].sum()
+    return total
+
+
+def covered(mesh: NavMesh, origin, step, shape) -> np.ndarray:
+    """[NZ, NX] bool: some polygon lies over or under the place."""
+    cover = np.zeros(shape, bool)
+    for row in mesh.polygons:
+        corners = mesh.vertices[row[row >= 0]].astype(np.float64)
+        low = np.maximum(np.floor((corners.min(axis=0)[::2] - origin) / step).astype(int), 0)
+        high = np.ceil((corners.max(axis=0)[::2] - origin) / step).astype(int) + 1
+        window = cover[low[1] : high[1], low[0] : high[0]]
+        x = origin[0] + (low[0] + np.arange(window.shape[1])) * step
+        z = origin[1] + (low[1] + np.arange(window.shape[0])) * step
+        window |= contains(corners, x[None, :], z[:, None])
+    return cover
+
+
+def assert_sound(mesh: NavMesh) -> None:
+    """What every later kernel takes for granted."""
+    assert (areas_from_above(mesh) > 0).all()
+    for polygon, row in enumerate(mesh.polygons):
+        corners = mesh.vertices[row[row >= 0]].astype(np.float64)
+        before, after = corners - np.roll(corners, 1, axis=0), np.roll(corners, -1, axis=0) - corners
+        assert (before[:, 0] * after[:, 2] - before[:, 2] * after[:, 0] <= 0).all(), f"polygon {polygon} is not convex"
+    edges = {}
+    for polygon, row in enumerate(mesh.polygons):
+        loop = row[row >= 0].tolist()
+        for edge, pair in enumerate(zip(loop, loop[1:] + loop[:1], strict=True)):
+            assert pair not in edges, "two polygons lie on the same side of an edge"
+            edges[pair] = (polygon, mesh.neighbours[polygon, edge])
+    for (a, b), (polygon, across) in edges.items():
+        assert across == edges.get((b, a), (-1, -1))[0], f"polygon {polygon} and {across} disagree"
+    for row, across, island in zip(mesh.polygons, mesh.neighbours, mesh.islands, strict=True):
+        assert (mesh.islands[across[across >= 0]] == island).all()
+        assert (across[row < 0] == -1).all()
+    assert np.unique(mesh.polygons[mesh.polygons >= 0]).tolist() == list(range(len(mesh.vertices)))
+    points = np.concatenate([mesh.vertices, mesh.detail_vertices]).astype(np.float64)
+    a, b, c = np.moveaxis(points[mesh.detail_triangles], 1, 0)
+    from_above = ((c - a)[:, 0] * (b - a)[:, 2] - (b - a)[:, 0] * (c - a)[:, 2]) / 2
+    assert (from_above > -1e-6).all(), "detail triangles wind as their polygon"
+    covering = np.add.reduceat(from_above, mesh.detail_start[:-1])
+    np.testing.assert_allclose(covering, areas_from_above(mesh), atol=1e-4)
+
+
+# Rooms whose answer is known
+
+
+def test_a_floor_shrinks_by_a_ledge_and_the_radius():
+    mesh = build_navmesh(*slab(4, 3))
+    assert areas_from_above(mesh).sum() == pytest.approx((4 - 2 * LEDGE_INSET) * (3 - 2 * LEDGE_INSET), abs=1e-4)
+    assert_sound(mesh)
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.1, 0.25, 0.5])
+def test_walls_keep_the_agent_at_its_radius(radius):
+    walls = [
+        *(box([-0.1, -0.1, -0.1], [4.1, 2, 0]), box([-0.1, -0.1, 3], [4.1, 2, 3.1])),
+        *(box([-0.1, -0.1, -0.1], [0, 2, 3.1]), box([4, -0.1, -0.1], [4.1, 2, 3.1])),
+    ]
+    mesh = build_navmesh(*soup(slab(4, 3), *walls), NavMeshSettings(agent_radius=radius))
+    low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
+    assert low[[0, 2]] == pytest.approx(radius, abs=0.051)
+    assert high[[0, 2]] == pytest.approx(np.array([4, 3]) - radius, abs=0.051)
+    assert areas_from_above(mesh).sum() == pytest.approx((4 - 2 * radius) * (3 - 2 * radius), rel=0.05)
+
+
+def test_a_pillar_leaves_a_hole():
+    empty = areas_from_above(build_navmesh(*slab(6, 6))).sum()
+    mesh = build_navmesh(*soup(slab(6, 6), box([2, -0.1, 2.5], [3, 2, 3.5])))
+    assert empty - areas_from_above(mesh).sum() == pytest.approx(1.2 * 1.2, abs=0.13)  # up to a cell more on each side
+    x, z = np.meshgrid(np.linspace(2, 3, 9), np.linspace(2.5, 3.5, 9))
+    assert np.isnan(floor_heights(mesh, x, z)).all()
+    assert mesh.islands.max() == 0
+    assert_sound(mesh)
+
+
+def test_many_pillars_leave_as_many_holes():
+    places = [(x, z) for x in (1.5, 3.5, 5.5, 7.5) for z in (1.5, 3.5, 5.5, 7.5)]
+    mesh = build_navmesh(*soup(slab(9, 9), *(box([x, -0.1, z], [x + 0.4, 2, z + 0.4]) for x, z in places)))
+    for x, z in places:
+        assert np.isnan(floor_heights(mesh, np.array([x + 0.2]), np.array([z + 0.2]))).all()
+    assert areas_from_above(mesh).sum() == pytest.approx((9 - 2 * LEDGE_INSET) ** 2 - 16 * 0.6**2, rel=0.01)
+    assert_sound(mesh)
+
+
+@pytest.mark.parametrize(("door", "islands"), [(0.0, 2), (0.15, 2), (0.9, 1)])
+def test_rooms_are_one_island_if_the_door_is_wide_enough(door, islands):
+    walls = [box([3, -0.1, 0], [3.2, 2, 2]), box([3, -0.1, 2 + door], [3.2, 2, 5])]
+    mesh = build_navmesh(*soup(slab(6, 5), *walls))
+    assert mesh.islands.max() + 1 == islands
+
+
+@pytest.mark.parametrize(("height", "free"), [(1.0, False), (1.4, False), (1.9, True)])
+def test_one_passes_under_what_is_high_enough(height, free):
+    mesh = build_navmesh(*soup(slab(6, 6), box([2, height, 2], [4, height + 0.1, 4])))
+    lowest = floor_heights(mesh, np.array([3.0]), np.array([3.0]), np.fmin)
+    assert (lowest[0] < 0.5) == free
+
+
+@pytest.mark.parametrize(("rise", "islands"), [(0.15, 1), (0.6, 2)])
+def test_a_step_is_climbed_up_to_the_agents_limit(rise, islands):
+    mesh = build_navmesh(*soup(slab(5, 4), box([2.5, -0.1, 0], [5, rise, 4])))
+    assert mesh.islands.max() + 1 == islands
+
+
+@pytest.mark.parametrize(("slope_deg", "walkable"), [(20, True), (40, True), (50, False), (80, False)])
+def test_slopes_are_walkable_up_to_the_agents_limit(slope_deg, walkable):
+    rise = 3 * np.tan(np.radians(slope_deg))
+    ramp = quad([0, 0, 0], [0, 0, 3], [3, rise, 3], [3, rise, 0])
+    # Cells are so fine that a slope of 45 degrees rises by less than a climb in each.
+    fine = NavMeshSettings(cell_height=0.05, agent_max_climb=0.2)
+    if walkable:
+        assert areas_from_above(build_navmesh(*ramp, fine)).sum() == pytest.approx(2.7**2, rel=0.1)
+    else:
+        with pytest.raises(ValueError, match="no walkable area"):
+            build_navmesh(*ramp, fine)
+
+
+def test_storeys_lie_one_above_the_other():
+    mesh = build_navmesh(*soup(slab(4, 4), slab(4, 4, top=3.0), slab(4, 4, top=6.0)))
+    assert island_areas(mesh) == pytest.approx([3.7**2] * 3, abs=1e-3)
+    heights = [mesh.vertices[mesh.polygons[mesh.islands == island, 0], 1].mean() for island in range(3)]
+    assert np.sort(heights) == pytest.approx([0, 3, 6], abs=0.2)
+    assert_sound(mesh)
+
+
+def stairs():
+    """Two storeys with a flight of twenty steps of 0.15 m from the lower to the upper."""
+    steps = [box([2 + 0.3 * k, -0.1, 1], [2.3 + 0.3 * k, 0.15 * (k + 1), 2.5]) for k in range(20)]
+    return soup(slab(12, 3), box([8, 2.9, 0], [12, 3, 3]), *steps)
+
+
+def test_stairs_join_storeys_and_are_followed():
+    mesh = build_navmesh(*stairs())
+    lower = mesh.islands[np.argmin(mesh.vertices[mesh.polygons[:, 0], 1])]
+    upper = mesh.islands[np.argmax(mesh.vertices[mesh.polygons[:, 0], 1])]
+    assert lower == upper
+    x = np.linspace(2.2, 7.8, 60)
+    z = np.full(60, 1.75)
+    # Floors are rounded up to voxels of 0.2 m, and may be missed by one more.
+    truth = 0.15 * (np.floor((x - 2) / 0.3) + 1)
+    heights = floor_heights(mesh, x, z)
+    assert (heights > truth - 0.25).all()
+    assert (heights < truth + 0.45).all()
+    assert_sound(mesh)
+
+
+def test_heights_follow_a_hill_and_agree_across_edges():
+    side = np.linspace(0, 12, 61)
+    x, z = np.meshgrid(side, side, indexing="ij")
+    y = 1.2 * np.sin(x / 1.8) * np.cos(z / 2.1) + 1.5
+    index = np.arange(61 * 61).reshape(61, 61)
+    a, b, c, d = (part.ravel() for part in (index[:-1, :-1], index[:-1, 1:], index[1:, 1:], index[1:, :-1]))
+    triangles = np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)])
+    fine = NavMeshSettings(cell_height=0.05)
+    pillars = [box([p, -1, q], [p + 0.5, 5, q + 0.5]) for p in (3, 6, 9) for q in (3, 6, 9)]
+    mesh = build_navmesh(*soup((np.stack([x, y, z], -1).reshape(-1, 3), triangles), *pillars), fine)
+    rng = np.random.default_rng(1)
+    px, pz = rng.uniform(0.5, 11.5, (2, 800))
+    errors = floor_heights(mesh, px, pz) - (1.2 * np.sin(px / 1.8) * np.cos(pz / 2.1) + 1.5)
+    assert np.nanpercentile(np.abs(errors), 99) < 4 * fine.cell_height
+    assert_sound(mesh)
+    # Vertices that detail meshes add to a shared edge are added from both sides.
+    added = np.unique(mesh.detail_vertices, axis=0, return_counts=True)[1]
+    assert (added <= 2).all() and (added == 2).any()
+
+
+# What the order and the quality of the triangles may change: nothing
+
+
+def arrays_of(mesh: NavMesh) -> list[np.ndarray]:
+    return [getattr(mesh, field.name) for field in fields(NavMesh) if field.name != "settings"]
+
+
+def test_order_and_repetition_of_triangles_do_not_matter():
+    vertices, triangles = stairs()
+    rng = np.random.default_rng(0)
+    shuffled = np.concatenate([triangles, triangles])[rng.permutation(2 * len(triangles))]
+    for first, second in zip(
+        arrays_of(build_navmesh(vertices, triangles)), arrays_of(build_navmesh(vertices, shuffled)), strict=True
+    ):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_triangles_without_area_are_dropped():
+    vertices, triangles = slab(4, 3)
+    far = np.concatenate([vertices, [[90, 90, 90]]])
+    degenerate = np.concatenate([triangles, [[8, 8, 8], [0, 0, 1], [0, 1, 0]]])
+    for first, second in zip(
+        arrays_of(build_navmesh(vertices, triangles)), arrays_of(build_navmesh(far, degenerate)), strict=True
+    ):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_a_floor_seen_from_below_carries_nobody():
+    vertices, triangles = quad([0, 0, 0], [0, 0, 4], [4, 0, 4], [4, 0, 0])
+    assert len(build_navmesh(vertices, triangles).polygons) == 1
+    with pytest.raises(ValueError, match="counter-clockwise"):
+        build_navmesh(vertices, triangles[:, ::-1])
+
+
+@st.composite
+def rubble(draw):
+    """A floor with boxes, tilted quads and loose triangles, some of them turned over."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    side = rng.uniform(2, 5)
+    parts = [slab(side, side * rng.uniform(0.5, 1))]
+    for _ in range(rng.integers(0, 10)):
+        lower = rng.uniform([-1, -0.5, -1], [side, 2.5, side])
+        parts.append(box(lower, lower + rng.choice([0.1, 0.3, 1.0, 2.0], 3)))
+    for _ in range(rng.integers(0, 3)):
+        corner, u, v = rng.uniform([0, 0, 0], [side, 2, side]), *rng.normal(0, [1.5, 0.5, 1.5], (2, 3))
+        parts.append(quad(corner, corner + u, corner + u + v, corner + v))
+    loose = 3 * int(rng.integers(1, 40))
+    parts.append((rng.uniform([0, 0, 0], [side, 2, side], (loose, 3)), np.arange(loose).reshape(-1, 3)))
+    vertices, triangles = soup(*parts)
+    turned = rng.random(len(triangles)) < rng.choice([0.0, 0.2])
+    triangles[turned] = triangles[turned][:, ::-1]
+    settings = NavMeshSettings(
+        cell_height=float(rng.choice([0.05, 0.1, 0.2])),
+        agent_max_climb=float(rng.choice([0.0, 0.2, 0.5])),
+        region_min_size=float(rng.choice([0, 5, 20])),
+        region_merge_size=float(rng.choice([0, 20, 200])),
+        edge_max_len=float(rng.choice([0, 1, 12])),
+        edge_max_error=float(rng.choice([0.0, 0.5, 1.3, 3.0])),
+        verts_per_poly=int(rng.choice([3, 4, 6])),
+        detail_sample_dist=float(rng.choice([0, 3, 6])),
+        detail_sample_max_error=float(rng.choice([0.0, 0.3, 1.0])),
+    )
+    return vertices, triangles, settings
+
+
+@settings(max_examples=40, deadline=None)
+@given(rubble())
+def test_whatever_the_triangles_the_mesh_is_sound(scene):
+    vertices, triangles, chosen = scene
+    try:
+        mesh = build_navmesh(vertices, triangles, chosen)
+    except ValueError as error:
+        assert "no walkable area" in str(error)
+    else:
+        assert_sound(mesh)
+        assert ((mesh.polygons >= 0).sum(axis=1) <= chosen.verts_per_poly).all()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cell_size": 0.0}, "cell_size=0.0"),
+        ({"cell_size": float("nan")}, "cell_size=nan"),
+        ({"cell_height": -1.0}, "cell_height=-1.0"),
+        ({"agent_radius": -0.1}, "agent_radius=-0.1"),
+        ({"agent_max_climb": 2.0}, "agent_max_climb=2.0"),
+        ({"agent_max_slope_deg": 90.0}, "agent_max_slope_deg=90.0"),
+        ({"verts_per_poly": 7}, "verts_per_poly=7"),
+        ({"agent_radius": 5.0}, "no walkable area for an agent of radius 5 m"),
+        ({"cell_size": 1e-5}, "cell_size=1e-05"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        build_navmesh(*slab(4, 3), NavMeshSettings(**change))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_vertices_that_are_not_finite_are_refused(value):
+    vertices, triangles = slab(4, 3)
+    vertices = vertices.astype(np.float64)
+    vertices[3, 1] = value
+    with pytest.raises(ValueError, match="1 vertices are not finite"):
+        build_navmesh(vertices, triangles)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_scene_as_large_as_floats_is_refused():
+    with pytest.raises(ValueError, match="cell_size"):
+        build_navmesh(*box([-3e38, 0, -3e38], [3e38, 1, 3e38]))
+
+
+def test_malformed_arrays_are_refused():
+    vertices, triangles = slab(4, 3)
+    with pytest.raises(ValueError, match="no triangles"):
+        build_navmesh(vertices, triangles[:0])
+    with pytest.raises(ValueError, match="from 0 to 7, there are 5"):
+        build_navmesh(vertices[:5], triangles)
+    with pytest.raises(ValueError, match=r"\[V, 3\]"):
+        build_navmesh(vertices[:, :2], triangles)
+    with pytest.raises(ValueError, match="integers"):
+        build_navmesh(vertices, triangles.astype(float))
+    with pytest.raises(ValueError, match="has an area"):
+        build_navmesh(vertices, np.array([[0, 1, 1]]))
+
+
+def test_progress_is_told_in_order():
+    told = []
+    build_navmesh(*slab(4, 3), progress=lambda stage, share: told.append((stage, share)))
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0 and told[-1] == ("done", 1.0)
+
+
+# Agreement with Recast on real scenes
+
+
+def load_scene(data_dir, scene):
+    """The oracle of a fixture, and the triangles and the settings that it was made from."""
+    oracle = json.loads(gzip.decompress((data_dir / "fixtures" / scene / "oracle.json.gz").read_bytes()))
+    loaded = trimesh.load(data_dir / "scenes" / oracle["source"], process=False, force="scene")
+    vertices, triangles = soup(*((np.asarray(part.vertices), np.asarray(part.faces)) for part in loaded.dump()))
+    transform = np.array(oracle["transform"])
+    vertices = (vertices @ transform[:3, :3].T + transform[:3, 3]).astype(np.float32)
+    chosen = dict(oracle["settings"])
+    chosen["agent_max_slope_deg"] = chosen.pop("agent_max_slope")
+    return oracle, vertices, triangles, NavMeshSettings(**chosen)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", SCENES)
+def test_real_scenes_agree_with_recast(scene, data_dir, tmp_path):
+    oracle, vertices, triangles, chosen = load_scene(data_dir, scene)
+    mesh = build_navmesh(vertices, triangles, chosen)
+    reference = read_navmesh(data_dir / "fixtures" / scene / "recast.navmesh")
+    assert_sound(mesh)
+    assert areas_from_above(mesh).sum() == pytest.approx(oracle["navmesh"]["area_xz"], rel=0.01)
+    large, wanted = (areas[areas > 1.0] for areas in (island_areas(mesh), island_areas(reference)))
+    assert len(large) == len(wanted)
+    np.testing.assert_allclose(large, wanted, rtol=0.02)
+    np.testing.assert_allclose(mesh.vertices[:, 1].min(), reference.vertices[:, 1].min(), atol=chosen.cell_height)
+
+    map_ = np.load(data_dir / "fixtures" / scene / "occupancy.npz")
+    cover = covered(mesh, map_["origin_xz"], float(map_["cell"]), map_["covered"].shape)
+    assert (cover & map_["covered"]).sum() / (cover | map_["covered"]).sum() >= 0.99
+
+    # Seen from above, outlines differ by less than a hand's breadth: 1 cm on average.
+    step = chosen.cell_size / 4
+    origin = np.minimum(mesh.vertices.min(axis=0), reference.vertices.min(axis=0))[::2] - step / 2
+    upper = np.maximum(mesh.vertices.max(axis=0), reference.vertices.max(axis=0))[::2]
+    shape = tuple(np.ceil((upper - origin) / step).astype(int)[::-1] + 2)
+    different = covered(mesh, origin, step, shape) ^ covered(reference, origin, step, shape)
+    assert different.sum() * step**2 <= 0.01 * wall_length(reference)
+
+    write_navmesh(mesh, tmp_path / "built.navmesh")
+    for ours, read in zip(arrays_of(mesh), arrays_of(read_navmesh(tmp_path / "built.navmesh")), strict=True):
+        assert len(ours) == len(read)
+
+
+@pytest.mark.data
+def test_a_large_building_is_built_in_seconds(data_dir):
+    _, vertices, triangles, chosen = load_scene(data_dir, "aws_small_house")
+    house = island_areas(build_navmesh(vertices, triangles, chosen))
+    storeys = soup(*((vertices + np.float32([0, 3.2 * k, 0]), triangles) for k in range(3)))
+    begin = time.perf_counter()
+    mesh = build_navmesh(*storeys, chosen)
+    assert time.perf_counter() - begin < 30
+    assert areas_from_above(mesh).sum() == pytest.approx(3 * house.sum(), rel=0.02)

@@ -1,0 +1,253 @@
+"""Reading and writing .navmesh files, against files and answers that other software made."""
+
+import gzip
+import json
+import struct
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
+from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
+
+SCENES = [
+    *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
+    *("godot_room", "recast_dungeon", "recast_nav_test", "van_gogh_room"),
+]
+ARRAYS = [field.name for field in fields(NavMesh) if field.name != "settings"]
+SET_BYTES, SETTINGS_BYTES, ENTRY_BYTES, TILE_BYTES = 40, 56, 8, 100
+
+
+def two_rooms() -> NavMesh:
+    """Two squares side by side that share an edge, the second with a raised point inside, and a square apart."""
+    vertices = [[0, 0, 0], [0, 0, 1], [1, 0, 1], [1, 0, 0], [2, 0, 1], [2, 0, 0], [5, 1, 0], [5, 1, 1], [6, 1, 1]]
+    polygons = [[0, 1, 2, 3, -1, -1], [3, 2, 4, 5, -1, -1], [6, 7, 8, -1, -1, -1]]
+    neighbours = np.full((3, 6), -1)
+    neighbours[0, 2], neighbours[1, 0] = 1, 0
+    triangles = [[0, 1, 2], [0, 2, 3], [3, 2, 9], [2, 4, 9], [4, 5, 9], [5, 3, 9], [6, 7, 8]]
+    return NavMesh(
+        vertices=np.array(vertices, np.float32),
+        polygons=np.array(polygons, np.int32),
+        neighbours=neighbours.astype(np.int32),
+        detail_vertices=np.array([[1.5, 0.25, 0.5]], np.float32),
+        detail_triangles=np.array(triangles, np.int32),
+        detail_start=np.array([0, 2, 6, 7], np.int32),
+        islands=np.array([0, 0, 1], np.int32),
+        settings=NavMeshSettings(agent_radius=0.2, region_min_size=7.0, filter_ledge_spans=False),
+    )
+
+
+def assert_same(first: NavMesh, second: NavMesh) -> None:
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name, strict=True)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    write_navmesh(two_rooms(), tmp_path / "rooms.navmesh")
+    return tmp_path / "rooms.navmesh"
+
+
+def areas_from_above(mesh: NavMesh) -> np.ndarray:
+    areas = []
+    for row in mesh.polygons:
+        x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
+        areas.append((np.roll(x, -1) @ z - x @ np.roll(z, -1)) / 2)
+    return np.array(areas)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", SCENES)
+def test_recasts_files_hold_what_the_oracle_says(scene, data_dir):
+    folder = data_dir / "fixtures" / scene
+    oracle = json.loads(gzip.decompress((folder / "oracle.json.gz").read_bytes()))
+    mesh = read_navmesh(folder / "recast.navmesh")
+    assert len(mesh.polygons) == oracle["navmesh"]["polys"]
+    assert len(mesh.vertices) == oracle["navmesh"]["verts"]
+    assert mesh.islands.tolist() == oracle["poly_island"]
+    areas = areas_from_above(mesh)
+    assert areas.min() == pytest.approx(oracle["navmesh"]["smallest_poly_xz"], rel=1e-3), "all wind the same way"
+    points = np.concatenate([mesh.vertices, mesh.detail_vertices]).astype(np.float64)
+    a, b, c = np.moveaxis(points[mesh.detail_triangles], 1, 0)
+    details = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2
+    per_polygon = np.add.reduceat(details, mesh.detail_start[:-1])
+    for island, facts in enumerate(oracle["islands"]):
+        assert areas[mesh.islands == island].sum() == pytest.approx(facts["area_xz"], rel=1e-5)
+        assert per_polygon[mesh.islands == island].sum() == pytest.approx(facts["area_detail"], rel=1e-5)
+    assert mesh.settings.cell_size == oracle["settings"]["cell_size"]
+    assert mesh.settings.agent_radius == oracle["settings"]["agent_radius"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("scene", SCENES)
+def test_recasts_files_survive_a_round_trip(scene, version, data_dir, tmp_path):
+    mesh = read_navmesh(data_dir / "fixtures" / scene / "recast.navmesh")
+    write_navmesh(mesh, tmp_path / "again.navmesh", version)
+    again = read_navmesh(tmp_path / "again.navmesh")
+    assert_same(mesh, again)
+    assert version == 1 or again.settings == mesh.settings
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", SCENES)
+def test_written_tiles_are_laid_out_as_recasts(scene, data_dir, tmp_path):
+    source = data_dir / "fixtures" / scene / "recast.navmesh"
+    write_navmesh(read_navmesh(source), tmp_path / "ours.navmesh", version=1)
+    theirs, ours = source.read_bytes(), (tmp_path / "ours.navmesh").read_bytes()
+    reference = struct.unpack_from("<I", theirs, SET_BYTES)
+    assert struct.unpack_from("<I", ours, SET_BYTES) == reference
+    # Magic, version, place, counts up to detail triangles: the link count is Detour's promise of memory.
+    their_counts = struct.unpack_from("<12i", theirs, SET_BYTES + ENTRY_BYTES)
+    assert struct.unpack_from("<12i", ours, SET_BYTES + ENTRY_BYTES) == their_counts
+    polygons, vertices, links, details, detail_vertices, triangles = their_counts[6:]
+    body = SET_BYTES + ENTRY_BYTES + TILE_BYTES
+    first = body + 12 * vertices
+    assert ours[body:first] == theirs[body:first]
+    for polygon in range(polygons):  # All but the first link, which Detour sets.
+        assert ours[first + 32 * polygon + 4 :][:28] == theirs[first + 32 * polygon + 4 :][:28]
+    rest = first + 32 * polygons + 12 * links
+    size = 12 * detail_vertices + 4 * triangles
+    assert ours[rest + 12 * details :][:size] == theirs[rest + 12 * details :][:size], "with Detour's edge flags"
+
+
+def test_settings_come_back_as_they_were(written):
+    mesh = read_navmesh(written)
+    assert_same(mesh, two_rooms())
+    assert mesh.settings == two_rooms().settings
+
+
+def test_a_file_without_settings_tells_the_agent(tmp_path):
+    mesh = replace(two_rooms(), settings=NavMeshSettings(agent_radius=0.3, agent_max_climb=0.4, cell_size=0.1))
+    write_navmesh(mesh, tmp_path / "old.navmesh", version=1)
+    assert read_navmesh(tmp_path / "old.navmesh").settings == mesh.settings
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(length=st.integers(0, 10_000))
+def test_a_file_cut_short_is_refused(written, length):
+    data = written.read_bytes()
+    cut = written.with_name("cut.navmesh")
+    cut.write_bytes(data[: length % len(data)])
+    with pytest.raises(ValueError, match=r"cut\.navmesh"):
+        read_navmesh(cut)
+
+
+def test_bytes_behind_the_last_tile_are_refused(written):
+    written.write_bytes(written.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match="1 bytes follow"):
+        read_navmesh(written)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 10_000), value=st.sampled_from([b"\xff", b"\0", b"\x7f", b"\xff" * 4, b"\xff\xff\xff\x7f"]))
+def test_a_damaged_file_is_refused_or_read_whole(written, place, value):
+    data = bytearray(written.read_bytes())
+    place %= len(data) - 3
+    data[place : place + len(value)] = value
+    damaged = written.with_name("damaged.navmesh")
+    damaged.write_bytes(data)
+    try:
+        mesh = read_navmesh(damaged)
+    except ValueError as error:
+        assert "damaged.navmesh" in str(error)
+    else:
+        assert mesh.detail_triangles.max() < len(mesh.vertices) + len(mesh.detail_vertices)
+        assert mesh.polygons.max() < len(mesh.vertices)
+        assert np.isfinite(mesh.vertices).all()
+
+
+@pytest.mark.parametrize(
+    ("offset", "layout", "value", "message"),
+    [
+        (0, "<I", 0x12345678, "magic number"),
+        (4, "<i", 3, "version 3 is not known"),
+        (SET_BYTES + SETTINGS_BYTES + 4, "<i", 2**31 - 1, "2147483647 bytes"),
+        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES, "<i", 1, "magic 0x00000001"),
+        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 4, "<i", 6, "version 6"),
+        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 24, "<i", -1, "negative counts"),
+        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 28, "<i", 2**31 - 1, "its counts make"),
+    ],
+)
+def test_a_wrong_header_is_named(written, offset, layout, value, message):
+    data = bytearray(written.read_bytes())
+    struct.pack_into(layout, data, offset, value)
+    written.write_bytes(data)
+    with pytest.raises(ValueError, match=message):
+        read_navmesh(written)
+
+
+def polygon_offset(polygon: int) -> int:
+    return SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + TILE_BYTES + 12 * len(two_rooms().vertices) + 32 * polygon
+
+
+@pytest.mark.parametrize(
+    ("field", "layout", "value", "message"),
+    [
+        (4, "<H", 9, "vertices that do not exist"),
+        (16, "<H", 4, "neighbours that do not exist"),
+        (16, "<H", 3, "does not share its edge"),
+        (30, "<B", 7, "more than 6 vertices"),
+        (30, "<B", 2, "fewer than 3"),
+    ],
+)
+def test_a_wrong_polygon_is_named(written, field, layout, value, message):
+    data = bytearray(written.read_bytes())
+    struct.pack_into(layout, data, polygon_offset(0) + field, value)
+    written.write_bytes(data)
+    with pytest.raises(ValueError, match=message):
+        read_navmesh(written)
+
+
+def test_polygons_that_are_not_walkable_are_left_out(written):
+    data = bytearray(written.read_bytes())
+    struct.pack_into("<H", data, polygon_offset(0) + 28, 0)
+    written.write_bytes(data)
+    mesh = read_navmesh(written)
+    assert areas_from_above(mesh) == pytest.approx([1.0, 0.5])
+    assert mesh.islands.tolist() == [0, 1]
+    assert (mesh.neighbours == -1).all()
+
+
+def with_two_tiles(data: bytes) -> bytearray:
+    """The same tile twice."""
+    tile = SET_BYTES + SETTINGS_BYTES
+    twice = bytearray(data + data[tile:])
+    struct.pack_into("<i", twice, 8, 2)
+    return twice
+
+
+def test_tiles_that_do_not_touch_are_joined(written):
+    once = read_navmesh(written)
+    written.write_bytes(with_two_tiles(written.read_bytes()))
+    twice = read_navmesh(written)
+    np.testing.assert_array_equal(areas_from_above(twice), np.tile(areas_from_above(once), 2))
+    assert twice.islands.tolist() == [0, 0, 1, 2, 2, 3]
+    points = np.concatenate([twice.vertices, twice.detail_vertices])[twice.detail_triangles]
+    np.testing.assert_array_equal(points[:7], points[7:])
+
+
+def test_tiles_joined_by_portals_are_refused(written):
+    data = with_two_tiles(written.read_bytes())
+    struct.pack_into("<H", data, polygon_offset(0) + 16, 0x8000)
+    written.write_bytes(data)
+    with pytest.raises(ValueError, match="single tile"):
+        read_navmesh(written)
+
+
+def test_a_failed_write_leaves_the_old_file(written):
+    before = written.read_bytes()
+    corners = np.zeros((0x10000, 3), np.float32)
+    with pytest.raises(ValueError, match="too many for one Detour tile"):
+        write_navmesh(replace(two_rooms(), vertices=corners), written)
+    assert written.read_bytes() == before
+    assert list(written.parent.iterdir()) == [written]
+
+
+def test_unknown_versions_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="version=3"):
+        write_navmesh(two_rooms(), tmp_path / "new.navmesh", version=3)
