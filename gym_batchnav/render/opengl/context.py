@@ -1,0 +1,150 @@
+"""The one OpenGL context of a process, and the few calls that ModernGL does not offer."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import moderngl
+import numpy as np
+
+from gym_batchnav.process import claim_process
+from gym_batchnav.render.api import is_software
+
+_GL_TEXTURE_2D, _GL_TEXTURE_2D_ARRAY = 0x0DE1, 0x8C1A
+_GL_DEPTH_COMPONENT, _GL_DEPTH_COMPONENT32F = 0x1902, 0x8CAC
+_GL_RGBA, _GL_SRGB8_ALPHA8 = 0x1908, 0x8C43
+_GL_UNSIGNED_BYTE, _GL_FLOAT = 0x1401, 0x1406
+_GL_UNPACK_ALIGNMENT = 0x0CF5
+_GL_LOWER_LEFT, _GL_ZERO_TO_ONE = 0x8CA1, 0x935F
+_GL_CLIP_DISTANCE0 = 0x3000
+
+
+class Context:
+    """An OpenGL context, the process that made it, and what the device can do.
+
+    Enter it (``with context:``) before any OpenGL call; that makes it current and refuses forked children.
+
+    Attributes:
+        moderngl: The ModernGL context.
+        pid: The process that made it.
+        device: GL_RENDERER.
+        software: Whether the device draws on the processor.
+        clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
+    """
+
+    def __init__(self) -> None:
+        claim_process("OpenGL")
+        self.pid = os.getpid()
+        self.moderngl = _create()
+        # Objects that are dropped wait until the next __enter__: a forked child must never delete them unasked.
+        self.moderngl.gc_mode = "context_gc"
+        self.device: str = self.moderngl.info["GL_RENDERER"]
+        self.software = is_software(self.device)
+        self.clip_control = "GL_ARB_clip_control" in self.moderngl.extensions or self.moderngl.version_code >= 450
+        self.flush = self._load("glFlush", 0)  # has the device start on everything that was asked for so far
+        self._tex_image_2d = self._load("glTexImage2D", 8, pointer=True)
+        self._tex_image_3d = self._load("glTexImage3D", 9, pointer=True)
+        self._tex_sub_image_3d = self._load("glTexSubImage3D", 10, pointer=True)
+        self._pixel_store = self._load("glPixelStorei", 2)
+        with self.moderngl:
+            for plane in range(4):
+                self.moderngl.enable_direct(_GL_CLIP_DISTANCE0 + plane)
+            if self.clip_control:
+                self._load("glClipControl", 2)(_GL_LOWER_LEFT, _GL_ZERO_TO_ONE)
+
+    def __enter__(self) -> moderngl.Context:
+        """Make the context current and release what was dropped."""
+        claim_process("OpenGL")
+        self.moderngl.__enter__()
+        dropped = self.moderngl.objects
+        while dropped:  # ModernGL's own gc() stumbles over objects that were released before they were dropped
+            release = getattr(dropped.popleft(), "release", None)
+            if release is not None:
+                release()
+        return self.moderngl
+
+    def __exit__(self, *error: object) -> None:
+        """Give the thread back the context that it had."""
+        self.moderngl.__exit__(*error)
+
+    def depth_texture(self, size: tuple[int, int]) -> moderngl.Texture:
+        """A depth texture of 32-bit floats that shaders can read; ModernGL's own have 24 fixed bits."""
+        texture = self.moderngl.depth_texture(size)
+        texture.compare_func = ""
+        texture.filter = (moderngl.NEAREST, moderngl.NEAREST)
+        texture.use(0)
+        self._tex_image_2d(_GL_TEXTURE_2D, 0, _GL_DEPTH_COMPONENT32F, *size, 0, _GL_DEPTH_COMPONENT, _GL_FLOAT, None)
+        return texture
+
+    def srgb_texture_array(self, side: int, layers: int) -> moderngl.TextureArray:
+        """An sRGB RGBA texture array with undefined texels at every level; filtered within a level, never between.
+
+        Args:
+            side: Texels along a side of level 0, a power of two.
+            layers: Its number of textures, at least 1.
+        """
+        array = self.moderngl.texture_array((1, 1, 1), 4)
+        array.use(0)
+        for level in range(side.bit_length()):
+            shape = (side >> level, side >> level, layers)
+            texels = (_GL_RGBA, _GL_UNSIGNED_BYTE, None)
+            self._tex_image_3d(_GL_TEXTURE_2D_ARRAY, level, _GL_SRGB8_ALPHA8, *shape, 0, *texels)
+        array.filter = (moderngl.LINEAR_MIPMAP_NEAREST, moderngl.LINEAR)
+        return array
+
+    def write_layers(self, array: moderngl.TextureArray, level: int, first: int, texels: np.ndarray) -> None:
+        """Write ``texels`` [L, S, S, 4] uint8 into a level of an array, from layer ``first`` on."""
+        layers, height, width, _ = texels.shape
+        texels = np.ascontiguousarray(texels)
+        array.use(0)
+        self._pixel_store(_GL_UNPACK_ALIGNMENT, 4)
+        box = (0, 0, first, width, height, layers)
+        self._tex_sub_image_3d(_GL_TEXTURE_2D_ARRAY, level, *box, _GL_RGBA, _GL_UNSIGNED_BYTE, texels.ctypes.data)
+
+    def _load(self, name: str, num_integers: int, pointer: bool = False) -> Callable[..., None]:
+        """An OpenGL function that takes integers and then perhaps a pointer."""
+        address = self.moderngl.mglo._context.load_opengl_function(name)
+        kinds: list[Any] = [ctypes.c_int] * num_integers + [ctypes.c_void_p] * pointer
+        return ctypes.CFUNCTYPE(None, *kinds)(address)
+
+
+def _create() -> moderngl.Context:
+    """A context without a window: through EGL on Linux, whatever the platform has elsewhere."""
+    errors = []
+    backends: list[dict[str, Any]] = [{"backend": "egl"}, {}] if sys.platform == "linux" else [{}]
+    for keywords in backends:
+        try:
+            return moderngl.create_standalone_context(require=430, **keywords)
+        except Exception as error:  # ModernGL raises bare Exception
+            errors.append(str(error))
+    raise RuntimeError(
+        "OpenGL 4.3 or newer is needed and none was found: install a driver (Debian: libegl1 libgl1-mesa-dri), "
+        f"or choose renderer='embree' ({'; '.join(errors)})"
+    )
+
+
+@functools.cache
+def shared_context() -> Context:
+    """The context that all renderers of this process share, made at the first call and kept until the process ends.
+
+    Raises:
+        RuntimeError: There is no OpenGL 4.3 here; the message says what to install.
+    """
+    return Context()
+
+
+def probe() -> str | None:
+    """The name of the OpenGL 4.3 device that renderers of this process draw on, None if there is none; never raises.
+
+    A forked child whose parent has drawn before has none.
+    """
+    try:
+        claim_process("OpenGL")
+        return shared_context().device
+    except RuntimeError:
+        return None

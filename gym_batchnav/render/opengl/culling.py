@@ -1,0 +1,286 @@
+"""Culling: which chunks does each view see, as indirect draw commands whose instances are the views.
+
+Both cullers test the box around a chunk against the planes of a view's frustum, fill ``commands`` and ``instances``
+and say which commands draw each class of chunks. What they let through is the same up to rounding; the pictures are
+the same exactly, because a chunk outside the frustum leaves no pixel.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol
+
+import moderngl
+import numpy as np
+from numba import njit
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.opengl import shaders
+from gym_batchnav.render.opengl.context import Context
+from gym_batchnav.render.opengl.mirror import DRAW_COMMAND, SceneMirror
+from gym_batchnav.render.opengl.prepare import NUM_CLASSES
+
+MAX_INSTANCES = 1 << 22  # pairs of view and chunk that one pass may have to hold
+MAX_PASS_VIEWS = 65535  # work groups along y that OpenGL guarantees
+_CHUNK_RECORD = np.dtype(
+    [("center", np.float32, 3), ("triangle", np.uint32), ("half", np.float32, 3), ("unused", np.uint32)]
+)
+
+
+def frustum_planes(camera: Camera, views: np.ndarray, far: float) -> np.ndarray:
+    """The planes around what each view sees, in world space.
+
+    Args:
+        camera: Whose frustum.
+        views: [N, 4, 4] float32, world-to-camera.
+        far: Metres beyond which nothing matters.
+
+    Returns:
+        [N, 6, 4] float32; a point p is inside where ``plane[:3] @ p + plane[3] >= 0`` for all six.
+    """
+    across, up = camera.tan_half_width, camera.tan_half_height
+    planes = np.array(
+        [
+            [1, 0, -across, 0],
+            [-1, 0, -across, 0],
+            [0, 1, -up, 0],
+            [0, -1, -up, 0],
+            [0, 0, -1, -camera.near],
+            [0, 0, 1, far],
+        ]
+    )
+    return np.ascontiguousarray(np.matmul(planes, views.astype(np.float64)), np.float32)
+
+
+class GrowingBuffer:
+    """A buffer that is written anew for every draw and grows when it has to.
+
+    Attributes:
+        layout: Grows by one whenever the buffer is a new one.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._buffer: moderngl.Buffer | None = None
+        self.layout = 0
+
+    def reserve(self, nbytes: int) -> moderngl.Buffer:
+        """The buffer, with room for ``nbytes`` and undefined contents."""
+        if self._buffer is None or self._buffer.size < nbytes:
+            self.release()
+            room = (nbytes + nbytes // 4) // 256 * 256 + 256
+            self._buffer = self._context.moderngl.buffer(reserve=room, dynamic=True)
+            self.layout += 1
+        else:
+            self._buffer.orphan()
+        return self._buffer
+
+    def write(self, array: np.ndarray) -> moderngl.Buffer:
+        """The buffer, with ``array`` at its start."""
+        buffer = self.reserve(array.nbytes)
+        if array.nbytes:
+            buffer.write(array)
+        return buffer
+
+    def bind_to_storage_buffer(self, binding: int) -> None:
+        """Show shaders what was written last."""
+        self.buffer.bind_to_storage_buffer(binding)
+
+    @property
+    def buffer(self) -> moderngl.Buffer:
+        """The buffer as it is."""
+        assert self._buffer is not None
+        return self._buffer
+
+    def release(self) -> None:
+        """Give the memory back; safe twice."""
+        if self._buffer is not None:
+            self._buffer.release()
+            self._buffer = None
+
+
+class Culler(Protocol):
+    """Fills the commands and instances of a pass: some consecutive views."""
+
+    commands: GrowingBuffer
+    instances: GrowingBuffer  # pairs of uint32: view, first triangle of the chunk
+
+    def cull(
+        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
+    ) -> list[tuple[int, int]]:
+        """Cull for the views from ``first`` to before ``last``.
+
+        Args:
+            scenes: The chunks.
+            slots: [N] int64, the slot of every view.
+            planes: [N, 6, 4] float32, of every view.
+            first: First view of the pass.
+            last: The view after its last.
+
+        Returns:
+            For every class of chunks the first command and the number of commands.
+        """
+
+    def release(self) -> None:
+        """Give the memory back; safe twice."""
+
+
+def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
+    """Split views with the given slots [N] into runs whose instances fit, whatever they see."""
+    pairs = np.cumsum(np.diff(scenes.slot_start)[slots])
+    bounds, done = [0], 0
+    while bounds[-1] < len(slots):
+        last = int(np.searchsorted(pairs, done + MAX_INSTANCES, side="right"))
+        last = min(max(last, bounds[-1] + 1), bounds[-1] + MAX_PASS_VIEWS)
+        bounds.append(last)
+        done = int(pairs[last - 1])
+    return list(pairwise(bounds))
+
+
+class CpuCuller:
+    """Culls in a Numba kernel; only chunks that are seen leave a command."""
+
+    def __init__(self, context: Context) -> None:
+        self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
+        self._commands = np.zeros(0, DRAW_COMMAND)
+        self._instances = np.zeros((0, 2), np.uint32)
+
+    def cull(
+        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
+    ) -> list[tuple[int, int]]:
+        """See Culler."""
+        size = int(np.diff(scenes.slot_start)[slots[first:last]].sum())
+        if len(self._instances) < size:
+            self._instances = np.empty((size, 2), np.uint32)
+        if len(self._commands) < len(scenes.commands):
+            self._commands = np.empty(len(scenes.commands), DRAW_COMMAND)
+        views = first + np.argsort(slots[first:last], kind="stable")
+        view_start = np.searchsorted(slots[views], np.arange(len(scenes.slot_start)))
+        ends = np.zeros((NUM_CLASSES, 2), np.int64)
+        _cull(
+            scenes.chunk_bounds,
+            scenes.chunk_slot,
+            scenes.chunk_triangle,
+            scenes.class_start,
+            _words(scenes.commands),
+            planes,
+            views,
+            view_start,
+            _words(self._commands),
+            self._instances,
+            ends,
+        )
+        starts = np.vstack([np.zeros((1, 2), np.int64), ends[:-1]])
+        self.commands.write(self._commands[: ends[-1, 0]])
+        self.instances.write(self._instances[: ends[-1, 1]])
+        return [(int(start), int(end - start)) for start, end in zip(starts[:, 0], ends[:, 0], strict=True)]
+
+    def release(self) -> None:
+        """Give the memory back; safe twice."""
+        self.commands.release()
+        self.instances.release()
+
+
+class GpuCuller:
+    """Culls in a compute shader; every chunk has a command, and those unseen have no instance."""
+
+    def __init__(self, context: Context) -> None:
+        self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
+        self._context = context
+        self._planes, self._chunks, self._lists = (GrowingBuffer(context) for _ in range(3))
+        self._revision = -1
+        self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
+
+    def cull(
+        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
+    ) -> list[tuple[int, int]]:
+        """See Culler; the views must be bound as storage buffer 0."""
+        views_of_slot = np.bincount(slots[first:last], minlength=len(scenes.slot_start) - 1)
+        room = views_of_slot[scenes.chunk_slot]
+        commands = scenes.commands.copy()
+        commands["base_instance"] = np.cumsum(room) - room
+        if self._revision != scenes.revision:
+            self._write_chunks(scenes)
+        self.commands.write(commands).bind_to_storage_buffer(1)
+        self.instances.reserve(8 * int(room.sum())).bind_to_storage_buffer(2)
+        self._planes.write(planes).bind_to_storage_buffer(3)
+        self._chunks.bind_to_storage_buffer(4)
+        self._lists.bind_to_storage_buffer(5)
+        self._program["first_view"] = first
+        self._program["num_slots"] = len(scenes.slot_start) - 1
+        most_chunks = int(np.diff(scenes.slot_start).max(initial=0))
+        if most_chunks:
+            self._program.run(-(-most_chunks // 64), last - first)
+            self._context.moderngl.memory_barrier()
+        return [(int(start), int(end - start)) for start, end in pairwise(scenes.class_start)]
+
+    def _write_chunks(self, scenes: SceneMirror) -> None:
+        """Tell the shader of the chunks of all slots."""
+        chunks = np.zeros(len(scenes.commands), _CHUNK_RECORD)
+        chunks["center"], chunks["half"] = scenes.chunk_bounds[:, :3], scenes.chunk_bounds[:, 3:]
+        chunks["triangle"] = scenes.chunk_triangle
+        self._chunks.write(chunks)
+        self._lists.write(np.concatenate([scenes.slot_start, scenes.slot_chunks]).astype(np.int32))
+        self._revision = scenes.revision
+
+    def release(self) -> None:
+        """Give the memory back; safe twice."""
+        for buffer in (self.commands, self.instances, self._planes, self._chunks, self._lists):
+            buffer.release()
+        self._program.release()
+
+
+def _words(commands: np.ndarray) -> np.ndarray:
+    """Commands [C] as [C, 5] uint32, the same memory."""
+    return commands.view(np.uint32).reshape(-1, 5)
+
+
+@njit(cache=True, nogil=True)
+def _cull(
+    bounds: np.ndarray,
+    chunk_slot: np.ndarray,
+    chunk_triangle: np.ndarray,
+    class_start: np.ndarray,
+    templates: np.ndarray,
+    planes: np.ndarray,
+    views: np.ndarray,
+    view_start: np.ndarray,
+    commands: np.ndarray,
+    instances: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """Write the commands of all chunks that are seen, class by class, and where each class ends.
+
+    ``views`` are sorted by slot, slot s holds ``view_start[s]`` to ``view_start[s + 1]``; ``ends`` [classes, 2] is
+    given the number of commands and instances up to the end of each class.
+    """
+    num_commands = 0
+    num_instances = 0
+    for kind in range(len(ends)):
+        for chunk in range(class_start[kind], class_start[kind + 1]):
+            slot = chunk_slot[chunk]
+            before = num_instances
+            for index in range(view_start[slot], view_start[slot + 1]):
+                view = views[index]
+                seen = True
+                for k in range(planes.shape[1]):
+                    distance = planes[view, k, 3]
+                    for axis in range(3):
+                        normal = planes[view, k, axis]
+                        distance += normal * bounds[chunk, axis] + abs(normal) * bounds[chunk, axis + 3]
+                    if distance < 0:
+                        seen = False
+                        break
+                if seen:
+                    instances[num_instances, 0] = view
+                    instances[num_instances, 1] = chunk_triangle[chunk]
+                    num_instances += 1
+            if num_instances > before:
+                commands[num_commands, 0] = templates[chunk, 0]
+                commands[num_commands, 1] = num_instances - before
+                commands[num_commands, 2] = templates[chunk, 2]
+                commands[num_commands, 3] = templates[chunk, 3]
+                commands[num_commands, 4] = before
+                num_commands += 1
+        ends[kind, 0] = num_commands
+        ends[kind, 1] = num_instances

@@ -1,0 +1,85 @@
+"""What every target of a renderer shares on the device: scenes, culler, programs and vertex arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import moderngl
+
+from gym_batchnav.render.opengl import shaders
+from gym_batchnav.render.opengl.context import Context
+from gym_batchnav.render.opengl.culling import CpuCuller, Culler, GpuCuller
+from gym_batchnav.render.opengl.mirror import SceneMirror
+
+_Kind = tuple[bool, bool, bool]  # rgb, semantic, masked
+
+
+class Pipeline:
+    """Draws the chunks of all slots.
+
+    Args:
+        context: Entered, as for every method.
+        scenes: The library's scenes on the device.
+        culling: ``"cpu"``, ``"gpu"`` or ``"auto"``: on the processor where that is the device too.
+    """
+
+    def __init__(self, context: Context, scenes: SceneMirror, culling: str) -> None:
+        self.context, self.scenes = context, scenes
+        on_gpu = culling == "gpu" or (culling == "auto" and not context.software)
+        self.culler: Culler = GpuCuller(context) if on_gpu else CpuCuller(context)
+        self._programs: dict[_Kind, moderngl.Program] = {}
+        self._arrays: dict[_Kind, moderngl.VertexArray] = {}
+        self._packers: dict[tuple[str, ...], moderngl.ComputeShader] = {}
+        self._layout = (-1, -1)
+
+    def program(self, rgb: bool, semantic: bool, masked: bool) -> moderngl.Program:
+        """The program that draws these attachments, of masked or of opaque materials."""
+        kind = (rgb, semantic, masked)
+        if kind not in self._programs:
+            defines = {"RGB": rgb, "SEMANTIC": semantic, "MASKED": masked, "SURFACE": rgb or masked}
+            self._programs[kind] = self.context.moderngl.program(
+                vertex_shader=shaders.with_defines(shaders.VERTEX, **defines),
+                fragment_shader=shaders.with_defines(shaders.FRAGMENT, **defines),
+            )
+        return self._programs[kind]
+
+    def vertex_array(self, rgb: bool, semantic: bool, masked: bool) -> moderngl.VertexArray:
+        """The vertex array of that program over the buffers of the moment, so ask again after each cull."""
+        layout = (self.scenes.layout, self.culler.instances.layout)
+        if layout != self._layout:
+            self._release_arrays()
+            self._layout = layout
+        kind = (rgb, semantic, masked)
+        if kind not in self._arrays:
+            content: list[tuple[Any, ...]] = [
+                (self.scenes.buffer("positions"), "3f", "in_position"),
+                (self.culler.instances.buffer, "2u /i", "in_instance"),
+            ]
+            if rgb or masked:
+                content.append((self.scenes.buffer("attributes"), "2f 4f1", "in_uv", "in_color"))
+            self._arrays[kind] = self.context.moderngl.vertex_array(
+                self.program(*kind), content, index_buffer=self.scenes.buffer("indices"), index_element_size=4
+            )
+        return self._arrays[kind]
+
+    def packer(self, sensors: tuple[str, ...]) -> moderngl.ComputeShader:
+        """The program that gathers the tiles of these sensors into pictures."""
+        if sensors not in self._packers:
+            source = shaders.with_defines(shaders.PACK, **{sensor.upper(): True for sensor in sensors})
+            self._packers[sensors] = self.context.moderngl.compute_shader(source)
+        return self._packers[sensors]
+
+    def release(self) -> None:
+        """Give everything on the device back, but not the scenes."""
+        self._release_arrays()
+        for program in self._programs.values():
+            program.release()
+        for packer in self._packers.values():
+            packer.release()
+        self._programs, self._packers = {}, {}
+        self.culler.release()
+
+    def _release_arrays(self) -> None:
+        for array in self._arrays.values():
+            array.release()
+        self._arrays = {}

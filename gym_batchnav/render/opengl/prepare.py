@@ -1,0 +1,155 @@
+"""What the OpenGL renderer makes of a scene on the processor: chunks of neighbouring triangles, and texture layers.
+
+Nothing here calls OpenGL, so that a library may run it in the background.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gym_batchnav.render.textures import TexturePool, build_texture_pool
+from gym_batchnav.scene.mesh import MASK, Scene
+
+CHUNK_TRIANGLES = 256
+NUM_CLASSES = 4  # of chunks that are drawn in one call: masked x 2 + double-sided
+
+VERTEX_ATTRIBUTES = np.dtype([("uv", np.float32, 2), ("color", np.uint8, 4)])
+TRIANGLE_RECORD = np.dtype([("material", np.uint32), ("object", np.int32), ("normal", np.int16, 4)])
+MATERIAL_RECORD = np.dtype(
+    [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("unused", np.uint32)]
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedMesh:
+    """A scene's geometry in the order and layout of the device; triangles lie chunk after chunk."""
+
+    positions: np.ndarray  # [V, 3] float32, metres
+    attributes: np.ndarray  # [V] VERTEX_ATTRIBUTES
+    indices: np.ndarray  # [T, 3] uint32, rows of positions
+    triangles: np.ndarray  # [T] TRIANGLE_RECORD; normals in units of 1 / 32767
+    materials: np.ndarray  # [M] MATERIAL_RECORD
+    chunk_first: np.ndarray  # [C] int64, first triangle
+    chunk_count: np.ndarray  # [C] int64, triangles
+    chunk_class: np.ndarray  # [C] int64, 0 to NUM_CLASSES - 1
+    chunk_center: np.ndarray  # [C, 3] float32, metres, of the box around the chunk
+    chunk_half: np.ndarray  # [C, 3] float32, metres, half its sides
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedTextures:
+    """A scene's mip chains and which of them each material shows."""
+
+    pool: TexturePool
+    layers: np.ndarray  # [M] int32, texture in the pool, -1 for none
+
+
+def prepare_mesh(scene: Scene) -> PreparedMesh:
+    """Sort a scene's triangles into chunks of neighbours that are drawn alike."""
+    materials = scene.materials
+    drawn_as = 2 * (materials.alpha_mode == MASK) + materials.double_sided
+    chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), drawn_as[scene.triangle_material])
+    order = np.concatenate([np.zeros(0, np.int64), *chunks])
+    counts = np.array([len(chunk) for chunk in chunks], np.int64)
+    firsts = np.cumsum(counts) - counts
+
+    # Vertices in the order of their first use, so that a chunk reads a few neighbouring ones.
+    used, first_use, inverse = np.unique(scene.triangles[order], return_index=True, return_inverse=True)
+    by_use = np.argsort(first_use)
+    rank = np.empty(len(used), np.uint32)
+    rank[by_use] = np.arange(len(used), dtype=np.uint32)
+    vertices = used[by_use]
+    positions = np.ascontiguousarray(scene.vertices[vertices], np.float32)
+    indices = rank[inverse].reshape(-1, 3)
+
+    corners = positions[indices]
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    if len(chunks):
+        low, high = np.minimum.reduceat(low, firsts), np.maximum.reduceat(high, firsts)
+    center = (low + high) / 2
+    # A little room: culling must not lose what rounding moves over the edge.
+    half = (high - low) / 2 + 1e-4 + 1e-6 * np.abs(center)
+    return PreparedMesh(
+        positions=positions,
+        attributes=_vertex_attributes(scene, vertices),
+        indices=indices,
+        triangles=_triangle_records(scene, order, corners),
+        materials=_material_records(scene),
+        chunk_first=firsts,
+        chunk_count=counts,
+        chunk_class=np.array(classes, np.int64),
+        chunk_center=center.astype(np.float32),
+        chunk_half=half.astype(np.float32),
+    )
+
+
+def prepare_textures(scene: Scene, size: int, masks_only: bool) -> PreparedTextures:
+    """Make the mip chains that a camera needs.
+
+    Args:
+        scene: What is seen.
+        size: Texels along a side of level 0, a power of two.
+        masks_only: Only those that cut holes, for targets without colour.
+    """
+    layers = scene.materials.texture
+    if masks_only:
+        layers = np.where(scene.materials.alpha_mode == MASK, layers, -1)
+        kept = np.unique(layers[layers >= 0])
+        layers = np.where(layers >= 0, np.searchsorted(kept, layers), -1)
+        scene = replace(scene, textures=tuple(scene.textures[index] for index in kept))
+    return PreparedTextures(build_texture_pool(scene, size), layers.astype(np.int32))
+
+
+def _chunks(centroids: np.ndarray, drawn_as: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
+    """Split triangles [T] of each class at the median of their longest axis until they fit a chunk."""
+    chunks: list[np.ndarray] = []
+    classes: list[int] = []
+    for kind in range(NUM_CLASSES):
+        stack = [np.flatnonzero(drawn_as == kind)]
+        while stack:
+            part = stack.pop()
+            if len(part) <= CHUNK_TRIANGLES:
+                if len(part):
+                    chunks.append(part)
+                    classes.append(kind)
+                continue
+            points = centroids[part]
+            axis = int(np.argmax(np.ptp(points, axis=0)))
+            # The left half holds whole chunks, so that nearly every chunk is full.
+            middle = (-(-len(part) // CHUNK_TRIANGLES) // 2) * CHUNK_TRIANGLES
+            halves = np.argpartition(points[:, axis], middle)
+            stack += [part[halves[middle:]], part[halves[:middle]]]
+    return chunks, classes
+
+
+def _vertex_attributes(scene: Scene, vertices: np.ndarray) -> np.ndarray:
+    """Texture coordinates and colours [V] of the given vertices."""
+    attributes = np.zeros(len(vertices), VERTEX_ATTRIBUTES)
+    attributes["color"] = 255
+    if scene.uvs is not None:
+        attributes["uv"] = np.clip(np.nan_to_num(scene.uvs[vertices]), -1e6, 1e6)
+    if scene.colors is not None:
+        attributes["color"] = scene.colors[vertices]
+    return attributes
+
+
+def _triangle_records(scene: Scene, order: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Material, object and unit normal [T] of triangles with the given corners [T, 3, 3]."""
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]).astype(np.float64)
+    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-30)
+    records = np.zeros(len(order), TRIANGLE_RECORD)
+    records["material"] = scene.triangle_material[order]
+    records["object"] = scene.triangle_object[order]
+    records["normal"][:, :3] = np.rint(normals * 32767)
+    return records
+
+
+def _material_records(scene: Scene) -> np.ndarray:
+    """What the shader needs of every material [M]."""
+    records = np.zeros(len(scene.materials), MATERIAL_RECORD)
+    records["base_color"] = np.clip(np.nan_to_num(scene.materials.base_color), 0, 1)
+    records["alpha_cutoff"] = scene.materials.alpha_cutoff
+    records["wrap"] = scene.materials.wrap
+    return records

@@ -1,0 +1,230 @@
+"""What one caller draws into: a framebuffer of tiles, and the pictures that are gathered from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import moderngl
+import numpy as np
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.process import claim_process
+from gym_batchnav.render.api import AMBIENT, DIFFUSE, SENSORS, check_views, light_directions
+from gym_batchnav.render.opengl.culling import GrowingBuffer, frustum_planes, passes
+from gym_batchnav.render.opengl.mirror import TextureMirror
+from gym_batchnav.render.opengl.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from gym_batchnav.render.opengl.renderer import OpenGLRenderer
+
+# Pixels along the longest side of a framebuffer. OpenGL 4 guarantees 16,384. Less is more precise, for depth is
+# interpolated in single precision: in software from the corner of the framebuffer, which loses digits far from it.
+MAX_SIDE, MAX_SIDE_SOFTWARE = 4096, 512
+_NEVER = 1e30  # metres, farther than anything
+_FORMATS = {"depth": (np.float32, 1), "rgb": (np.uint8, 3), "semantic": (np.int32, 1)}
+_BINDINGS = {"depth": 1, "rgb": 2, "semantic": 3}
+_PACK_PIXELS = 4 * 128  # pixels that one work group of the packing program gathers
+
+VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), ("offsets", np.int32, 4)])
+
+
+def grid_shape(camera: Camera, num_views: int, max_side: int) -> tuple[int, int]:
+    """Columns and rows of tiles of a framebuffer for at most ``num_views`` views, nearly square and at least one."""
+    most_columns, most_rows = max(max_side // camera.width, 1), max(max_side // camera.height, 1)
+    columns = min(max(math.isqrt(num_views - 1) + 1, -(-num_views // most_rows)), most_columns)
+    return columns, min(-(-num_views // columns), most_rows)
+
+
+@dataclass(slots=True)
+class _Page:
+    """A run of views that fills the framebuffer once."""
+
+    first: int
+    last: int
+    pictures: dict[str, moderngl.Buffer] = field(default_factory=dict)
+
+
+class _DeviceObjects:
+    """What a target owns on the device."""
+
+    def __init__(self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int) -> None:
+        context = pipeline.context
+        self.grid = grid_shape(camera, num_views, MAX_SIDE_SOFTWARE if context.software else MAX_SIDE)
+        size = (self.grid[0] * camera.width, self.grid[1] * camera.height)
+        self.attachments = {"depth": context.depth_texture(size)}
+        if "rgb" in sensors:
+            self.attachments["rgb"] = context.moderngl.texture(size, 4)
+        if "semantic" in sensors:
+            self.attachments["semantic"] = context.moderngl.texture(size, 1, dtype="i4")
+        for texture in self.attachments.values():
+            texture.filter = (moderngl.NEAREST, moderngl.NEAREST)
+        colors = [texture for name, texture in self.attachments.items() if name != "depth"]
+        self.framebuffer = context.moderngl.framebuffer(colors, self.attachments["depth"])
+        self.views = GrowingBuffer(context)
+        per_page = self.grid[0] * self.grid[1]
+        self.pages = [_Page(first, min(first + per_page, num_views)) for first in range(0, num_views, per_page)]
+        for page in self.pages:
+            pixels = (page.last - page.first) * camera.width * camera.height
+            words = {"depth": pixels, "rgb": 3 * -(-pixels // 4), "semantic": pixels}
+            page.pictures = {sensor: context.moderngl.buffer(reserve=4 * words[sensor]) for sensor in sensors}
+
+    def release(self) -> None:
+        """Give everything back."""
+        self.framebuffer.release()
+        for texture in self.attachments.values():
+            texture.release()
+        for page in self.pages:
+            for buffer in page.pictures.values():
+                buffer.release()
+        self.views.release()
+
+
+class OpenGLTarget:
+    """What one caller draws into; see the Target contract. Made by ``OpenGLRenderer.target``."""
+
+    def __init__(
+        self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, buffers: int,
+        textures: TextureMirror,
+    ) -> None:  # fmt: skip
+        self.num_views = num_views
+        self._renderer, self._camera, self._textures = renderer, camera, textures
+        self._sensors = tuple(sensor for sensor in SENSORS if sensor in sensors)
+        shape = (num_views, camera.height, camera.width)
+        self._ring = cycle(
+            [
+                {name: np.empty((*shape, _FORMATS[name][1]), _FORMATS[name][0]) for name in self._sensors}
+                for _ in range(buffers)
+            ]
+        )
+        self._objects: _DeviceObjects | None = None
+        self._num_drawing = 0  # views under way
+        self._closed = False
+        depth_only = self._sensors == ("depth",)
+        self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NEVER
+
+    def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+        """Draw every view and return the pictures; see Target.render.
+
+        Raises:
+            ValueError: The views cannot be drawn; the message names the first that is wrong.
+            RuntimeError: The target is closed, or this is a forked child.
+        """
+        self.begin(slots, views)
+        return self.finish()
+
+    def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
+        """Have the device draw every view and gather the pictures, without waiting for it; raises as ``render``."""
+        self._check_usable()
+        if self._num_drawing:
+            raise RuntimeError("begin was called twice: call finish before the next begin")
+        check_views(slots, views, self._renderer.library.num_slots, self.num_views)
+        slots, views = np.asarray(slots, np.int64), np.asarray(views, np.float32)
+        pipeline = self._renderer.pipeline
+        with pipeline.context:
+            pipeline.scenes.sync(pipeline.context)
+            if self._objects is None:
+                self._objects = _DeviceObjects(pipeline, self._camera, self._sensors, self.num_views)
+            for page in self._objects.pages:
+                part = slice(page.first, page.last)
+                if page.first < len(slots):
+                    self._draw(pipeline, self._objects, slots[part], views[part])
+                    self._pack(pipeline, self._objects, page, len(slots[part]))
+            pipeline.context.flush()
+        self._num_drawing = len(slots)
+
+    def finish(self) -> dict[str, Any]:
+        """Wait for the pictures of the last ``begin`` and return the next set of the ring.
+
+        Raises:
+            RuntimeError: ``begin`` was not called, the target is closed, or this is a forked child.
+        """
+        self._check_usable()
+        if not self._num_drawing:
+            raise RuntimeError("finish without begin: call begin(slots, views) first")
+        assert self._objects is not None
+        images = next(self._ring)
+        with self._renderer.pipeline.context:
+            for page in self._objects.pages:
+                for sensor, buffer in page.pictures.items():
+                    part = images[sensor][page.first : min(page.last, self._num_drawing)]
+                    if part.size:
+                        buffer.read_into(part, part.nbytes)
+        count, self._num_drawing = self._num_drawing, 0
+        return {sensor: image[:count] for sensor, image in images.items()}
+
+    def close(self) -> None:
+        """Release the target; safe twice."""
+        if self._objects is not None:
+            self._renderer.release(self._objects)
+        self._objects = None
+        self._closed = True
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise RuntimeError("this OpenGL target is closed: ask the renderer for another")
+        claim_process("rendering with OpenGL")
+
+    def _draw(self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray) -> None:
+        """Paint one page of views into the tiles of the framebuffer."""
+        context, camera = pipeline.context.moderngl, self._camera
+        records = np.zeros(len(views), VIEW_RECORD)
+        records["rows"] = views[:, :3]
+        records["light"][:, :3] = light_directions(views)
+        records["offsets"][:, 0] = pipeline.scenes.material_offsets[slots]
+        records["offsets"][:, 1] = slots
+        planes = frustum_planes(camera, views, self._far)
+        objects.framebuffer.use()
+        objects.framebuffer.clear(depth=0.0)  # only the depth has to be: it says where the others are to be read
+        for first, last in passes(pipeline.scenes, slots):
+            objects.views.write(records).bind_to_storage_buffer(0)
+            draws = pipeline.culler.cull(pipeline.scenes, slots, planes, first, last)
+            pipeline.scenes.buffer("triangles").bind_to_storage_buffer(1)
+            pipeline.scenes.buffer("materials").bind_to_storage_buffer(2)
+            self._textures.bind()
+            context.depth_func = ">"
+            for kind, (start, count) in enumerate(draws):
+                if count:
+                    masked, double_sided = divmod(kind, 2)
+                    culled = camera.cull_backfaces and not double_sided
+                    context.enable_only(moderngl.DEPTH_TEST | (moderngl.CULL_FACE if culled else 0))
+                    array = self._vertex_array(pipeline, objects, bool(masked))
+                    array.render_indirect(pipeline.culler.commands.buffer, moderngl.TRIANGLES, count, start)
+
+    def _vertex_array(self, pipeline: Pipeline, objects: _DeviceObjects, masked: bool) -> moderngl.VertexArray:
+        """The vertex array to draw opaque or masked chunks with, its program told of the camera."""
+        kind = ("rgb" in self._sensors, "semantic" in self._sensors, masked)
+        program = pipeline.program(*kind)
+        camera = self._camera
+        program["tan_half"] = camera.tan_half_width, camera.tan_half_height
+        program["near"] = camera.near
+        program["clip_control"] = pipeline.context.clip_control
+        program["grid"] = objects.grid
+        if "texture_size" in program:
+            program["texture_size"] = self._textures.size
+        if "brightness" in program:
+            program["brightness"] = (AMBIENT, DIFFUSE) if camera.lit else (1.0, 0.0)
+        return pipeline.vertex_array(*kind)
+
+    def _pack(self, pipeline: Pipeline, objects: _DeviceObjects, page: _Page, num_views: int) -> None:
+        """Gather the first ``num_views`` tiles of a page into its pictures."""
+        camera = self._camera
+        unit = camera.max_depth if camera.normalize_depth else 1.0
+        pixels = num_views * camera.width * camera.height
+        packer = pipeline.packer(self._sensors)
+        packer["size"] = camera.width, camera.height
+        packer["columns"] = objects.grid[0]
+        packer["num_pixels"] = pixels
+        if "depth" in self._sensors:
+            packer["near_scaled"] = camera.near / unit
+            packer["depth_end"] = camera.max_depth / unit
+            packer["depth_miss"] = camera.max_depth / unit if camera.depth_miss == "far" else 0.0
+        for unit_index, sensor in enumerate(SENSORS):
+            if sensor in objects.attachments:
+                objects.attachments[sensor].use(unit_index)
+        for sensor, buffer in page.pictures.items():
+            buffer.bind_to_storage_buffer(_BINDINGS[sensor])
+        packer.run(-(-pixels // _PACK_PIXELS))
+        pipeline.context.moderngl.memory_barrier()
