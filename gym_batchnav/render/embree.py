@@ -1,0 +1,271 @@
+"""The renderer that needs no GPU: Embree's trees, traced and shaded inside Numba kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import platform
+import weakref
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, types
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.process import claim_process
+from gym_batchnav.render.api import check_sensors
+from gym_batchnav.render.packet import pointer
+from gym_batchnav.render.surface import Surface, build_surface, check_rows, is_masked
+from gym_batchnav.render.target import EmbreeTarget, RayTree
+from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.scene.mesh import Scene
+
+# Embree 4's enumerations (rtcore_common.h, rtcore_buffer.h, rtcore_geometry.h).
+_INDEX, _VERTEX, _UINT3, _FLOAT3, _TRIANGLE_GEOMETRY = 0, 1, 0x5003, 0x9003, 0
+_COHERENT, _ALL_FEATURES, _ROBUST = 1 << 16, 0xFFFFFFFF, 1 << 2
+
+
+class _IntersectArguments(ctypes.Structure):
+    """RTCIntersectArguments; null pointers ask for no context and no callbacks."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint32),
+        ("feature_mask", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("filter", ctypes.c_void_p),
+        ("intersect", ctypes.c_void_p),
+        ("min_width_distance_factor", ctypes.c_float),
+    )
+
+
+class Embree:
+    """One device of the Embree library that the package ``embreex`` bundles.
+
+    Raises:
+        RuntimeError: There is no such package or library, or Embree cannot run on this processor.
+    """
+
+    def __init__(self) -> None:
+        self._library = _load_library()
+        self._device = self._library.rtcNewDevice(b"")
+        self._check("making a device")
+        self.intersect16 = ctypes.cast(self._library.rtcIntersect16, ctypes.c_void_p).value or 0
+        self._arguments = _IntersectArguments(_COHERENT, _ALL_FEATURES)
+        self.arguments = ctypes.addressof(self._arguments)
+        weakref.finalize(self, _release, self._library.rtcReleaseDevice, self._device, os.getpid())
+
+    def build_tree(self, scene: Scene, cull: bool) -> RayTree:
+        """The tree of a scene's triangles.
+
+        Args:
+            scene: It may have no triangles at all.
+            cull: Rays pass single-sided triangles from behind.
+
+        Raises:
+            ValueError: A triangle names a vertex or a material that the scene does not have.
+            RuntimeError: Embree failed; the message has its reason.
+        """
+        check_rows(scene, "triangles", scene.triangles, 0, len(scene.vertices))
+        check_rows(scene, "triangle_material", scene.triangle_material, 0, len(scene.materials))
+        if not len(scene.triangles) == len(scene.triangle_material) == len(scene.triangle_object):
+            raise ValueError(f"scene {scene.name!r}: not every triangle has a material and an object")
+        vertices = np.zeros((len(scene.vertices) + 1, 3), np.float32)  # Embree reads 16 bytes of the last one
+        vertices[:-1] = scene.vertices
+        indices = np.ascontiguousarray(scene.triangles, np.uint32)
+        single_sided = np.ascontiguousarray(~scene.materials.double_sided[scene.triangle_material])
+        objects = np.ascontiguousarray(scene.triangle_object, np.int32)
+        lib, what = self._library, f"building the tree of scene {scene.name!r}"
+        handle = lib.rtcNewScene(self._device)
+        tree = RayTree(handle, objects, is_masked(scene), (vertices, indices, single_sided, self))
+        weakref.finalize(tree, _release, lib.rtcReleaseScene, handle, os.getpid())
+        if len(indices):
+            geometry = lib.rtcNewGeometry(self._device, _TRIANGLE_GEOMETRY)
+            for kind, layout, array, count in (
+                (_VERTEX, _FLOAT3, vertices, len(scene.vertices)),
+                (_INDEX, _UINT3, indices, len(indices)),
+            ):
+                lib.rtcSetSharedGeometryBuffer(geometry, kind, 0, layout, array.ctypes.data, 0, 12, count)
+                self._check(what)
+            if cull and single_sided.any():
+                lib.rtcSetGeometryUserData(geometry, single_sided.ctypes.data)
+                lib.rtcSetGeometryIntersectFilterFunction(geometry, _back_filter().address)
+            lib.rtcCommitGeometry(geometry)
+            lib.rtcAttachGeometry(handle, geometry)
+            lib.rtcReleaseGeometry(geometry)
+        # Else a ray through an edge shared by two triangles may miss both, and level cameras on a grid often aim there.
+        lib.rtcSetSceneFlags(handle, _ROBUST)
+        lib.rtcCommitScene(handle)
+        self._check(what)
+        return tree
+
+    def _check(self, what: str) -> None:
+        """Raise what Embree has to say since the last check."""
+        code = self._library.rtcGetDeviceError(self._device)
+        if code:
+            reason = self._library.rtcGetDeviceLastErrorMessage(self._device) or b"no reason given"
+            raise RuntimeError(f"Embree failed in {what}: {reason.decode(errors='replace')} (error {code})")
+
+
+@cache
+def _back_filter() -> Any:
+    """Embree's callback on a hit of a tree that culls: reject single-sided triangles seen from behind."""
+
+    @cfunc(types.void(types.CPointer(types.intp)), cache=True)
+    def reject_backs(arguments: Any) -> None:
+        fields = carray(arguments, (6,))  # RTCFilterFunctionNArguments: valid, user data, context, ray, hit, count
+        count = fields[5] & 0xFFFFFFFF
+        valid = carray(pointer(fields[0]), (count,), np.int32)
+        ray = carray(pointer(fields[3]), (7, count), np.float32)
+        normal = carray(pointer(fields[4]), (3, count), np.float32)
+        triangle = carray(pointer(fields[4]), (6, count), np.int32)[5]
+        for lane in range(count):
+            if valid[lane] != 0:
+                single_sided = carray(pointer(fields[1]), (triangle[lane] + 1,), np.bool_)
+                towards = ray[4, lane] * normal[0, lane] + ray[5, lane] * normal[1, lane]
+                towards += ray[6, lane] * normal[2, lane]
+                if towards > np.float32(0.0) and single_sided[triangle[lane]]:
+                    valid[lane] = 0
+
+    return reject_backs
+
+
+def _release(function: Any, handle: int, owner: int) -> None:
+    """Release an object of Embree, but not in a forked child, which lacks Embree's threads."""
+    if os.getpid() == owner:
+        function(handle)
+
+
+def _load_library() -> ctypes.CDLL:
+    """Embree's C library, with the types of the functions used here."""
+    spec = importlib.util.find_spec("embreex")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("renderer='embree' needs the package embreex: pip install 'embreex>=4.4'")
+    package = Path(next(iter(spec.submodule_search_locations)))
+    folders = (package.parent / "embreex.libs", package / ".dylibs", package)
+    found = [file for folder in folders for file in sorted(folder.glob("*embree4*"))]
+    if not found:
+        raise RuntimeError(f"no libembree4 in {package} or beside it: reinstall it, pip install 'embreex>=4.4'")
+    importlib.import_module("embreex.rtcore")  # lets the package find what the library depends on
+    library = ctypes.CDLL(str(found[0]))
+    address, number = ctypes.c_void_p, ctypes.c_uint
+    for name, result, arguments in (
+        ("rtcNewDevice", address, (ctypes.c_char_p,)),
+        ("rtcReleaseDevice", None, (address,)),
+        ("rtcGetDeviceError", ctypes.c_int, (address,)),
+        ("rtcGetDeviceLastErrorMessage", ctypes.c_char_p, (address,)),
+        ("rtcNewScene", address, (address,)),
+        ("rtcSetSceneFlags", None, (address, ctypes.c_int)),
+        ("rtcCommitScene", None, (address,)),
+        ("rtcReleaseScene", None, (address,)),
+        ("rtcNewGeometry", address, (address, ctypes.c_int)),
+        (
+            "rtcSetSharedGeometryBuffer",
+            None,
+            (address, ctypes.c_int, number, ctypes.c_int, address, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t),
+        ),
+        ("rtcSetGeometryUserData", None, (address, address)),
+        ("rtcSetGeometryIntersectFilterFunction", None, (address, address)),
+        ("rtcCommitGeometry", None, (address,)),
+        ("rtcAttachGeometry", number, (address, address)),
+        ("rtcReleaseGeometry", None, (address,)),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class EmbreeRenderer:
+    """Scenes of one library, ready for rays.
+
+    Args:
+        library: The scenes; the trees of all resident ones are built now.
+
+    Raises:
+        RuntimeError: Embree is not installed or cannot run here.
+    """
+
+    name = "embree"
+
+    def __init__(self, library: SceneLibrary) -> None:
+        claim_process("the Embree renderer")
+        self.library = library
+        self.embree = Embree()
+        self.device = _processor()
+        self._closed = False
+        self._keys: dict[tuple[Any, ...], int] = {}
+        self.tree_key(cull=False)
+
+    def target(
+        self,
+        camera: Camera,
+        sensors: tuple[str, ...] = ("depth",),
+        num_views: int = 1,
+        device: str = "cpu",
+        buffers: int = 2,
+    ) -> EmbreeTarget:
+        """Something to draw ``num_views`` views into.
+
+        Args:
+            camera: The camera of every view.
+            sensors: Any of ``"depth"``, ``"rgb"`` and ``"semantic"``.
+            num_views: N.
+            device: ``"cpu"``.
+            buffers: Sets of pictures, each overwritten when all others have been.
+
+        Raises:
+            ValueError: A sensor or a number is wrong, or the device is not the processor.
+            RuntimeError: The renderer is closed.
+        """
+        self.check_open()
+        check_sensors(sensors, num_views, buffers)
+        if device != "cpu":
+            raise ValueError(f"device={device!r}: Embree draws into main memory, give 'cpu' or renderer='opengl'")
+        return EmbreeTarget(self, camera, sensors, num_views, buffers)
+
+    def tree_key(self, cull: bool) -> int:
+        """The library's key of the ray trees."""
+        return self._prepare(("tree", cull), partial(self.embree.build_tree, cull=cull))
+
+    def surface_key(self, size: int, masked_only: bool) -> int:
+        """The library's key of the surfaces, with textures of ``size`` texels; None for scenes that need none."""
+        shaded = self._keys.get(("surface", size, False))
+        if masked_only and shaded is not None:
+            return shaded
+        return self._prepare(("surface", size, masked_only), partial(_surface, size=size, masked_only=masked_only))
+
+    def _prepare(self, what: tuple[Any, ...], preparer: Any) -> int:
+        """Have the library prepare something once for all targets; returns its key."""
+        if what not in self._keys:
+            self._keys[what] = self.library.add_preparer(preparer)
+        return self._keys[what]
+
+    def check_open(self) -> None:
+        """Raise RuntimeError once the renderer is closed."""
+        if self._closed:
+            raise RuntimeError("this EmbreeRenderer is closed: make another with make_renderer")
+
+    def close(self) -> None:
+        """Release every scene; targets of this renderer cannot draw any more; safe twice."""
+        self._closed = True
+        for key in self._keys.values():
+            self.library.remove_preparer(key)
+        self._keys.clear()
+
+
+def _surface(scene: Scene, size: int, masked_only: bool) -> Surface | None:
+    """A preparer: the surface of a scene, None where rays need not look at it."""
+    return build_surface(scene, size) if is_masked(scene) or not masked_only else None
+
+
+def _processor() -> str:
+    """What the operating system calls the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,137 @@
+"""Texture pools: the mip chains of a scene's textures, made once on the CPU and shared by every renderer.
+
+Averages are taken in linear light: texels are decoded by a table, averaged, and encoded by a table again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.scene.mesh import Scene
+
+_ENCODE_STEPS = 8191  # fine enough that decoding and encoding gives every one of the 256 values back
+
+
+def _decoding_table() -> np.ndarray:
+    """[256] float32: the linear light of every sRGB byte (IEC 61966-2-1)."""
+    value = np.arange(256) / 255
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4).astype(np.float32)
+
+
+def _encoding_table() -> np.ndarray:
+    """[_ENCODE_STEPS + 1] uint8: the sRGB byte of evenly spaced amounts of linear light from 0 to 1."""
+    light = np.arange(_ENCODE_STEPS + 1) / _ENCODE_STEPS
+    value = np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+    return np.rint(value * 255).astype(np.uint8)
+
+
+SRGB_DECODE = _decoding_table()
+SRGB_ENCODE = _encoding_table()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TexturePool:
+    """Square mip chains of L textures in one flat array: level after level, in each texture after texture."""
+
+    size: int  # texels along a side of level 0, a power of two
+    levels: tuple[np.ndarray, ...]  # level k: [L, size >> k, size >> k, 4] uint8 view into flat, down to 1x1
+    flat: np.ndarray  # [bytes] uint8, RGBA: sRGB colour, linear alpha
+
+    def __len__(self) -> int:
+        """The number of textures, L."""
+        return len(self.levels[0])
+
+
+def texture_size(camera: Camera) -> int:
+    """The side of level 0 that a camera's pictures need: 256 up to 64x64 pixels, 512 above."""
+    return 256 if max(camera.width, camera.height) <= 64 else 512
+
+
+def build_texture_pool(scene: Scene, size: int) -> TexturePool:
+    """Resize a scene's textures to squares by area average, in linear light, and make every smaller mip level.
+
+    Args:
+        scene: Its textures may have any height and width; there may be none.
+        size: Side of level 0, a power of two.
+
+    Returns:
+        The pool, in the order of ``scene.textures``.
+
+    Raises:
+        ValueError: ``size`` is not a power of two, or a texture is not [H, W, 4] uint8.
+    """
+    if size < 1 or size & (size - 1):
+        raise ValueError(f"texture size {size}: give a power of two")
+    count = len(scene.textures)
+    sides = [size >> k for k in range(size.bit_length())]
+    flat = np.empty(4 * count * sum(side * side for side in sides), np.uint8)
+    levels, start = [], 0
+    for side in sides:
+        levels.append(flat[start : start + 4 * count * side * side].reshape(count, side, side, 4))
+        start += levels[-1].size
+    for index, texture in enumerate(scene.textures):
+        if texture.dtype != np.uint8 or texture.ndim != 3 or texture.shape[2] != 4 or texture.size == 0:
+            raise ValueError(
+                f"texture {index} of scene {scene.name!r} is {texture.dtype} {texture.shape}: give uint8 [H, W, 4]"
+            )
+        _resize(np.ascontiguousarray(texture), SRGB_DECODE, SRGB_ENCODE, levels[0][index])
+        for fine, coarse in pairwise(levels):
+            _halve(fine[index], SRGB_DECODE, SRGB_ENCODE, coarse[index])
+    return TexturePool(size, tuple(levels), flat)
+
+
+@njit(cache=True, nogil=True)
+def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np.ndarray) -> None:
+    """Area average of ``texture`` [H, W, 4] into ``out`` [S, S, 4]; where it magnifies, texels keep sharp edges.
+
+    Colour is not weighted by alpha, because opaque materials may keep anything in it.
+    """
+    height, width, size = texture.shape[0], texture.shape[1], out.shape[0]
+    steps = np.float32(len(encode) - 1)
+    row = np.empty((width, 4), np.float32)  # one output row high, before it is averaged along x
+    for y in range(size):
+        # Stage 1: average down the columns. Source row r covers [r, r + 1], the output row [top, bottom].
+        top, bottom = y * height / size, (y + 1) * height / size
+        row[:] = 0.0
+        for r in range(int(top), min(int(np.ceil(bottom)), height)):
+            weight = np.float32((min(bottom, r + 1.0) - max(top, float(r))) / (bottom - top))
+            for x in range(width):
+                row[x, 0] += weight * decode[texture[r, x, 0]]
+                row[x, 1] += weight * decode[texture[r, x, 1]]
+                row[x, 2] += weight * decode[texture[r, x, 2]]
+                row[x, 3] += weight * np.float32(texture[r, x, 3])
+        # Stage 2: average along the row.
+        for x in range(size):
+            left, right = x * width / size, (x + 1) * width / size
+            red = green = blue = alpha = np.float32(0.0)
+            for c in range(int(left), min(int(np.ceil(right)), width)):
+                weight = np.float32((min(right, c + 1.0) - max(left, float(c))) / (right - left))
+                red += weight * row[c, 0]
+                green += weight * row[c, 1]
+                blue += weight * row[c, 2]
+                alpha += weight * row[c, 3]
+            half = np.float32(0.5)
+            out[y, x, 0] = encode[int(min(red * steps, steps) + half)]
+            out[y, x, 1] = encode[int(min(green * steps, steps) + half)]
+            out[y, x, 2] = encode[int(min(blue * steps, steps) + half)]
+            out[y, x, 3] = int(alpha + half)
+
+
+@njit(cache=True, nogil=True)
+def _halve(fine: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np.ndarray) -> None:
+    """Average 2x2 texels of ``fine`` [2S, 2S, 4] into each of ``out`` [S, S, 4]."""
+    scale = np.float32(0.25 * (len(encode) - 1))
+    for y in range(out.shape[0]):
+        for x in range(out.shape[1]):
+            for channel in range(3):
+                light = decode[fine[2 * y, 2 * x, channel]] + decode[fine[2 * y, 2 * x + 1, channel]]
+                light += decode[fine[2 * y + 1, 2 * x, channel]] + decode[fine[2 * y + 1, 2 * x + 1, channel]]
+                out[y, x, channel] = encode[int(light * scale + np.float32(0.5))]
+            alpha = np.int64(fine[2 * y, 2 * x, 3]) + fine[2 * y, 2 * x + 1, 3]
+            alpha += np.int64(fine[2 * y + 1, 2 * x, 3]) + fine[2 * y + 1, 2 * x + 1, 3]
+            out[y, x, 3] = (alpha + 2) // 4

@@ -1,0 +1,73 @@
+"""Embree's pictures, and a brute-force ray caster in double precision to judge them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from quads import rotations, views_at
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.embree import EmbreeRenderer
+from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.scene.mesh import Scene
+
+METRES = Camera(64, 64, normalize_depth=False, max_depth=1000.0)
+AHEAD = np.eye(4, dtype=np.float32)[None]  # at the origin, looking along -z
+
+
+def render(
+    scenes: Scene | list[Scene],
+    views: np.ndarray,
+    camera: Camera = METRES,
+    sensors: Sequence[str] = ("depth",),
+    slots: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """One batch of Embree's pictures of some scenes."""
+    library = SceneLibrary.from_scenes(scenes if isinstance(scenes, list) else [scenes])
+    slots = np.zeros(len(views), np.int32) if slots is None else slots
+    return EmbreeRenderer(library).target(camera, tuple(sensors), len(views)).render(slots, views)
+
+
+def pixel_rays(camera: Camera, view: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The eye [3] and directions [H, W, 3], one long along the view axis, of a view, in double precision."""
+    rotation = view[:3, :3].astype(np.float64)
+    pixel = 2 * np.tan(np.radians(camera.hfov_deg) / 2) / camera.width
+    right = (np.arange(camera.width) + 0.5 - camera.width / 2) * pixel
+    up = (camera.height / 2 - np.arange(camera.height) - 0.5) * pixel
+    local = np.stack(np.broadcast_arrays(right[None, :], up[:, None], -1.0), axis=-1)
+    return -rotation.T @ view[:3, 3], local @ rotation
+
+
+def cast(
+    scene: Scene, camera: Camera, view: np.ndarray, keep: Callable[[np.ndarray], np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The distance [H, W] and triangle [H, W] (-1: none) of the nearest hit, by trying every triangle.
+
+    ``keep`` says which hits count, given the product of ray and normal [rays, T].
+    """
+    eye, directions = pixel_rays(camera, view)
+    rays = directions.reshape(-1, 3)
+    a, b, c = scene.vertices[scene.triangles].astype(np.float64).transpose(1, 0, 2)
+    normal = np.cross(b - a, c - a)
+    along = rays @ normal.T  # [rays, T]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.einsum("ti,ti->t", a - eye, normal) / along
+        inside = np.ones_like(t, bool)
+        for p, q in ((a, b), (b, c), (c, a)):
+            # The ray passes an edge on its inner side: the triple product has the sign of -along.
+            triple = rays @ np.cross(p - eye, q - eye).T
+            inside &= triple * np.sign(along) >= 0
+        t = np.where(inside & (t >= camera.near), t, np.inf)
+    if keep is not None:
+        t = np.where(keep(along), t, np.inf)
+    nearest = t.argmin(axis=1)
+    distance = t[np.arange(len(rays)), nearest]
+    shape = (camera.height, camera.width)
+    return distance.reshape(shape), np.where(np.isfinite(distance), nearest, -1).reshape(shape)
+
+
+def random_views(seed: int, count: int, spread: float = 1.0) -> np.ndarray:
+    """Views from around the origin with any roll and pitch."""
+    rng = np.random.default_rng(seed)
+    return views_at(rng.uniform(-spread, spread, (count, 3)), rotations(rng, count))

@@ -1,0 +1,165 @@
+"""The choice of a renderer and the checks that renderers share."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quads import scene_of, wall
+
+from gym_batchnav.geometry import look_at, view_matrices
+from gym_batchnav.render import api, make_renderer
+from gym_batchnav.render.api import check_sensors, check_views, is_software, light_directions
+from gym_batchnav.scene.library import SceneLibrary
+
+
+def small_library() -> SceneLibrary:
+    """A wall."""
+    return SceneLibrary.from_scenes([scene_of(wall(2))])
+
+
+def stand_in_for_opengl(monkeypatch: pytest.MonkeyPatch, device: str | None) -> None:
+    """Put an OpenGL renderer in place whose device has this name; None for a machine without OpenGL."""
+    module = SimpleNamespace(
+        probe=lambda: device, OpenGLRenderer=lambda library: SimpleNamespace(name="opengl", device=device)
+    )
+    monkeypatch.setitem(sys.modules, "gym_batchnav.render.opengl", module)
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (None, "embree"),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "embree"),
+        ("softpipe", "embree"),
+        ("NVIDIA H200/PCIe/SSE2", "opengl"),
+        ("AMD Radeon RX 6800 (radeonsi, navi21)", "opengl"),
+    ],
+)
+def test_auto_takes_opengl_on_hardware_and_embree_otherwise(monkeypatch, device, expected):
+    stand_in_for_opengl(monkeypatch, device)
+    renderer = make_renderer("auto", small_library())
+    assert renderer.name == expected and renderer.device
+
+
+def test_auto_takes_software_opengl_where_embree_is_missing(monkeypatch):
+    stand_in_for_opengl(monkeypatch, "llvmpipe")
+    monkeypatch.setattr(api, "_has_embree", lambda: False)
+    assert make_renderer("auto", small_library()).name == "opengl"
+
+
+def test_opengl_by_name_takes_any_device(monkeypatch):
+    stand_in_for_opengl(monkeypatch, "llvmpipe")
+    assert make_renderer("opengl", small_library()).name == "opengl"
+
+
+def test_opengl_by_name_says_what_to_install_where_there_is_none(monkeypatch):
+    stand_in_for_opengl(monkeypatch, None)
+    with pytest.raises(RuntimeError, match="libegl1 libgl1-mesa-dri"):
+        make_renderer("opengl", small_library())
+
+
+def test_missing_moderngl_leaves_embree(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gym_batchnav.render.opengl", None)  # importing it raises ImportError
+    assert make_renderer("auto", small_library()).name == "embree"
+    with pytest.raises(RuntimeError, match="install"):
+        make_renderer("opengl", small_library())
+
+
+def test_unknown_renderer_lists_the_choices():
+    with pytest.raises(ValueError, match=r"'vulkan'.*'auto', 'opengl', 'embree'"):
+        make_renderer("vulkan", small_library())
+
+
+def test_importing_the_contract_imports_no_renderer():
+    code = "import sys, gym_batchnav.render; print([m for m in ('moderngl', 'embreex', 'torch') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_software_devices_are_told_from_hardware():
+    assert is_software("llvmpipe (LLVM 19.1.7, 256 bits)") and is_software("Software Rasterizer")
+    assert not is_software("Mesa Intel(R) UHD Graphics 620 (KBL GT2)")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_rigid_views_pass(count, seed):
+    rng = np.random.default_rng(seed)
+    views = np.stack([look_at(rng.normal(size=3) * 50, rng.normal(size=3)) for _ in range(count)])
+    roll = np.eye(4, dtype=np.float32)
+    roll[:2, :2] = [[0, -1], [1, 0]]
+    check_views(np.zeros(count, np.int32), roll @ views, 1, count)
+    check_views(np.zeros(count, np.uint8), views.astype(np.float64), 1, count)
+
+
+def spoil(views: np.ndarray, how: str) -> None:
+    """Make view 3 one that no camera has."""
+    if how == "nan":
+        views[3, 1, 3] = np.nan
+    elif how == "infinite":
+        views[3, 0, 3] = np.inf
+    elif how == "scaled":
+        views[3, :3, :3] *= 1.01
+    elif how == "mirrored":
+        views[3, 0] *= -1
+    elif how == "sheared":
+        views[3, 0, :3] += views[3, 1, :3] * np.float32(0.1)
+    elif how == "projective":
+        views[3, 3, 2] = -1
+
+
+@pytest.mark.parametrize("how", ["nan", "infinite", "scaled", "mirrored", "sheared", "projective"])
+def test_views_that_are_not_rigid_are_refused_by_number(how):
+    views = view_matrices(np.zeros((5, 3), np.float32), np.linspace(0, 6, 5).astype(np.float32), 1.25)
+    spoil(views, how)
+    with pytest.raises(ValueError, match=r"views\[3\]"):
+        check_views(np.zeros(5, np.int32), views, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("slots", "message"),
+    [
+        (np.array([0, 2]), r"slots\[1\] = 2.*slots 0 to 1"),
+        (np.array([-1, 0]), r"slots\[0\] = -1"),
+        (np.zeros(3, np.int32), r"slots are int32 \(3,\)"),
+        (np.zeros(2, np.float32), "slots are float32"),
+    ],
+)
+def test_wrong_slots_are_refused_by_name(slots, message):
+    views = view_matrices(np.zeros((2, 3), np.float32), np.zeros(2, np.float32), 1.25)
+    with pytest.raises(ValueError, match=message):
+        check_views(slots, views, 2, 2)
+
+
+@pytest.mark.parametrize(("count", "columns", "dtype"), [(0, 4, "f4"), (3, 4, "f4"), (2, 3, "f4"), (2, 4, "i4")])
+def test_wrong_shapes_and_types_of_views_are_refused(count, columns, dtype):
+    views = view_matrices(np.zeros((count, 3), np.float32), np.zeros(count, np.float32), 1.25)
+    with pytest.raises(ValueError, match="views are"):
+        check_views(np.zeros(count, np.int32), views[:, :columns].astype(dtype), 2, 2)
+
+
+@pytest.mark.parametrize("sensors", [(), ("depth", "depth"), ("color",), "rgb"])
+def test_sensors_that_do_not_exist_are_refused(sensors):
+    with pytest.raises(ValueError, match="'depth', 'rgb', 'semantic'"):
+        check_sensors(sensors, 1, 1)
+
+
+def test_counts_below_one_are_refused():
+    with pytest.raises(ValueError, match="num_views=0"):
+        check_sensors(("depth",), 0, 2)
+    with pytest.raises(ValueError, match="buffers=0"):
+        check_sensors(("depth",), 1, 0)
+
+
+def test_the_light_stands_between_the_camera_and_the_sky():
+    level = view_matrices(np.zeros((1, 3), np.float32), np.zeros(1, np.float32), 1.25)  # looks along -z
+    down = look_at(np.array([0, 5, 0]), np.zeros(3))[None]
+    up = look_at(np.zeros(3), np.array([0, 5, 0]))[None]
+    half = np.sqrt(0.5)
+    assert np.allclose(light_directions(level), [[0, half, half]], atol=1e-6)
+    assert np.allclose(light_directions(down), [[0, 1, 0]], atol=1e-6)
+    assert (light_directions(up) == 0).all(), "straight up there is no such direction"
