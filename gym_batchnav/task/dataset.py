@@ -1,0 +1,130 @@
+"""Habitat's PointNav datasets: episodes as JSON, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.task.episode import EpisodeSet, episode_set
+
+MAX_BYTES = 2**31
+
+
+def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, EpisodeSet]:
+    """Read the episodes of a Habitat PointNav dataset.
+
+    The file may hold several scenes; a top-level file without episodes stands for the files in ``content/`` beside it.
+
+    Args:
+        path: A ``.json`` or ``.json.gz`` file.
+        scene: Keep only scenes of this name (see ``scene_stem``).
+
+    Returns:
+        An EpisodeSet a scene, by the stem of its ``scene_id``.
+
+    Raises:
+        ValueError: the file is not such a dataset, or holds no episode (of that scene); the message names the row.
+    """
+    path = Path(path)
+    rows = _read_rows(path)
+    if not rows and (path.parent / "content").is_dir():
+        rows = [row for part in sorted((path.parent / "content").glob("*.json*")) for row in _read_rows(part)]
+    by_scene: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for index, row in enumerate(rows):
+        stem = scene_stem(str(row.get("scene_id", "")))
+        if scene is None or stem == scene:
+            by_scene.setdefault(stem, []).append((index, row))
+    if not by_scene:
+        raise ValueError(f"{path}: no episodes" + (f" for scene {scene!r}" if scene else ""))
+    return {stem: _parse_rows(path, numbered) for stem, numbered in by_scene.items()}
+
+
+def write_episodes(episodes: EpisodeSet, scene_id: str, path: str | Path) -> None:
+    """Write the episodes of one scene as Habitat's ``.json.gz``; the file appears whole or not at all."""
+    rows = []
+    goal = episodes.goal
+    for index, episode_id in enumerate(episodes.ids):
+        half = float(episodes.heading[index]) / 2
+        rows.append(
+            {
+                "episode_id": episode_id,
+                "scene_id": scene_id,
+                "start_position": [float(x) for x in episodes.start[index]],
+                "start_rotation": [0.0, float(np.sin(half)), 0.0, float(np.cos(half))],
+                "info": {"geodesic_distance": float(episodes.distance[index])},
+                "goals": [{"position": [float(x) for x in goal[index]], "radius": None}],
+                "start_room": None,
+                "shortest_paths": None,
+            }
+        )
+    path = Path(path)
+    text = json.dumps({"episodes": rows}).encode()
+    # A fixed time stamp, so that equal episodes make equal files.
+    content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def scene_stem(scene_id: str) -> str:
+    """The name of a scene in Habitat's ``scene_id``: the file name without folders and suffixes."""
+    return scene_id.replace("\\", "/").rsplit("/", 1)[-1].split(".", 1)[0]
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows under "episodes" of one file."""
+    try:
+        opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        with opened as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise ValueError(f"{path}: more than {MAX_BYTES} bytes of episodes; split the file by scene")
+        rows = json.loads(text)["episodes"]
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such episode file") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: not a Habitat episode file (JSON with a list 'episodes', plain or gzipped): {error}"
+        ) from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path}: 'episodes' must be a list of objects")
+    return rows
+
+
+def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]]) -> EpisodeSet:
+    """The rows of one scene as an EpisodeSet; a missing geodesic distance reads NaN."""
+    ids, start, heading, goal, distance = [], [], [], [], []
+    for index, row in numbered:
+        try:
+            position = np.array(row["start_position"], np.float64).reshape(3)
+            rotation = np.array(row["start_rotation"], np.float64).reshape(4)
+            target = np.array(row["goals"][0]["position"], np.float64).reshape(3)
+            length = float((row.get("info") or {}).get("geodesic_distance", np.nan))
+            if not np.isfinite([*position, *rotation, *target]).all():
+                raise ValueError("a number that is not finite")
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
+        ids.append(str(row.get("episode_id", index)))
+        start.append(position)
+        heading.append(_yaw(rotation))
+        goal.append(target)
+        distance.append(length)
+    return episode_set(np.array(start), np.array(heading), np.array(goal), np.array(distance), tuple(ids))
+
+
+def _yaw(rotation: np.ndarray) -> float:
+    """Heading, radians, of a quaternion [x, y, z, w]: where it turns the forward direction -z, seen from above."""
+    x, y, z, w = rotation
+    return float(np.arctan2(2 * (x * z + w * y), 1 - 2 * (x * x + y * y)))

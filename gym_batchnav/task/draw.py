@@ -1,0 +1,31 @@
+"""Random draws keyed by what they are for, so that no draw depends on how many environments there are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def _scramble(value: np.ndarray) -> np.ndarray:
+    """SplitMix64's output function (Steele, Lea and Flood 2014): a bijection on 64 bits that mixes them well."""
+    value = (value ^ (value >> np.uint64(30))) * _MIX[0]
+    value = (value ^ (value >> np.uint64(27))) * _MIX[1]
+    return value ^ (value >> np.uint64(31))
+
+
+def keyed_uniform(seed: np.ndarray, episode: np.ndarray, draw: int) -> np.ndarray:
+    """Uniform numbers in [0, 1), each a pure function of its key.
+
+    Args:
+        seed: [N] uint64, the seed of each environment.
+        episode: [N] int, the how-manieth episode of the environment it is for.
+        draw: Which draw of that episode.
+
+    Returns:
+        [N] float64.
+    """
+    state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
+    state = _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.uint64(draw)))
+    return (_scramble(state + _GOLDEN) >> np.uint64(11)).astype(np.float64) * 2.0**-53

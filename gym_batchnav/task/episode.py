@@ -1,0 +1,120 @@
+"""Episodes: where an agent starts and where it is to go; sampled by the rules of Habitat's generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.navmesh.mesh import NavMesh
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpisodeSet:
+    """The episodes of one scene, one row each. Goals stand apart because episodes may share them."""
+
+    ids: tuple[str, ...]  # [E] names from the file, or "0", "1", ...
+    start: np.ndarray  # [E, 3] float32, metres, on the navmesh
+    heading: np.ndarray  # [E] float32, radians
+    goal_index: np.ndarray  # [E] int32, row of goals
+    goals: np.ndarray  # [G, 3] float32, metres
+    distance: np.ndarray  # [E] float32, geodesic distance from start to goal, metres
+
+    def __len__(self) -> int:
+        """The number of episodes."""
+        return len(self.start)
+
+    @property
+    def goal(self) -> np.ndarray:
+        """[E, 3] float32, metres: the goal of every episode."""
+        return self.goals[self.goal_index]
+
+
+def episode_set(
+    start: np.ndarray, heading: np.ndarray, goal: np.ndarray, distance: np.ndarray, ids: tuple[str, ...] = ()
+) -> EpisodeSet:
+    """An EpisodeSet of rows start [E, 3], heading [E], goal [E, 3] and distance [E], with equal goals shared."""
+    goals, goal_index = np.unique(np.asarray(goal, np.float32).reshape(-1, 3), axis=0, return_inverse=True)
+    return EpisodeSet(
+        ids=ids or tuple(str(index) for index in range(len(start))),
+        start=np.asarray(start, np.float32),
+        heading=np.asarray(heading, np.float32),
+        goal_index=goal_index.reshape(-1).astype(np.int32),
+        goals=goals,
+        distance=np.asarray(distance, np.float32),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRules:
+    """Which pairs of points make an episode; the defaults are Habitat's."""
+
+    min_island_radius: float = 1.5  # metres
+    max_height_difference: float = 0.5  # metres
+    min_distance: float = 1.0  # metres, geodesic
+    max_distance: float = 30.0  # metres, geodesic
+    straight_ratio: float = 1.1  # below this geodesic / euclidean a pair is kept only now and then
+    retries: int = 10  # starts tried for one goal
+    give_up_after: int = 100_000  # goals tried in vain before the scene is called unfit
+
+
+def sample_episodes(
+    navmesh: NavMesh, num_episodes: int, rng: np.random.Generator, rules: SamplingRules | None = None
+) -> EpisodeSet:
+    """Draw episodes as Habitat's PointNav generator does, many at a time.
+
+    A goal is a uniform point of an island that is large enough; up to ``retries`` uniform starts are tried for it. A
+    start fits if it lies on the goal's floor and island at a geodesic distance within the limits; a nearly straight
+    pair (ratio r below ``straight_ratio``) is kept with probability 20 (r - 0.98)^2. Headings are uniform.
+
+    Raises:
+        ValueError: the navmesh has no island or no pair of points that fits the rules.
+    """
+    rules = rules or SamplingRules()
+    radii = navmesh.island_radius
+    if not (radii >= rules.min_island_radius).any():
+        raise ValueError(
+            f"no island reaches a radius of {rules.min_island_radius} m (the largest has {radii.max():.2f} m): "
+            "lower SamplingRules.min_island_radius to sample episodes there"
+        )
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    num_found = num_tried = 0
+    while num_found < num_episodes:
+        batch = max(64, num_episodes - num_found)
+        starts, goals, distances = _compatible_pairs(navmesh, batch, rng, rules)
+        found.append((starts, goals, distances))
+        num_found += len(starts)
+        num_tried += batch
+        if num_found == 0 and num_tried >= rules.give_up_after:
+            raise ValueError(
+                f"no pair of points out of {num_tried * rules.retries} lies {rules.min_distance} to "
+                f"{rules.max_distance} m apart on one floor: change SamplingRules to sample episodes there"
+            )
+    start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
+    heading = rng.uniform(-np.pi, np.pi, num_episodes)
+    return episode_set(start, heading, goal, distance)
+
+
+def _compatible_pairs(
+    navmesh: NavMesh, num_goals: int, rng: np.random.Generator, rules: SamplingRules
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Starts, goals and distances of the pairs that fit, at most one for each of ``num_goals`` goals tried."""
+    goals, goal_polygons = navmesh.random_points_and_polygons(num_goals, rng)
+    goal_islands = navmesh.islands[goal_polygons]
+    goals_fit = navmesh.island_radius[goal_islands] >= rules.min_island_radius
+    goals, goal_islands = goals[goals_fit], goal_islands[goals_fit]
+    starts, polygons = navmesh.random_points_and_polygons(len(goals) * rules.retries, rng)
+    starts = starts.reshape(len(goals), rules.retries, 3)
+    same_island = navmesh.islands[polygons].reshape(len(goals), rules.retries) == goal_islands[:, None]
+    offset = (starts - goals[:, None]).astype(np.float64)
+    fits = same_island & (np.abs(offset[..., 1]) <= rules.max_height_difference)
+    distance = np.full(fits.shape, np.inf)
+    rows, columns = np.nonzero(fits)
+    distance[rows, columns] = navmesh.geodesic_distance(starts[rows, columns], goals[rows])
+    ratio = distance / np.maximum(np.linalg.norm(offset, axis=-1), 1e-9)
+    kept = rng.random(fits.shape) <= 20 * (ratio - 0.98) ** 2
+    fits &= (distance >= rules.min_distance) & (distance <= rules.max_distance)
+    fits &= (ratio >= rules.straight_ratio) | kept
+    found = np.nonzero(fits.any(axis=1))[0]
+    first = fits[found].argmax(axis=1)
+    return starts[found, first], goals[found], distance[found, first]

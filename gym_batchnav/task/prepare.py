@@ -1,0 +1,127 @@
+"""What a task needs of a scene before the first step: its navmesh, geodesic tables and episodes."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.tables import NavigationTables, prepare_tables
+from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.task.dataset import read_episodes
+from gym_batchnav.task.episode import EpisodeSet, episode_set, sample_episodes
+
+_NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMesh) if field.name != "settings")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Navigation:
+    """One scene made ready for agents: where they can walk, how far it is, and what they are asked."""
+
+    navmesh: NavMesh
+    tables: NavigationTables
+    episodes: EpisodeSet
+    start_polygon: np.ndarray  # [E] int32, polygon under the start of every episode
+
+
+@dataclass(frozen=True, slots=True)
+class NavigationPreparer:
+    """Prepares scenes for a task; a plain callable for the scene library.
+
+    Attributes:
+        settings: The agent that the navmesh is built for.
+        episode_file: A Habitat dataset to take the episodes from; None takes the file ``<scene>.json.gz`` beside the
+            scene where there is one, and samples otherwise.
+        num_episodes: How many episodes to sample for a scene that brings none.
+        episode_seed: Seed of that sampling.
+        cache: Where built navmeshes are kept; None keeps none.
+    """
+
+    settings: NavMeshSettings
+    episode_file: Path | None = None
+    num_episodes: int = 1000
+    episode_seed: int = 0
+    cache: DiskCache | None = None
+
+    def __call__(self, scene: Scene) -> Navigation:
+        """Prepare one scene."""
+        navmesh = self.navmesh(scene)
+        episodes = self.episodes(scene, navmesh)
+        _, start_polygon = navmesh.snap_with_polygon(episodes.start)
+        return Navigation(navmesh, prepare_tables(navmesh, episodes.goals), episodes, start_polygon)
+
+    def navmesh(self, scene: Scene) -> NavMesh:
+        """The navmesh that came with the scene, or the one built for the settings (cached on disk)."""
+        if scene.navmesh is not None:
+            return scene.navmesh
+        return cached_navmesh(scene, self.settings, self.cache)
+
+    def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
+        """The scene's episodes: from the file given, from the file beside it, or sampled."""
+        file = self.episode_file or _episode_file_beside(scene)
+        if file is None:
+            rng = np.random.default_rng([self.episode_seed, *scene.name.encode()])
+            try:
+                return sample_episodes(navmesh, self.num_episodes, rng)
+            except ValueError as error:
+                raise ValueError(f"scene {scene.name!r}: {error}") from error
+        by_scene = read_episodes(file)
+        if scene.name not in by_scene:
+            raise ValueError(
+                f"{file} has no episode for scene {scene.name!r}: it has scenes {', '.join(sorted(by_scene))}"
+            )
+        return fit_episodes(by_scene[scene.name], navmesh, f"{file}, scene {scene.name!r}")
+
+
+def _episode_file_beside(scene: Scene) -> Path | None:
+    """The dataset ``<scene>.json.gz`` in the folder of the scene's file, if there is one."""
+    path = scene.metadata.get("path")
+    beside = Path(str(path)).with_suffix(".json.gz") if path else None
+    return beside if beside is not None and beside.is_file() else None
+
+
+def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
+    """Episodes from a file, put on the navmesh: snapped, measured anew, and without those that cannot be reached.
+
+    Raises:
+        ValueError: none of them can be.
+    """
+    start, goal = navmesh.snap(episodes.start), navmesh.snap(episodes.goal)
+    on_mesh = np.isfinite(start).all(axis=1) & np.isfinite(goal).all(axis=1)
+    distance = np.full(len(episodes), np.inf)
+    distance[on_mesh] = navmesh.geodesic_distance(start[on_mesh], goal[on_mesh])
+    fits = np.isfinite(distance)
+    if not fits.any():
+        raise ValueError(f"{where}: none of the {len(episodes)} episodes can be walked on this navmesh")
+    if not fits.all():
+        count = int((~fits).sum())
+        warnings.warn(
+            f"{where}: left out {count} of {len(episodes)} episodes whose goal cannot be reached", stacklevel=2
+        )
+    ids = tuple(name for name, fit in zip(episodes.ids, fits, strict=True) if fit)
+    return episode_set(start[fits], episodes.heading[fits], goal[fits], distance[fits], ids)
+
+
+def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | None) -> NavMesh:
+    """The navmesh of a scene for the given agent, from the cache or built and kept there.
+
+    Raises:
+        ValueError: there is no walkable area; the message names the scene.
+    """
+    key = f"navmesh-{scene.content_hash}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}"
+    if cache is not None and scene.content_hash:
+        arrays = cache.load(key)
+        if arrays is not None:
+            return NavMesh(**{name: arrays[name] for name in _NAVMESH_ARRAYS}, settings=settings)
+    try:
+        navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
+    except ValueError as error:
+        raise ValueError(f"scene {scene.name!r}: {error}") from error
+    if cache is not None and scene.content_hash:
+        cache.store(key, {name: getattr(navmesh, name) for name in _NAVMESH_ARRAYS})
+    return navmesh

@@ -1,0 +1,84 @@
+"""Which episode each environment runs next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.task.draw import keyed_uniform
+
+MODES = ("random", "once")
+
+
+class EpisodeSchedule:
+    """Hands out (slot, episode) pairs; episodes of all slots are numbered through, slot after slot.
+
+    In mode ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws an episode of the
+    slot with replacement, keyed by its own seed and count. In mode ``"once"`` the environments share one queue of all
+    episodes, the slots in turn, until none is left.
+
+    Args:
+        num_episodes: [K], the number of episodes of every slot.
+        mode: ``"random"`` or ``"once"``.
+    """
+
+    def __init__(self, num_episodes: Sequence[int], mode: str = "random") -> None:
+        self._sizes = np.asarray(num_episodes, np.int64)
+        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
+        rows = np.concatenate([np.arange(size) for size in self._sizes])
+        slots = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        self._queue = np.lexsort((slots, rows))  # row 0 of every slot, then row 1, ...
+        self._next = 0
+        self.restart(mode)
+
+    @property
+    def total(self) -> int:
+        """The number of episodes of all slots together."""
+        return int(self._offsets[-1])
+
+    def restart(self, mode: str) -> None:
+        """Begin anew in the given mode."""
+        if mode not in MODES:
+            raise ValueError(f"episodes={mode!r}: choose from {', '.join(map(repr, MODES))}")
+        self.mode = mode
+        self._next = 0
+
+    def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
+        """The numbers, counted through all slots, of rows ``episode`` [N] in slots ``slot`` [N]."""
+        return self._offsets[slot] + episode
+
+    def locate(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slot and row of the episodes of the given numbers [N]: the inverse of ``index``."""
+        slot = np.searchsorted(self._offsets, index, side="right") - 1
+        return slot, index - self._offsets[slot]
+
+    def draw(self, env: np.ndarray, seed: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The next episodes of some environments.
+
+        Args:
+            env: [M] int, indices of the environments, ascending.
+            seed: [M] uint64, their seeds.
+            count: [M] int, how many episodes each has begun before.
+
+        Returns:
+            Slot [M], row in the slot's episodes [M], and whether there was one left [M]; slot and row are 0 where not.
+        """
+        if self.mode == "once":
+            left = self._queue[self._next : self._next + len(env)]
+            self._next += len(left)
+            slot, row = self.locate(np.concatenate([left, np.zeros(len(env) - len(left), np.int64)]))
+            return slot, row, np.arange(len(env)) < len(left)
+        slot = (env + count) % len(self._sizes)
+        row = (keyed_uniform(seed, count, 0) * self._sizes[slot]).astype(np.int64)
+        return slot, row, np.ones(len(env), bool)
+
+    def get_state(self) -> dict[str, Any]:
+        """What ``set_state`` needs to go on from here."""
+        return {"mode": self.mode, "next": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state that ``get_state`` gave."""
+        self.restart(state["mode"])
+        self._next = int(state["next"])

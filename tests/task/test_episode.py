@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from rooms import box, box_room, scene_of
+
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.task.dataset import write_episodes
+from gym_batchnav.task.episode import SamplingRules, episode_set, sample_episodes
+from gym_batchnav.task.prepare import NavigationPreparer, fit_episodes
+
+
+def build(scene):
+    return NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings())
+
+
+@pytest.fixture(scope="module")
+def navmesh():
+    return build(box_room())
+
+
+@pytest.fixture(scope="module")
+def episodes(navmesh):
+    return sample_episodes(navmesh, 4000, np.random.default_rng(0))
+
+
+def test_starts_and_goals_are_navigable_and_their_distance_is_geodesic(navmesh, episodes):
+    assert navmesh.is_navigable(episodes.start).all() and navmesh.is_navigable(episodes.goal).all()
+    np.testing.assert_allclose(navmesh.geodesic_distance(episodes.start, episodes.goal), episodes.distance, atol=1e-4)
+    assert episodes.distance.min() >= 1 and episodes.distance.max() <= 30
+
+
+def test_straight_pairs_are_as_rare_as_habitat_makes_them(navmesh):
+    """Among pairs with ratio 1 the rule keeps 20 (1 - 0.98)^2 = 0.8%, up to ten starts are tried for each goal."""
+    room = box((-4, 0, -4), (4, 2.6, 4), inward=True)  # nothing in the way: every pair is straight
+    empty = build(scene_of("empty", room))
+    rng, tries = np.random.default_rng(0), 20_000
+    from gym_batchnav.task.episode import _compatible_pairs
+
+    kept = len(_compatible_pairs(empty, tries, rng, SamplingRules())[0])
+    fitting = 0.95  # of the pairs in an 8 m square are more than 1 m apart
+    assert kept / tries == pytest.approx(1 - (1 - 0.008 * fitting) ** 10, rel=0.1)
+
+
+def test_headings_are_uniform(episodes):
+    histogram = np.histogram(episodes.heading, 8, (-np.pi, np.pi))[0]
+    assert np.abs(histogram - 500).max() < 110  # five standard deviations
+
+
+def test_same_seed_same_episodes(navmesh, episodes):
+    again = sample_episodes(navmesh, 4000, np.random.default_rng(0))
+    np.testing.assert_array_equal(again.start, episodes.start)
+    np.testing.assert_array_equal(again.goal_index, episodes.goal_index)
+
+
+def test_a_scene_without_room_for_episodes_says_so():
+    cell = scene_of("cell", box((0, 0, 0), (1.2, 2.6, 1.2), inward=True))
+    with pytest.raises(ValueError, match="radius"):
+        sample_episodes(build(cell), 10, np.random.default_rng(0))
+
+
+def test_episodes_across_islands_are_left_out_with_one_warning():
+    """Two rooms without a door: half of the pairs of a file cannot be walked."""
+    rooms = scene_of("rooms", box((0, 0, 0), (4, 2.6, 4), inward=True), box((4.2, 0, 0), (8, 2.6, 4), inward=True))
+    navmesh = build(rooms)
+    start = np.array([[1, 0, 1], [1, 0, 1], [7, 0, 1], [500, 0, 1]], float)
+    goal = np.array([[3, 0, 3], [7, 0, 1], [5, 0, 3], [1, 0, 1]], float)
+    episodes = episode_set(start, np.zeros(4), goal, np.full(4, np.nan))
+    with pytest.warns(UserWarning, match="left out 2 of 4"):
+        fitting = fit_episodes(episodes, navmesh, "file")
+    np.testing.assert_allclose(fitting.distance, [8**0.5, 8**0.5], atol=0.02)
+    assert fitting.ids == ("0", "2")
+    with pytest.raises(ValueError, match="none of the 1"):
+        fit_episodes(episode_set(start[3:], np.zeros(1), goal[3:], np.ones(1)), navmesh, "file")
+
+
+def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):
+    write_episodes(episodes, "castle.glb", tmp_path / "episodes.json.gz")
+    preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
+    with pytest.raises(ValueError, match=r"'room'.*castle"):
+        preparer(box_room())
+
+
+def test_a_scene_that_nobody_can_walk_in_is_refused_by_name(tmp_path):
+    wall = scene_of("wall", box((0, 0, 0), (0.02, 3, 5)))
+    with pytest.raises(ValueError, match=r"'wall'.*walkable"):
+        NavigationPreparer(NavMeshSettings(), cache=DiskCache(tmp_path))(wall)
