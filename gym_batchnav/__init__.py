@@ -1,0 +1,52 @@
+"""Thousands of agents navigating shared, textured 3-D homes as one batch, behind Gymnasium's VectorEnv.
+
+Importing the package registers ``BatchNav/PointNav-v0`` with Gymnasium; everything heavy is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+
+if TYPE_CHECKING:
+    from gym_batchnav.env import BatchNavEnv
+    from gym_batchnav.geometry import Camera
+    from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.scene.load import load_scene
+    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.task.pointnav import PointNav
+
+_EXPORTS = {
+    "BatchNavEnv": "gym_batchnav.env",
+    "Camera": "gym_batchnav.geometry",
+    "NavMesh": "gym_batchnav.navmesh.mesh",
+    "NavMeshSettings": "gym_batchnav.navmesh.mesh",
+    "PointNav": "gym_batchnav.task.pointnav",
+    "Scene": "gym_batchnav.scene.mesh",
+    "load_scene": "gym_batchnav.scene.load",
+}
+
+__all__ = ["BatchNavEnv", "Camera", "NavMesh", "NavMeshSettings", "PointNav", "Scene", "__version__", "load_scene"]
+
+try:
+    __version__ = version("gym-batchnav")
+except PackageNotFoundError:  # run from a checkout that is not installed
+    __version__ = "0.0.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: Numba alone takes longer to import than Gymnasium."""
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'gym_batchnav' has no attribute {name!r}")
+
+
+# Registered without max_episode_steps: the limit is the environments' own keyword, and `make` would add a second one.
+gymnasium.register(
+    id="BatchNav/PointNav-v0",
+    entry_point="gym_batchnav.adapters.single:SingleEnv",
+    vector_entry_point="gym_batchnav.env:BatchNavEnv",
+)

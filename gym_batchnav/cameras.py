@@ -1,0 +1,103 @@
+"""AgentCameras: from the poses of agents to their pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.render.api import Renderer, Target, make_renderer
+from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.task.state import AgentState
+
+PICTURE_VIEWS = 64  # pictures are drawn so many at a time, which bounds their memory
+
+
+class AgentCameras:
+    """One camera an agent; the renderer and its targets are made when they are first needed.
+
+    Args:
+        library: The scenes.
+        renderer: Name of the renderer, see ``make_renderer``.
+        camera: The agents' camera.
+        sensors: What it records; empty for blind agents, who need no renderer.
+        num_views: The number of agents, N.
+        reuse_buffers: Hand out a ring of arrays that are written again later instead of fresh arrays.
+        buffers: For how many further pictures a reused array stays valid.
+    """
+
+    def __init__(
+        self,
+        library: SceneLibrary,
+        renderer: str,
+        camera: Camera,
+        sensors: tuple[str, ...],
+        num_views: int,
+        *,
+        reuse_buffers: bool = False,
+        buffers: int = 2,
+    ) -> None:
+        self.camera, self.sensors, self.num_views = camera, sensors, num_views
+        self._library, self._renderer_name = library, renderer
+        self._reuse_buffers, self._buffers = reuse_buffers, buffers
+        self._renderer: Renderer | None = None
+        self._target: Target | None = None
+        self._partial_target: Target | None = None
+        self._picture_targets: dict[Camera, Target] = {}
+
+    @property
+    def renderer(self) -> Renderer:
+        """The renderer of the library's scenes."""
+        if self._renderer is None:
+            self._renderer = make_renderer(self._renderer_name, self._library)
+        return self._renderer
+
+    def begin(self, agents: AgentState) -> None:
+        """Start drawing what all agents see."""
+        if not self.sensors:
+            return
+        if self._target is None:
+            # One set more than promised: the newest is being drawn while the caller still holds the others.
+            self._target = self.renderer.target(
+                self.camera, self.sensors, num_views=self.num_views, buffers=self._buffers + 1
+            )
+        self._target.begin(agents.scene, view_matrices(agents.position, agents.heading, self.camera.eye_height))
+
+    def finish(self) -> dict[str, np.ndarray]:
+        """The pictures that ``begin`` started, one array [N, ...] a sensor."""
+        if self._target is None:
+            return {}
+        images = self._target.finish()
+        return images if self._reuse_buffers else {name: image.copy() for name, image in images.items()}
+
+    def of_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """What the agents ``indices`` [M] see, one fresh array [M, ...] a sensor."""
+        if not self.sensors:
+            return {}
+        if self._partial_target is None:
+            self._partial_target = self.renderer.target(self.camera, self.sensors, num_views=self.num_views, buffers=1)
+        views = view_matrices(agents.position[indices], agents.heading[indices], self.camera.eye_height)
+        images = self._partial_target.render(agents.scene[indices], views)
+        return {name: image.copy() for name, image in images.items()}
+
+    def pictures(self, agents: AgentState, indices: np.ndarray, camera: Camera) -> np.ndarray:
+        """RGB pictures [M, H, W, 3] uint8 of what the agents ``indices`` [M] see through another camera."""
+        if camera not in self._picture_targets:
+            self._picture_targets[camera] = self.renderer.target(camera, ("rgb",), num_views=PICTURE_VIEWS, buffers=1)
+        target = self._picture_targets[camera]
+        pictures = np.empty((len(indices), camera.height, camera.width, 3), np.uint8)
+        for first in range(0, len(indices), PICTURE_VIEWS):
+            some = indices[first : first + PICTURE_VIEWS]
+            views = view_matrices(agents.position[some], agents.heading[some], camera.eye_height)
+            pictures[first : first + len(some)] = target.render(agents.scene[some], views)["rgb"]
+        return pictures
+
+    def close(self) -> None:
+        """Release the renderer and its targets; safe twice."""
+        targets: list[Any] = [self._target, self._partial_target, *self._picture_targets.values(), self._renderer]
+        for resource in targets:
+            if resource is not None:
+                resource.close()
+        self._target = self._partial_target = self._renderer = None
+        self._picture_targets = {}

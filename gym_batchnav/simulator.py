@@ -1,0 +1,213 @@
+"""BatchSimulator: N agents on the navmeshes of K scenes, and the episodes they are in. It draws nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.process import claim_process
+from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.task.episode import EpisodeSet
+from gym_batchnav.task.prepare import Navigation, NavigationPreparer
+from gym_batchnav.task.schedule import EpisodeSchedule
+from gym_batchnav.task.state import agent_state, copy_arrays, episode_state, write_arrays
+
+STOP, MOVE_FORWARD, TURN_LEFT, TURN_RIGHT = range(4)
+NUM_ACTIONS = 4
+
+
+class BatchSimulator:
+    """Moves all agents at once and keeps their episodes.
+
+    Args:
+        library: The scenes.
+        num_agents: N.
+        preparer: Makes navmesh, tables and episodes of each scene.
+        episodes: ``"random"`` or ``"once"``, see EpisodeSchedule.
+        forward_step: Metres of MOVE_FORWARD.
+        turn_angle: Radians of a turn.
+        sliding: Slide along walls; False stops at them.
+
+    Attributes:
+        agents: AgentState, written in place.
+        episodes: EpisodeState, written in place.
+        schedule: Which episode comes next.
+    """
+
+    def __init__(
+        self,
+        library: SceneLibrary,
+        num_agents: int,
+        preparer: NavigationPreparer,
+        *,
+        episodes: str = "random",
+        forward_step: float = 0.25,
+        turn_angle: float = np.pi / 18,
+        sliding: bool = True,
+    ) -> None:
+        self.library, self.num_agents = library, num_agents
+        self.forward_step, self.turn_angle, self.sliding = forward_step, turn_angle, sliding
+        self._key = library.add_preparer(preparer)
+        self._navigation: list[Navigation] = [library.prepared(slot, self._key) for slot in range(library.num_slots)]
+        self._navmeshes = NavMeshBatch(library.num_slots)
+        for slot, navigation in enumerate(self._navigation):
+            self._navmeshes.set_slot(slot, navigation.tables)
+        self.schedule = EpisodeSchedule([len(navigation.episodes) for navigation in self._navigation], episodes)
+        self.agents, self.episodes = agent_state(num_agents), episode_state(num_agents)
+        self._moved, self._collided = np.zeros(num_agents, np.float32), np.zeros(num_agents, bool)
+
+    def navmesh(self, slot: int) -> NavMesh:
+        """The navmesh of the scene in a slot."""
+        return self._navigation[slot].navmesh
+
+    def episode_set(self, slot: int) -> EpisodeSet:
+        """The episodes of the scene in a slot."""
+        return self._navigation[slot].episodes
+
+    def seed(self, seeds: Sequence[int | None], mask: np.ndarray) -> None:
+        """Start the plans of scenes and episodes again.
+
+        Args:
+            seeds: N seeds, 0 to 2**64 - 1; an agent whose seed is None goes on with its plan.
+            mask: [N] bool, the agents to seed. If it is all of them, the queue of mode ``"once"`` begins anew.
+        """
+        for index in np.nonzero(mask)[0].tolist():
+            seed = seeds[index]
+            if seed is not None:
+                self.episodes.seed[index] = seed
+                self.episodes.count[index] = 0
+        if mask.all():
+            self.schedule.restart(self.schedule.mode)
+
+    def move(self, actions: np.ndarray, active: np.ndarray) -> None:
+        """Turn or move the active agents and bring their episodes up to date.
+
+        Args:
+            actions: [N] int64, 0 to 3.
+            active: [N] bool; the others stand still and nothing is counted for them.
+        """
+        claim_process("step")
+        agents, episodes = self.agents, self.episodes
+        self._navmeshes.step(
+            actions,
+            agents.scene,
+            agents.polygon,
+            agents.position,
+            agents.heading,
+            forward_step=self.forward_step,
+            turn_angle=self.turn_angle,
+            sliding=self.sliding,
+            active=active,
+            moved_out=self._moved,
+            collided_out=self._collided,
+        )
+        episodes.stopped[:] = active & (actions == STOP)
+        episodes.num_steps[:] += active
+        episodes.num_collisions[:] += active & self._collided
+        episodes.path_length[:] += np.where(active, self._moved, 0)
+        episodes.previous_distance[:] = episodes.distance
+        self._update_distance()
+
+    def begin_episodes(self, indices: np.ndarray, wanted: np.ndarray | None = None) -> None:
+        """Begin an episode for some agents.
+
+        Args:
+            indices: [M] int, the agents, ascending.
+            wanted: [M] int, the episodes to run, numbered through all scenes; None takes the next ones of the schedule.
+        """
+        if len(indices) == 0:
+            return
+        state = self.episodes
+        if wanted is None:
+            slot, row, found = self.schedule.draw(indices, state.seed[indices], state.count[indices])
+        else:
+            slot, row = self.schedule.locate(wanted)
+            found = np.ones(len(indices), bool)
+        state.valid[indices], state.done[indices] = found, False
+        state.count[indices] += found
+        indices, slot, row = indices[found], slot[found], row[found]
+        for one in np.unique(slot):
+            here, rows = indices[slot == one], row[slot == one]
+            navigation = self._navigation[one]
+            episodes = navigation.episodes
+            self.agents.scene[here] = one
+            self._place(here, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
+            state.episode[here], state.goal_index[here] = rows, episodes.goal_index[rows]
+            state.goal[here] = episodes.goals[episodes.goal_index[rows]]
+            for distance in (state.start_distance, state.previous_distance, state.distance):
+                distance[here] = episodes.distance[rows]
+        state.path_length[indices] = 0
+        state.num_steps[indices] = state.num_collisions[indices] = 0
+        state.stopped[indices] = False
+
+    def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
+        """Put agents elsewhere in their scenes; their episodes go on.
+
+        Args:
+            indices: [M] int, the agents.
+            position: [M, 3], metres, each navigable.
+            heading: [M], radians.
+
+        Raises:
+            ValueError: a position is not navigable.
+        """
+        for slot in np.unique(self.agents.scene[indices]):
+            here = self.agents.scene[indices] == slot
+            navigable = self.navmesh(slot).is_navigable(position[here])
+            if not navigable.all():
+                point = position[here][~navigable][0]
+                raise ValueError(
+                    f"{point} is not navigable in {self.library.names[slot]!r}: snap it to the navmesh first"
+                )
+            snapped, polygon = self.navmesh(slot).snap_with_polygon(position[here])
+            self._place(indices[here], polygon, snapped, heading[here])
+        self._update_distance()
+
+    def shortest_path_actions(self, goal_radius: float) -> np.ndarray:
+        """What the greedy shortest-path follower would do now: [N] int64 actions."""
+        claim_process("shortest_path_actions")
+        agents = self.agents
+        return self._navmeshes.next_action(
+            agents.scene,
+            agents.polygon,
+            agents.position,
+            agents.heading,
+            self.episodes.goal_index,
+            forward_step=self.forward_step,
+            turn_angle=self.turn_angle,
+            goal_radius=goal_radius,
+            sliding=self.sliding,
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """All that ``set_state`` needs to go on from here: copied arrays and plain values."""
+        return {
+            "agents": copy_arrays(self.agents),
+            "episodes": copy_arrays(self.episodes),
+            "schedule": self.schedule.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state that a simulator of the same arguments gave."""
+        write_arrays(self.agents, state["agents"])
+        write_arrays(self.episodes, state["episodes"])
+        self.schedule.set_state(state["schedule"])
+
+    def close(self) -> None:
+        """Let the library forget what was prepared for this simulator; safe twice."""
+        self.library.remove_preparer(self._key)
+
+    def _update_distance(self) -> None:
+        """Geodesic distance of every agent to its goal."""
+        agents, episodes = self.agents, self.episodes
+        self._navmeshes.distance(agents.scene, agents.polygon, agents.position, episodes.goal_index, episodes.distance)
+
+    def _place(self, indices: np.ndarray, polygon: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
+        """Write the poses of agents ``indices`` [M]."""
+        self.agents.polygon[indices] = polygon
+        self.agents.position[indices] = position
+        self.agents.heading[indices] = heading

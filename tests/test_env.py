@@ -1,0 +1,432 @@
+"""The environment as its users see it, in rooms made by hand."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+from rooms import box_room
+
+import gym_batchnav  # noqa: F401 - registers the environments
+from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.scene.library import SceneLibrary
+
+STOP, FORWARD, LEFT, RIGHT = range(4)
+
+
+@pytest.fixture(scope="module")
+def library():
+    return SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    made = []
+
+    def make(num_envs=4, **kwargs):
+        made.append(BatchNavEnv(num_envs, **{"library": library, "num_episodes": 50, "cache_dir": tmp_path, **kwargs}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def assert_equal(left, right):
+    """Two observations or infos are the same, to the bit."""
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def walk(env, steps, seed=0):
+    """Random steps; every return value, stacked."""
+    rng = np.random.default_rng(seed)
+    return [env.step(rng.choice(4, size=env.num_envs, p=[0.05, 0.55, 0.2, 0.2])) for _ in range(steps)]
+
+
+class TestContract:
+    def test_observations_lie_in_their_spaces(self, make):
+        env = make(3, sensors=("depth", "rgb", "semantic"), camera=Camera(width=20, height=12))
+        observation, _ = env.reset(seed=0)
+        assert env.observation_space.contains(observation)
+        assert observation["depth"].shape == (3, 12, 20, 1)
+        for observation, reward, terminated, truncated, _ in walk(env, 30):
+            assert env.observation_space.contains(observation)
+            assert reward.shape == terminated.shape == truncated.shape == (3,)
+            assert terminated.dtype == truncated.dtype == bool and reward.dtype == np.float64
+            assert not (terminated & truncated).any()
+
+    def test_make_vec_and_make_give_the_batch_and_the_single(self, library, tmp_path):
+        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path}
+        envs = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=5, **keywords)
+        assert isinstance(envs.unwrapped, BatchNavEnv) and envs.num_envs == 5
+        assert envs.spec.max_episode_steps is None
+        env = gymnasium.make("BatchNav/PointNav-v0", **keywords)
+        observation, info = env.reset(seed=1)
+        assert env.observation_space.contains(observation) and np.isscalar(info["distance_to_goal"].item())
+        envs.close(), env.close()
+
+    def test_infos_are_numbers_with_masks(self, make):
+        env = make(4)
+        _, info = env.reset(seed=0)
+        for values in [info] + [step[4] for step in walk(env, 40)]:
+            for name, value in values.items():
+                assert value.dtype.kind in "biuf" and value.shape == (4,)
+                assert name.startswith("_") or values[f"_{name}"].dtype == bool
+            assert {"scene_index", "episode_index", "distance_to_goal", "path_length", "collisions_count"} <= set(
+                values
+            )
+
+    def test_returned_arrays_are_fresh_unless_asked_otherwise(self, make):
+        env = make(2)
+        kept = [env.reset(seed=0)[0]["depth"]] + [step[0]["depth"] for step in walk(env, 6)]
+        copies = [array.copy() for array in kept]
+        walk(env, 5)
+        for array, copy in zip(kept, copies, strict=True):
+            np.testing.assert_array_equal(array, copy)
+        assert not any(np.shares_memory(a, b) for i, a in enumerate(kept) for b in kept[:i])
+
+    @pytest.mark.parametrize("buffers", [1, 3])
+    def test_reused_buffers_stay_valid_as_long_as_promised(self, make, buffers):
+        env = make(2, reuse_buffers=True, buffers=buffers)
+        env.reset(seed=0)
+        held = []
+        for _ in range(12):
+            depth = env.step(np.array([LEFT, RIGHT]))[0]["depth"]
+            held.append((depth, depth.copy()))
+            for array, copy in held[-buffers - 1 :]:
+                np.testing.assert_array_equal(array, copy)
+        assert any(np.shares_memory(held[-1][0], array) for array, _ in held[:-1])
+
+    def test_render_gives_a_frame_an_environment(self, make):
+        env = make(3, render_mode="rgb_array")
+        env.reset(seed=0)
+        frames = env.render()
+        assert isinstance(frames, tuple) and len(frames) == 3
+        assert frames[0].shape == (256, 256, 3) and frames[0].dtype == np.uint8 and frames[0].std() > 5
+        assert all(np.array_equal(a, b) for a, b in zip(frames, env.call("render"), strict=True))
+        assert make(1).render() is None
+
+    def test_attributes_are_shared_by_the_batch(self, make):
+        env = make(3)
+        assert env.get_attr("max_episode_steps") == (500, 500, 500)
+        env.set_attr("max_episode_steps", [7, 7, 7])
+        assert env.max_episode_steps == 7
+        with pytest.raises(ValueError, match="share"):
+            env.set_attr("max_episode_steps", [7, 8, 7])
+
+    def test_send_and_recv_are_step_in_two_halves(self, make):
+        one, two = make(3), make(3)
+        one.reset(seed=5), two.reset(seed=5)
+        for actions in np.random.default_rng(0).integers(1, 4, (20, 3)):
+            two.send(actions)
+            with pytest.raises(RuntimeError, match="recv"):
+                two.send(actions)
+            first, second = one.step(actions), two.recv()
+            assert_equal(first[0], second[0])
+            np.testing.assert_array_equal(first[1], second[1])
+        with pytest.raises(RuntimeError, match="send"):
+            two.recv()
+
+
+class TestPhysics:
+    def test_a_wall_two_metres_ahead_reads_two_metres(self, make):
+        env = make(1, camera=Camera(normalize_depth=False))
+        env.reset(seed=0, options={"episodes": np.array([0])})  # a room of 8 m by 6 m, and a wall at x = 0.1
+        start = env.navmesh(0).snap(np.array([[2.1, 0.0, -2.0]], np.float32))
+        depth = env.set_pose(start, np.array([np.pi / 2]))["depth"][0, ..., 0]
+        assert depth[31:33, 31:33] == pytest.approx(2.0, abs=0.06)  # snapping moves by less than a cell
+        assert np.ptp(depth[32, :40]) < 1e-3  # depth along the axis, not along the ray
+
+    def test_forward_moves_a_quarter_metre_and_turns_turn_ten_degrees(self, make):
+        env = make(1)
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.navmesh(0).snap(np.array([[3.0, 0.0, 1.5]], np.float32)), np.zeros(1))
+        before = env.agents.position[0].copy()
+        env.step(np.array([FORWARD]))
+        np.testing.assert_allclose((env.agents.position[0] - before)[[0, 2]], [0, -0.25], atol=1e-5)
+        for action, heading in ((LEFT, 10), (LEFT, 20), (RIGHT, 10)):
+            env.step(np.array([action]))
+            assert np.degrees(env.agents.heading[0]) == pytest.approx(heading, abs=1e-3)
+
+    def test_pushing_a_wall_counts_collisions_and_no_path(self, make):
+        env = make(1)
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
+        infos = [env.step(np.array([FORWARD]))[4] for _ in range(6)]
+        assert infos[-1]["collisions_count"][0] >= 4
+        assert infos[-1]["path_length"][0] == pytest.approx(infos[-3]["path_length"][0], abs=1e-4)
+        assert infos[-1]["path_length"][0] < 0.5
+
+    def test_the_follower_succeeds_on_every_episode(self, make):
+        env = make(16, sensors=(), episodes="once")
+        env.reset(seed=0)
+        success, spl = [], []
+        for _ in range(2000):
+            _, _, terminated, truncated, info = env.step(env.shortest_path_actions())
+            ended = terminated | truncated
+            if ended.any():
+                success += list(info["success"][ended])
+                spl += list(info["spl"][ended])
+            if not info["episode_valid"].any():
+                break
+        assert len(success) == env.num_episodes == 100
+        assert np.mean(success) == 1 and np.mean(spl) >= 0.95
+
+    def test_reward_adds_up_to_the_progress_made(self, make):
+        env = make(1, autoreset_mode="disabled", sensors=())
+        _, info = env.reset(seed=3)
+        start, rewards = info["distance_to_goal"][0], []
+        for _ in range(500):
+            _, reward, terminated, _, info = env.step(env.shortest_path_actions())
+            rewards.append(reward[0])
+            if terminated[0]:
+                break
+        assert sum(rewards) == pytest.approx(start - info["distance_to_goal"][0] + 2.5 - 0.01 * len(rewards), abs=1e-4)
+
+
+class TestAutoreset:
+    """The three modes, step by step, with episodes of two steps."""
+
+    def table(self, env, steps=5):
+        """Per step: done, reward is slack only, steps counted, episodes begun."""
+        env.reset(seed=0)
+        rows = []
+        for _ in range(steps):
+            _, reward, terminated, truncated, _ = env.step(np.full(env.num_envs, LEFT))
+            rows.append(
+                (bool(truncated[0]), bool(reward[0] != 0), int(env.episodes.num_steps[0]), int(env.episodes.count[0]))
+            )
+            assert not terminated.any()
+        return rows
+
+    def test_next_step_spends_a_step_on_the_reset(self, make):
+        rows = self.table(make(2, max_episode_steps=2, autoreset_mode="next_step"))
+        assert rows == [
+            (False, True, 1, 1),
+            (True, True, 2, 1),
+            (False, False, 0, 2),
+            (False, True, 1, 2),
+            (True, True, 2, 2),
+        ]
+
+    def test_same_step_begins_at_once(self, make):
+        rows = self.table(make(2, max_episode_steps=2, autoreset_mode=AutoresetMode.SAME_STEP))
+        assert rows == [
+            (False, True, 1, 1),
+            (True, True, 0, 2),
+            (False, True, 1, 2),
+            (True, True, 0, 3),
+            (False, True, 1, 3),
+        ]
+
+    def test_disabled_waits_for_a_masked_reset(self, make):
+        env = make(3, max_episode_steps=2, autoreset_mode="disabled")
+        assert self.table(env, 2) == [(False, True, 1, 1), (True, True, 2, 1)]
+        with pytest.raises(RuntimeError, match="reset_mask"):
+            env.step(np.full(3, LEFT))
+        env.reset(options={"reset_mask": np.array([True, True, False])})
+        np.testing.assert_array_equal(env.episodes.num_steps, [0, 0, 2])
+        with pytest.raises(RuntimeError, match="environment 2"):
+            env.step(np.full(3, LEFT))
+        env.reset(options={"reset_mask": np.array([False, False, True])})
+        env.step(np.full(3, LEFT))
+        np.testing.assert_array_equal(env.episodes.num_steps, [1, 1, 1])
+
+    def test_a_masked_reset_leaves_the_others_alone(self, make):
+        env = make(3)
+        env.reset(seed=0)
+        for _ in range(3):
+            env.step(np.array([LEFT, FORWARD, RIGHT]))
+        before = env.get_state()
+        observation, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+        after = env.get_state()
+        for name in ("position", "heading", "scene"):
+            np.testing.assert_array_equal(before["agents"][name][[0, 2]], after["agents"][name][[0, 2]])
+        assert after["episodes"]["count"].tolist() == [1, 2, 1]
+        assert observation["depth"].shape[0] == 3
+
+    def test_same_step_reports_the_final_observation_and_info(self, make):
+        same, disabled = (make(3, max_episode_steps=4, autoreset_mode=mode) for mode in ("same_step", "disabled"))
+        same.reset(seed=0), disabled.reset(seed=0)
+        for actions in np.random.default_rng(0).integers(1, 4, (4, 3)):
+            observation, reward, _, truncated, info = same.step(actions)
+            last, last_reward, _, _, last_info = disabled.step(actions)
+        assert truncated.all() and info["_final_obs"].all() and info["_final_info"].all()
+        assert_equal(info["final_obs"], last)
+        assert_equal(info["final_info"], last_info)
+        np.testing.assert_array_equal(reward, last_reward)
+        begun, begun_info = disabled.reset(options={"reset_mask": np.ones(3, bool)})
+        assert_equal(observation, begun)
+        assert all(np.array_equal(info[name], begun_info[name]) for name in begun_info)
+
+    def test_final_observations_fill_only_their_rows(self, make):
+        env = make(3, autoreset_mode="same_step")
+        env.reset(seed=0)
+        info = env.step(np.array([LEFT, STOP, LEFT]))[4]
+        np.testing.assert_array_equal(info["_final_obs"], [False, True, False])
+        filled = [info["final_obs"]["depth"][i].any() for i in range(3)]
+        assert filled == [False, True, False]
+        assert "success" in info["final_info"] and "success" not in info
+
+    def test_end_measures_come_with_the_end_only(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        info = env.step(np.array([STOP, LEFT]))[4]
+        np.testing.assert_array_equal(info["_success"], [True, False])
+        assert {"success", "spl", "soft_spl"} <= set(info)
+        assert "success" not in env.step(np.array([LEFT, LEFT]))[4]
+
+    def test_exactly_max_episode_steps_actions(self, make):
+        env = make(1, max_episode_steps=37, sensors=())
+        env.reset(seed=0)
+        truncated = [bool(env.step(np.array([LEFT]))[3][0]) for _ in range(37)]
+        assert truncated == [False] * 36 + [True]
+
+    def test_every_episode_once(self, make):
+        env = make(8, episodes="once", max_episode_steps=3, sensors=(), num_episodes=10)
+        _, info = env.reset(seed=0)
+        seen = []
+        for _ in range(40):
+            _, reward, terminated, truncated, info = env.step(np.full(8, LEFT))
+            ended = terminated | truncated
+            seen += list(info["episode_index"][ended])
+            assert (reward[~info["episode_valid"]] == 0).all()
+        assert sorted(seen) == list(range(20))
+        assert not info["episode_valid"].any()
+        _, info = env.reset(options={"episodes": "once"})
+        assert info["episode_valid"].all()
+
+
+class TestSeeding:
+    def test_same_seed_same_run(self, make):
+        one, two = make(6), make(6)
+        assert_equal(one.reset(seed=9)[0], two.reset(seed=9)[0])
+        for first, second in zip(walk(one, 40), walk(two, 40), strict=True):
+            assert_equal(first[0], second[0])
+            assert_equal(first[4], second[4])
+
+    def test_reset_with_the_seed_starts_the_plan_again(self, make):
+        env = make(4)
+        first = env.reset(seed=9)[0]
+        walk(env, 30)
+        assert_equal(first, env.reset(seed=9)[0])
+        assert env.reset()[0]["depth"].tobytes() != first["depth"].tobytes()
+
+    def test_environment_i_equals_a_single_one_seeded_s_plus_i(self, make):
+        """A batch of N equals N batches of one, in one scene, to the bit, over several episodes."""
+        library = SceneLibrary.from_scenes([box_room("first")])
+        keywords = {"library": library, "sensors": ("depth", "rgb", "semantic"), "max_episode_steps": 12}
+        batch, actions = make(64, **keywords), np.random.default_rng(0).integers(1, 4, (30, 64))
+        together = [batch.reset(seed=40)[0]] + [batch.step(row)[0] for row in actions]
+        for index in (0, 7, 63):
+            single = make(1, **keywords)
+            alone = [single.reset(seed=40 + index)[0]] + [single.step(row[index : index + 1])[0] for row in actions]
+            for many, one in zip(together, alone, strict=True):
+                assert_equal({name: values[index] for name, values in many.items()}, {n: v[0] for n, v in one.items()})
+
+    def test_different_seeds_differ(self, make):
+        env = make(4)
+        assert env.reset(seed=1)[0]["depth"].tobytes() != env.reset(seed=100)[0]["depth"].tobytes()
+
+    def test_permuting_environments_permutes_observations(self, make):
+        library, order = SceneLibrary.from_scenes([box_room("first")]), np.array([3, 0, 2, 1])
+        one, two = make(4, library=library), make(4, library=library)
+        one.reset(seed=[10, 11, 12, 13]), two.reset(seed=[13, 10, 12, 11])
+        for actions in np.random.default_rng(0).integers(1, 4, (10, 4)):
+            first, second = one.step(actions)[0], two.step(actions[order])[0]
+            assert_equal({name: values[order] for name, values in first.items()}, second)
+
+    def test_state_saved_and_set_goes_on_the_same(self, make):
+        one, two = make(5), make(5)
+        one.reset(seed=2)
+        walk(one, 25)
+        two.set_state(one.get_state())
+        for first, second in zip(walk(one, 25, seed=8), walk(two, 25, seed=8), strict=True):
+            assert_equal(first[0], second[0])
+            assert_equal(first[4], second[4])
+        with pytest.raises(ValueError, match="shape"):
+            make(4).set_state(one.get_state())
+
+    def test_chosen_episodes_are_run(self, make):
+        env = make(3)
+        _, info = env.reset(seed=0, options={"episodes": np.array([0, 50, 99])})
+        np.testing.assert_array_equal(info["episode_index"], [0, 50, 99])
+        assert [env.scene_name(i) for i in range(3)] == ["first", "second", "second"]
+        assert env.episode_name(2) == "49"
+        np.testing.assert_allclose(info["distance_to_goal"][0], env.episode_set(0).distance[0], rtol=1e-5)
+
+
+class TestWrongUse:
+    @pytest.mark.parametrize(
+        ("wrong", "named"),
+        [
+            ({"num_envs": 0}, "num_envs"),
+            ({"max_episode_steps": 0}, "max_episode_steps"),
+            ({"sensors": ("depth", "lidar")}, "lidar"),
+            ({"sensors": "depth"}, "sensors"),
+            ({"renderer": "vulkan"}, "vulkan"),
+            ({"autoreset_mode": "never"}, "never"),
+            ({"render_mode": "human"}, "human"),
+            ({"episodes": "twice"}, "twice"),
+        ],
+    )
+    def test_wrong_arguments_are_refused_by_name(self, make, wrong, named):
+        with pytest.raises(ValueError, match=named):
+            make(**wrong)
+
+    @pytest.mark.parametrize(
+        ("scenes", "error", "named"),
+        [
+            ("castle", ValueError, "castle"),
+            ("nowhere/house.glb", FileNotFoundError, "house.glb"),
+            ([], ValueError, "scene"),
+            ("procedural:x", ValueError, "procedural"),
+        ],
+    )
+    def test_unknown_scenes_are_refused_by_name(self, scenes, error, named):
+        with pytest.raises(error, match=named):
+            BatchNavEnv(1, scenes=scenes)
+
+    @pytest.mark.parametrize("actions", [[0, 1], [0, 1, 2, 4], [0, -1, 2, 3], [0.0, 1.0, 2.0, 3.0], [[0, 1, 2, 3]]])
+    def test_wrong_actions_are_refused_and_nothing_moves(self, make, actions):
+        env = make(4)
+        env.reset(seed=0)
+        before = env.get_state()
+        with pytest.raises(ValueError, match="actions"):
+            env.step(np.array(actions))
+        np.testing.assert_array_equal(before["agents"]["position"], env.agents.position)
+        env.step(np.zeros(4, int))
+
+    def test_step_before_reset_and_after_close(self, make):
+        env = make(2)
+        for use in (lambda: env.step(np.zeros(2, int)), env.pictures):
+            with pytest.raises(RuntimeError, match="before reset"):
+                use()
+        env.reset(seed=0)
+        env.close()
+        env.close()
+        for use in (lambda: env.step(np.zeros(2, int)), env.reset, env.pictures):
+            with pytest.raises(RuntimeError, match="close"):
+                use()
+
+    def test_wrong_reset_arguments(self, make):
+        env = make(2)
+        with pytest.raises(RuntimeError, match="first reset"):
+            env.reset(options={"reset_mask": np.array([True, False])})
+        for options, named in (
+            ({"reset_mask": np.array([1, 0])}, "reset_mask"),
+            ({"episodes": np.array([0, 10_000])}, "between 0 and 99"),
+            ({"episode": 3}, "episode"),
+        ):
+            with pytest.raises(ValueError, match=named):
+                env.reset(seed=0, options=options)
+        with pytest.raises(ValueError, match="seeds"):
+            env.reset(seed=[1, 2, 3])
+
+    def test_a_pose_off_the_mesh_is_refused(self, make):
+        env = make(1)
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match="not navigable"):
+            env.set_pose(np.array([[100.0, 0, 0]]), np.zeros(1))
