@@ -12,8 +12,8 @@ import gym_batchnav
 PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
-    "geometry", "process", "navmesh", "scene", "render", "task", "cameras", "simulator", "env", "adapters", "viz",
-    "bench", "cli",
+    "geometry", "process", "storage", "navmesh", "scene", "render", "task", "cameras", "simulator", "env", "adapters",
+    "viz", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {

@@ -14,6 +14,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands, polygon_edges
+from gym_batchnav.storage import write_atomically
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
 SET_HEADER = np.dtype(
@@ -314,13 +315,7 @@ def write_navmesh(mesh: NavMesh, path: str | os.PathLike[str], version: int = 2)
     # A reference is salt, tile and polygon from high to low bits: salt 1, tile 0 of 1, as many bits as polygons need.
     entry["reference"], entry["size"] = 1 << (len(mesh.polygons) - 1).bit_length(), len(tile)
     parts += [entry.tobytes(), tile]
-    path = Path(path)
-    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        aside.write_bytes(b"".join(parts))
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_atomically(Path(path), b"".join(parts))
 
 
 def _bounds(mesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:

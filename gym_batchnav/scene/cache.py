@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import platformdirs
 
-from gym_batchnav.scene.files import write_atomically
+from gym_batchnav.storage import write_atomically
 
 _VERSION = 1  # of the entries' layout; raise it to forget all that was stored
 _CHECKSUM, _PREFIX = "checksum", "array:"  # the prefix keeps names apart from savez's own arguments

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import secrets
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
@@ -85,17 +83,6 @@ class SceneFiles:
             self._hash.update(len(self._read[path]).to_bytes(8, "little"))
             self._hash.update(self._read[path])
         return self._read[path]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file aside and rename it, so that nobody ever reads half of it."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        aside.write_bytes(data)
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
 
 
 def open_image(data: bytes, label: str) -> Image.Image:

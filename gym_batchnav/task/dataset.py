@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import tempfile
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gym_batchnav.storage import write_atomically
 from gym_batchnav.task.episode import EpisodeSet, episode_set
 
 MAX_BYTES = 2**31
@@ -68,14 +67,7 @@ def write_episodes(episodes: EpisodeSet, scene_id: str, path: str | Path) -> Non
     text = json.dumps({"episodes": rows}).encode()
     # A fixed time stamp, so that equal episodes make equal files.
     content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_atomically(path, content)
 
 
 def scene_stem(scene_id: str) -> str:
