@@ -1,0 +1,313 @@
+"""The generator: determinism, budgets, closed walls, doors, walkable rooms, furniture in its place."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gym_batchnav.scene.generate import generate_apartment, shapes
+from gym_batchnav.scene.generate.build import transform
+from gym_batchnav.scene.generate.layout import flood
+from gym_batchnav.scene.generate.plan import make_plan
+from gym_batchnav.scene.mesh import Scene
+
+SEEDS = range(6)
+# What hangs on, stands on, lies under or belongs to other pieces.
+ATTACHED = ("rug", "bath_mat", "tiles", "kitchen_things", "chair", "office_chair", "radiator", "curtain")
+
+
+@cache
+def apartment(seed: int, rooms: int | None = None, triangles: int = 40_000) -> Scene:
+    return generate_apartment(seed, rooms=rooms, triangles=triangles)
+
+
+def kinds(scene: Scene) -> np.ndarray:
+    """The kind of every triangle's object: its name without its number."""
+    names = np.array([name.rstrip("0123456789").rstrip("_") for name in scene.objects])
+    return names[scene.triangle_object - 1]
+
+
+def corners(scene: Scene) -> np.ndarray:
+    return scene.vertices[scene.triangles]
+
+
+def all_arrays(scene: Scene) -> list[np.ndarray]:
+    assert scene.uvs is not None and scene.colors is not None
+    materials = [getattr(scene.materials, field) for field in ("base_color", "texture", "alpha_mode", "wrap")]
+    arrays = [scene.vertices, scene.triangles, scene.triangle_material, scene.triangle_object, scene.uvs, scene.colors]
+    return [*arrays, *materials, *scene.textures]
+
+
+def instances(scene: Scene) -> dict[int, tuple[str, np.ndarray]]:
+    found = scene.metadata["instances"]
+    assert isinstance(found, dict)
+    return found
+
+
+def rooms_of(scene: Scene) -> list[dict]:
+    rooms = scene.metadata["rooms"]
+    assert isinstance(rooms, list)
+    return rooms
+
+
+def trace(scene: Scene, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Distance along every ray to the first triangle, metres; infinite if it escapes."""
+    from embreex.mesh_construction import TriangleMesh
+    from embreex.rtcore_scene import EmbreeScene
+
+    tree = EmbreeScene(robust=True)
+    TriangleMesh(tree, corners(scene).astype(np.float32))
+    hit = tree.run(origins.astype(np.float32), directions.astype(np.float32), query="DISTANCE")
+    return np.where(hit > 1e30, np.inf, hit)
+
+
+def walkable_grid(scene: Scene, radius: float, cell: float = 0.05) -> tuple[np.ndarray, np.ndarray]:
+    """Free cells [Z, X] for an upright disc 1.5 m tall, found by looking down, and the grid's lowest corner [2]."""
+    low, high = scene.bounds[:, [0, 2]].astype(np.float64)
+    x, z = np.meshgrid(*(np.arange(low[k] + cell / 2, high[k], cell) for k in (0, 1)))
+    origins = np.stack([x, np.full_like(x, 1.5), z], axis=-1).reshape(-1, 3)
+    floor = trace(scene, origins, np.tile([0.0, -1.0, 0.0], (len(origins), 1))).reshape(x.shape)
+    taken = ~(np.abs(floor - 1.5) < 0.2)
+    free = ~taken
+    reach = int(radius / cell)
+    for dz in range(-reach, reach + 1):
+        for dx in range(-reach, reach + 1):
+            if np.hypot(dx, dz) * cell <= radius:
+                free &= ~np.roll(taken, (dz, dx), axis=(0, 1))
+    return free, low
+
+
+def test_same_seed_gives_same_bytes() -> None:
+    first, second = generate_apartment(3), generate_apartment(3)
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(all_arrays(first), all_arrays(second), strict=True))
+    assert first.objects == second.objects and first.content_hash == second.content_hash
+    assert instances(first).keys() == instances(second).keys()
+
+
+def test_seeds_and_options_differ() -> None:
+    scenes = [apartment(0), apartment(1), apartment(0, rooms=3), apartment(0, triangles=10_000)]
+    assert len({scene.content_hash for scene in scenes}) == 4
+    assert len({scene.vertices.tobytes() for scene in scenes}) == 4
+
+
+@pytest.mark.parametrize("triangles", [5_000, 10_000, 25_000, 40_000, 200_000])
+def test_triangle_budget_is_met(triangles: int) -> None:
+    for seed in (0, 1):
+        assert len(apartment(seed, triangles=triangles).triangles) == pytest.approx(triangles, rel=0.10)
+
+
+@pytest.mark.parametrize("rooms", [3, 4, 5, 6])
+def test_number_of_rooms_and_area(rooms: int) -> None:
+    scene = apartment(7, rooms)
+    found = Counter(room["type"] for room in rooms_of(scene))
+    assert found.total() == rooms
+    assert found["living"] == found["bath"] == 1
+    inside = sum((r["bounds"][2] - r["bounds"][0]) * (r["bounds"][3] - r["bounds"][1]) for r in rooms_of(scene))
+    assert 33 < inside < 120
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="rooms=2"):
+        generate_apartment(0, rooms=2)
+    with pytest.raises(ValueError, match="triangles=100"):
+        generate_apartment(0, triangles=100)
+    with pytest.raises(ValueError, match="seed=-1"):
+        generate_apartment(-1)
+
+
+def test_plans_are_found_for_every_seed() -> None:
+    for seed in range(40):
+        for rooms in (3, 4, 5, 6):
+            plan = make_plan(np.random.default_rng([seed, rooms]), rooms)
+            for room in plan.rooms:
+                assert min(room.size) > 1.2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_arrays_are_sound(seed: int) -> None:
+    scene = apartment(seed)
+    assert scene.uvs is not None and scene.colors is not None
+    assert scene.vertices.dtype == np.float32 and scene.triangles.dtype == np.int32
+    assert np.isfinite(scene.vertices).all() and np.isfinite(scene.uvs).all()
+    assert len(scene.uvs) == len(scene.colors) == len(scene.vertices)
+    assert np.array_equal(np.unique(scene.triangles), np.arange(len(scene.vertices)))
+    a, b, c = corners(scene).astype(np.float64).transpose(1, 0, 2)
+    assert np.linalg.norm(np.cross(b - a, c - a), axis=1).min() > 1e-9
+    assert np.array_equal(np.unique(scene.triangle_material), np.arange(len(scene.materials)))
+    assert set(scene.materials.texture) - {-1} == set(range(len(scene.textures)))
+    assert np.array_equal(np.unique(scene.triangle_object), np.arange(1, len(scene.objects) + 1))
+    assert len(set(scene.objects)) == len(scene.objects)
+    assert len(scene.textures) <= 16
+    assert all(texture.shape == (256, 256, 4) and texture.dtype == np.uint8 for texture in scene.textures)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_ray_escapes(seed: int) -> None:
+    scene = apartment(seed)
+    rng = np.random.default_rng(seed)
+    for room in rooms_of(scene):
+        x0, z0, x1, z1 = room["bounds"]
+        origins = rng.uniform([x0 + 0.05, 0.05, z0 + 0.05], [x1 - 0.05, 2.4, z1 - 0.05], (3_000, 3))
+        distance = trace(scene, origins, rng.standard_normal((3_000, 3)))
+        assert np.isfinite(distance).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_walls_face_the_rooms(seed: int) -> None:
+    scene = apartment(seed)
+    kind = kinds(scene)
+    a, b, c = corners(scene).astype(np.float64).transpose(1, 0, 2)
+    normal, middle = np.cross(b - a, c - a), (a + b + c) / 3
+    for number, room in enumerate(rooms_of(scene)):
+        x0, z0, x1, z1 = room["bounds"]
+        centre = np.array([(x0 + x1) / 2, 1.3, (z0 + z1) / 2])
+        assert number < len(scene.objects)
+        for part in ("floor", "ceiling"):
+            of_part = kind == f"{part}_{room['type']}"
+            inside = of_part & (middle[:, 0] > x0) & (middle[:, 0] < x1) & (middle[:, 2] > z0) & (middle[:, 2] < z1)
+            assert inside.any()
+            assert (((centre - middle) * normal).sum(axis=1)[inside] > 0).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_doors_are_open_and_of_the_right_size(seed: int) -> None:
+    scene = apartment(seed)
+    doors = scene.metadata["doors"]
+    assert isinstance(doors, list)
+    for door in doors:
+        if len(door["rooms"]) < 2:
+            continue
+        assert door["width"] >= 0.9 and door["height"] == 2.1
+        across = np.array([1.0, 0, 0] if door["axis"] == "x" else [0, 0, 1.0])
+        along = across[[2, 1, 0]]
+        middle = np.array([door["center"][0], 1.0, door["center"][1]])
+        sides = trace(scene, np.stack([middle, middle]), np.stack([along, -along]))
+        assert sides == pytest.approx([door["width"] / 2] * 2, abs=2e-3)
+        assert trace(scene, middle[None], np.array([[0, 1.0, 0]])) == pytest.approx(1.1, abs=2e-3)
+        assert trace(scene, middle[None], np.array([[0, -1.0, 0]])) == pytest.approx(1.0, abs=2e-3)
+        through = trace(scene, np.stack([middle, middle]), np.stack([across, -across]))
+        assert (through > 0.9).all(), "0.9 m in front of a door are clear"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_room_can_be_walked(seed: int) -> None:
+    scene = apartment(seed)
+    free, origin = walkable_grid(scene, radius=0.1)
+    inside = np.zeros_like(free)
+    for room in rooms_of(scene):
+        x0, z0, x1, z1 = ((np.array(room["bounds"]) - np.tile(origin, 2)) / 0.05).astype(int)
+        inside[z0:z1, x0:x1] = True
+    doors = scene.metadata["doors"]
+    assert isinstance(doors, list)
+    x, z = ((np.array(doors[0]["center"]) - origin) / 0.05).astype(int)
+    reached = flood(free, (int(z), int(x)))
+    for room in rooms_of(scene):
+        x0, z0, x1, z1 = ((np.array(room["bounds"]) - np.tile(origin, 2)) / 0.05).astype(int)
+        area = reached[z0:z1, x0:x1].sum() * 0.05**2
+        assert area > 0.9, f"{area:.2f} m2 of the {room['name']} can be reached"
+    stranded = (free & inside & ~reached).sum() * 0.05**2
+    assert stranded < 3.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_furniture_stands_inside_its_room_and_apart(seed: int) -> None:
+    scene = apartment(seed)
+    boxes = []
+    triangles = corners(scene)
+    for identity in instances(scene):
+        points = triangles[scene.triangle_object == identity].reshape(-1, 3)
+        boxes.append((scene.objects[identity - 1], points.min(axis=0), points.max(axis=0)))
+    for name, low, high in boxes:
+        assert low[1] > -0.01, f"{name} is sunk into the floor"
+        homes = [r["bounds"] for r in rooms_of(scene)]
+        assert any(
+            low[0] > h[0] - 0.005 and low[2] > h[1] - 0.005 and high[0] < h[2] + 0.005 and high[2] < h[3] + 0.005
+            for h in homes
+        ), f"{name} leaves its room"
+    solid = [box for box in boxes if not box[0].startswith(ATTACHED)]
+    for i, (name, low, high) in enumerate(solid):
+        for other, other_low, other_high in solid[:i]:
+            shared = np.minimum(high, other_high) - np.maximum(low, other_low)
+            assert shared.min() < 0.02, f"{name} and {other} overlap"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_furniture_stands_on_something(seed: int) -> None:
+    scene = apartment(seed)
+    triangles = corners(scene)
+    hanging = ("picture", "mirror", "wall_cupboard", "hood", "tiles", "coat_rack", "towel", "roll", "clock")
+    hanging += ("ceiling_lamp", "curtain", "kitchen_things", "door", "basin")
+    for identity in instances(scene):
+        name = scene.objects[identity - 1]
+        if not name.startswith(hanging):
+            assert triangles[scene.triangle_object == identity][:, :, 1].min() == pytest.approx(0, abs=0.01), name
+
+
+def test_instances_share_one_prototype() -> None:
+    scene = apartment(2)
+    by_key: dict[str, list[int]] = {}
+    for identity, (key, _) in instances(scene).items():
+        by_key.setdefault(key, []).append(identity)
+    chairs = next(ids for key, ids in by_key.items() if key.startswith("dining_chair"))
+    assert len(chairs) >= 2
+    local = []
+    for identity in chairs:
+        of_object = scene.triangle_object == identity
+        inverse = np.linalg.inv(instances(scene)[identity][1])
+        local.append(corners(scene)[of_object] @ inverse[:3, :3].T + inverse[:3, 3])
+    for other in local[1:]:
+        np.testing.assert_allclose(other, local[0], atol=1e-5)
+
+
+def test_homes_hold_what_homes_hold() -> None:
+    wanted = ("sofa", "tv", "bed", "wardrobe", "fridge", "kitchen_sink", "kitchen_hob", "toilet", "basin")
+    tables = 0
+    for seed in SEEDS:
+        names = apartment(seed).objects
+        for piece in (*wanted, "picture", "curtain", "bookshelf", "ceiling_lamp"):
+            assert f"{piece}_1" in names, f"no {piece} in apartment {seed}"
+        assert "bath_tub_1" in names or "shower_1" in names
+        tables += "dining_table_1" in names
+    assert tables >= len(SEEDS) - 1
+
+
+def test_generation_is_fast() -> None:
+    begin = time.perf_counter()
+    generate_apartment(11)
+    assert time.perf_counter() - begin < 2.0 * 3, "three times the promise, for a machine that is busy"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        shapes.box((1, 2, 3)),
+        shapes.box((1, 2, 3), bevel=0.1),
+        shapes.rounded_box((1, 2, 3), 0.1, 2),
+        shapes.rounded_box((1, 0.4, 1), 0.1, 2, 3, bulge=0.05),
+        shapes.lathe([(0, 0), (1, 0), (1, 2), (0, 2)], 24),
+        shapes.tube([(0, 0, 0), (0, 2, 0), (1, 2, 0)], 0.2, 12, caps=True),
+    ],
+)
+def test_solids_are_closed_and_face_outwards(shape: shapes.Shape) -> None:
+    a, b, c = shape.vertices[shape.triangles].transpose(1, 0, 2)
+    assert (a * np.cross(b, c)).sum() > 0, "a positive volume"
+    _, welded = np.unique(shape.vertices.round(7), axis=0, return_inverse=True)
+    triangles = welded.ravel()[shape.triangles]
+    edges = Counter(map(tuple, np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])))
+    assert all(edges[b, a] == count for (a, b), count in edges.items())
+
+
+def test_sizes_and_volumes_of_solids() -> None:
+    assert np.ptp(shapes.box((1, 2, 3), 0.2).vertices, axis=0) == pytest.approx([1, 2, 3])
+    cylinder = shapes.lathe([(0, 0), (0.5, 0), (0.5, 2), (0, 2)], 200)
+    a, b, c = cylinder.vertices[cylinder.triangles].transpose(1, 0, 2)
+    assert (a * np.cross(b, c)).sum() / 6 == pytest.approx(np.pi / 2, rel=1e-3)
+
+
+def test_transform_turns_the_front() -> None:
+    front = transform((1, 0, 2), yaw=np.pi / 2) @ np.array([0, 0, 1, 1])
+    np.testing.assert_allclose(front, [2, 0, 2, 1], atol=1e-12)
