@@ -1,0 +1,161 @@
+"""Measuring speed: frames per second in slices, after warm-up, with compilation left out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.scene.sources import SceneSpec, scene_sources
+from gym_batchnav.task.prepare import NavigationPreparer
+
+NUM_SLICES = 10
+# Walking more than turning, and never STOP, so that episodes last as long as those of a learning agent.
+ACTION_SHARES = (0.0, 0.6, 0.2, 0.2)
+
+
+def bench_step(
+    scenes: SceneSpec,
+    num_envs: int,
+    seconds: float,
+    *,
+    sensors: tuple[str, ...] = ("depth",),
+    camera: Camera | None = None,
+    renderer: str = "auto",
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Any]:
+    """Frames/s of whole environment steps with random walking; ``sensors=()`` measures navigation alone.
+
+    Args:
+        scenes: What to walk in.
+        num_envs: N.
+        seconds: How long to measure.
+        sensors: What is drawn.
+        camera: The agents' camera.
+        renderer: Name of the renderer.
+        progress: Called with the share done, 0 to 1.
+
+    Returns:
+        Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median), ``parts``
+        (milliseconds of a step by part), ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``,
+        ``device``, ``machine``.
+    """
+    env = BatchNavEnv(num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, reuse_buffers=True)
+    rng = np.random.default_rng(0)
+    actions = rng.choice(4, size=(64, num_envs), p=ACTION_SHARES)
+    env.reset(seed=0)
+    taken = 0
+
+    def step() -> int:
+        nonlocal taken
+        env.step(actions[taken % len(actions)])
+        taken += 1
+        return num_envs
+
+    _warm_up(step)
+    env.timings.update(dict.fromkeys(env.timings, 0.0))
+    taken = 0
+    figures = _in_slices(step, seconds, progress)
+    figures["parts"] = {part: 1000 * spent / taken for part, spent in env.timings.items()}
+    figures.update(_circumstances(env.library, env.cameras.camera, sensors, num_envs))
+    if sensors:
+        figures.update(renderer=env.renderer.name, device=env.renderer.device)
+    env.close()
+    return figures
+
+
+def bench_render(
+    scenes: SceneSpec,
+    num_views: int,
+    seconds: float,
+    *,
+    sensors: tuple[str, ...] = ("depth",),
+    camera: Camera | None = None,
+    renderer: str = "auto",
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Any]:
+    """Frames/s of the renderer alone, from random navigable poses; arguments and result as those of ``bench_step``."""
+    from gym_batchnav.render.api import make_renderer
+
+    camera = camera or Camera()
+    library = SceneLibrary(scene_sources(scenes))
+    slots = np.arange(num_views, dtype=np.int32) % library.num_slots
+    rng = np.random.default_rng(0)
+    positions = np.empty((num_views, 3), np.float32)
+    preparer = NavigationPreparer(NavMeshSettings(), cache=DiskCache())
+    for slot in range(library.num_slots):
+        here = slots == slot
+        positions[here] = preparer.navmesh(library.scene(slot)).random_points(int(here.sum()), rng)
+    headings = rng.uniform(-np.pi, np.pi, num_views).astype(np.float32)
+    views = view_matrices(positions, headings, camera.eye_height)
+    drawer = make_renderer(renderer, library)
+    target = drawer.target(camera, sensors, num_views=num_views)
+
+    def draw() -> int:
+        target.render(slots, views)
+        return num_views
+
+    _warm_up(draw)
+    figures = _in_slices(draw, seconds, progress)
+    figures["parts"] = {"render": 1000 * num_views / figures["fps"]}
+    figures.update(_circumstances(library, camera, sensors, num_views))
+    figures.update(renderer=drawer.name, device=drawer.device)
+    target.close()
+    drawer.close()
+    return figures
+
+
+def _warm_up(work: Callable[[], int], seconds: float = 0.5) -> None:
+    """Do the work until all is compiled and caches are warm: a few times, and for a while."""
+    for _ in range(3):
+        work()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        work()
+
+
+def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[float], None] | None) -> dict[str, Any]:
+    """Frames/s of ``work`` (which returns how many frames it made) in slices of equal time."""
+    rates = []
+    for index in range(NUM_SLICES):
+        start, frames = time.perf_counter(), 0
+        while (elapsed := time.perf_counter() - start) < seconds / NUM_SLICES or frames == 0:
+            frames += work()
+        rates.append(frames / elapsed)
+        if progress is not None:
+            progress((index + 1) / NUM_SLICES)
+    median = float(np.median(rates))
+    return {"fps": median, "spread": float(np.ptp(rates)) / median, "fps_slices": [round(rate, 1) for rate in rates]}
+
+
+def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ...], num_envs: int) -> dict[str, Any]:
+    """What was measured, and on what machine."""
+    triangles = [len(library.scene(slot).triangles) for slot in range(library.num_slots)]
+    return {
+        "num_envs": num_envs,
+        "scenes": library.num_slots,
+        "triangles_per_scene": int(np.mean(triangles)),
+        "sensors": list(sensors),
+        "resolution": [camera.width, camera.height],
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {numba.get_num_threads()} threads, {platform.platform()}",
+    }
+
+
+def _processor() -> str:
+    """The processor's name as the system tells it."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

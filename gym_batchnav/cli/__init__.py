@@ -1,0 +1,32 @@
+"""The command line: ``gym-batchnav demo | bench | scene``."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from gym_batchnav.cli.bench import bench
+from gym_batchnav.cli.demo import demo
+from gym_batchnav.cli.scene import scene
+
+app = typer.Typer(
+    help="Thousands of agents navigating shared, textured 3-D homes as one batch.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.add_typer(bench, name="bench")
+app.add_typer(scene, name="scene")
+
+
+def main() -> None:
+    """Run the command line; what the user can mend is told in one line instead of a traceback."""
+    try:
+        app()
+    except (ValueError, OSError, RuntimeError) as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        sys.exit(1)

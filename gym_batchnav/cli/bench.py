@@ -1,0 +1,127 @@
+"""``gym-batchnav bench``: how fast it is here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+bench = typer.Typer(help="Measure frames per second on this machine.", no_args_is_help=True)
+
+SceneOption = Annotated[str, typer.Option(help="Scene file, or the name of shipped scenes.")]
+NumEnvs = Annotated[int, typer.Option(help="Agents (or views) in the batch.", min=1)]
+Seconds = Annotated[float, typer.Option(help="How long to measure, after warm-up.", min=0.1)]
+RendererOption = Annotated[str, typer.Option(help="auto, opengl or embree.")]
+Sensors = Annotated[str, typer.Option(help="Any of depth,rgb,semantic, with commas.")]
+Resolution = Annotated[str, typer.Option(help="Pixels: 64 for square pictures, 128x72 for width x height.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+
+
+@bench.command()
+def step(
+    scene: SceneOption = "apartments",
+    num_envs: NumEnvs = 256,
+    seconds: Seconds = 5.0,
+    renderer: RendererOption = "auto",
+    sensors: Sensors = "depth",
+    resolution: Resolution = "64",
+    as_json: Json = False,
+) -> None:
+    """Whole environment steps: move, score, begin episodes, draw, observe."""
+    from gym_batchnav.bench import bench_step
+
+    _report(
+        "step",
+        lambda progress: bench_step(
+            scene,
+            num_envs,
+            seconds,
+            sensors=_sensors(sensors),
+            camera=_camera(resolution),
+            renderer=renderer,
+            progress=progress,
+        ),
+        as_json,
+    )
+
+
+@bench.command()
+def render(
+    scene: SceneOption = "apartments",
+    num_envs: NumEnvs = 256,
+    seconds: Seconds = 5.0,
+    renderer: RendererOption = "auto",
+    sensors: Sensors = "depth",
+    resolution: Resolution = "64",
+    as_json: Json = False,
+) -> None:
+    """The renderer alone, from random navigable poses."""
+    from gym_batchnav.bench import bench_render
+
+    _report(
+        "render",
+        lambda progress: bench_render(
+            scene,
+            num_envs,
+            seconds,
+            sensors=_sensors(sensors),
+            camera=_camera(resolution),
+            renderer=renderer,
+            progress=progress,
+        ),
+        as_json,
+    )
+
+
+@bench.command()
+def navigation(
+    scene: SceneOption = "apartments",
+    num_envs: NumEnvs = 4096,
+    seconds: Seconds = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Steps of blind agents: moving, sliding, geodesic distances, rewards and new episodes, no pictures."""
+    from gym_batchnav.bench import bench_step
+
+    _report("navigation", lambda progress: bench_step(scene, num_envs, seconds, sensors=(), progress=progress), as_json)
+
+
+def _sensors(text: str) -> tuple[str, ...]:
+    """Sensor names from a list with commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _camera(resolution: str) -> Any:
+    """A camera of the resolution that the user wrote."""
+    from gym_batchnav.geometry import Camera
+
+    width, _, height = resolution.lower().partition("x")
+    if not width.isdigit() or (height and not height.isdigit()):
+        raise ValueError(f"--resolution {resolution!r}: write 64 or 128x72")
+    return Camera(width=int(width), height=int(height or width))
+
+
+def _report(what: str, measure: Callable[[Callable[[float], None]], dict[str, Any]], as_json: bool) -> None:
+    """Measure with a progress bar, then print JSON or a table."""
+    console = Console(stderr=True)
+    with Progress(TextColumn(f"bench {what}"), BarColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(what, total=1.0)
+        figures = measure(lambda share: progress.update(task, completed=share))
+    if as_json:
+        print(json.dumps({"bench": what, **figures}))
+        return
+    table = Table(show_header=False, title=f"bench {what}")
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("frames/s", f"{figures['fps']:,.0f} (spread {100 * figures['spread']:.0f}%)")
+    for part, milliseconds in figures["parts"].items():
+        table.add_row(f"{part}, ms a step", f"{milliseconds:.3f}")
+    for name in ("num_envs", "scenes", "triangles_per_scene", "sensors", "resolution", "renderer", "device", "machine"):
+        if name in figures:
+            table.add_row(name.replace("_", " "), str(figures[name]))
+    Console().print(table)

@@ -1,0 +1,82 @@
+"""The commands as a user types them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+def run(*arguments, expect=0, timeout=280):
+    """Output of a command; fails with what it said if it ends otherwise than expected."""
+    program = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == expect, done.stderr + done.stdout
+    return done
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo")
+    return out, run("demo", "--out", str(out), "--num-envs", "64", "--seconds", "6", "--json")
+
+
+def test_the_demo_reports_its_figures_in_the_last_line(demo):
+    figures = json.loads(demo[1].stdout.splitlines()[-1])
+    assert figures["fps"] > 100 and figures["episodes"] > 0
+    assert figures["success"] > 0.95 and figures["spl"] > 0.9
+    assert {"move", "measure", "render", "policy"} <= set(figures["parts"])
+
+
+def test_the_demo_draws_mosaic_map_and_clip(demo):
+    for name, least in (("mosaic.png", (700, 700)), ("map.png", (500, 500)), ("clip.gif", (400, 300))):
+        with Image.open(demo[0] / name) as image:
+            assert image.size >= least
+            assert np.asarray(image.convert("RGB")).std() > 20, f"{name} is blank"
+    with Image.open(demo[0] / "clip.gif") as clip:
+        assert clip.n_frames > 10
+    assert not list(demo[0].glob("*.part"))
+
+
+@pytest.mark.data
+def test_the_demo_takes_a_users_own_file(data_dir, tmp_path):
+    scene = data_dir / "scenes/godot/room.glb"
+    said = run("demo", "--scene", str(scene), "--num-envs", "16", "--seconds", "2", "--out", str(tmp_path), "--json")
+    assert json.loads(said.stdout.splitlines()[-1])["num_envs"] == 16
+
+
+@pytest.mark.parametrize("what", ["step", "render", "navigation"])
+def test_bench_prints_one_line_of_figures(what):
+    scene = ("--scene", "apartment_0", "--num-envs", "32", "--seconds", "0.5", "--json")
+    (line,) = run("bench", what, *scene).stdout.splitlines()
+    figures = json.loads(line)
+    assert figures["fps"] > 0 and len(figures["fps_slices"]) == 10
+    assert figures["machine"] and figures["triangles_per_scene"] > 10_000
+    assert sum(figures["parts"].values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("demo", "--scene", "castle"), "castle"),
+        (("demo", "--scene", "missing.glb"), "missing.glb"),
+        (("bench", "step", "--resolution", "big"), "--resolution"),
+        (("bench", "render", "--renderer", "vulkan"), "vulkan"),
+        (("bench", "step", "--sensors", "lidar"), "lidar"),
+    ],
+)
+def test_what_the_user_can_mend_is_said_in_one_line(arguments, said, tmp_path):
+    done = run(*arguments, *(("--out", str(tmp_path)) if arguments[0] == "demo" else ()), expect=1)
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_teaches():
+    assert "shortest path" in run("demo", "--help").stdout
+    assert {"step", "render", "navigation"} <= set(run("bench", "--help").stdout.split())
+
+
+def test_scene_generate_writes_scene_navmesh_and_episodes(tmp_path):
+    run("scene", "generate", "3", "--out", str(tmp_path), "--name", "home_{seed}", "--triangles", "8000")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home_3.glb", "home_3.json.gz", "home_3.navmesh"]
