@@ -231,7 +231,8 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
     images = [Image.fromarray(frame) for frame in frames]
     if path.suffix.lower() == ".gif":
         # One palette for all frames, or colours flicker.
-        palette = images[len(images) // 2].quantize(256)
+        some = np.unique(np.linspace(0, len(frames) - 1, 5).astype(int))
+        palette = Image.fromarray(np.concatenate([frames[index] for index in some])).quantize(256)
         images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     buffer = io.BytesIO()
     images[0].save(

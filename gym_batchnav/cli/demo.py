@@ -88,7 +88,8 @@ class Run:
         self.policy_seconds = 0.0
         in_first_scene = np.nonzero((self.env.agents.scene == 0) & ~self.at_random)[0]
         farthest = np.argsort(-self.env.episodes.start_distance[in_first_scene], kind="stable")
-        self.watched = in_first_scene[farthest[:WATCHED]]
+        _, first = np.unique(self.env.episodes.episode[in_first_scene[farthest]], return_index=True)
+        self.watched = in_first_scene[farthest[np.sort(first)[:WATCHED]]]  # no two in the same episode
         self.paths = [[position.copy()] for position in self.env.agents.position[self.watched]]
         self.goals = self.env.episodes.goal[self.watched].copy()
         self.arrived = np.zeros(len(self.watched), bool)
