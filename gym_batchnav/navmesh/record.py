@@ -78,6 +78,10 @@ class NavMesh:
             raise ValueError("navmesh polygons: every row needs 3 to 6 vertices, then only -1")
         if ((self.neighbours >= 0) & ~used).any():
             raise ValueError("navmesh neighbours: an edge that does not exist has a neighbour")
+        near, edge = np.nonzero(self.neighbours >= 0)
+        far = self.neighbours[near, edge]
+        if not (self.neighbours[far] == near[:, None]).any(axis=1).all():
+            raise ValueError("navmesh neighbours: a polygon's neighbour does not share its edge")
         steps = np.diff(self.detail_start)
         if self.detail_start[0] != 0 or self.detail_start[-1] != len(self.detail_triangles) or (steps < 1).any():
             raise ValueError("navmesh detail_start: it must rise from 0 to the number of detail triangles")

@@ -1,0 +1,5 @@
+"""Where one can walk."""
+
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+
+__all__ = ["NavMesh", "NavMeshSettings"]

@@ -1,0 +1,73 @@
+"""NavigationTables: all that kernels need of one scene, prepared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.navmesh.cells import Cells, make_cells
+from gym_batchnav.navmesh.corners import Corners, make_corners
+from gym_batchnav.navmesh.geodesic import GOALS, Goals, fill_goal_fields
+from gym_batchnav.navmesh.ground import Ground, make_ground, snap_points
+from gym_batchnav.navmesh.record import NavMesh
+from gym_batchnav.navmesh.views import COLUMNS, table_row
+
+ROW_LENGTH = COLUMNS * (GOALS + len(Goals._fields))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NavigationTables:
+    """A navmesh and its goals as the kernels of ``NavMeshBatch`` want them."""
+
+    ground: Ground
+    corners: Corners
+    cells: Cells
+    goals: Goals
+
+    def with_goals(self, goals: np.ndarray) -> NavigationTables:
+        """The same navmesh with other goals [G, 3], metres; only the goals' distances are computed.
+
+        Raises:
+            ValueError: If a goal lies nowhere near the navmesh.
+        """
+        return NavigationTables(self.ground, self.corners, self.cells, make_goals(self.ground, self.corners, goals))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the tables hold."""
+        return sum(array.nbytes for part in (self.ground, self.corners, self.cells, self.goals) for array in part)
+
+    def row(self) -> np.ndarray:
+        """Addresses and sizes of all arrays, for ``ground_at``, ``corners_at``, ``cells_at`` and ``goals_at``."""
+        return table_row([*self.ground, *self.corners, *self.cells, *self.goals])
+
+
+def prepare_tables(navmesh: NavMesh, goals: np.ndarray) -> NavigationTables:
+    """Do all the heavy work for one scene; calls serial kernels without the GIL, so any thread may.
+
+    Args:
+        navmesh: The navmesh.
+        goals: [G, 3], metres; snapped to the navmesh.
+
+    Raises:
+        ValueError: If a goal lies nowhere near the navmesh.
+    """
+    ground = make_ground(navmesh)
+    corners = make_corners(ground)
+    return NavigationTables(ground, corners, make_cells(ground, corners), make_goals(ground, corners, goals))
+
+
+def make_goals(ground: Ground, corners: Corners, goals: np.ndarray) -> Goals:
+    """Snap goals [G, 3] and compute every corner's distance to them.
+
+    Raises:
+        ValueError: If a goal lies nowhere near the navmesh.
+    """
+    points, polygons = snap_points(ground, goals)
+    if (polygons < 0).any():
+        lost = int(np.flatnonzero(polygons < 0)[0])
+        raise ValueError(f"goal {lost} at {np.asarray(goals)[lost]} is not near the navmesh: snap or drop it")
+    aim, field = np.empty((len(points), 2)), np.empty((len(points), len(corners.point)), np.float32)
+    fill_goal_fields(ground, corners, polygons, points, aim, field)
+    return Goals(points, polygons, aim, field)
