@@ -14,6 +14,7 @@ import numpy as np
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.render.embree import processor_name
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.sources import SceneSpec, scene_sources
@@ -147,15 +148,6 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
         "triangles_per_scene": int(np.mean(triangles)),
         "sensors": list(sensors),
         "resolution": [camera.width, camera.height],
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {numba.get_num_threads()} threads, {platform.platform()}",
+        "machine": f"{processor_name()}, {os.cpu_count()} cores, {platform.platform()}",
+        "threads": numba.get_num_threads(),
     }
-
-
-def _processor() -> str:
-    """The processor's name as the system tells it."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()

@@ -13,11 +13,21 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.arguments import (
+    actions_of,
+    autoreset_mode_of,
+    check_choice,
+    check_count,
+    check_positive,
+    episodes_of,
+    mask_of,
+    seeds_of,
+)
 from gym_batchnav.cameras import AgentCameras
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.process import claim_process
-from gym_batchnav.render.api import RENDERERS, SENSORS, Renderer
+from gym_batchnav.render.api import RENDERERS, Renderer, check_sensors
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.sources import SceneSpec, scene_sources
@@ -25,6 +35,7 @@ from gym_batchnav.simulator import NUM_ACTIONS, BatchSimulator
 from gym_batchnav.task.episode import EpisodeSet
 from gym_batchnav.task.pointnav import PointNav, PointNavMeasures
 from gym_batchnav.task.prepare import NavigationPreparer
+from gym_batchnav.task.schedule import MODES
 from gym_batchnav.task.state import AgentState, EpisodeState
 
 PARTS = ("move", "measure", "episodes", "render", "observe")
@@ -97,24 +108,25 @@ class BatchNavEnv(VectorEnv):
         library: SceneLibrary | None = None,
         cache_dir: str | Path | None = None,
     ) -> None:
-        for name, count in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps), ("buffers", buffers)):
-            if count < 1:
-                raise ValueError(f"{name}={count}: give at least 1")
-        if isinstance(sensors, str) or set(sensors) - set(SENSORS) or len(set(sensors)) < len(sensors):
-            raise ValueError(f"sensors={sensors!r}: give a tuple of any of {', '.join(map(repr, SENSORS))}")
-        if renderer not in RENDERERS:
-            raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"render_mode={render_mode!r}: choose None or 'rgb_array'")
+        counts = {"num_envs": num_envs, "max_episode_steps": max_episode_steps, "num_episodes": num_episodes}
+        for name, count in {**counts, "buffers": buffers}.items():
+            check_count(name, count)
+        for name, amount in {"forward_step": forward_step, "turn_angle_deg": turn_angle_deg}.items():
+            check_positive(name, amount)
+        if len(sensors) > 0:
+            check_sensors(sensors)
+        check_choice("renderer", renderer, RENDERERS)
+        check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
+        check_choice("episodes", episodes, MODES)
         self.num_envs = num_envs
         self.task = task or PointNav()
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
         self.max_episode_steps = max_episode_steps
         self.library = library or SceneLibrary(scene_sources(scenes))
         preparer = NavigationPreparer(
-            settings=agent or NavMeshSettings(),
+            settings=agent,
             episode_file=None if episode_file is None else Path(episode_file),
             num_episodes=num_episodes,
             cache=DiskCache(None if cache_dir is None else Path(cache_dir)),
@@ -145,7 +157,7 @@ class BatchNavEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
 
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
-        self._seeded = False
+        self._begun = False
         self.timings = dict.fromkeys(PARTS, 0.0)
 
     # Gymnasium's vector API
@@ -165,23 +177,23 @@ class BatchNavEnv(VectorEnv):
         Returns:
             Observations and infos of all environments; those that are not reset keep theirs.
         """
-        self._check_usable("reset")
+        self._check_open("reset")
         options = options or {}
         if set(options) - {"reset_mask", "episodes"}:
             raise ValueError(f"reset options {sorted(options)}: known are 'reset_mask' and 'episodes'")
-        mask = _mask("reset_mask", options.get("reset_mask"), self.num_envs)
-        if not self._seeded and not mask.all():
+        mask = mask_of("reset_mask", options.get("reset_mask"), self.num_envs)
+        if not self._begun and not mask.all():
             raise RuntimeError("the first reset must be of all environments: call reset() without 'reset_mask'")
-        wanted = options.get("episodes")
-        rows = None
+        seeds = seeds_of(seed, self.num_envs)
+        wanted, rows = options.get("episodes"), None
         if isinstance(wanted, str):
+            check_choice("episodes", wanted, MODES)
             self.simulator.schedule.restart(wanted)
         elif wanted is not None:
-            rows = _check_episodes(wanted, self.num_envs, self.num_episodes)[mask]
-        if seed is not None or not self._seeded:
-            self.simulator.seed(_seeds(seed, self.num_envs), mask)
-        self._seeded = True
+            rows = episodes_of(wanted, self.num_envs, self.num_episodes)[mask]
         self._abandon_step()
+        self.simulator.seed(seeds, mask, fresh=not self._begun)
+        self._begun = True
         self.simulator.begin_episodes(np.nonzero(mask)[0], rows)
         return self._observe(), self._info(np.zeros(self.num_envs, bool))
 
@@ -200,12 +212,8 @@ class BatchNavEnv(VectorEnv):
 
     def send(self, actions: np.ndarray) -> None:
         """The first half of ``step``: move, score, begin new episodes and start drawing."""
-        self._check_usable("step")
-        if not self._seeded:
-            raise RuntimeError("step before reset: call reset() first")
-        if self._sent is not None:
-            raise RuntimeError("send() twice: a step is under way, call recv() first")
-        actions = _check_actions(actions, self.num_envs)
+        self._check_ready("step")
+        actions = actions_of(actions, self.num_envs)
         beginning = self._beginning()
         active = self.episodes.valid & ~beginning
         clock = time.perf_counter()
@@ -218,15 +226,15 @@ class BatchNavEnv(VectorEnv):
         clock = self._tick("measure", clock)
         info = self._autoreset(beginning, measures)
         clock = self._tick("episodes", clock)
-        self._sent = (reward, terminated, truncated, info)
         self.cameras.begin(self.agents)
+        self._sent = (reward, terminated, truncated, info)
         self._tick("render", clock)
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """The second half of ``step``: wait for the pictures; returns what ``step`` returns."""
         if self._sent is None:
             raise RuntimeError("recv() without send(): no step is under way")
-        self._check_usable("step")
+        self._check_open("step")
         reward, terminated, truncated, info = self._sent
         self._sent = None
         return self._finish_observation(), reward, terminated, truncated, info
@@ -236,9 +244,14 @@ class BatchNavEnv(VectorEnv):
         return tuple(self.pictures()) if self.render_mode is not None else None
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of the batch; a result that is no tuple of N is given to every environment."""
-        result = getattr(self, name)(*args, **kwargs)
-        return result if isinstance(result, tuple) and len(result) == self.num_envs else (result,) * self.num_envs
+        """Call a method of the batch, or read an attribute: one result an environment.
+
+        ``call("render")`` gives each environment its own frame; all else is shared by the batch, and each is given it.
+        """
+        result = getattr(self, name)
+        if callable(result):
+            result = result(*args, **kwargs)
+        return result if name == "render" and result is not None else (result,) * self.num_envs
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """An attribute of the batch, once for every environment."""
@@ -297,14 +310,12 @@ class BatchNavEnv(VectorEnv):
 
     def shortest_path_actions(self) -> np.ndarray:
         """What the greedy shortest-path follower would do now: [N] int64 actions."""
-        self._check_usable("shortest_path_actions")
+        self._check_ready("shortest_path_actions")
         return self.simulator.shortest_path_actions(self.task.success_distance)
 
     def pictures(self, indices: np.ndarray | None = None, size: int = 256) -> np.ndarray:
         """What agents ``indices`` [M] (all if not given) see, as square RGB pictures [M, size, size, 3] uint8."""
-        self._check_usable("render")
-        if not self._seeded:
-            raise RuntimeError("render before reset: call reset() first")
+        self._check_ready("render")
         indices = np.arange(self.num_envs) if indices is None else np.asarray(indices)
         camera = replace(self.cameras.camera, width=size, height=size)
         return self.cameras.pictures(self.agents, indices, camera)
@@ -323,8 +334,8 @@ class BatchNavEnv(VectorEnv):
         Raises:
             ValueError: a position is not navigable.
         """
-        self._check_usable("set_pose")
-        mask = _mask("mask", mask, self.num_envs)
+        self._check_ready("set_pose")
+        mask = mask_of("mask", mask, self.num_envs)
         position = np.asarray(position, np.float32).reshape(self.num_envs, 3)
         heading = np.asarray(heading, np.float32).reshape(self.num_envs)
         self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask])
@@ -332,14 +343,15 @@ class BatchNavEnv(VectorEnv):
 
     def get_state(self) -> dict[str, Any]:
         """All that ``set_state`` needs to go on from here: copied arrays and plain values."""
+        self._check_ready("get_state")
         return self.simulator.get_state()
 
     def set_state(self, state: dict[str, Any]) -> Observation:
         """Go on from a state that an environment of the same arguments gave; returns the observations there."""
-        self._check_usable("set_state")
-        self.simulator.set_state(state)
-        self._seeded = True
+        self._check_open("set_state")
         self._abandon_step()
+        self.simulator.set_state(state)
+        self._begun = True
         return self._observe()
 
     # The parts of a step
@@ -349,8 +361,8 @@ class BatchNavEnv(VectorEnv):
         if self.autoreset_mode == AutoresetMode.DISABLED and self.episodes.done.any():
             index = int(self.episodes.done.argmax())
             raise RuntimeError(
-                f"environment {index} has ended and autoreset is disabled: "
-                "call reset(options={'reset_mask': terminated | truncated}) before the next step"
+                f"environment {index} has ended: call reset() before the next step "
+                "(in a batch, reset(options={'reset_mask': terminated | truncated}))"
             )
         return self.episodes.done.copy()
 
@@ -371,8 +383,8 @@ class BatchNavEnv(VectorEnv):
     def _abandon_step(self) -> None:
         """Let go of a step that was sent and not received."""
         if self._sent is not None:
-            self.cameras.finish()
             self._sent = None
+            self.cameras.finish()
 
     def _observe(self) -> Observation:
         """Draw and read everything."""
@@ -401,49 +413,45 @@ class BatchNavEnv(VectorEnv):
             dense[name][indices] = values
         return dense
 
-    def _info(self, ended: np.ndarray, measures: PointNavMeasures | None = None) -> dict[str, Any]:
+    def _info(self, ended: np.ndarray, end_measures: PointNavMeasures | None = None) -> dict[str, Any]:
         """Gymnasium's infos: an array a key and its mask; end measures are masked by ``ended`` [N]."""
         agents, episodes = self.agents, self.episodes
-        every = np.ones(self.num_envs, bool)
+        measures = self.task.measure(episodes, self.max_episode_steps)
         info: dict[str, Any] = {
             "scene_index": agents.scene.copy(),
             "episode_index": self.simulator.schedule.index(agents.scene, episodes.episode),
-            "distance_to_goal": episodes.distance.copy(),
-            "path_length": episodes.path_length.copy(),
-            "collisions_count": episodes.num_collisions.copy(),
+            **{name: getattr(measures, name).copy() for name in self.task.step_measures},
         }
         if self.simulator.schedule.mode == "once":
             info["episode_valid"] = episodes.valid.copy()
-        info.update({f"_{name}": every.copy() for name in tuple(info)})
-        if ended.any() and measures is not None:
+        info.update({f"_{name}": np.ones(self.num_envs, bool) for name in tuple(info)})
+        if ended.any():
             for name in self.task.end_measures:
-                info[name], info[f"_{name}"] = np.where(ended, getattr(measures, name), 0), ended.copy()
+                values = getattr(end_measures, name)
+                info[name], info[f"_{name}"] = np.where(ended, values, values.dtype.type(0)), ended.copy()
         return info
 
     # Checks and book-keeping
 
-    def _check_usable(self, what: str) -> None:
+    def _check_open(self, what: str) -> None:
         """Refuse to go on after close() and in a forked process."""
         if self.closed:
             raise RuntimeError(f"{what} after close(): make a new environment")
         claim_process(what)
+
+    def _check_ready(self, what: str) -> None:
+        """Refuse what needs a reset before it, or the end of a step under way."""
+        self._check_open(what)
+        if not self._begun:
+            raise RuntimeError(f"{what} before reset: call reset() first")
+        if self._sent is not None:
+            raise RuntimeError(f"{what} between send() and recv(): call recv() first")
 
     def _tick(self, part: str, since: float) -> float:
         """Count the time since ``since`` towards a part of the step; returns the present time."""
         now = time.perf_counter()
         self.timings[part] += now - since
         return now
-
-
-def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    """The autoreset mode of a name such as ``"next_step"``, whatever its case."""
-    if isinstance(mode, AutoresetMode):
-        return mode
-    names = {member.name: member for member in AutoresetMode}
-    key = str(mode).upper().replace("-", "_")
-    if key not in names:
-        raise ValueError(f"autoreset_mode={mode!r}: choose one of {', '.join(repr(name.lower()) for name in names)}")
-    return names[key]
 
 
 def _picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
@@ -456,55 +464,3 @@ def _picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
         "semantic": Box(0, np.iinfo(np.int32).max, (*shape, 1), np.int32),
     }
     return {name: spaces[name] for name in sensors}
-
-
-def _mask(name: str, mask: Any, num_envs: int) -> np.ndarray:
-    """A mask [N] bool of environments; all of them where none is given."""
-    if mask is None:
-        return np.ones(num_envs, bool)
-    mask = np.asarray(mask)
-    if mask.shape != (num_envs,) or mask.dtype != bool:
-        raise ValueError(f"{name} is {mask.dtype} {mask.shape}: give bool ({num_envs},)")
-    return mask
-
-
-def _seeds(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:
-    """A seed for each environment, None where it keeps its own; fresh ones where none is given."""
-    if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
-    seeds: list[int | None]
-    if isinstance(seed, (int, np.integer)):
-        seeds = [int(seed) + index for index in range(num_envs)]
-    else:
-        seeds = list(seed)
-    if len(seeds) != num_envs:
-        raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: give one number or one each")
-    if any(one is not None and not 0 <= one < 2**64 for one in seeds):
-        raise ValueError(f"seed={seed}: give seeds from 0 to 2**64 - 1")
-    return seeds
-
-
-def _check_actions(actions: Any, num_envs: int) -> np.ndarray:
-    """Actions as int64 [N]."""
-    actions = np.asarray(actions)
-    if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
-        raise ValueError(f"actions are {actions.dtype} {actions.shape}: give integers ({num_envs},)")
-    wrong = (actions < 0) | (actions >= NUM_ACTIONS)
-    if wrong.any():
-        index = int(wrong.argmax())
-        raise ValueError(
-            f"actions[{index}] = {actions[index]}: actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT"
-        )
-    return actions.astype(np.int64, copy=False)
-
-
-def _check_episodes(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:
-    """Episode numbers as int64 [N]."""
-    episodes = np.asarray(episodes)
-    if episodes.shape != (num_envs,) or episodes.dtype.kind not in "iu":
-        raise ValueError(f"episodes are {episodes.dtype} {episodes.shape}: give integers ({num_envs},)")
-    if episodes.min() < 0 or episodes.max() >= num_episodes:
-        raise ValueError(
-            f"episodes must lie between 0 and {num_episodes - 1}, not {episodes.min()} to {episodes.max()}"
-        )
-    return episodes.astype(np.int64)

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.navmesh.batch import STOP, NavMeshBatch
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.process import claim_process
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.task.episode import EpisodeSet
 from gym_batchnav.task.prepare import Navigation, NavigationPreparer
 from gym_batchnav.task.schedule import EpisodeSchedule
-from gym_batchnav.task.state import agent_state, copy_arrays, episode_state, write_arrays
+from gym_batchnav.task.state import agent_state, check_arrays, copy_arrays, episode_state, write_arrays
 
-STOP, MOVE_FORWARD, TURN_LEFT, TURN_RIGHT = range(4)
-NUM_ACTIONS = 4
+NUM_ACTIONS = 4  # STOP, MOVE_FORWARD, TURN_LEFT, TURN_RIGHT: see navmesh/batch.py
 
 
 class BatchSimulator:
@@ -68,19 +67,22 @@ class BatchSimulator:
         """The episodes of the scene in a slot."""
         return self._navigation[slot].episodes
 
-    def seed(self, seeds: Sequence[int | None], mask: np.ndarray) -> None:
+    def seed(self, seeds: Sequence[int | None], mask: np.ndarray, *, fresh: bool = False) -> None:
         """Start the plans of scenes and episodes again.
 
         Args:
             seeds: N seeds, 0 to 2**64 - 1; an agent whose seed is None goes on with its plan.
-            mask: [N] bool, the agents to seed. If it is all of them, the queue of mode ``"once"`` begins anew.
+            mask: [N] bool, the agents to seed. If all are given a seed, the queue of mode ``"once"`` begins anew.
+            fresh: No agent has a plan yet: those without a seed are given a random one.
         """
+        if fresh:
+            self.episodes.seed[:] = np.random.SeedSequence().generate_state(self.num_agents, np.uint64)
         for index in np.nonzero(mask)[0].tolist():
             seed = seeds[index]
             if seed is not None:
                 self.episodes.seed[index] = seed
                 self.episodes.count[index] = 0
-        if mask.all():
+        if mask.all() and None not in seeds:
             self.schedule.restart(self.schedule.mode)
 
     def move(self, actions: np.ndarray, active: np.ndarray) -> None:
@@ -153,18 +155,20 @@ class BatchSimulator:
             heading: [M], radians.
 
         Raises:
-            ValueError: a position is not navigable.
+            ValueError: a position is not navigable or a heading not finite; then no agent has moved.
         """
-        for slot in np.unique(self.agents.scene[indices]):
-            here = self.agents.scene[indices] == slot
+        if not np.isfinite(heading).all():
+            raise ValueError("headings must be finite numbers of radians")
+        scene = self.agents.scene[indices]
+        snapped, polygon = np.empty((len(indices), 3), np.float32), np.empty(len(indices), np.int32)
+        for slot in np.unique(scene):
+            here = scene == slot
             navigable = self.navmesh(slot).is_navigable(position[here])
             if not navigable.all():
                 point = position[here][~navigable][0]
-                raise ValueError(
-                    f"{point} is not navigable in {self.library.names[slot]!r}: snap it to the navmesh first"
-                )
-            snapped, polygon = self.navmesh(slot).snap_with_polygon(position[here])
-            self._place(indices[here], polygon, snapped, heading[here])
+                raise ValueError(f"{point} is not navigable in {self.library.names[slot]!r}: snap it first")
+            snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
+        self._place(indices, polygon, snapped, heading)
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:
@@ -192,10 +196,31 @@ class BatchSimulator:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that a simulator of the same arguments gave."""
+        """Go on from a state that a simulator of the same arguments gave.
+
+        Raises:
+            ValueError: it is of another number of agents, or of other scenes or episodes; then nothing has changed.
+        """
+        missing = {"agents", "episodes", "schedule"} - set(state)
+        if missing:
+            raise ValueError(f"state without {', '.join(sorted(missing))}: give what get_state() returned")
+        for current, given in ((self.agents, state["agents"]), (self.episodes, state["episodes"])):
+            check_arrays(current, given)
+        scene = np.asarray(state["agents"]["scene"])
+        if scene.min() < 0 or scene.max() >= self.library.num_slots:
+            raise ValueError(f"state with scenes up to {scene.max()}: this library has {self.library.num_slots}")
+        limits = {
+            "episode": [len(navigation.episodes) for navigation in self._navigation],
+            "goal_index": [len(navigation.episodes.goals) for navigation in self._navigation],
+            "polygon": [navigation.navmesh.num_polygons for navigation in self._navigation],
+        }
+        for name, limit in limits.items():
+            rows = np.asarray({**state["agents"], **state["episodes"]}[name])
+            if (rows < 0).any() or (rows >= np.array(limit)[scene]).any():
+                raise ValueError(f"state array {name!r} does not fit: it is of other scenes or episodes")
+        self.schedule.set_state(state["schedule"])
         write_arrays(self.agents, state["agents"])
         write_arrays(self.episodes, state["episodes"])
-        self.schedule.set_state(state["schedule"])
 
     def close(self) -> None:
         """Let the library forget what was prepared for this simulator; safe twice."""

@@ -196,15 +196,6 @@ def framed(picture: np.ndarray, color: tuple[int, int, int], width: int = 4) -> 
     return result
 
 
-def captioned(picture: np.ndarray, text: str) -> np.ndarray:
-    """A picture with a line of text in a strip above it."""
-    strip = 26
-    image = Image.new("RGB", (picture.shape[1], picture.shape[0] + strip), BACKGROUND)
-    image.paste(Image.fromarray(picture), (0, strip))
-    ImageDraw.Draw(image).text((6, 5), text, fill=INK, font=ImageFont.load_default(14))
-    return np.asarray(image)
-
-
 def side_by_side(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
     """Pictures of any size in a row, aligned at the top."""
     height = max(picture.shape[0] for picture in pictures)

@@ -37,7 +37,7 @@ def test_the_demo_draws_mosaic_map_and_clip(demo):
             assert np.asarray(image.convert("RGB")).std() > 20, f"{name} is blank"
     with Image.open(demo[0] / "clip.gif") as clip:
         assert clip.n_frames > 10
-    assert not list(demo[0].glob("*.part"))
+    assert sorted(path.name for path in demo[0].iterdir()) == ["clip.gif", "map.png", "mosaic.png"]
 
 
 @pytest.mark.data
@@ -62,6 +62,7 @@ def test_bench_prints_one_line_of_figures(what):
     [
         (("demo", "--scene", "castle"), "castle"),
         (("demo", "--scene", "missing.glb"), "missing.glb"),
+        (("demo", "--scene", "[/red].glb"), "[/red].glb"),
         (("bench", "step", "--resolution", "big"), "--resolution"),
         (("bench", "render", "--renderer", "vulkan"), "vulkan"),
         (("bench", "step", "--sensors", "lidar"), "lidar"),

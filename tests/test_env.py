@@ -1,14 +1,17 @@
 """The environment as its users see it, in rooms made by hand."""
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from rooms import box_room
+from rooms import box, box_room, scene_of
 
 import gym_batchnav  # noqa: F401 - registers the environments
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.geometry import Camera
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.scene.library import SceneLibrary
 
 STOP, FORWARD, LEFT, RIGHT = range(4)
@@ -115,6 +118,7 @@ class TestContract:
         assert env.max_episode_steps == 7
         with pytest.raises(ValueError, match="share"):
             env.set_attr("max_episode_steps", [7, 8, 7])
+        assert env.call("max_episode_steps") == (7, 7, 7)
 
     def test_send_and_recv_are_step_in_two_halves(self, make):
         one, two = make(3), make(3)
@@ -173,6 +177,26 @@ class TestPhysics:
                 break
         assert len(success) == env.num_episodes == 100
         assert np.mean(success) == 1 and np.mean(spl) >= 0.95
+
+    def test_an_agent_put_on_another_island_is_infinitely_far_and_gets_no_progress(self, tmp_path):
+        rooms = scene_of("rooms", box((0, 0, 0), (5, 2.6, 5), True), box((5.3, 0, 0), (10, 2.6, 5), True))
+        env = BatchNavEnv(1, scenes=rooms, sensors=(), num_episodes=20, cache_dir=tmp_path)
+        env.reset(seed=0)
+        elsewhere = 10.0 - env.agents.position[0, 0]  # the rooms mirror each other
+        env.set_pose(env.navmesh(0).snap(np.array([[elsewhere, 0, 2.5]])), np.zeros(1))
+        _, reward, _, _, info = env.step(np.array([FORWARD]))
+        assert info["distance_to_goal"][0] == np.inf and reward[0] == pytest.approx(-0.01)
+        env.close()
+
+    def test_a_wider_agent_gets_a_navmesh_of_its_own(self, tmp_path):
+        scene = box_room()
+        scene = replace(scene, navmesh=NavMesh.build(scene.vertices, scene.triangles))
+        areas = []
+        for agent in (None, NavMeshSettings(), NavMeshSettings(agent_radius=0.4)):
+            env = BatchNavEnv(1, scenes=scene, sensors=(), agent=agent, num_episodes=5, cache_dir=tmp_path)
+            areas.append(env.navmesh(0).navigable_area)
+            env.close()
+        assert areas[0] == areas[1] > areas[2] + 5
 
     def test_reward_adds_up_to_the_progress_made(self, make):
         env = make(1, autoreset_mode="disabled", sensors=())
@@ -346,8 +370,34 @@ class TestSeeding:
         for first, second in zip(walk(one, 25, seed=8), walk(two, 25, seed=8), strict=True):
             assert_equal(first[0], second[0])
             assert_equal(first[4], second[4])
-        with pytest.raises(ValueError, match="shape"):
-            make(4).set_state(one.get_state())
+
+    def test_a_state_that_does_not_fit_changes_nothing(self, make):
+        env = make(4)
+        env.reset(seed=0)
+        walk(env, 5)
+        good = env.get_state()
+        other = make(5)
+        other.reset(seed=0)
+        missing = {**good, "episodes": {k: v for k, v in good["episodes"].items() if k != "goal"}}
+        beyond = {**good, "episodes": {**good["episodes"], "episode": np.full(4, 9999, np.int32)}}
+        walk(env, 3)
+        before = env.get_state()
+        for wrong, named in ((other.get_state(), "scene"), (missing, "goal"), (beyond, "episode"), ({}, "agents")):
+            with pytest.raises(ValueError, match=named):
+                env.set_state(wrong)
+        after = env.get_state()
+        for part in ("agents", "episodes"):
+            assert_equal(before[part], after[part])
+        assert_equal(env.set_state(good), env.set_state(good))
+
+    def test_seeds_of_none_are_drawn_at_first_and_kept_later(self, make):
+        env, other = make(4), make(4)
+        env.reset(seed=[None] * 4), other.reset()
+        assert len({*env.episodes.seed, *other.episodes.seed}) == 8
+        drawn = env.episodes.seed.copy()
+        env.reset(seed=[5, None, None, 7])
+        np.testing.assert_array_equal(env.episodes.seed, [5, drawn[1], drawn[2], 7])
+        np.testing.assert_array_equal(env.episodes.count, [1, 2, 2, 1])
 
     def test_chosen_episodes_are_run(self, make):
         env = make(3)
@@ -425,8 +475,53 @@ class TestWrongUse:
         with pytest.raises(ValueError, match="seeds"):
             env.reset(seed=[1, 2, 3])
 
-    def test_a_pose_off_the_mesh_is_refused(self, make):
-        env = make(1)
+    def test_a_wrong_pose_is_refused_and_nobody_moves(self, make):
+        env = make(2)
         env.reset(seed=0)
-        with pytest.raises(ValueError, match="not navigable"):
-            env.set_pose(np.array([[100.0, 0, 0]]), np.zeros(1))
+        position = env.agents.position.copy()
+        for wrong, heading, named in (
+            ([position[0] + [0.01, 0, 0], [100, 0, 0]], [0, 0], "not navigable"),
+            (position, [0, np.nan], "heading"),
+            ([position[0], [np.nan, 0, 0]], [0, 0], "not navigable"),
+        ):
+            with pytest.raises(ValueError, match=named):
+                env.set_pose(np.array(wrong), np.array(heading))
+            np.testing.assert_array_equal(env.agents.position, position)
+        walk(env, 2)
+
+    def test_nothing_interferes_with_a_step_under_way(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        env.send(np.array([LEFT, LEFT]))
+        here = (env.agents.position.copy(), env.agents.heading.copy())
+        for use in (lambda: env.set_pose(*here), env.get_state, env.pictures, env.shortest_path_actions):
+            with pytest.raises(RuntimeError, match="recv"):
+                use()
+        env.recv()
+        env.send(np.array([LEFT, LEFT]))
+        env.reset(seed=0)  # lets go of the step
+        with pytest.raises(RuntimeError, match="send"):
+            env.recv()
+        walk(env, 2)
+
+    def test_a_refused_reset_changes_nothing(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match="seeds"):
+            env.reset(seed=[1], options={"episodes": "once"})
+        assert "episode_valid" not in env.step(np.array([LEFT, LEFT]))[4]
+
+    def test_a_refused_environment_leaves_nothing_in_a_shared_library(self, library, make, tmp_path):
+        before = len(library._preparers)
+        with pytest.raises(ValueError, match="twice"):
+            make(1, episodes="twice")
+        with pytest.raises(FileNotFoundError):
+            make(1, episode_file=tmp_path / "none.json")
+        assert len(library._preparers) == before
+
+    @pytest.mark.parametrize(
+        "wrong", [{"num_episodes": 0}, {"forward_step": 0.0}, {"forward_step": np.nan}, {"turn_angle_deg": -5}]
+    )
+    def test_wrong_numbers_are_refused_by_name(self, make, wrong):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            make(1, **wrong)

@@ -14,6 +14,9 @@ from gym_batchnav.env import BatchNavEnv
 class SingleEnv(gymnasium.Env):
     """One agent; the keywords are those of BatchNavEnv without ``num_envs`` and ``autoreset_mode``.
 
+    ``gymnasium.make`` keeps ``max_episode_steps`` for a TimeLimit of its own, which ends episodes early and without
+    measures; the limit of this class is 500 steps, or its own keyword of that name.
+
     Given its scene, it behaves as environment i of a batch seeded s does when it is seeded s + i.
     """
 
@@ -36,6 +39,8 @@ class SingleEnv(gymnasium.Env):
         if options and isinstance(options.get("episodes"), (int, np.integer)):
             options = {**options, "episodes": np.array([options["episodes"]])}
         observation, info = self.batch.reset(seed=seed, options=options)
+        if not self.batch.episodes.valid[0]:
+            raise RuntimeError("every episode has run once: reset(options={'episodes': 'once'}) begins them anew")
         return _first(observation), _present(info)
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:

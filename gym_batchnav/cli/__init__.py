@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from gym_batchnav.cli.bench import bench
 from gym_batchnav.cli.demo import demo
@@ -25,8 +27,9 @@ app.add_typer(scene, name="scene")
 
 def main() -> None:
     """Run the command line; what the user can mend is told in one line instead of a traceback."""
+    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
     try:
         app()
     except (ValueError, OSError, RuntimeError) as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(1)

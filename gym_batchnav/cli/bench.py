@@ -121,7 +121,17 @@ def _report(what: str, measure: Callable[[Callable[[float], None]], dict[str, An
     table.add_row("frames/s", f"{figures['fps']:,.0f} (spread {100 * figures['spread']:.0f}%)")
     for part, milliseconds in figures["parts"].items():
         table.add_row(f"{part}, ms a step", f"{milliseconds:.3f}")
-    for name in ("num_envs", "scenes", "triangles_per_scene", "sensors", "resolution", "renderer", "device", "machine"):
+    for name in (
+        "num_envs",
+        "scenes",
+        "triangles_per_scene",
+        "sensors",
+        "resolution",
+        "renderer",
+        "device",
+        "machine",
+        "threads",
+    ):
         if name in figures:
             table.add_row(name.replace("_", " "), str(figures[name]))
     Console().print(table)

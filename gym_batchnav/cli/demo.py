@@ -83,6 +83,7 @@ class Run:
         self.env.reset(seed=seed)
         for _ in range(2):
             self.env.step(self.actions())
+        self.env.pictures(np.arange(1), CLIP_PICTURE)
         self.env.reset(seed=seed)
         self.env.timings.update(dict.fromkeys(self.env.timings, 0.0))
         self.policy_seconds = 0.0

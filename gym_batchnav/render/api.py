@@ -7,6 +7,8 @@ world-to-camera matrices, so a renderer knows nothing of agents.
 from __future__ import annotations
 
 import importlib.util
+import warnings
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,6 +97,8 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
         from gym_batchnav.render.opengl import OpenGLRenderer
 
         return OpenGLRenderer(library)
+    if name == "auto" and opengl_device is None:
+        warnings.warn("found no OpenGL 4.3: drawing on the processor with Embree instead", stacklevel=2)
     from gym_batchnav.render.embree import EmbreeRenderer
 
     return EmbreeRenderer(library)
@@ -119,14 +123,23 @@ def is_software(device: str) -> bool:
     return any(word in device.lower() for word in ("llvmpipe", "softpipe", "swrast", "software", "swiftshader"))
 
 
-def check_sensors(sensors: tuple[str, ...], num_views: int, buffers: int) -> None:
-    """Refuse a target that nothing can draw into.
+def check_sensors(sensors: Sequence[str]) -> None:
+    """Refuse no sensor, an unknown or a repeated one.
 
     Raises:
-        ValueError: No sensor, an unknown or a repeated one, or a count below 1.
+        ValueError: The message names the choices.
     """
     if not sensors or isinstance(sensors, str) or set(sensors) - set(SENSORS) or len(set(sensors)) < len(sensors):
         raise ValueError(f"sensors={sensors!r}: give a tuple of one or more of {', '.join(map(repr, SENSORS))}")
+
+
+def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
+    """Refuse a target that nothing can draw into.
+
+    Raises:
+        ValueError: The sensors are wrong, or a count is below 1.
+    """
+    check_sensors(sensors)
     for what, count in (("num_views", num_views), ("buffers", buffers)):
         if count < 1:
             raise ValueError(f"{what}={count}: give at least 1")

@@ -16,7 +16,7 @@ from numba import carray, cfunc, types
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
-from gym_batchnav.render.api import check_sensors
+from gym_batchnav.render.api import check_target
 from gym_batchnav.render.packet import pointer
 from gym_batchnav.render.surface import Surface, build_surface, check_rows, is_masked
 from gym_batchnav.render.target import EmbreeTarget, RayTree
@@ -193,7 +193,7 @@ class EmbreeRenderer:
         claim_process("the Embree renderer")
         self.library = library
         self.embree = Embree()
-        self.device = _processor()
+        self.device = processor_name()
         self._closed = False
         self._keys: dict[tuple[Any, ...], int] = {}
         self.tree_key(cull=False)
@@ -220,7 +220,7 @@ class EmbreeRenderer:
             RuntimeError: The renderer is closed.
         """
         self.check_open()
-        check_sensors(sensors, num_views, buffers)
+        check_target(sensors, num_views, buffers)
         if device != "cpu":
             raise ValueError(f"device={device!r}: Embree draws into main memory, give 'cpu' or renderer='opengl'")
         return EmbreeTarget(self, camera, sensors, num_views, buffers)
@@ -260,7 +260,7 @@ def _surface(scene: Scene, size: int, masked_only: bool) -> Surface | None:
     return build_surface(scene, size) if is_masked(scene) or not masked_only else None
 
 
-def _processor() -> str:
+def processor_name() -> str:
     """What the operating system calls the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

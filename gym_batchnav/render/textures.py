@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
+from gym_batchnav.color import linear_to_srgb, srgb_to_linear
 from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.mesh import Scene
 
@@ -19,15 +20,12 @@ _ENCODE_STEPS = 8191  # fine enough that decoding and encoding gives every one o
 
 def _decoding_table() -> np.ndarray:
     """[256] float32: the linear light of every sRGB byte (IEC 61966-2-1)."""
-    value = np.arange(256) / 255
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4).astype(np.float32)
+    return srgb_to_linear(np.arange(256) / 255).astype(np.float32)
 
 
 def _encoding_table() -> np.ndarray:
     """[_ENCODE_STEPS + 1] uint8: the sRGB byte of evenly spaced amounts of linear light from 0 to 1."""
-    light = np.arange(_ENCODE_STEPS + 1) / _ENCODE_STEPS
-    value = np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
-    return np.rint(value * 255).astype(np.uint8)
+    return np.rint(linear_to_srgb(np.arange(_ENCODE_STEPS + 1) / _ENCODE_STEPS) * 255).astype(np.uint8)
 
 
 SRGB_DECODE = _decoding_table()

@@ -58,10 +58,11 @@ class SceneLibrary:
 
     def add_preparer(self, preparer: Callable[[Scene], Any]) -> int:
         """Have ``preparer(scene)`` run on every resident scene, now and later; returns the key of its results."""
+        made = [preparer(scene) for scene in self._scenes]  # all or nothing: a preparer may refuse a scene
         key, self._next_key = self._next_key, self._next_key + 1
         self._preparers[key] = preparer
-        for scene, prepared in zip(self._scenes, self._prepared, strict=True):
-            prepared[key] = preparer(scene)
+        for prepared, result in zip(self._prepared, made, strict=True):
+            prepared[key] = result
         return key
 
     def remove_preparer(self, key: int) -> None:

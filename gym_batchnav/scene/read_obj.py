@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gym_batchnav.color import srgb_to_linear
 from gym_batchnav.scene.assemble import Part, SceneBuilder, Surface
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.mesh import CLAMP, MASK, OPAQUE, REPEAT
@@ -129,9 +130,7 @@ def linear_colors(srgb: np.ndarray) -> np.ndarray:
     """Colours [V, 3 or 4] in sRGB, 0 to 1, as linear [V, 4] uint8; alpha is kept."""
     srgb = np.clip(np.nan_to_num(srgb), 0, 1)
     colors = np.full((len(srgb), 4), 255, np.uint8)
-    rgb = srgb[:, :3]
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    colors[:, :3] = np.round(linear * 255)
+    colors[:, :3] = np.round(srgb_to_linear(srgb[:, :3]) * 255)
     colors[:, 3:] = np.round(srgb[:, 3:4] * 255) if srgb.shape[1] == 4 else 255
     return colors
 

@@ -16,20 +16,19 @@ from gym_batchnav.task.episode import EpisodeSet, episode_set
 MAX_BYTES = 2**31
 
 
-def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, EpisodeSet]:
+def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
     """Read the episodes of a Habitat PointNav dataset.
 
     The file may hold several scenes; a top-level file without episodes stands for the files in ``content/`` beside it.
 
     Args:
         path: A ``.json`` or ``.json.gz`` file.
-        scene: Keep only scenes of this name (see ``scene_stem``).
 
     Returns:
-        An EpisodeSet a scene, by the stem of its ``scene_id``.
+        An EpisodeSet a scene, by the stem of its ``scene_id`` (see ``scene_stem``).
 
     Raises:
-        ValueError: the file is not such a dataset, or holds no episode (of that scene); the message names the row.
+        ValueError: the file is not such a dataset, or holds no episode; the message names the row.
     """
     path = Path(path)
     rows = _read_rows(path)
@@ -37,11 +36,9 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
         rows = [row for part in sorted((path.parent / "content").glob("*.json*")) for row in _read_rows(part)]
     by_scene: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for index, row in enumerate(rows):
-        stem = scene_stem(str(row.get("scene_id", "")))
-        if scene is None or stem == scene:
-            by_scene.setdefault(stem, []).append((index, row))
+        by_scene.setdefault(scene_stem(str(row.get("scene_id", ""))), []).append((index, row))
     if not by_scene:
-        raise ValueError(f"{path}: no episodes" + (f" for scene {scene!r}" if scene else ""))
+        raise ValueError(f"{path}: no episodes")
     return {stem: _parse_rows(path, numbered) for stem, numbered in by_scene.items()}
 
 

@@ -66,7 +66,7 @@ class PointNav:
         succeeded = measure.success(episodes.stopped, episodes.distance, self.success_distance)
         return PointNavMeasures(
             distance_to_goal=episodes.distance,
-            progress=episodes.previous_distance - episodes.distance,
+            progress=_progress(episodes),
             path_length=episodes.path_length,
             collisions_count=episodes.num_collisions,
             stopped=episodes.stopped,
@@ -86,3 +86,11 @@ class PointNav:
     def ended(self, measures: PointNavMeasures) -> tuple[np.ndarray, np.ndarray]:
         """Whether each episode is terminated [N] and whether it is truncated [N]; never both."""
         return measures.stopped.copy(), measures.timed_out
+
+
+def _progress(episodes: EpisodeState) -> np.ndarray:
+    """Metres [N] that each agent came nearer to its goal; 0 where the goal cannot be reached, as after ``set_pose``."""
+    reachable = np.isfinite(episodes.previous_distance) & np.isfinite(episodes.distance)
+    return np.subtract(
+        episodes.previous_distance, episodes.distance, out=np.zeros_like(episodes.distance), where=reachable
+    )

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from gym_batchnav.navmesh.build import BUILDER_VERSION
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.tables import NavigationTables, prepare_tables
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.mesh import Scene
-from gym_batchnav.task.dataset import read_episodes
+from gym_batchnav.task.dataset import read_episodes, scene_stem
 from gym_batchnav.task.episode import EpisodeSet, episode_set, sample_episodes
 
 _NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMesh) if field.name != "settings")
@@ -34,18 +35,16 @@ class NavigationPreparer:
     """Prepares scenes for a task; a plain callable for the scene library.
 
     Attributes:
-        settings: The agent that the navmesh is built for.
+        settings: The agent to build navmeshes for; None takes Habitat's, and a navmesh that came with a scene as it is.
         episode_file: A Habitat dataset to take the episodes from; None takes the file ``<scene>.json.gz`` beside the
             scene where there is one, and samples otherwise.
-        num_episodes: How many episodes to sample for a scene that brings none.
-        episode_seed: Seed of that sampling.
+        num_episodes: How many episodes to sample for a scene that brings none; they depend on its name alone.
         cache: Where built navmeshes are kept; None keeps none.
     """
 
-    settings: NavMeshSettings
+    settings: NavMeshSettings | None = None
     episode_file: Path | None = None
     num_episodes: int = 1000
-    episode_seed: int = 0
     cache: DiskCache | None = None
 
     def __call__(self, scene: Scene) -> Navigation:
@@ -57,25 +56,26 @@ class NavigationPreparer:
 
     def navmesh(self, scene: Scene) -> NavMesh:
         """The navmesh that came with the scene, or the one built for the settings (cached on disk)."""
-        if scene.navmesh is not None:
+        if scene.navmesh is not None and self.settings in (None, scene.navmesh.settings):
             return scene.navmesh
-        return cached_navmesh(scene, self.settings, self.cache)
+        return cached_navmesh(scene, self.settings or NavMeshSettings(), self.cache)
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """The scene's episodes: from the file given, from the file beside it, or sampled."""
         file = self.episode_file or _episode_file_beside(scene)
         if file is None:
-            rng = np.random.default_rng([self.episode_seed, *scene.name.encode()])
+            rng = np.random.default_rng(list(scene.name.encode()))
             try:
                 return sample_episodes(navmesh, self.num_episodes, rng)
             except ValueError as error:
                 raise ValueError(f"scene {scene.name!r}: {error}") from error
         by_scene = read_episodes(file)
-        if scene.name not in by_scene:
+        stem = scene_stem(scene.name)
+        if stem not in by_scene:
             raise ValueError(
                 f"{file} has no episode for scene {scene.name!r}: it has scenes {', '.join(sorted(by_scene))}"
             )
-        return fit_episodes(by_scene[scene.name], navmesh, f"{file}, scene {scene.name!r}")
+        return fit_episodes(by_scene[stem], navmesh, f"{file}, scene {scene.name!r}")
 
 
 def _episode_file_beside(scene: Scene) -> Path | None:
@@ -113,10 +113,10 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     Raises:
         ValueError: there is no walkable area; the message names the scene.
     """
-    key = f"navmesh-{scene.content_hash}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}"
+    key = f"navmesh-{BUILDER_VERSION}-{scene.content_hash}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}"
     if cache is not None and scene.content_hash:
         arrays = cache.load(key)
-        if arrays is not None:
+        if arrays is not None and set(_NAVMESH_ARRAYS) <= set(arrays):
             return NavMesh(**{name: arrays[name] for name in _NAVMESH_ARRAYS}, settings=settings)
     try:
         navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)

@@ -72,8 +72,8 @@ def copy_arrays(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:
     return {field.name: getattr(state, field.name).copy() for field in fields(state)}
 
 
-def write_arrays(state: AgentState | EpisodeState, arrays: dict[str, np.ndarray]) -> None:
-    """Write the arrays that ``copy_arrays`` gave back into a state.
+def check_arrays(state: AgentState | EpisodeState, arrays: dict[str, np.ndarray]) -> None:
+    """Refuse arrays that ``write_arrays`` could not write into a state.
 
     Raises:
         ValueError: an array is missing or has another shape, as when the state is of another number of environments.
@@ -81,7 +81,12 @@ def write_arrays(state: AgentState | EpisodeState, arrays: dict[str, np.ndarray]
     for field in fields(state):
         current = getattr(state, field.name)
         given = np.asarray(arrays[field.name]) if field.name in arrays else None
-        if given is None or given.shape != current.shape:
-            found = "missing" if given is None else f"of shape {given.shape}"
-            raise ValueError(f"state array {field.name!r} is {found}, expected shape {current.shape}")
-        current[...] = given
+        if given is None or given.shape != current.shape or given.dtype.kind != current.dtype.kind:
+            found = "missing" if given is None else f"{given.dtype} {given.shape}"
+            raise ValueError(f"state array {field.name!r} is {found}, expected {current.dtype} {current.shape}")
+
+
+def write_arrays(state: AgentState | EpisodeState, arrays: dict[str, np.ndarray]) -> None:
+    """Write the arrays that ``copy_arrays`` gave back into a state."""
+    for field in fields(state):
+        getattr(state, field.name)[...] = arrays[field.name]

@@ -13,7 +13,7 @@ from gym_batchnav.scene.save import save_glb
 def keywords(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scene")
     save_glb(box_room(), folder / "room.glb")
-    return {"scenes": str(folder / "room.glb"), "num_episodes": 20, "cache_dir": str(folder)}
+    return {"scenes": str(folder / "room.glb"), "num_episodes": 20, "cache_dir": str(folder), "renderer": "embree"}
 
 
 @pytest.mark.filterwarnings("error")
@@ -26,11 +26,25 @@ def test_gymnasiums_checker_is_content(keywords):
     assert env.batch.closed
 
 
-def test_made_through_gymnasium_it_ends_by_its_own_limit(keywords):
-    env = gymnasium.make("BatchNav/PointNav-v0", max_episode_steps=5, **keywords)
+def test_it_ends_by_its_own_limit_and_reports_the_measures(keywords):
+    env = SingleEnv(max_episode_steps=5, **keywords)
     env.reset(seed=0)
-    ends = [env.step(2)[2:4] for _ in range(5)]
-    assert ends == [(False, False)] * 4 + [(False, True)]
+    steps = [env.step(2) for _ in range(5)]
+    assert [step[2:4] for step in steps] == [(False, False)] * 4 + [(False, True)]
+    assert steps[-1][4]["success"] == 0 and "spl" in steps[-1][4] and "spl" not in steps[-2][4]
+    with pytest.raises(RuntimeError, match="reset"):
+        env.step(2)
+    env.close()
+
+
+def test_when_every_episode_has_run_once_reset_says_so(keywords):
+    env = SingleEnv(episodes="once", **keywords)
+    for _ in range(20):
+        env.reset()
+        assert env.step(0)[2]
+    with pytest.raises(RuntimeError, match="once"):
+        env.reset()
+    env.reset(options={"episodes": "once"})
     env.close()
 
 

@@ -12,7 +12,7 @@ from quads import scene_of, wall
 
 from gym_batchnav.geometry import look_at, view_matrices
 from gym_batchnav.render import api, make_renderer
-from gym_batchnav.render.api import check_sensors, check_views, is_software, light_directions
+from gym_batchnav.render.api import check_target, check_views, is_software, light_directions
 from gym_batchnav.scene.library import SceneLibrary
 
 
@@ -39,6 +39,7 @@ def stand_in_for_opengl(monkeypatch: pytest.MonkeyPatch, device: str | None) -> 
         ("AMD Radeon RX 6800 (radeonsi, navi21)", "opengl"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:found no OpenGL")
 def test_auto_takes_opengl_on_hardware_and_embree_otherwise(monkeypatch, device, expected):
     stand_in_for_opengl(monkeypatch, device)
     renderer = make_renderer("auto", small_library())
@@ -62,9 +63,10 @@ def test_opengl_by_name_says_what_to_install_where_there_is_none(monkeypatch):
         make_renderer("opengl", small_library())
 
 
-def test_missing_moderngl_leaves_embree(monkeypatch):
+def test_missing_moderngl_leaves_embree_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "gym_batchnav.render.opengl", None)  # importing it raises ImportError
-    assert make_renderer("auto", small_library()).name == "embree"
+    with pytest.warns(UserWarning, match="Embree"):
+        assert make_renderer("auto", small_library()).name == "embree"
     with pytest.raises(RuntimeError, match="install"):
         make_renderer("opengl", small_library())
 
@@ -145,14 +147,14 @@ def test_wrong_shapes_and_types_of_views_are_refused(count, columns, dtype):
 @pytest.mark.parametrize("sensors", [(), ("depth", "depth"), ("color",), "rgb"])
 def test_sensors_that_do_not_exist_are_refused(sensors):
     with pytest.raises(ValueError, match="'depth', 'rgb', 'semantic'"):
-        check_sensors(sensors, 1, 1)
+        check_target(sensors, 1, 1)
 
 
 def test_counts_below_one_are_refused():
     with pytest.raises(ValueError, match="num_views=0"):
-        check_sensors(("depth",), 0, 2)
+        check_target(("depth",), 0, 2)
     with pytest.raises(ValueError, match="buffers=0"):
-        check_sensors(("depth",), 1, 0)
+        check_target(("depth",), 1, 0)
 
 
 def test_the_light_stands_between_the_camera_and_the_sky():

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
-from gym_batchnav.render.api import check_sensors
+from gym_batchnav.render.api import check_target
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
@@ -92,7 +92,7 @@ class OpenGLRenderer:
             RuntimeError: The renderer is closed, or ``device="cuda"``.
         """
         scenes = self._open_scenes()
-        check_sensors(sensors, num_views, buffers)
+        check_target(sensors, num_views, buffers)
         if device == "cuda":
             raise RuntimeError("device='cuda': pictures cannot stay on the graphics card yet; use device='cpu'")
         if device != "cpu":

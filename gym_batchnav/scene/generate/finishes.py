@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.color import srgb_to_linear
 from gym_batchnav.scene.generate import textures
 from gym_batchnav.scene.generate.textures import Painter
 from gym_batchnav.scene.mesh import OPAQUE, REPEAT, Materials
@@ -32,8 +33,7 @@ class Finish:
     def linear(self) -> np.ndarray:
         """[4] float32, linear RGBA."""
         srgb = np.array([int(self.color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-        linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-        return np.append(linear, 1.0).astype(np.float32)
+        return np.append(srgb_to_linear(srgb), 1.0).astype(np.float32)
 
 
 _OAK, _WALNUT, _WHITE, _BEECH = "#d3a56c", "#85583a", "#f1efea", "#e0bd8c"

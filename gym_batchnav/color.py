@@ -1,0 +1,15 @@
+"""The sRGB transfer curve, IEC 61966-2-1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def srgb_to_linear(value: np.ndarray) -> np.ndarray:
+    """Linear light, 0 to 1, of sRGB values, 0 to 1, of any shape."""
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def linear_to_srgb(light: np.ndarray) -> np.ndarray:
+    """SRGB values, 0 to 1, of linear light, 0 to 1, of any shape."""
+    return np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
