@@ -78,6 +78,28 @@ def test_help_teaches():
     assert {"step", "render", "navigation"} <= set(run("bench", "--help").stdout.split())
 
 
+@pytest.mark.data
+def test_scene_navmesh_describes_and_draws_a_file(data_dir, tmp_path):
+    scene = data_dir / "scenes/godot/room.glb"
+    out, saved = tmp_path / "map.png", tmp_path / "room.navmesh"
+    said = run("scene", "navmesh", str(scene), "--out", str(out), "--save", str(saved), "--json").stdout
+    figures = json.loads(said)
+    assert figures["area"] == pytest.approx(182.12, rel=0.02) and len(figures["islands"]) == 2
+    with Image.open(out) as image:
+        assert len(np.unique(np.asarray(image).reshape(-1, 3), axis=0)) > 3
+    described = run("scene", "navmesh", str(saved), "--out", str(out)).stdout
+    assert f"{figures['area']:.2f} m2" in described
+
+
+def test_episodes_are_generated_and_described(tmp_path):
+    out = tmp_path / "episodes.json.gz"
+    run("episodes", "generate", "apartment_0", "apartment_1", "--num", "50", "--out", str(out))
+    rows = json.loads(run("episodes", "info", str(out), "--json").stdout)["scenes"]
+    assert {name: row["episodes"] for name, row in rows.items()} == {"apartment_0": 50, "apartment_1": 50}
+    assert all(1 <= row["distance_min"] <= row["distance_max"] <= 30 for row in rows.values())
+    assert "apartment_1" in run("episodes", "info", str(out)).stdout
+
+
 def test_scene_generate_writes_scene_navmesh_and_episodes(tmp_path):
     run("scene", "generate", "3", "--out", str(tmp_path), "--name", "home_{seed}", "--triangles", "8000")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home_3.glb", "home_3.json.gz", "home_3.navmesh"]

@@ -1,4 +1,4 @@
-"""The command line: ``gym-batchnav demo | bench | scene``."""
+"""The command line: ``gym-batchnav demo | bench | scene | episodes``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from gym_batchnav.cli.bench import bench
 from gym_batchnav.cli.demo import demo
+from gym_batchnav.cli.episodes import episodes
 from gym_batchnav.cli.scene import scene
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(demo)
 app.add_typer(bench, name="bench")
 app.add_typer(scene, name="scene")
+app.add_typer(episodes, name="episodes")
 
 
 def main() -> None:

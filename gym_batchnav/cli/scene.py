@@ -1,20 +1,18 @@
-"""``gym-batchnav scene``: make scenes."""
+"""``gym-batchnav scene``: make scenes and say where one can walk in them."""
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
+from rich.table import Table
 
-scene = typer.Typer(help="Make and look at scenes.", no_args_is_help=True)
-
-
-@scene.callback()
-def _scene() -> None:
-    """Keep ``generate`` a sub-command while it is the only one."""
+scene = typer.Typer(help="Make scenes, and see where one can walk in them.", no_args_is_help=True)
 
 
 @scene.command()
@@ -22,13 +20,13 @@ def generate(
     seeds: Annotated[list[int], typer.Argument(help="One apartment a seed.")],
     out: Annotated[Path, typer.Option(help="Folder for the files; made if need be.")] = Path(),
     name: Annotated[str, typer.Option(help="Stem of the files, with {index} and {seed}.")] = "apartment_{seed}",
-    triangles: Annotated[int, typer.Option(help="About how many triangles a scene has.", min=1000)] = 40_000,
+    triangles: Annotated[int, typer.Option(help="About how many triangles a scene has.", min=5000)] = 40_000,
     num_episodes: Annotated[int, typer.Option(help="PointNav episodes to sample for each.", min=1)] = 100,
 ) -> None:
     """Generate furnished apartments: a .glb with its .navmesh and .json.gz of episodes for each seed."""
     import numpy as np
 
-    from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.scene.generate import generate_apartment
     from gym_batchnav.scene.save import save_glb
     from gym_batchnav.task.dataset import write_episodes
@@ -40,9 +38,68 @@ def generate(
         stem = name.format(index=index, seed=seed)
         apartment = generate_apartment(seed, triangles=triangles, name=stem)
         save_glb(apartment, out / f"{stem}.glb")
-        navmesh = NavMesh.build(apartment.vertices, apartment.triangles, NavMeshSettings())
+        navmesh = NavMesh.build(apartment.vertices, apartment.triangles)
         navmesh.save(out / f"{stem}.navmesh")
         episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
-        write_episodes(episodes, f"{stem}.glb", out / f"{stem}.json.gz")
+        write_episodes({f"{stem}.glb": episodes}, out / f"{stem}.json.gz")
         size = (out / f"{stem}.glb").stat().st_size / 1e6
         console.print(f"{stem}: {len(apartment.triangles):,} triangles, {navmesh.navigable_area:.0f} m2, {size:.2f} MB")
+
+
+@scene.command()
+def navmesh(
+    file: Annotated[Path, typer.Argument(help="A scene file, or a .navmesh to describe as it is.")],
+    out: Annotated[Path | None, typer.Option(help="The map to draw, a PNG; FILE_navmesh.png here by default.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Also write the navmesh, for Habitat and Recast's tools.")] = None,
+    radius: Annotated[float, typer.Option(help="Of the agent, metres.")] = 0.1,
+    height: Annotated[float, typer.Option(help="Of the agent, metres.")] = 1.5,
+    climb: Annotated[float, typer.Option(help="Highest step, metres.")] = 0.2,
+    slope: Annotated[float, typer.Option(help="Steepest floor, degrees.")] = 45.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Build the navmesh of a scene: its area and islands in a table, and a map from above, one shade an island."""
+    from gym_batchnav import viz
+    from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.scene.load import load_scene
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    started = time.perf_counter()
+    if file.suffix == ".navmesh":
+        mesh = NavMesh.load(file)
+    else:
+        loaded = load_scene(file)
+        settings = NavMeshSettings(
+            agent_radius=radius, agent_height=height, agent_max_climb=climb, agent_max_slope_deg=slope
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("Building", total=1.0)
+            started = time.perf_counter()
+            mesh = NavMesh.build(
+                loaded.vertices,
+                loaded.triangles,
+                settings,
+                lambda stage, share: progress.update(task, description=stage, completed=share),
+            )
+    seconds = time.perf_counter() - started
+    out = out or Path(f"{file.stem}_navmesh.png")
+    viz.save_picture(viz.navmesh_map(mesh, size=1000).picture, out)
+    if save is not None:
+        mesh.save(save)
+    islands = [
+        {"area": float(area), "radius": float(reach), "polygons": int(count)}
+        for area, reach, count in zip(mesh.island_area, mesh.island_radius, mesh.island_polygons, strict=True)
+    ]
+    if as_json:
+        figures = {"area": float(mesh.navigable_area), "polygons": mesh.num_polygons, "seconds": seconds}
+        print(json.dumps({**figures, "islands": islands, "map": str(out)}))
+        return
+    table = Table(title=f"{file.name}: {mesh.navigable_area:.2f} m2, {mesh.num_polygons} polygons, {seconds:.2f} s")
+    for heading in ("island", "area, m2", "radius, m", "polygons"):
+        table.add_column(heading, justify="right")
+    for index, island in sorted(enumerate(islands), key=lambda pair: -pair[1]["area"])[:20]:
+        table.add_row(str(index), f"{island['area']:.2f}", f"{island['radius']:.2f}", str(island["polygons"]))
+    console = Console()
+    console.print(table)
+    if len(islands) > 20:
+        console.print(f"and {len(islands) - 20} smaller islands")
+    console.print(f"map: {out}", highlight=False)

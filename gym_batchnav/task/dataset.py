@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,29 +43,45 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
     return {stem: _parse_rows(path, numbered) for stem, numbered in by_scene.items()}
 
 
-def write_episodes(episodes: EpisodeSet, scene_id: str, path: str | Path) -> None:
-    """Write the episodes of one scene as Habitat's ``.json.gz``; the file appears whole or not at all."""
-    rows = []
-    goal = episodes.goal
-    for index, episode_id in enumerate(episodes.ids):
-        half = float(episodes.heading[index]) / 2
-        rows.append(
-            {
-                "episode_id": episode_id,
-                "scene_id": scene_id,
-                "start_position": [float(x) for x in episodes.start[index]],
-                "start_rotation": [0.0, float(np.sin(half)), 0.0, float(np.cos(half))],
-                "info": {"geodesic_distance": float(episodes.distance[index])},
-                "goals": [{"position": [float(x) for x in goal[index]], "radius": None}],
-                "start_room": None,
-                "shortest_paths": None,
-            }
-        )
+def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None:
+    """Write episodes as Habitat's ``.json`` or ``.json.gz``; the file appears whole or not at all.
+
+    Args:
+        by_scene: The episodes of every ``scene_id``.
+        path: Where to; a ``.gz`` at the end compresses.
+    """
+    rows = [row for scene_id, episodes in by_scene.items() for row in _rows_of(scene_id, episodes)]
     path = Path(path)
     text = json.dumps({"episodes": rows}).encode()
     # A fixed time stamp, so that equal episodes make equal files.
     content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
     write_atomically(path, content)
+
+
+def _rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
+    """The episodes of one scene as Habitat's rows."""
+    half = episodes.heading.astype(np.float64) / 2
+    return [
+        {
+            "episode_id": episode_id,
+            "scene_id": scene_id,
+            "start_position": start,
+            "start_rotation": [0.0, sin, 0.0, cos],
+            "info": {"geodesic_distance": distance},
+            "goals": [{"position": goal, "radius": None}],
+            "start_room": None,
+            "shortest_paths": None,
+        }
+        for episode_id, start, sin, cos, distance, goal in zip(
+            episodes.ids,
+            episodes.start.tolist(),
+            np.sin(half).tolist(),
+            np.cos(half).tolist(),
+            episodes.distance.tolist(),
+            episodes.goal.tolist(),
+            strict=True,
+        )
+    ]
 
 
 def scene_stem(scene_id: str) -> str:

@@ -1,7 +1,7 @@
 """The cache on disk: what is stored comes back, what is damaged does not, and no failure stops anybody."""
 
-import multiprocessing
-import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -128,17 +128,21 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def write_and_read(directory):
-    """Store and load one key in turn; counts the entries that came back wrong or half."""
-    store, wrong = DiskCache(directory), 0
-    for number in range(40):
-        store.store("key", {"values": np.full(5000, os.getpid()), "number": np.array(number)})
-        found = store.load("key")
-        wrong += found is None or len(set(found["values"].tolist())) != 1
-    return wrong
+WRITE_AND_READ = """
+import os, sys
+import numpy as np
+from gym_batchnav.scene.cache import DiskCache
+
+store, wrong = DiskCache(sys.argv[1]), 0
+for number in range(40):
+    store.store("key", {"values": np.full(5000, os.getpid()), "number": np.array(number)})
+    found = store.load("key")
+    wrong += found is None or len(set(found["values"].tolist())) != 1
+sys.exit(wrong)
+"""
 
 
 def test_processes_may_share_a_folder(tmp_path):
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        assert pool.map(write_and_read, [tmp_path, tmp_path]) == [0, 0]
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE_AND_READ, str(tmp_path)]) for _ in range(2)]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
     assert len(list(tmp_path.iterdir())) == 1

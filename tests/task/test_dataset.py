@@ -60,8 +60,8 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
     goals = rng.normal(size=(5, 3))[[0, 1, 1, 2, 3, 4, 4]]
     episodes = episode_set(rng.normal(size=(7, 3)), rng.uniform(-3, 3, 7), goals, rng.uniform(1, 9, 7))
     assert len(episodes.goals) == 5  # equal goals are shared
-    write_episodes(episodes, "home.glb", tmp_path / "a.json.gz")
-    write_episodes(episodes, "home.glb", tmp_path / "b.json.gz")
+    write_episodes({"home.glb": episodes}, tmp_path / "a.json.gz")
+    write_episodes({"home.glb": episodes}, tmp_path / "b.json.gz")
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
     again = read_episodes(tmp_path / "a.json.gz")["home"]
     for name in ("start", "goal", "distance"):

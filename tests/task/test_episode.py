@@ -74,7 +74,7 @@ def test_episodes_across_islands_are_left_out_with_one_warning():
 
 
 def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):
-    write_episodes(episodes, "castle.glb", tmp_path / "episodes.json.gz")
+    write_episodes({"castle.glb": episodes}, tmp_path / "episodes.json.gz")
     preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
     with pytest.raises(ValueError, match=r"'room'.*castle"):
         preparer(box_room())
