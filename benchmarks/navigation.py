@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from gym_batchnav.navmesh import NavMesh
-from gym_batchnav.navmesh.batch import NavMeshBatch, prepare_tables
+from gym_batchnav.navmesh.batch import NavMeshBatch
 
 NUM_GOALS = 64
 
@@ -21,15 +21,15 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     """Walk agents about the largest island, all of them moving, turning away from what they hit.
 
     Returns:
-        Seconds to prepare the tables, agent steps/s of step and distance together, nanoseconds an agent of each, and
-        milliseconds of one call of the follower.
+        Seconds to prepare the tables and the bytes they hold, microseconds for a goal, agent steps/s of step and
+        distance together, nanoseconds an agent of each, and milliseconds of one call of the follower.
     """
     rng = np.random.default_rng(seed)
     island = int(np.argmax(navmesh.island_area))
     goals = navmesh.random_points(NUM_GOALS, rng, island)
-    prepare_tables(navmesh, goals)  # compiles
+    NavMesh.from_record(navmesh).tables(goals)  # compiles
     start = time.perf_counter()
-    tables = prepare_tables(navmesh, goals)
+    tables = NavMesh.from_record(navmesh).tables(goals)
     prepare_seconds = time.perf_counter() - start
     navmeshes = NavMeshBatch(1)
     navmeshes.set_slot(0, tables)
@@ -58,6 +58,9 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
         navmeshes.next_action(slots, polygon, position, heading, goal_index, goal_radius=0.2, **how)
         return time.perf_counter() - start
 
+    start = time.perf_counter()
+    tables.with_goals(goals)
+    goal_us = (time.perf_counter() - start) / NUM_GOALS * 1e6
     walk(), follow()
     calls, spent = 0, np.zeros(2)
     while spent.sum() < seconds:
@@ -66,6 +69,8 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     step_ns, distance_ns = spent / calls / num_agents * 1e9
     return {
         "prepare_seconds": prepare_seconds,
+        "table_bytes": tables.nbytes,
+        "goal_us": goal_us,
         "agent_steps_per_second": calls * num_agents / float(spent.sum()),
         "step_ns": float(step_ns),
         "distance_ns": float(distance_ns),

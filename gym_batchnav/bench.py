@@ -21,8 +21,7 @@ from gym_batchnav.scene.sources import SceneSpec, scene_sources
 from gym_batchnav.task.prepare import NavigationPreparer
 
 NUM_SLICES = 10
-# Walking more than turning, and never STOP, so that episodes last as long as those of a learning agent.
-ACTION_SHARES = (0.0, 0.6, 0.2, 0.2)
+TAPE_STEPS = 100
 
 
 def bench_step(
@@ -35,7 +34,10 @@ def bench_step(
     renderer: str = "auto",
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
-    """Frames/s of whole environment steps with random walking; ``sensors=()`` measures navigation alone.
+    """Frames/s of whole environment steps; ``sensors=()`` measures navigation alone.
+
+    The agents follow shortest paths, by actions recorded before: agents that walk at random end up before walls, whose
+    views are drawn nearly twice as fast.
 
     Args:
         scenes: What to walk in.
@@ -52,14 +54,14 @@ def bench_step(
         ``device``, ``machine``.
     """
     env = BatchNavEnv(num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, reuse_buffers=True)
-    rng = np.random.default_rng(0)
-    actions = rng.choice(4, size=(64, num_envs), p=ACTION_SHARES)
-    env.reset(seed=0)
+    actions = _shortest_path_tape(env)
     taken = 0
 
     def step() -> int:
         nonlocal taken
-        env.step(actions[taken % len(actions)])
+        if taken % TAPE_STEPS == 0:
+            env.reset(seed=0)
+        env.step(actions[taken % TAPE_STEPS])
         taken += 1
         return num_envs
 
@@ -114,6 +116,18 @@ def bench_render(
     target.close()
     drawer.close()
     return figures
+
+
+def _shortest_path_tape(env: BatchNavEnv) -> list[np.ndarray]:
+    """What followers of the shortest path do in the first steps after ``env.reset(seed=0)``."""
+    blind = BatchNavEnv(env.num_envs, library=env.library, sensors=())
+    blind.reset(seed=0)
+    actions = []
+    for _ in range(TAPE_STEPS):
+        actions.append(blind.shortest_path_actions())
+        blind.step(actions[-1])
+    blind.close()
+    return actions
 
 
 def _warm_up(work: Callable[[], int], seconds: float = 0.5) -> None:

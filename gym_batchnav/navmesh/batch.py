@@ -17,9 +17,7 @@ from gym_batchnav.navmesh.follow import Stride, follow
 from gym_batchnav.navmesh.geodesic import distance_and_corner, goals_at
 from gym_batchnav.navmesh.ground import to_int64
 from gym_batchnav.navmesh.motion import QUEUE, has_collided, try_step
-from gym_batchnav.navmesh.tables import ROW_LENGTH, NavigationTables, prepare_tables
-
-__all__ = ["NavMeshBatch", "NavigationTables", "prepare_tables"]
+from gym_batchnav.navmesh.tables import ROW_LENGTH, NavigationTables
 
 STOP, FORWARD, LEFT, RIGHT = 0, 1, 2, 3
 BLOCK = 64  # agents that a thread takes at a time

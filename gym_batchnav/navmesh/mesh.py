@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cached_property
 
@@ -11,12 +11,14 @@ import numpy as np
 
 from gym_batchnav.navmesh import record
 from gym_batchnav.navmesh.build import build_navmesh
+from gym_batchnav.navmesh.cells import Cells, make_cells
 from gym_batchnav.navmesh.corners import Corners, make_corners
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.geodesic import corners_on_path, pair_distances
 from gym_batchnav.navmesh.ground import Ground, cover_map, fill_heights, make_ground, snap_points
 from gym_batchnav.navmesh.motion import move_points, wall_distances
 from gym_batchnav.navmesh.record import NavMeshSettings
+from gym_batchnav.navmesh.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.views import table_row
 
 __all__ = ["NavMesh", "NavMeshSettings"]
@@ -67,6 +69,37 @@ class NavMesh(record.NavMesh):
     @cached_property
     def _corners(self) -> Corners:
         return make_corners(self._ground)
+
+    @cached_property
+    def _cells(self) -> Cells:
+        return make_cells(self._ground, self._corners)
+
+    def tables(self, goals: np.ndarray) -> NavigationTables:
+        """What NavMeshBatch wants of this navmesh and of goals [G, 3] (metres, snapped first).
+
+        Calls serial kernels without the GIL, so any thread may.
+
+        Raises:
+            ValueError: a goal lies nowhere near the navmesh.
+        """
+        goal_tables = make_goals(self._ground, self._corners, goals)
+        return NavigationTables(self._ground, self._corners, self._cells, goal_tables)
+
+    def geodesic_arrays(self) -> dict[str, np.ndarray]:
+        """All that distances need besides the polygons, to be kept and given to ``use_geodesic_arrays``."""
+        return {**self._corners._asdict(), **self._cells._asdict()}
+
+    def use_geodesic_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take what ``geodesic_arrays`` of the same navmesh gave instead of computing it.
+
+        Raises:
+            ValueError: an array is missing.
+        """
+        missing = {*Corners._fields, *Cells._fields} - set(arrays)
+        if missing:
+            raise ValueError(f"geodesic arrays without {', '.join(sorted(missing))}")
+        self.__dict__["_corners"] = Corners(*(arrays[name] for name in Corners._fields))
+        self.__dict__["_cells"] = Cells(*(arrays[name] for name in Cells._fields))
 
     @property
     def bounds(self) -> np.ndarray:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.navmesh.cells import Cells, make_cells
-from gym_batchnav.navmesh.corners import Corners, make_corners
+from gym_batchnav.navmesh.cells import Cells
+from gym_batchnav.navmesh.corners import Corners
 from gym_batchnav.navmesh.geodesic import GOALS, Goals, fill_goal_fields
-from gym_batchnav.navmesh.ground import Ground, make_ground, snap_points
-from gym_batchnav.navmesh.record import NavMesh
+from gym_batchnav.navmesh.ground import Ground, snap_points
 from gym_batchnav.navmesh.views import COLUMNS, table_row
 
 ROW_LENGTH = COLUMNS * (GOALS + len(Goals._fields))
+GEODESICS_VERSION = 1  # goes up with every change of the corner graph or the cell lists; keys caches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,21 +41,6 @@ class NavigationTables:
     def row(self) -> np.ndarray:
         """Addresses and sizes of all arrays, for ``ground_at``, ``corners_at``, ``cells_at`` and ``goals_at``."""
         return table_row([*self.ground, *self.corners, *self.cells, *self.goals])
-
-
-def prepare_tables(navmesh: NavMesh, goals: np.ndarray) -> NavigationTables:
-    """Do all the heavy work for one scene; calls serial kernels without the GIL, so any thread may.
-
-    Args:
-        navmesh: The navmesh.
-        goals: [G, 3], metres; snapped to the navmesh.
-
-    Raises:
-        ValueError: If a goal lies nowhere near the navmesh.
-    """
-    ground = make_ground(navmesh)
-    corners = make_corners(ground)
-    return NavigationTables(ground, corners, make_cells(ground, corners), make_goals(ground, corners, goals))
 
 
 def make_goals(ground: Ground, corners: Corners, goals: np.ndarray) -> Goals:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.build import BUILDER_VERSION
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.navmesh.tables import NavigationTables, prepare_tables
+from gym_batchnav.navmesh.tables import GEODESICS_VERSION, NavigationTables
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.mesh import Scene
 from gym_batchnav.task.dataset import read_episodes, scene_stem
@@ -52,13 +52,20 @@ class NavigationPreparer:
         navmesh = self.navmesh(scene)
         episodes = self.episodes(scene, navmesh)
         _, start_polygon = navmesh.snap_with_polygon(episodes.start)
-        return Navigation(navmesh, prepare_tables(navmesh, episodes.goals), episodes, start_polygon)
+        return Navigation(navmesh, navmesh.tables(episodes.goals), episodes, start_polygon)
 
     def navmesh(self, scene: Scene) -> NavMesh:
-        """The navmesh that came with the scene, or the one built for the settings (cached on disk)."""
+        """The navmesh that came with the scene, or the one built for the settings, with what distances need of it.
+
+        What had to be computed is kept in the cache.
+        """
         if scene.navmesh is not None and self.settings in (None, scene.navmesh.settings):
-            return scene.navmesh
-        return cached_navmesh(scene, self.settings or NavMeshSettings(), self.cache)
+            navmesh = scene.navmesh
+        else:
+            navmesh = cached_navmesh(scene, self.settings or NavMeshSettings(), self.cache)
+        if self.cache is not None:
+            recall_geodesics(navmesh, self.cache)
+        return navmesh
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """The scene's episodes: from the file given, from the file beside it, or sampled."""
@@ -125,3 +132,19 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     if cache is not None and scene.content_hash:
         cache.store(key, {name: getattr(navmesh, name) for name in _NAVMESH_ARRAYS})
     return navmesh
+
+
+def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
+    """Give a navmesh its corner graph and cell lists from the cache, or compute and keep them there."""
+    content = hashlib.sha256()
+    for name in _NAVMESH_ARRAYS:
+        content.update(getattr(navmesh, name).tobytes())
+    key = f"geodesics-{GEODESICS_VERSION}-{content.hexdigest()}"
+    arrays = cache.load(key)
+    if arrays is not None:
+        try:
+            navmesh.use_geodesic_arrays(arrays)
+            return
+        except ValueError:
+            pass  # of another layout: made anew
+    cache.store(key, navmesh.geodesic_arrays())

@@ -9,7 +9,7 @@ import pytest
 from floors import SCENES, floor_plan, scene_mesh
 
 from gym_batchnav.navmesh import NavMesh, batch
-from gym_batchnav.navmesh.batch import NavMeshBatch, prepare_tables
+from gym_batchnav.navmesh.batch import NavMeshBatch
 
 ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
 TURN = np.pi / 18
@@ -67,7 +67,7 @@ def place(meshes: list[NavMesh], size: int, seed: int = 0) -> Agents:
 def fill(meshes: list[NavMesh], num_goals: int = 5) -> NavMeshBatch:
     navmeshes = NavMeshBatch(len(meshes))
     for slot, mesh in enumerate(meshes):
-        navmeshes.set_slot(slot, prepare_tables(mesh, mesh.random_points(num_goals, np.random.default_rng(9))))
+        navmeshes.set_slot(slot, mesh.tables(mesh.random_points(num_goals, np.random.default_rng(9))))
     return navmeshes
 
 
@@ -165,7 +165,7 @@ def test_looked_up_distances_are_exact_to_the_millimetre(data_dir: Path, scene: 
     mesh = scene_mesh(data_dir, scene)
     goals = mesh.random_points(40, np.random.default_rng(1))
     navmeshes = NavMeshBatch(1)
-    navmeshes.set_slot(0, prepare_tables(mesh, goals))
+    navmeshes.set_slot(0, mesh.tables(goals))
     agents = place([mesh], 4000, seed=2)
     goal_index = (np.arange(4000) % 40).astype(np.int32)
     got = agents.distance(navmeshes, goal_index)
@@ -179,8 +179,8 @@ def test_looked_up_distances_are_exact_to_the_millimetre(data_dir: Path, scene: 
 
 def test_distances_by_plan(meshes: list[NavMesh]) -> None:
     navmeshes = NavMeshBatch(2)
-    navmeshes.set_slot(0, prepare_tables(meshes[0], np.array([[0.5, 0, 1.5], [2.5, 0, 3.5]])))
-    navmeshes.set_slot(1, prepare_tables(meshes[2], np.array([[0.5, 0, 0.5]])))
+    navmeshes.set_slot(0, meshes[0].tables(np.array([[0.5, 0, 1.5], [2.5, 0, 3.5]])))
+    navmeshes.set_slot(1, meshes[2].tables(np.array([[0.5, 0, 0.5]])))
     agents = place([meshes[0]], 4)
     agents.position[:] = [[4.5, 0, 1.5], [0.5, 0, 0.5], [0.5, 0, 0.5], [2.5, 0, 0.5]]
     agents.slots[:] = [0, 0, 1, 1]
@@ -195,7 +195,7 @@ def test_a_swap_of_one_slot_leaves_the_others(meshes: list[NavMesh]) -> None:
     goal_index = np.zeros(90, np.int32)
     before = agents.distance(navmeshes, goal_index)
     other = floor_plan(["0000000"])
-    tables = prepare_tables(other, np.array([[6.5, 0, 0.5]]))
+    tables = other.tables(np.array([[6.5, 0, 0.5]]))
     navmeshes.set_slot(1, tables)
     here = agents.slots == 1
     agents.position[here], agents.polygon[here] = [0.5, 0, 0.5], 0
@@ -237,7 +237,7 @@ def test_arrays_of_another_kind_are_refused(meshes: list[NavMesh]) -> None:
 
 def test_goals_far_from_the_navmesh_are_refused(meshes: list[NavMesh]) -> None:
     with pytest.raises(ValueError, match="goal 1 at"):
-        prepare_tables(meshes[0], np.array([[0.5, 0, 0.5], [90, 0, 0]]))
+        meshes[0].tables(np.array([[0.5, 0, 0.5], [90, 0, 0]]))
     with pytest.raises(ValueError, match="num_slots=0"):
         NavMeshBatch(0)
 

@@ -7,7 +7,7 @@ import pytest
 from floors import floor_plan, scene_mesh
 
 from gym_batchnav.navmesh import NavMesh
-from gym_batchnav.navmesh.batch import NavMeshBatch, prepare_tables
+from gym_batchnav.navmesh.batch import NavMeshBatch
 
 
 def walk(
@@ -20,7 +20,7 @@ def walk(
     """
     size = len(start)
     navmeshes = NavMeshBatch(1)
-    navmeshes.set_slot(0, prepare_tables(mesh, goals))
+    navmeshes.set_slot(0, mesh.tables(goals))
     position, polygon = mesh.snap_with_polygon(start)
     slots, goal_index = np.zeros(size, np.int32), np.arange(size, dtype=np.int32)
     heading = np.random.default_rng(0).uniform(-np.pi, np.pi, size).astype(np.float32)
@@ -68,7 +68,7 @@ def test_rounds_the_end_of_a_thin_wall(sliding: bool) -> None:
 def test_stops_at_the_goal_and_where_there_is_no_path() -> None:
     mesh = floor_plan(["00.0"])
     navmeshes = NavMeshBatch(1)
-    navmeshes.set_slot(0, prepare_tables(mesh, np.array([[0.5, 0, 0.5]])))
+    navmeshes.set_slot(0, mesh.tables(np.array([[0.5, 0, 0.5]])))
     position = np.array([[0.65, 0, 0.5], [0.75, 0, 0.5], [3.5, 0, 0.5]], np.float32)
     actions = navmeshes.next_action(
         np.zeros(3, np.int32),
@@ -86,7 +86,7 @@ def test_stops_at_the_goal_and_where_there_is_no_path() -> None:
 def test_turns_the_shorter_way() -> None:
     mesh = floor_plan(["00000"])
     navmeshes = NavMeshBatch(1)
-    navmeshes.set_slot(0, prepare_tables(mesh, np.array([[0.5, 0, 0.5]])))
+    navmeshes.set_slot(0, mesh.tables(np.array([[0.5, 0, 0.5]])))
     headings = np.radians([90, 60, 120, -100, -80, 94, 84]).astype(np.float32)  # 90 looks at the goal
     size = len(headings)
     actions = navmeshes.next_action(

@@ -157,3 +157,14 @@ def test_shapes_are_checked() -> None:
         mesh.geodesic_distance(np.zeros((2, 3)), np.zeros((1, 3)))
     with pytest.raises(ValueError, match="ends of shape"):
         mesh.move(np.zeros((2, 3)), np.zeros((1, 3)))
+
+
+def test_geodesic_arrays_kept_and_given_back_change_nothing():
+    mesh = floor_plan(["00.00", "00000", "00.00"])
+    other = NavMesh.from_record(mesh)
+    other.use_geodesic_arrays(mesh.geodesic_arrays())
+    rng = np.random.default_rng(0)
+    starts, goals = mesh.random_points(200, rng), mesh.random_points(200, rng)
+    np.testing.assert_array_equal(mesh.geodesic_distance(starts, goals), other.geodesic_distance(starts, goals))
+    with pytest.raises(ValueError, match="between"):
+        other.use_geodesic_arrays({k: v for k, v in mesh.geodesic_arrays().items() if k != "between"})

@@ -92,6 +92,11 @@ def test_a_start_nowhere_near_the_navmesh_stays_and_is_nan() -> None:
     assert np.isnan(got).all() and not collided.any()
 
 
+def inside_a_square(points: np.ndarray) -> np.ndarray:
+    """Whether points [N, 3] keep off the borders of a floor plan's squares: [N] bool."""
+    return np.abs(points[:, [0, 2]] - np.round(points[:, [0, 2]])).min(axis=1) > 1e-4
+
+
 @given(
     st.lists(st.text("00000.", min_size=6, max_size=6), min_size=6, max_size=6),
     st.integers(0, 2**32 - 1),
@@ -101,8 +106,7 @@ def test_never_leaves_the_floor_nor_its_island(rows: list[str], seed: int, slidi
     rows[0] = "000000"
     mesh, rng = floor_plan(rows), np.random.default_rng(seed)
     free = np.array([[letter == "0" for letter in row] for row in rows])
-    position, polygon = mesh.random_points_and_polygons(20, rng)
-    island = mesh.islands[polygon]
+    position = mesh.random_points(20, rng)
     for _ in range(20):
         ends = position + rng.normal(0, 1.0, position.shape) * [1, 0, 1]
         moved, _ = mesh.move(position, ends, sliding)
@@ -112,6 +116,8 @@ def test_never_leaves_the_floor_nor_its_island(rows: list[str], seed: int, slidi
         ).all()
         cells = [np.floor(moved[:, axis, None] + [-1e-5, 1e-5]).astype(int).clip(0, 5) for axis in (2, 0)]
         assert np.logical_or.reduce([free[cells[0][:, a], cells[1][:, b]] for a in (0, 1) for b in (0, 1)]).all()
-        inner = np.abs(moved[:, [0, 2]] - np.round(moved[:, [0, 2]])).min(axis=1) > 1e-4
-        np.testing.assert_array_equal(mesh.islands[mesh.snap_with_polygon(moved)[1]][inner], island[inner])
+        # Where islands touch in a point, a bare position does not say which of them it is on.
+        inner = inside_a_square(position) & inside_a_square(moved)
+        was, now = (mesh.islands[mesh.snap_with_polygon(points)[1]] for points in (position, moved))
+        np.testing.assert_array_equal(now[inner], was[inner])
         position = moved
