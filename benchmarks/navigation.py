@@ -1,20 +1,58 @@
-"""Agent steps per second of navigation alone: step and geodesic distance, and the follower.
+"""Navigation alone: agent steps per second, preparation, goals, episodes.
 
-python benchmarks/navigation.py apartment.navmesh --num-agents 4096 --seconds 2
+python benchmarks/navigation.py                      # furnished plans of 100 and 400 m2, one thread, several N
+python benchmarks/navigation.py house.glb --threads 2 --num-agents 4096 --seconds 2
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 import numba
 import numpy as np
 
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.task.episode import sample_episodes
 
 NUM_GOALS = 64
+ROOM = 5.0  # metres, the side of a room of a furnished plan
+
+
+def boxes_to_triangles(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [8 B, 3] and triangles [12 B, 3], fronts outward, of boxes [B, 2, 3] (low and high corner)."""
+    pick = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)])
+    faces = np.array([[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]])
+    vertices = np.take_along_axis(boxes[:, :, None, :], pick[None, None].reshape(1, 1, 8, 3).astype(int), axis=1)
+    vertices = vertices.reshape(len(boxes), 8, 3)
+    triangles = np.concatenate([faces[:, [0, 1, 2]], faces[:, [0, 2, 3]]])
+    offsets = 8 * np.arange(len(boxes))[:, None, None]
+    return vertices.reshape(-1, 3), (triangles[None] + offsets).reshape(-1, 3)
+
+
+def furnished_plan(rooms_a_side: int, seed: int = 0) -> NavMesh:
+    """Square rooms with doors of 0.9 m to their neighbours and six pieces of furniture each."""
+    rng = np.random.default_rng(seed)
+    side = ROOM * rooms_a_side
+    boxes = [[[0, -0.1, 0], [side, 0, side]]]
+    for line in range(rooms_a_side + 1):
+        for room in range(rooms_a_side):
+            at, begin = line * ROOM, room * ROOM
+            inner = 0 < line < rooms_a_side
+            door = begin + rng.uniform(0.5, ROOM - 1.4) if inner else begin + ROOM
+            for low, high in ((begin, door), (door + 0.9, begin + ROOM)):
+                if high > low:
+                    boxes.append([[at - 0.06, 0, low], [at + 0.06, 2.6, high]])
+                    boxes.append([[low, 0, at - 0.06], [high, 2.6, at + 0.06]])
+    for x, z in np.ndindex(rooms_a_side, rooms_a_side):
+        for _ in range(6):
+            size = rng.uniform(0.3, 1.2, 2)
+            low = np.array([x, z]) * ROOM + rng.uniform(0.8, ROOM - 0.8 - size)
+            boxes.append([[low[0], 0, low[1]], [low[0] + size[0], rng.uniform(0.4, 2), low[1] + size[1]]])
+    return NavMesh.build(*boxes_to_triangles(np.array(boxes, float)))
 
 
 def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, seed: int = 0) -> dict[str, float]:
@@ -31,6 +69,9 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     start = time.perf_counter()
     tables = NavMesh.from_record(navmesh).tables(goals)
     prepare_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    tables.with_goals(goals)
+    goal_us = (time.perf_counter() - start) / NUM_GOALS * 1e6
     navmeshes = NavMeshBatch(1)
     navmeshes.set_slot(0, tables)
 
@@ -58,9 +99,6 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
         navmeshes.next_action(slots, polygon, position, heading, goal_index, goal_radius=0.2, **how)
         return time.perf_counter() - start
 
-    start = time.perf_counter()
-    tables.with_goals(goals)
-    goal_us = (time.perf_counter() - start) / NUM_GOALS * 1e6
     walk(), follow()
     calls, spent = 0, np.zeros(2)
     while spent.sum() < seconds:
@@ -69,7 +107,7 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     step_ns, distance_ns = spent / calls / num_agents * 1e9
     return {
         "prepare_seconds": prepare_seconds,
-        "table_bytes": tables.nbytes,
+        "table_megabytes": tables.nbytes / 1e6,
         "goal_us": goal_us,
         "agent_steps_per_second": calls * num_agents / float(spent.sum()),
         "step_ns": float(step_ns),
@@ -78,18 +116,44 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     }
 
 
+def episodes_per_second(navmesh: NavMesh, num_episodes: int = 20_000) -> float:
+    """How many episodes Habitat's rules give in a second."""
+    rng = np.random.default_rng(0)
+    sample_episodes(navmesh, 100, rng)
+    start = time.perf_counter()
+    sample_episodes(navmesh, num_episodes, rng)
+    return num_episodes / (time.perf_counter() - start)
+
+
+def report(name: str, navmesh: NavMesh, sizes: list[int], seconds: float) -> None:
+    """Print the figures of one navmesh."""
+    print(f"{name}: {navmesh.navigable_area:.0f} m2, {navmesh.num_polygons} polygons")
+    print(f"  {episodes_per_second(navmesh):,.0f} episodes/s")
+    for size in sizes:
+        figures = bench_navigation(navmesh, size, seconds)
+        values = (f"{key} {value:,.0f}" if value >= 1000 else f"{key} {value:.3g}" for key, value in figures.items())
+        print(f"  N={size}: " + ", ".join(values))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("navmesh", help="a .navmesh file")
-    parser.add_argument("--num-agents", type=int, default=4096)
+    parser.add_argument("files", nargs="*", type=Path, help=".navmesh or scene files; furnished plans if not given")
+    parser.add_argument("--num-agents", type=int, nargs="+", default=[1024, 4096, 16384])
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--threads", type=int, default=numba.get_num_threads())
+    parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     numba.set_num_threads(arguments.threads)
-    navmesh = NavMesh.load(arguments.navmesh)
-    print(f"{navmesh.navigable_area:.0f} m2, {navmesh.num_polygons} polygons, {arguments.num_agents} agents")
-    for name, value in bench_navigation(navmesh, arguments.num_agents, arguments.seconds).items():
-        print(f"{name:>24} {value:,.3g}" if value < 1e4 else f"{name:>24} {value:,.0f}")
+    print(f"{arguments.threads} of {numba.config.NUMBA_NUM_THREADS} threads")
+    for rooms in () if arguments.files else (2, 4):
+        name = f"{rooms * rooms} furnished rooms"
+        report(name, furnished_plan(rooms), arguments.num_agents, arguments.seconds)
+    for file in arguments.files:
+        if file.suffix == ".navmesh":
+            navmesh = NavMesh.load(file)
+        else:
+            scene = load_scene(file)
+            navmesh = NavMesh.build(scene.vertices, scene.triangles)
+        report(file.name, navmesh, arguments.num_agents, arguments.seconds)
 
 
 if __name__ == "__main__":

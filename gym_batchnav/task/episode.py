@@ -100,21 +100,21 @@ def _compatible_pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Starts, goals and distances of the pairs that fit, at most one for each of ``num_goals`` goals tried."""
     goals, goal_polygons = navmesh.random_points_and_polygons(num_goals, rng)
-    goal_islands = navmesh.islands[goal_polygons]
-    goals_fit = navmesh.island_radius[goal_islands] >= rules.min_island_radius
-    goals, goal_islands = goals[goals_fit], goal_islands[goals_fit]
-    starts, polygons = navmesh.random_points_and_polygons(len(goals) * rules.retries, rng)
-    starts = starts.reshape(len(goals), rules.retries, 3)
-    same_island = navmesh.islands[polygons].reshape(len(goals), rules.retries) == goal_islands[:, None]
-    offset = (starts - goals[:, None]).astype(np.float64)
-    fits = same_island & (np.abs(offset[..., 1]) <= rules.max_height_difference)
-    distance = np.full(fits.shape, np.inf)
-    rows, columns = np.nonzero(fits)
-    distance[rows, columns] = navmesh.geodesic_distance(starts[rows, columns], goals[rows])
-    ratio = distance / np.maximum(np.linalg.norm(offset, axis=-1), 1e-9)
-    kept = rng.random(fits.shape) <= 20 * (ratio - 0.98) ** 2
-    fits &= (distance >= rules.min_distance) & (distance <= rules.max_distance)
-    fits &= (ratio >= rules.straight_ratio) | kept
-    found = np.nonzero(fits.any(axis=1))[0]
-    first = fits[found].argmax(axis=1)
-    return starts[found, first], goals[found], distance[found, first]
+    fits = navmesh.island_radius[navmesh.islands[goal_polygons]] >= rules.min_island_radius
+    goals, goal_islands = goals[fits], navmesh.islands[goal_polygons[fits]]
+    starts, distances = np.full_like(goals, np.nan), np.full(len(goals), np.nan)
+    left = np.arange(len(goals))  # goals that have no start yet
+    for _ in range(rules.retries):
+        tried, polygons = navmesh.random_points_and_polygons(len(left), rng)
+        offset = (tried - goals[left]).astype(np.float64)
+        fits = navmesh.islands[polygons] == goal_islands[left]
+        fits &= np.abs(offset[:, 1]) <= rules.max_height_difference
+        distance = np.full(len(left), np.inf)
+        distance[fits] = navmesh.geodesic_distance(tried[fits], goals[left[fits]])
+        ratio = distance / np.maximum(np.linalg.norm(offset, axis=1), 1e-9)
+        fits &= (distance >= rules.min_distance) & (distance <= rules.max_distance)
+        fits &= (ratio >= rules.straight_ratio) | (rng.random(len(left)) <= 20 * (ratio - 0.98) ** 2)
+        starts[left[fits]], distances[left[fits]] = tried[fits], distance[fits]
+        left = left[~fits]
+    found = np.isfinite(distances)
+    return starts[found], goals[found], distances[found]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
-from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.navmesh.record import NavMeshSettings
 
 SCENES = [
     *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
@@ -433,6 +434,10 @@ def test_real_scenes_agree_with_recast(scene, data_dir, tmp_path):
     shape = tuple(np.ceil((upper - origin) / step).astype(int)[::-1] + 2)
     different = covered(mesh, origin, step, shape) ^ covered(reference, origin, step, shape)
     assert different.sum() * step**2 <= 0.01 * wall_length(reference)
+
+    pairs = oracle["pairs"]
+    lengths = NavMesh.from_record(mesh).geodesic_distance(np.array(pairs["start"]), np.array(pairs["end"]))
+    assert (np.abs(lengths / np.array(pairs["exact"]) - 1) <= 0.01).mean() >= 0.95
 
     write_navmesh(mesh, tmp_path / "built.navmesh")
     for ours, read in zip(arrays_of(mesh), arrays_of(read_navmesh(tmp_path / "built.navmesh")), strict=True):

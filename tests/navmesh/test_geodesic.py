@@ -45,6 +45,7 @@ def test_exact_in_space_and_symmetric(data_dir: Path, scene: str) -> None:
     got, exact = mesh.geodesic_distance(start, goal), np.array(answers["exact"])
     assert (got <= exact + 1e-4).all()  # the oracle measures the path that is shortest from above, we the shortest
     assert (exact - got <= np.maximum(0.005 * exact, 0.05)).all()
+    assert (got <= np.array(answers["detour"]) * 1.001 + 0.05).all()
     np.testing.assert_allclose(mesh.geodesic_distance(goal, start), got, rtol=1e-6)
     assert (got >= np.linalg.norm(goal - start, axis=1) - 1e-4).all()
 

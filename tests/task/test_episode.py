@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rooms import box, box_room, scene_of
@@ -84,3 +86,23 @@ def test_a_scene_that_nobody_can_walk_in_is_refused_by_name(tmp_path):
     wall = scene_of("wall", box((0, 0, 0), (0.02, 3, 5)))
     with pytest.raises(ValueError, match=r"'wall'.*walkable"):
         NavigationPreparer(NavMeshSettings(), cache=DiskCache(tmp_path))(wall)
+
+
+def test_what_was_prepared_is_recalled_from_the_cache_until_it_is_damaged(tmp_path, monkeypatch):
+    scene = replace(box_room(), content_hash="of the room")
+    preparer = NavigationPreparer(num_episodes=20, cache=DiskCache(tmp_path))
+    first = preparer(scene)
+
+    def never(*arguments):
+        raise AssertionError("computed again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NavMesh, "build", never)
+        patched.setattr("gym_batchnav.navmesh.mesh.make_corners", never)
+        patched.setattr("gym_batchnav.navmesh.mesh.make_cells", never)
+        again = preparer(scene)
+    np.testing.assert_array_equal(again.episodes.distance, first.episodes.distance)
+    np.testing.assert_array_equal(again.tables.cells.listed, first.tables.cells.listed)
+    for entry in tmp_path.iterdir():
+        entry.write_bytes(entry.read_bytes()[:-100])
+    np.testing.assert_array_equal(preparer(scene).episodes.distance, first.episodes.distance)
