@@ -63,7 +63,7 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
         distance together, nanoseconds an agent of each, and milliseconds of one call of the follower.
     """
     rng = np.random.default_rng(seed)
-    island = int(np.argmax(navmesh.island_area))
+    island = int(np.argmax([island.area for island in navmesh.islands]))
     goals = navmesh.random_points(NUM_GOALS, rng, island)
     NavMesh.from_record(navmesh).tables(goals)  # compiles
     start = time.perf_counter()

@@ -69,7 +69,7 @@ def navmesh_map(navmesh: NavMesh, size: int = 768, margin: float = 0.4) -> TopDo
     canvas = _canvas(navmesh.vertices, size, margin)
     image = Image.fromarray(canvas.picture)
     draw = ImageDraw.Draw(image)
-    for polygon, island in zip(navmesh.polygons, navmesh.islands, strict=True):
+    for polygon, island in zip(navmesh.polygons, navmesh.polygon_island, strict=True):
         outline = canvas.pixels(navmesh.vertices[polygon[polygon >= 0]])
         shade = tuple(int(c * (1 - 0.12 * (island % 4))) for c in WALKABLE)
         draw.polygon([tuple(point) for point in outline], fill=shade, outline=(150, 172, 160))

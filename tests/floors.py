@@ -59,7 +59,7 @@ def mesh_of(vertices: list[list[float]], polygons: list[list[int]]) -> NavMesh:
         detail_vertices=np.zeros((0, 3), np.float32),
         detail_triangles=np.array(triangles, np.int32).reshape(-1, 3),
         detail_start=np.array(starts, np.int32),
-        islands=_islands(neighbours),
+        polygon_island=_islands(neighbours),
         settings=NavMeshSettings(),
     )
 

@@ -86,8 +86,7 @@ def navmesh(
     if save is not None:
         mesh.save(save)
     islands = [
-        {"area": float(area), "radius": float(reach), "polygons": int(count)}
-        for area, reach, count in zip(mesh.island_area, mesh.island_radius, mesh.island_polygons, strict=True)
+        {"area": island.area, "radius": island.radius, "polygons": len(island.polygons)} for island in mesh.islands
     ]
     if as_json:
         figures = {"area": float(mesh.navigable_area), "polygons": mesh.num_polygons, "seconds": seconds}

@@ -22,7 +22,7 @@ from gym_batchnav.navmesh.voxel import (
     rasterise,
 )
 
-BUILDER_VERSION = 1  # goes up with every change of what is built; keys caches
+BUILDER_VERSION = 2  # goes up with every change of what is built; keys caches
 MAX_COLUMNS = 2**26  # of the grid: at 5 cm, 400 m x 400 m
 MAX_LEVELS = 2**20  # cells along one axis, which float32 still tells apart
 SMALLEST_CROSS = 1e-12  # length of the cross product of two sides, square metres; thinner triangles are dropped
@@ -247,6 +247,6 @@ def _polygonise(
         detail_vertices=grid.origin + added.astype(np.float32) * scale,
         detail_triangles=faces,
         detail_start=first_face,
-        islands=label_islands(neighbours),
+        polygon_island=label_islands(neighbours),
         settings=settings,
     )

@@ -224,7 +224,7 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMesh:
         detail_vertices=np.concatenate(extra).astype(np.float32),
         detail_triangles=np.concatenate(triangles).astype(np.int32),
         detail_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-        islands=label_islands(across),
+        polygon_island=label_islands(across),
         settings=settings or _tile_settings(tiles[0].header),
     )
     _check_neighbours(mesh)

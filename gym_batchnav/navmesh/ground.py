@@ -74,7 +74,7 @@ def make_ground(mesh: NavMesh) -> Ground:
         np.ascontiguousarray(corners[:, :, [0, 2]], np.float64),
         used.sum(axis=1).astype(np.int32),
         np.ascontiguousarray(mesh.neighbours),
-        np.ascontiguousarray(mesh.islands),
+        np.ascontiguousarray(mesh.polygon_island),
         np.ascontiguousarray(surface, np.float64),
         np.ascontiguousarray(mesh.detail_start),
         boxes,

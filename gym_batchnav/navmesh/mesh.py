@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -21,9 +21,18 @@ from gym_batchnav.navmesh.record import NavMeshSettings
 from gym_batchnav.navmesh.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.views import table_row
 
-__all__ = ["NavMesh", "NavMeshSettings"]
+__all__ = ["Island", "NavMesh", "NavMeshSettings"]
 
 NAVIGABLE_SHIFT = 1e-2  # metres seen from above by which a navigable point may be snapped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Island:
+    """A set of polygons between which one can walk."""
+
+    polygons: np.ndarray  # [n] int32, rows of the navmesh
+    area: float  # square metres, measured along slopes
+    radius: float  # metres: the largest distance of a vertex from the mean of the polygons' vertices
 
 
 class NavMesh(record.NavMesh):
@@ -128,21 +137,20 @@ class NavMesh(record.NavMesh):
         """Square metres of floor on which an agent's middle can stand, measured along its slopes."""
         return float(self.polygon_area.sum())
 
-    @property
-    def island_polygons(self) -> np.ndarray:
-        """[I] int64: the number of polygons of every island."""
-        return np.bincount(self.islands, minlength=self.num_islands)
-
-    @property
-    def island_area(self) -> np.ndarray:
-        """[I] float64, square metres: navigable area of every island."""
-        return np.bincount(self.islands, self.polygon_area, self.num_islands)
+    @cached_property
+    def islands(self) -> tuple[Island, ...]:
+        """The islands: sets of polygons between which one can walk, in the order of their numbers."""
+        areas = np.bincount(self.polygon_island, self.polygon_area, self.num_islands)
+        return tuple(
+            Island(np.flatnonzero(self.polygon_island == number).astype(np.int32), float(area), float(radius))
+            for number, (area, radius) in enumerate(zip(areas, self.island_radius, strict=True))
+        )
 
     @cached_property
     def island_radius(self) -> np.ndarray:
         """[I] float64, metres: the largest distance of an island's vertex from the mean of its polygons' vertices."""
         used = self.polygons >= 0
-        island = np.repeat(self.islands, used.sum(axis=1))
+        island = np.repeat(self.polygon_island, used.sum(axis=1))
         points = self.vertices[self.polygons[used]].astype(np.float64)
         count = np.bincount(island, minlength=self.num_islands)
         mean = np.stack([np.bincount(island, axis, self.num_islands) for axis in points.T], axis=1) / count[:, None]
@@ -228,7 +236,11 @@ class NavMesh(record.NavMesh):
         Raises:
             ValueError: If there is no polygon to choose from.
         """
-        area = self.polygon_area_xz if island is None else np.where(self.islands == island, self.polygon_area_xz, 0.0)
+        area = (
+            self.polygon_area_xz
+            if island is None
+            else np.where(self.polygon_island == island, self.polygon_area_xz, 0.0)
+        )
         if not area.sum() > 0:
             raise ValueError("the navmesh is empty" if island is None else f"the navmesh has no island {island}")
         draws = rng.random((n, 4))

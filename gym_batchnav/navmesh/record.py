@@ -54,7 +54,7 @@ class NavMesh:
     detail_vertices: np.ndarray  # [D, 3] float32, metres
     detail_triangles: np.ndarray  # [T, 3] int32
     detail_start: np.ndarray  # [P + 1] int32
-    islands: np.ndarray  # [P] int32, island of every polygon, numbered by their first polygon
+    polygon_island: np.ndarray  # [P] int32, island of every polygon, numbered by their first polygon
     settings: NavMeshSettings
 
     def __post_init__(self) -> None:
@@ -66,13 +66,13 @@ class NavMesh:
         _expect("detail_vertices", self.detail_vertices, np.float32, (-1, 3))
         _expect("detail_triangles", self.detail_triangles, np.int32, (-1, 3))
         _expect("detail_start", self.detail_start, np.int32, (num_polygons + 1,))
-        _expect("islands", self.islands, np.int32, (num_polygons,))
+        _expect("polygon_island", self.polygon_island, np.int32, (num_polygons,))
         if not (np.isfinite(self.vertices).all() and np.isfinite(self.detail_vertices).all()):
             raise ValueError("navmesh vertices: some coordinates are not finite")
         _expect_range("polygons", self.polygons, -1, len(self.vertices))
         _expect_range("neighbours", self.neighbours, -1, num_polygons)
         _expect_range("detail_triangles", self.detail_triangles, 0, len(self.vertices) + len(self.detail_vertices))
-        _expect_range("islands", self.islands, 0, max(num_polygons, 1))
+        _expect_range("polygon_island", self.polygon_island, 0, max(num_polygons, 1))
         used = self.polygons >= 0
         if (used[:, 1:] & ~used[:, :-1]).any() or (used.sum(axis=1) < 3).any():
             raise ValueError("navmesh polygons: every row needs 3 to 6 vertices, then only -1")
@@ -94,7 +94,7 @@ class NavMesh:
     @property
     def num_islands(self) -> int:
         """The number of islands: sets of polygons between which one can walk."""
-        return int(self.islands.max()) + 1 if len(self.islands) else 0
+        return int(self.polygon_island.max()) + 1 if len(self.polygon_island) else 0
 
 
 def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:

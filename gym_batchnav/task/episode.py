@@ -100,14 +100,14 @@ def _compatible_pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Starts, goals and distances of the pairs that fit, at most one for each of ``num_goals`` goals tried."""
     goals, goal_polygons = navmesh.random_points_and_polygons(num_goals, rng)
-    fits = navmesh.island_radius[navmesh.islands[goal_polygons]] >= rules.min_island_radius
-    goals, goal_islands = goals[fits], navmesh.islands[goal_polygons[fits]]
+    fits = navmesh.island_radius[navmesh.polygon_island[goal_polygons]] >= rules.min_island_radius
+    goals, goal_islands = goals[fits], navmesh.polygon_island[goal_polygons[fits]]
     starts, distances = np.full_like(goals, np.nan), np.full(len(goals), np.nan)
     left = np.arange(len(goals))  # goals that have no start yet
     for _ in range(rules.retries):
         tried, polygons = navmesh.random_points_and_polygons(len(left), rng)
         offset = (tried - goals[left]).astype(np.float64)
-        fits = navmesh.islands[polygons] == goal_islands[left]
+        fits = navmesh.polygon_island[polygons] == goal_islands[left]
         fits &= np.abs(offset[:, 1]) <= rules.max_height_difference
         distance = np.full(len(left), np.inf)
         distance[fits] = navmesh.geodesic_distance(tried[fits], goals[left[fits]])

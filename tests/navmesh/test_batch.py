@@ -247,12 +247,12 @@ def test_goals_far_from_the_navmesh_are_refused(meshes: list[NavMesh]) -> None:
 def test_nobody_leaves_the_navmesh(data_dir: Path, sliding: bool) -> None:
     all_meshes = [scene_mesh(data_dir, scene) for scene in SCENES]
     navmeshes, agents = fill(all_meshes), place(all_meshes, 2000)
-    island = np.array([all_meshes[s].islands[p] for s, p in zip(agents.slots, agents.polygon, strict=True)])
+    island = np.array([all_meshes[s].polygon_island[p] for s, p in zip(agents.slots, agents.polygon, strict=True)])
     rng, start = np.random.default_rng(4), agents.copy()
     for _ in range(200):
         agents.heading[:] += rng.normal(0, 0.3, 2000).astype(np.float32)
         agents.step(navmeshes, np.ones(2000, int), sliding)
-    now = np.array([all_meshes[s].islands[p] for s, p in zip(agents.slots, agents.polygon, strict=True)])
+    now = np.array([all_meshes[s].polygon_island[p] for s, p in zip(agents.slots, agents.polygon, strict=True)])
     np.testing.assert_array_equal(now, island)
     assert (np.linalg.norm(agents.position - start.position, axis=1) > 0.5).mean() > 0.8
     for slot, mesh in enumerate(all_meshes):

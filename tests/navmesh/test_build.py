@@ -62,7 +62,7 @@ def areas_from_above(mesh: NavMesh) -> np.ndarray:
 
 
 def island_areas(mesh: NavMesh) -> np.ndarray:
-    return np.sort(np.bincount(mesh.islands, areas_from_above(mesh)))[::-1]
+    return np.sort(np.bincount(mesh.polygon_island, areas_from_above(mesh)))[::-1]
 
 
 def contains(corners, x, z, slack=1e-9):
@@ -123,8 +123,8 @@ def assert_sound(mesh: NavMesh) -> None:
             edges[pair] = (polygon, mesh.neighbours[polygon, edge])
     for (a, b), (polygon, across) in edges.items():
         assert across == edges.get((b, a), (-1, -1))[0], f"polygon {polygon} and {across} disagree"
-    for row, across, island in zip(mesh.polygons, mesh.neighbours, mesh.islands, strict=True):
-        assert (mesh.islands[across[across >= 0]] == island).all()
+    for row, across, island in zip(mesh.polygons, mesh.neighbours, mesh.polygon_island, strict=True):
+        assert (mesh.polygon_island[across[across >= 0]] == island).all()
         assert (across[row < 0] == -1).all()
     assert np.unique(mesh.polygons[mesh.polygons >= 0]).tolist() == list(range(len(mesh.vertices)))
     points = np.concatenate([mesh.vertices, mesh.detail_vertices]).astype(np.float64)
@@ -163,7 +163,7 @@ def test_a_pillar_leaves_a_hole():
     assert empty - areas_from_above(mesh).sum() == pytest.approx(1.2 * 1.2, abs=0.13)  # up to a cell more on each side
     x, z = np.meshgrid(np.linspace(2, 3, 9), np.linspace(2.5, 3.5, 9))
     assert np.isnan(floor_heights(mesh, x, z)).all()
-    assert mesh.islands.max() == 0
+    assert mesh.polygon_island.max() == 0
     assert_sound(mesh)
 
 
@@ -180,7 +180,7 @@ def test_many_pillars_leave_as_many_holes():
 def test_rooms_are_one_island_if_the_door_is_wide_enough(door, islands):
     walls = [box([3, -0.1, 0], [3.2, 2, 2]), box([3, -0.1, 2 + door], [3.2, 2, 5])]
     mesh = build_navmesh(*soup(slab(6, 5), *walls))
-    assert mesh.islands.max() + 1 == islands
+    assert mesh.polygon_island.max() + 1 == islands
 
 
 @pytest.mark.parametrize(("height", "free"), [(1.0, False), (1.4, False), (1.9, True)])
@@ -193,7 +193,7 @@ def test_one_passes_under_what_is_high_enough(height, free):
 @pytest.mark.parametrize(("rise", "islands"), [(0.15, 1), (0.6, 2)])
 def test_a_step_is_climbed_up_to_the_agents_limit(rise, islands):
     mesh = build_navmesh(*soup(slab(5, 4), box([2.5, -0.1, 0], [5, rise, 4])))
-    assert mesh.islands.max() + 1 == islands
+    assert mesh.polygon_island.max() + 1 == islands
 
 
 @pytest.mark.parametrize(("slope_deg", "walkable"), [(20, True), (40, True), (50, False), (80, False)])
@@ -212,7 +212,7 @@ def test_slopes_are_walkable_up_to_the_agents_limit(slope_deg, walkable):
 def test_storeys_lie_one_above_the_other():
     mesh = build_navmesh(*soup(slab(4, 4), slab(4, 4, top=3.0), slab(4, 4, top=6.0)))
     assert island_areas(mesh) == pytest.approx([3.7**2] * 3, abs=1e-3)
-    heights = [mesh.vertices[mesh.polygons[mesh.islands == island, 0], 1].mean() for island in range(3)]
+    heights = [mesh.vertices[mesh.polygons[mesh.polygon_island == island, 0], 1].mean() for island in range(3)]
     assert np.sort(heights) == pytest.approx([0, 3, 6], abs=0.2)
     assert_sound(mesh)
 
@@ -225,8 +225,8 @@ def stairs():
 
 def test_stairs_join_storeys_and_are_followed():
     mesh = build_navmesh(*stairs())
-    lower = mesh.islands[np.argmin(mesh.vertices[mesh.polygons[:, 0], 1])]
-    upper = mesh.islands[np.argmax(mesh.vertices[mesh.polygons[:, 0], 1])]
+    lower = mesh.polygon_island[np.argmin(mesh.vertices[mesh.polygons[:, 0], 1])]
+    upper = mesh.polygon_island[np.argmax(mesh.vertices[mesh.polygons[:, 0], 1])]
     assert lower == upper
     x = np.linspace(2.2, 7.8, 60)
     z = np.full(60, 1.75)

@@ -36,7 +36,7 @@ def two_rooms() -> NavMesh:
         detail_vertices=np.array([[1.5, 0.25, 0.5]], np.float32),
         detail_triangles=np.array(triangles, np.int32),
         detail_start=np.array([0, 2, 6, 7], np.int32),
-        islands=np.array([0, 0, 1], np.int32),
+        polygon_island=np.array([0, 0, 1], np.int32),
         settings=NavMeshSettings(agent_radius=0.2, region_min_size=7.0, filter_ledge_spans=False),
     )
 
@@ -68,7 +68,7 @@ def test_recasts_files_hold_what_the_oracle_says(scene, data_dir):
     mesh = read_navmesh(folder / "recast.navmesh")
     assert len(mesh.polygons) == oracle["navmesh"]["polys"]
     assert len(mesh.vertices) == oracle["navmesh"]["verts"]
-    assert mesh.islands.tolist() == oracle["poly_island"]
+    assert mesh.polygon_island.tolist() == oracle["poly_island"]
     areas = areas_from_above(mesh)
     assert areas.min() == pytest.approx(oracle["navmesh"]["smallest_poly_xz"], rel=1e-3), "all wind the same way"
     points = np.concatenate([mesh.vertices, mesh.detail_vertices]).astype(np.float64)
@@ -76,8 +76,8 @@ def test_recasts_files_hold_what_the_oracle_says(scene, data_dir):
     details = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2
     per_polygon = np.add.reduceat(details, mesh.detail_start[:-1])
     for island, facts in enumerate(oracle["islands"]):
-        assert areas[mesh.islands == island].sum() == pytest.approx(facts["area_xz"], rel=1e-5)
-        assert per_polygon[mesh.islands == island].sum() == pytest.approx(facts["area_detail"], rel=1e-5)
+        assert areas[mesh.polygon_island == island].sum() == pytest.approx(facts["area_xz"], rel=1e-5)
+        assert per_polygon[mesh.polygon_island == island].sum() == pytest.approx(facts["area_detail"], rel=1e-5)
     assert mesh.settings.cell_size == oracle["settings"]["cell_size"]
     assert mesh.settings.agent_radius == oracle["settings"]["agent_radius"]
 
@@ -209,7 +209,7 @@ def test_polygons_that_are_not_walkable_are_left_out(written):
     written.write_bytes(data)
     mesh = read_navmesh(written)
     assert areas_from_above(mesh) == pytest.approx([1.0, 0.5])
-    assert mesh.islands.tolist() == [0, 1]
+    assert mesh.polygon_island.tolist() == [0, 1]
     assert (mesh.neighbours == -1).all()
 
 
@@ -226,7 +226,7 @@ def test_tiles_that_do_not_touch_are_joined(written):
     written.write_bytes(with_two_tiles(written.read_bytes()))
     twice = read_navmesh(written)
     np.testing.assert_array_equal(areas_from_above(twice), np.tile(areas_from_above(once), 2))
-    assert twice.islands.tolist() == [0, 0, 1, 2, 2, 3]
+    assert twice.polygon_island.tolist() == [0, 0, 1, 2, 2, 3]
     points = np.concatenate([twice.vertices, twice.detail_vertices])[twice.detail_triangles]
     np.testing.assert_array_equal(points[:7], points[7:])
 

@@ -47,7 +47,7 @@ def walk(
 def test_spl_of_habitats_own_test(data_dir: Path, scene: str, turn_deg: float, sliding: bool, least: float) -> None:
     mesh = scene_mesh(data_dir, scene)
     points, polygons = mesh.random_points_and_polygons(600, np.random.default_rng(1))
-    pair = mesh.islands[polygons[:300]] == mesh.islands[polygons[300:]]
+    pair = mesh.polygon_island[polygons[:300]] == mesh.polygon_island[polygons[300:]]
     start, goal = points[:300][pair], points[300:][pair]
     apart = mesh.geodesic_distance(start, goal) > 1.0
     first, last, path = walk(mesh, start[apart], goal[apart], turn_deg=turn_deg, radius=0.25, sliding=sliding)

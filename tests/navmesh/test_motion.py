@@ -118,6 +118,6 @@ def test_never_leaves_the_floor_nor_its_island(rows: list[str], seed: int, slidi
         assert np.logical_or.reduce([free[cells[0][:, a], cells[1][:, b]] for a in (0, 1) for b in (0, 1)]).all()
         # Where islands touch in a point, a bare position does not say which of them it is on.
         inner = inside_a_square(position) & inside_a_square(moved)
-        was, now = (mesh.islands[mesh.snap_with_polygon(points)[1]] for points in (position, moved))
+        was, now = (mesh.polygon_island[mesh.snap_with_polygon(points)[1]] for points in (position, moved))
         np.testing.assert_array_equal(now[inner], was[inner])
         position = moved
