@@ -111,6 +111,19 @@ class TestContract:
         assert all(np.array_equal(a, b) for a, b in zip(frames, env.call("render"), strict=True))
         assert make(1).render() is None
 
+    @pytest.mark.parametrize("episodes", ["random", "once"])
+    def test_infos_are_fresh(self, make, episodes):
+        env = make(4, sensors=(), episodes=episodes, num_episodes=3, max_episode_steps=4)
+        last = env.reset(seed=0)[1]
+        for step in walk(env, 30):
+            assert not any(np.shares_memory(step[4][name], last[name]) for name in last if name in step[4])
+            last = step[4]
+
+    def test_pictures_of_some_are_of_those(self, make):
+        env = make(3, render_mode="rgb_array")
+        env.reset(seed=0)
+        np.testing.assert_array_equal(env.pictures(np.array([2, 0]), 32), env.pictures(size=32)[[2, 0]])
+
     def test_attributes_are_shared_by_the_batch(self, make):
         env = make(3)
         assert env.get_attr("max_episode_steps") == (500, 500, 500)
@@ -177,6 +190,13 @@ class TestPhysics:
                 break
         assert len(success) == env.num_episodes == 100
         assert np.mean(success) == 1 and np.mean(spl) >= 0.95
+
+    def test_being_put_elsewhere_is_no_progress(self, make):
+        env = make(1, sensors=())
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.episodes.goal, np.zeros(1))
+        assert env.episodes.distance[0] == pytest.approx(0, abs=1e-3)
+        assert env.step(np.array([LEFT]))[1][0] == pytest.approx(-0.01, abs=1e-4)
 
     def test_an_agent_put_on_another_island_is_infinitely_far_and_gets_no_progress(self, tmp_path):
         rooms = scene_of("rooms", box((0, 0, 0), (5, 2.6, 5), True), box((5.3, 0, 0), (10, 2.6, 5), True))
@@ -301,6 +321,37 @@ class TestAutoreset:
         np.testing.assert_array_equal(info["_success"], [True, False])
         assert {"success", "spl", "soft_spl"} <= set(info)
         assert "success" not in env.step(np.array([LEFT, LEFT]))[4]
+
+    def test_end_measures_are_zero_where_nothing_ended(self, make):
+        env = make(2, sensors=())
+        env.reset(seed=0)
+        for _ in range(30):
+            actions = env.shortest_path_actions()
+            env.step(np.where(actions == STOP, LEFT, actions))
+        info = env.step(np.array([STOP, LEFT]))[4]
+        np.testing.assert_array_equal(info["_soft_spl"], [True, False])
+        assert all(info[name][1] == 0 for name in ("success", "spl", "soft_spl"))
+
+    def test_an_environment_without_episodes_stands_still(self, make):
+        env = make(1, sensors=(), episodes="once", num_episodes=1, max_episode_steps=2)
+        env.reset(seed=0)
+        for _ in range(5):  # two episodes of two steps and the reset between them
+            env.step(np.array([LEFT]))
+        heading, position = env.agents.heading.copy(), env.agents.position.copy()
+        for action in (LEFT, FORWARD):
+            assert not env.step(np.array([action]))[4]["episode_valid"][0]
+        np.testing.assert_array_equal(env.agents.heading, heading)
+        np.testing.assert_array_equal(env.agents.position, position)
+
+    def test_counts_begin_anew_with_the_episode(self, make):
+        env = make(1, sensors=())
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
+        for _ in range(6):
+            env.step(np.array([FORWARD]))
+        assert env.episodes.num_collisions[0] > 0
+        info = env.reset()[1]
+        assert info["collisions_count"][0] == 0 and info["path_length"][0] == 0
 
     def test_exactly_max_episode_steps_actions(self, make):
         env = make(1, max_episode_steps=37, sensors=())

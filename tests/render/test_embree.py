@@ -106,12 +106,13 @@ def test_walls_of_many_triangles_have_no_cracks():
     assert np.allclose(depth, 2, rtol=1e-5)
 
 
-def test_near_is_a_plane():
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb")])
+def test_near_is_a_plane(sensors):
     camera = dataclasses.replace(METRES, near=0.5)
     scene = scene_of(wall(0.49), wall(3))
     # The corner of the nearer wall is 0.84 m away along its ray, but 0.49 m along the axis.
-    assert np.allclose(render(scene, AHEAD, camera)["depth"], 3, rtol=1e-5)
-    assert np.allclose(render(scene_of(wall(0.51), wall(3)), AHEAD, camera)["depth"], 0.51, rtol=1e-5)
+    assert np.allclose(render(scene, AHEAD, camera, sensors)["depth"], 3, rtol=1e-5)
+    assert np.allclose(render(scene_of(wall(0.51), wall(3)), AHEAD, camera, sensors)["depth"], 0.51, rtol=1e-5)
 
 
 @pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb"), ("semantic", "depth")])

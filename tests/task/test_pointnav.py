@@ -51,3 +51,9 @@ def test_observation_is_polar_goal():
     observed = PointNav().observe(agents, episodes)["pointgoal_with_gps_compass"]
     np.testing.assert_allclose(observed, [[2, np.pi / 2]], atol=1e-6)
     assert PointNav().observation_spaces()["pointgoal_with_gps_compass"].contains(observed[0])
+
+
+def test_the_papers_time_out_pays_no_progress():
+    episodes = state_of(previous_distance=[3], distance=[2.75], start_distance=[4], num_steps=[500])
+    task = PointNav.seed_paper()
+    np.testing.assert_allclose(task.reward(task.measure(episodes, 500)), [-0.01], atol=1e-6)

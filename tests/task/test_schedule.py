@@ -78,3 +78,9 @@ def test_state_goes_on_where_it_was():
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="twice"):
         EpisodeSchedule([3], "twice")
+
+
+def test_an_environment_draws_another_episode_each_time():
+    schedule = EpisodeSchedule([1000])
+    rows = [schedule.draw(np.array([0]), np.array([7], np.uint64), np.array([count]))[1][0] for count in range(20)]
+    assert len(set(rows)) > 15
