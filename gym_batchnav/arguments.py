@@ -30,6 +30,12 @@ def check_positive(name: str, value: float) -> None:
         raise ValueError(f"{name}={value}: give a positive number")
 
 
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Refuse what is neither None nor of a kind."""
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name}={value!r}: give a {kind.__name__}")
+
+
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
     """The autoreset mode of a name such as ``"next_step"``, whatever its case."""
     if isinstance(mode, AutoresetMode):

@@ -18,6 +18,7 @@ from gym_batchnav.arguments import (
     autoreset_mode_of,
     check_choice,
     check_count,
+    check_kind,
     check_positive,
     episodes_of,
     mask_of,
@@ -56,7 +57,8 @@ class BatchNavEnv(VectorEnv):
             ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a list of these.
         sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``; empty for blind agents.
         task: What is asked; PointNav() if not given.
-        camera: The agents' camera; Camera() if not given (64 x 64 pixels, 90 degrees, 1.25 m above the floor).
+        camera: The agents' camera; Camera() if not given (64 x 64 pixels, 90 degrees, 1.25 m above the navmesh, whose
+            heights lie up to 0.2 m above the floor, as Recast's do).
         renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"`` or ``"embree"``.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
         max_episode_steps: An episode that has not ended after so many actions is truncated.
@@ -118,6 +120,9 @@ class BatchNavEnv(VectorEnv):
         check_choice("renderer", renderer, RENDERERS)
         check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         check_choice("episodes", episodes, MODES)
+        check_kind("task", task, PointNav)
+        check_kind("camera", camera, Camera)
+        check_kind("agent", agent, NavMeshSettings)
         self.num_envs = num_envs
         self.task = task or PointNav()
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)

@@ -64,6 +64,9 @@ def test_bench_prints_one_line_of_figures(what):
         (("demo", "--scene", "missing.glb"), "missing.glb"),
         (("demo", "--scene", "[/red].glb"), "[/red].glb"),
         (("bench", "step", "--resolution", "big"), "--resolution"),
+        (("scene", "navmesh", "."), "is a folder"),
+        (("episodes", "generate", "apartment_0", "--num", "5", "--out", "x.csv"), "x.csv"),
+        (("episodes", "generate", "apartment_0", "--min-distance", "9", "--max-distance", "3"), "min_distance"),
         (("bench", "render", "--renderer", "vulkan"), "vulkan"),
         (("bench", "step", "--sensors", "lidar"), "lidar"),
     ],
@@ -74,6 +77,7 @@ def test_what_the_user_can_mend_is_said_in_one_line(arguments, said, tmp_path):
 
 
 def test_help_teaches():
+    assert run("--version").stdout.strip()
     assert "shortest path" in run("demo", "--help").stdout
     assert {"step", "render", "navigation"} <= set(run("bench", "--help").stdout.split())
 

@@ -471,6 +471,8 @@ class TestWrongUse:
             ({"autoreset_mode": "never"}, "never"),
             ({"render_mode": "human"}, "human"),
             ({"episodes": "twice"}, "twice"),
+            ({"task": "nope"}, "PointNav"),
+            ({"camera": 64}, "Camera"),
         ],
     )
     def test_wrong_arguments_are_refused_by_name(self, make, wrong, named):
@@ -484,6 +486,7 @@ class TestWrongUse:
             ("nowhere/house.glb", FileNotFoundError, "house.glb"),
             ([], ValueError, "scene"),
             ("procedural:x", ValueError, "procedural"),
+            (None, ValueError, "scenes=None"),
         ],
     )
     def test_unknown_scenes_are_refused_by_name(self, scenes, error, named):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+import gym_batchnav
 from gym_batchnav.cli.bench import bench
 from gym_batchnav.cli.demo import demo
 from gym_batchnav.cli.episodes import episodes
@@ -21,6 +23,22 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        print(gym_batchnav.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Thousands of agents navigating shared, textured 3-D homes as one batch."""
+
+
 app.command()(demo)
 app.add_typer(bench, name="bench")
 app.add_typer(scene, name="scene")

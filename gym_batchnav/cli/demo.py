@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 
 WATCHED = 6  # agents in the clip and on the map
+WATCHED_DISTANCE = 5.0  # metres from start to goal: far enough to be seen, near enough to be reached in time
 CLIP_EVERY = 2  # steps
 CLIP_PICTURE = 144  # pixels
 MAX_CLIP_FRAMES = 90
@@ -27,7 +28,7 @@ def demo(
     seconds: Annotated[float, typer.Option(help="How long to run.", min=0.1)] = 10.0,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for the pictures; made if need be.")] = Path("batchnav-demo"),
-    seed: Annotated[int, typer.Option(help="Same seed, same run.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same steps; their number depends on speed.", min=0)] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as one JSON object in the last line.")
     ] = False,
@@ -88,9 +89,10 @@ class Run:
         self.env.timings.update(dict.fromkeys(self.env.timings, 0.0))
         self.policy_seconds = 0.0
         in_first_scene = np.nonzero((self.env.agents.scene == 0) & ~self.at_random)[0]
-        farthest = np.argsort(-self.env.episodes.start_distance[in_first_scene], kind="stable")
-        _, first = np.unique(self.env.episodes.episode[in_first_scene[farthest]], return_index=True)
-        self.watched = in_first_scene[farthest[np.sort(first)[:WATCHED]]]  # no two in the same episode
+        off = np.abs(self.env.episodes.start_distance[in_first_scene] - WATCHED_DISTANCE)
+        order = np.argsort(off, kind="stable")
+        _, first = np.unique(self.env.episodes.episode[in_first_scene[order]], return_index=True)
+        self.watched = in_first_scene[order[np.sort(first)[:WATCHED]]]  # no two in the same episode
         self.paths = [[position.copy()] for position in self.env.agents.position[self.watched]]
         self.goals = self.env.episodes.goal[self.watched].copy()
         self.arrived = np.zeros(len(self.watched), bool)
@@ -165,7 +167,7 @@ class Run:
         above = viz.scene_map(env.renderer, env.library.scene(0), 0, size=900, floor=floor)
         paths = [np.array(path) for path in self.paths]
         viz.save_picture(viz.draw_trajectories(above, paths, self.goals), out / "map.png")
-        files[out / "map.png"] = f"ways of {len(paths)} agents in {env.library.names[0]}, goals as stars"
+        files[out / "map.png"] = f"ways of {len(paths)} agents in {env.library.names[0]}, from disc to star"
         if self.film:
             viz.save_clip(self._frames(floor), out / "clip.gif", fps=8)
             files[out / "clip.gif"] = "the same agents under way, with what they see"

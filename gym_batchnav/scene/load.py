@@ -52,6 +52,8 @@ def load_scene(path: str | Path, *, name: str | None = None, up: str = "auto", s
     if scale != "auto" and not (isinstance(scale, (int, float)) and 0 < scale < np.inf):
         raise ValueError(f"scale={scale!r}: give the metres in a unit of the file, or 'auto'")
     suffix = path.suffix.lower()
+    if path.is_dir():
+        raise SceneError(f"scene '{path}' is a folder: give a file in it")
     if suffix not in SUFFIXES:
         raise SceneError(f"scene '{path}': files ending in {suffix!r} are not read, give one of {', '.join(SUFFIXES)}")
     files = SceneFiles(path)

@@ -42,6 +42,8 @@ def scene_sources(spec: SceneSpec) -> list[SceneSource]:
     """
     if isinstance(spec, (str, Path, Scene)):
         return _sources_of(spec)
+    if not isinstance(spec, Sequence):
+        raise ValueError(f"scenes={spec!r}: give a name, a path, a Scene, or a list of these")
     sources = [source for part in spec for source in _sources_of(part)]
     if not sources:
         raise ValueError("scenes=[]: name at least one scene")

@@ -48,8 +48,13 @@ def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None
 
     Args:
         by_scene: The episodes of every ``scene_id``.
-        path: Where to; a ``.gz`` at the end compresses.
+        path: Where to, ``.json`` or ``.json.gz``.
+
+    Raises:
+        ValueError: the path ends otherwise.
     """
+    if not Path(path).name.endswith((".json", ".json.gz")):
+        raise ValueError(f"{path}: name a file of episodes .json or .json.gz")
     rows = [row for scene_id, episodes in by_scene.items() for row in _rows_of(scene_id, episodes)]
     path = Path(path)
     text = json.dumps({"episodes": rows}).encode()

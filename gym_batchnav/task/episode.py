@@ -57,6 +57,14 @@ class SamplingRules:
     retries: int = 10  # starts tried for one goal
     give_up_after: int = 100_000  # goals tried in vain before the scene is called unfit
 
+    def __post_init__(self) -> None:
+        """Refuse limits that no pair of points can keep."""
+        if not 0 <= self.min_distance < self.max_distance:
+            raise ValueError(
+                f"min_distance={self.min_distance} and max_distance={self.max_distance}: "
+                "the first must be smaller, and neither negative"
+            )
+
 
 def sample_episodes(
     navmesh: NavMesh, num_episodes: int, rng: np.random.Generator, rules: SamplingRules | None = None
@@ -75,7 +83,7 @@ def sample_episodes(
     if not (radii >= rules.min_island_radius).any():
         raise ValueError(
             f"no island reaches a radius of {rules.min_island_radius} m (the largest has {radii.max():.2f} m): "
-            "lower SamplingRules.min_island_radius to sample episodes there"
+            "too small to sample episodes in; bring your own with episode_file="
         )
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     num_found = num_tried = 0
@@ -88,7 +96,8 @@ def sample_episodes(
         if num_found == 0 and num_tried >= rules.give_up_after:
             raise ValueError(
                 f"no pair of points out of {num_tried * rules.retries} lies {rules.min_distance} to "
-                f"{rules.max_distance} m apart on one floor: change SamplingRules to sample episodes there"
+                f"{rules.max_distance} m apart on one floor: ask for other distances, or bring episodes of your own "
+                "with episode_file="
             )
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
     heading = rng.uniform(-np.pi, np.pi, num_episodes)
