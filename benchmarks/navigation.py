@@ -1,6 +1,6 @@
 """Navigation alone: agent steps per second, preparation, goals, episodes.
 
-python benchmarks/navigation.py                      # furnished plans of 100 and 400 m2, one thread, several N
+python benchmarks/navigation.py                      # furnished plans of 70 to 430 m2, one thread, several N
 python benchmarks/navigation.py house.glb --threads 2 --num-agents 4096 --seconds 2
 """
 
@@ -144,7 +144,7 @@ def main() -> None:
     arguments = parser.parse_args()
     numba.set_num_threads(arguments.threads)
     print(f"{arguments.threads} of {numba.config.NUMBA_NUM_THREADS} threads")
-    for rooms in () if arguments.files else (2, 4):
+    for rooms in () if arguments.files else (2, 3, 5):
         name = f"{rooms * rooms} furnished rooms"
         report(name, furnished_plan(rooms), arguments.num_agents, arguments.seconds)
     for file in arguments.files:

@@ -1,0 +1,110 @@
+"""Navmeshes against independent truth: moves, distances, the builder, the follower, one line a scene.
+
+python benchmarks/accuracy.py [--data ../shared]
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import trimesh
+
+from gym_batchnav.navmesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.batch import NavMeshBatch
+
+FLAT = np.array([1, 0, 1], np.float32)
+
+
+def move_figures(mesh: NavMesh, moves: dict[str, Any]) -> str:
+    """How far moves end from Detour's, seen from above; the start where the end lies on another island."""
+    ends, _ = mesh.move(np.array(moves["start"]), np.array(moves["end"]))
+    stays = np.array(moves["end_other_island"], bool)[:, None]
+    error = np.hypot(*(ends - np.where(stays, moves["start"], moves["result"]))[:, [0, 2]].T)
+    return f"{(error <= 1e-4).mean():.2%} of {len(error)} moves within 1e-4 m, worst {error.max():.1e} m"
+
+
+def distance_figures(mesh: NavMesh, pairs: dict[str, Any], storeys: int) -> str:
+    """How far distances are from the exact ones, seen from above and, where storeys overlap, in space."""
+    start, goal = np.array(pairs["start"]), np.array(pairs["end"])
+    detour, in_space = np.array(pairs["detour"]), mesh.geodesic_distance(start, goal)
+    longer = (in_space - 1.001 * detour).max()
+    if storeys > 1:
+        error, truth = np.abs(in_space - np.array(pairs["exact"])), "exact"
+    else:
+        flat = dataclasses.replace(mesh, vertices=mesh.vertices * FLAT, detail_vertices=mesh.detail_vertices * FLAT)
+        error, truth = np.abs(flat.geodesic_distance(start * FLAT, goal * FLAT) - pairs["exact_xz"]), "exact_xz"
+    return (
+        f"distance to {truth}: mean {1e3 * error.mean():.4f} mm, worst {1e3 * error.max():.4f} mm; "
+        f"beyond Detour's + 0.1% at most {100 * longer:.2f} cm"
+    )
+
+
+def builder_figures(oracle: dict[str, Any], data: Path) -> str:
+    """Area, islands and path lengths of a navmesh built here against Recast's."""
+    parts = trimesh.load(data / "scenes" / oracle["source"], process=False, force="scene").dump()
+    offsets = np.cumsum([0, *(len(part.vertices) for part in parts)])
+    triangles = np.concatenate([np.asarray(part.faces) + k for part, k in zip(parts, offsets, strict=False)])
+    transform = np.array(oracle["transform"])
+    vertices = np.concatenate([np.asarray(part.vertices) for part in parts]) @ transform[:3, :3].T + transform[:3, 3]
+    settings = dict(oracle["settings"])
+    settings["agent_max_slope_deg"] = settings.pop("agent_max_slope")
+    mesh = NavMesh.build(vertices.astype(np.float32), triangles, NavMeshSettings(**settings))
+    pairs = oracle["pairs"]
+    lengths = mesh.geodesic_distance(np.array(pairs["start"]), np.array(pairs["end"]))
+    close = (np.abs(lengths / np.array(pairs["exact"]) - 1) <= 0.01).mean()
+    area, wanted = mesh.polygon_area_xz.sum(), oracle["navmesh"]["area_xz"]
+    large = sum(island.area > 1 for island in mesh.islands), sum(i["area_xz"] > 1 for i in oracle["islands"])
+    return f"built: area {area / wanted - 1:+.2%}, {large[0]} islands above 1 m2 of {large[1]}, {close:.1%} of paths"
+
+
+def follower_figures(mesh: NavMesh, sliding: bool) -> float:
+    """Mean SPL of the greedy follower at 30 degrees a turn and success within 0.25 m."""
+    points, polygons = mesh.random_points_and_polygons(1000, np.random.default_rng(1))
+    fits = mesh.polygon_island[polygons[:500]] == mesh.polygon_island[polygons[500:]]
+    fits &= mesh.geodesic_distance(points[:500], points[500:]) > 1
+    position, polygon, goals = points[:500][fits], polygons[:500][fits], points[500:][fits]
+    size = len(goals)
+    batch = NavMeshBatch(1)
+    batch.set_slot(0, mesh.tables(goals))
+    slots, goal_index = np.zeros(size, np.int32), np.arange(size, dtype=np.int32)
+    heading, path, active = np.zeros(size, np.float32), np.zeros(size), np.ones(size, bool)
+    moved, collided = np.zeros(size, np.float32), np.zeros(size, bool)
+    first, last = np.zeros(size, np.float32), np.zeros(size, np.float32)
+    agents = slots, polygon, position, heading
+    how = {"forward_step": 0.25, "turn_angle": np.pi / 6, "sliding": sliding}
+    batch.distance(slots, polygon, position, goal_index, first)
+    for _ in range(500):
+        actions = batch.next_action(*agents, goal_index, goal_radius=0.25, **how)
+        active &= actions != 0
+        batch.step(actions, *agents, active=active, moved_out=moved, collided_out=collided, **how)
+        path += moved
+    batch.distance(slots, polygon, position, goal_index, last)
+    return float(np.mean((~active & (last <= 0.25)) * first / np.maximum(first, path)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared")))
+    data = parser.parse_args().data
+    for folder in sorted(path.parent for path in (data / "fixtures").glob("*/oracle.json.gz")):
+        oracle = json.loads(gzip.decompress((folder / "oracle.json.gz").read_bytes()))
+        mesh = NavMesh.load(folder / "recast.navmesh")
+        storeys = len({round(floor["height"]) for floor in oracle["floors"]})
+        print(folder.name)
+        print("  " + move_figures(mesh, oracle["moves"]))
+        print("  " + distance_figures(mesh, oracle["pairs"], storeys))
+        print("  " + builder_figures(oracle, data))
+        if oracle["settings_name"] == "habitat":
+            sliding, stopping = follower_figures(mesh, True), follower_figures(mesh, False)
+            print(f"  follower's SPL: sliding {sliding:.3f}, not sliding {stopping:.3f}")
+
+
+if __name__ == "__main__":
+    main()
