@@ -58,6 +58,7 @@ class Sight(NamedTuple):
     cones: np.ndarray  # [S, 4] float64, two directions (x, z) that bound a cone of sight
     entered: np.ndarray  # [S, 2] int32, polygon that the cone enters and the one it comes from
     stamp: np.ndarray  # [C + 1] int32, when each corner was last seen; the last item counts
+    entered_at: np.ndarray  # [P] int32, when a cone last entered each polygon, counted likewise
     seen: np.ndarray  # [C] int32, what `look_around` returns its corners in
 
 
@@ -78,6 +79,7 @@ def make_sight(num_polygons: int, num_corners: int) -> Sight:
         np.empty((size, 4), np.float64),
         np.empty((size, 2), np.int32),
         np.zeros(num_corners + 1, np.int32),
+        np.zeros(num_polygons, np.int32),
         np.empty(num_corners, np.int32),
     )
 
@@ -243,11 +245,12 @@ def in_cone(left_x: float, left_z: float, right_x: float, right_z: float, dx: fl
 
 @njit(cache=True, nogil=True)
 def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, count: int, x: float, z: float) -> int:
-    """Follow the cones on the stack to the walls and note every corner in them."""
+    """Follow the cones on the stack to the walls and note every corner and polygon in them."""
     for _ in range(MOST_CONES * len(ground.num_vertices)):
         if size == 0:
             break
         size, polygon, left_x, left_z, right_x, right_z = next_cone(ground, sight, size, x, z)
+        sight.entered_at[polygon] = sight.stamp[-1]
         for i in range(ground.num_vertices[polygon]):
             corner = corner_of[polygon, i]
             if corner >= 0:
@@ -272,9 +275,13 @@ def is_taut(points: np.ndarray, walls: np.ndarray, corner: int, x: float, z: flo
 
 @njit(cache=True, nogil=True)
 def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x: float, z: float) -> int:
-    """Corners that a point of ``polygon`` sees along taut lines: ``sight.seen[:n]`` for the n that is returned."""
+    """Corners that a point of ``polygon`` sees along taut lines: ``sight.seen[:n]`` for the n that is returned.
+
+    The polygons of which it sees a part are those with ``sight.entered_at[p] == sight.stamp[-1]``.
+    """
     x, z = inward(ground, polygon, x, z)
     sight.stamp[-1] += 1
+    sight.entered_at[polygon] = sight.stamp[-1]
     count = 0
     for i in range(ground.num_vertices[polygon]):
         if corners.corner_of[polygon, i] >= 0:

@@ -24,6 +24,7 @@ class Goals(NamedTuple):
     polygon: np.ndarray  # [G] int32
     aim: np.ndarray  # [G, 2] float64, x and z moved inward
     field: np.ndarray  # [G, C] float32, metres, inf across islands
+    seen: np.ndarray  # [G, P] bool, whether the goal sees a part of a polygon
 
 
 @njit(cache=True, nogil=True)
@@ -34,6 +35,7 @@ def goals_at(row: np.ndarray) -> Goals:
         view_1d(row, GOALS + 1, np.int32),
         view_2d(row, GOALS + 2, 2, np.float64),
         view_2d(row, GOALS + 3, 0, np.float32),
+        view_2d(row, GOALS + 4, 0, np.bool_),
     )
 
 
@@ -59,8 +61,9 @@ def fill_goal_fields(
     points: np.ndarray,
     aim: np.ndarray,
     field: np.ndarray,
+    seen: np.ndarray,
 ) -> None:
-    """Distance of every corner to every goal.
+    """Distance of every corner to every goal, and what the goals see.
 
     Args:
         ground: The ground.
@@ -69,6 +72,7 @@ def fill_goal_fields(
         points: [G, 3] float32, the goals, metres.
         aim: [G, 2] float64, written; where to look to see the goals.
         field: [G, C] float32, written; metres, inf across islands.
+        seen: [G, P] bool, written; whether the goal sees a part of a polygon.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     field[:] = np.inf
@@ -76,11 +80,13 @@ def fill_goal_fields(
         x, y, z = np.float64(points[goal, 0]), np.float64(points[goal, 1]), np.float64(points[goal, 2])
         aim[goal, 0], aim[goal, 1] = inward(ground, to_int64(polygons[goal]), x, z)
         count = look_around(ground, corners, sight, to_int64(polygons[goal]), x, z)
+        for p in range(seen.shape[1]):
+            seen[goal, p] = sight.entered_at[p] == sight.stamp[-1]
         for k in range(count):
-            seen = sight.seen[k]
-            first = distance_3d(corners.point, seen, x, y, z)
+            corner = sight.seen[k]
+            first = distance_3d(corners.point, corner, x, y, z)
             for c in range(field.shape[1]):
-                length = first + corners.between[seen, c]
+                length = first + corners.between[corner, c]
                 if length < field[goal, c]:
                     field[goal, c] = length
 
@@ -98,8 +104,10 @@ def distance_and_corner(row: np.ndarray, goal: int, polygon: int, x: float, y: f
     goal_polygon = to_int64(goals.polygon[goal])
     if ground.islands[polygon] != ground.islands[goal_polygon]:
         return np.inf, -1
-    if walk_straight(ground, polygon, x, z, goals.aim[goal, 0], goals.aim[goal, 1], goal_polygon)[1] == goal_polygon:
-        return distance_3d(goals.point, goal, x, y, z), -1
+    if goals.seen[goal, polygon]:  # else the walk would end at a wall
+        aim_x, aim_z = goals.aim[goal, 0], goals.aim[goal, 1]
+        if walk_straight(ground, polygon, x, z, aim_x, aim_z, goal_polygon)[1] == goal_polygon:
+            return distance_3d(goals.point, goal, x, y, z), -1
     corners, cells, field = corners_at(row), cells_at(row), goals.field[goal]
     piece = piece_at(cells, polygon, x, z)
     if piece >= 0:

@@ -196,6 +196,48 @@ def _box_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tup
 
 
 @njit(cache=True, nogil=True)
+def _snap_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, float, float, float]:
+    """What it costs to snap a point to a polygon, see ``nearest_polygon``, and the point there."""
+    if contains(ground, polygon, x, z):
+        height = floor_height(ground, polygon, x, z)
+        return max(abs(height - y) - ground.frame[3], 0.0) ** 2, x, height, z
+    distance2, px, pz = nearest_on_outline(ground, polygon, x, z)
+    height = floor_height(ground, polygon, px, pz)
+    return distance2 + (height - y) ** 2, px, height, pz
+
+
+@njit(cache=True, nogil=True)
+def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: float, z: float) -> bool:
+    """Whether the polygon nearest to a point lies on the island of ``polygon``.
+
+    Args:
+        ground: The ground.
+        polygon: Says the island.
+        other: A polygon of that island near the point, which spares the search if no other island comes as near.
+        x: The point, metres.
+        y: The point.
+        z: The point.
+    """
+    island, low_x, low_z, cell = ground.islands[polygon], ground.frame[0], ground.frame[1], ground.frame[2]
+    cost = _snap_cost(ground, other, x, y, z)[0]
+    alone = cost <= 1.0
+    if alone:
+        reach = np.sqrt(cost)
+        bottom, top = len(ground.grid) - 1, ground.grid.shape[1] - 1
+        first = min(max(int((x - reach - low_x) / cell), 0), top)
+        last = min(max(int((x + reach - low_x) / cell), 0), top)
+        for j in range(max(int((z - reach - low_z) / cell), 0), min(int((z + reach - low_z) / cell), bottom) + 1):
+            for k in range(ground.grid[j, first, 0], ground.grid[j, last, 1]):  # the cells of a row follow each other
+                rival = ground.grid_polygons[k]
+                if ground.islands[rival] != island and _box_cost(ground, rival, x, y, z)[0] <= cost:
+                    alone = False
+    if alone:
+        return True
+    nearest = nearest_polygon(ground, x, y, z)[0]
+    return nearest >= 0 and ground.islands[nearest] == island
+
+
+@njit(cache=True, nogil=True)
 def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, float, float, float]:
     """Habitat's snap: the nearest polygon within half extents of (2, 4, 2) m.
 
@@ -226,14 +268,7 @@ def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, 
                     bound, near = _box_cost(ground, polygon, x, y, z)
                     if not near or bound >= best:
                         continue
-                    if contains(ground, polygon, x, z):
-                        px, pz = x, z
-                        py = floor_height(ground, polygon, x, z)
-                        cost = max(abs(py - y) - ground.frame[3], 0.0) ** 2
-                    else:
-                        cost, px, pz = nearest_on_outline(ground, polygon, x, z)
-                        py = floor_height(ground, polygon, px, pz)
-                        cost += (py - y) ** 2
+                    cost, px, py, pz = _snap_cost(ground, polygon, x, y, z)
                     if cost < best:
                         best, best_polygon = cost, polygon
                         best_x, best_y, best_z = px, py, pz

@@ -14,8 +14,8 @@ from gym_batchnav.navmesh.ground import (
     floor_height,
     ground_at,
     nearest_on_segment,
-    nearest_polygon,
     outside,
+    snaps_to_island_of,
     to_int64,
 )
 
@@ -153,10 +153,8 @@ def try_step(
     to_x, to_z, arrived = x + free * (end_x - x), z + free * (end_z - z), False
     if sliding:
         reached, to_x, to_z, arrived = slide(ground, queue, polygon, x, y, z, end_x, end_y, end_z)
-    if not arrived and ground.frame[4] > 1.0:
-        below = nearest_polygon(ground, end_x, end_y, end_z)[0]
-        if below < 0 or ground.islands[below] != ground.islands[polygon]:
-            return polygon, x, y, z
+    if not arrived and ground.frame[4] > 1.0 and not snaps_to_island_of(ground, polygon, reached, end_x, end_y, end_z):
+        return polygon, x, y, z
     return reached, to_x, floor_height(ground, reached, to_x, to_z), to_z
 
 

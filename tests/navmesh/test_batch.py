@@ -10,6 +10,7 @@ from floors import SCENES, floor_plan, scene_mesh
 
 from gym_batchnav.navmesh import NavMesh, batch
 from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.navmesh.motion import walk_straight
 
 ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
 TURN = np.pi / 18
@@ -263,3 +264,22 @@ def test_nobody_leaves_the_navmesh(data_dir: Path, sliding: bool) -> None:
             b = np.roll(a, -1, axis=0) - a
             beside = (b[:, 0] * (z - a[:, 1]) - b[:, 1] * (x - a[:, 0])) / np.linalg.norm(b, axis=1)
             assert beside.max() <= 2e-5
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", ["aws_bookstore", "recast_nav_test"])
+def test_goals_know_the_polygons_they_see(data_dir: Path, scene: str) -> None:
+    mesh, rng = scene_mesh(data_dir, scene), np.random.default_rng(0)
+    island = int(np.argmax([island.area for island in mesh.islands]))
+    tables = mesh.tables(mesh.random_points(20, rng, island))
+    points, polygons = mesh.random_points_and_polygons(2000, rng, island)
+    ground, goals, visible = tables.ground, tables.goals, 0
+    for goal in range(20):
+        x, z = goals.aim[goal]
+        end = int(goals.polygon[goal])
+        for point, polygon in zip(points.astype(np.float64), polygons.tolist(), strict=True):
+            if walk_straight(ground, polygon, point[0], point[2], x, z, end)[1] == end:
+                visible += 1
+                assert goals.seen[goal, polygon]
+    assert visible > 100
+    assert 0 < goals.seen.mean() < 0.9  # it spares walks

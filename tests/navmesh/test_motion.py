@@ -8,6 +8,8 @@ from floors import SCENES, floor_plan, oracle, scene_mesh
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gym_batchnav.navmesh.ground import nearest_polygon, snaps_to_island_of
+
 ROOM = ["0000", "0..0", "0000"]
 
 
@@ -121,3 +123,19 @@ def test_never_leaves_the_floor_nor_its_island(rows: list[str], seed: int, slidi
         was, now = (mesh.polygon_island[mesh.snap_with_polygon(points)[1]] for points in (position, moved))
         np.testing.assert_array_equal(now[inner], was[inner])
         position = moved
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", ["aws_small_house", "aws_bookstore", "van_gogh_room"])
+def test_the_island_below_a_blocked_end_is_that_of_the_full_search(data_dir: Path, scene: str) -> None:
+    mesh, rng = scene_mesh(data_dir, scene), np.random.default_rng(0)
+    ground, islands = mesh.tables(mesh.random_points(1, rng)).ground, mesh.polygon_island
+    start, polygon = mesh.random_points_and_polygons(1000, rng)
+    ends = start.astype(np.float64) + rng.normal(0, 0.4, start.shape)
+    rivals = 0
+    for p, end in zip(polygon.tolist(), ends, strict=True):
+        nearest = nearest_polygon(ground, *end)[0]
+        same = nearest >= 0 and islands[nearest] == islands[p]
+        assert snaps_to_island_of(ground, p, p, *end) == same
+        rivals += not same
+    assert rivals > 10
