@@ -39,6 +39,8 @@ from gym_batchnav.task.prepare import NavigationPreparer
 from gym_batchnav.task.schedule import MODES
 from gym_batchnav.task.state import AgentState, EpisodeState
 
+FEW_SCENES = 8  # so many are simply all resident
+ENVS_PER_SCENE = 32  # beyond; as in "Large Batch Simulation for Deep Reinforcement Learning"
 PARTS = ("move", "measure", "episodes", "render", "observe")
 
 Observation = dict[str, np.ndarray]
@@ -64,6 +66,13 @@ class BatchNavEnv(VectorEnv):
         max_episode_steps: An episode that has not ended after so many actions is truncated.
         episodes: ``"random"`` draws episodes with replacement; ``"once"`` runs each exactly once, after which an
             environment reports ``episode_valid`` False and stands still.
+        resident_scenes: How many scenes agents are in at a time, K. If more are listed, a background thread loads the
+            next ones, and an agent moves over when an episode of its own begins. By default all of up to eight scenes
+            are resident, and of more one for every 32 environments; all of them where episodes run once.
+        rotate_every: Steps from one change of scene to the next, at least.
+        deterministic_rotation: Change scenes at the same steps in every run, and wait for the loader where need be;
+            otherwise stepping never waits.
+        max_scene_bytes: Leave out scenes with which more memory than this would be held.
         episode_file: A Habitat PointNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: How many episodes to sample in a scene that brings none.
         agent: Size and skill of the agent that navmeshes are built for.
@@ -107,12 +116,19 @@ class BatchNavEnv(VectorEnv):
         reuse_buffers: bool = False,
         buffers: int = 2,
         render_mode: str | None = None,
+        resident_scenes: int | None = None,
+        rotate_every: int = 250,
+        deterministic_rotation: bool = False,
+        max_scene_bytes: int | None = None,
         library: SceneLibrary | None = None,
         cache_dir: str | Path | None = None,
     ) -> None:
         counts = {"num_envs": num_envs, "max_episode_steps": max_episode_steps, "num_episodes": num_episodes}
-        for name, count in {**counts, "buffers": buffers}.items():
+        for name, count in {**counts, "buffers": buffers, "rotate_every": rotate_every}.items():
             check_count(name, count)
+        for name, limit in {"resident_scenes": resident_scenes, "max_scene_bytes": max_scene_bytes}.items():
+            if limit is not None:
+                check_count(name, limit)
         for name, amount in {"forward_step": forward_step, "turn_angle_deg": turn_angle_deg}.items():
             check_positive(name, amount)
         if len(sensors) > 0:
@@ -129,13 +145,24 @@ class BatchNavEnv(VectorEnv):
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
         self.max_episode_steps = max_episode_steps
-        self.library = library or SceneLibrary(scene_sources(scenes))
         preparer = NavigationPreparer(
             settings=agent,
             episode_file=None if episode_file is None else Path(episode_file),
             num_episodes=num_episodes,
             cache=DiskCache(None if cache_dir is None else Path(cache_dir)),
         )
+        if library is None:
+            sources = scene_sources(scenes)
+            if resident_scenes is None and episodes != "once" and len(sources) > FEW_SCENES:
+                resident_scenes = -(-num_envs // ENVS_PER_SCENE)
+            library = SceneLibrary(
+                sources,
+                resident_scenes,
+                rotate_every=rotate_every,
+                deterministic=deterministic_rotation,
+                max_bytes=max_scene_bytes,
+            )
+        self.library = library
         self.simulator = BatchSimulator(
             self.library,
             num_envs,
@@ -222,6 +249,8 @@ class BatchNavEnv(VectorEnv):
         beginning = self._beginning()
         active = self.episodes.valid & ~beginning
         clock = time.perf_counter()
+        self.simulator.advance()
+        clock = self._tick("episodes", clock)
         self.simulator.move(actions, active)
         clock = self._tick("move", clock)
         measures = self.task.measure(self.episodes, self.max_episode_steps)
@@ -307,7 +336,7 @@ class BatchNavEnv(VectorEnv):
 
     def scene_name(self, index: int) -> str:
         """Name of the scene that environment ``index`` is in."""
-        return self.library.names[int(self.agents.scene[index])]
+        return self.library.name(int(self.agents.scene[index]))
 
     def episode_name(self, index: int) -> str:
         """Name of the episode that environment ``index`` runs, as its file has it."""
@@ -423,7 +452,7 @@ class BatchNavEnv(VectorEnv):
         agents, episodes = self.agents, self.episodes
         measures = self.task.measure(episodes, self.max_episode_steps)
         info: dict[str, Any] = {
-            "scene_index": agents.scene.copy(),
+            "scene_index": self.library.source_index[agents.scene],
             "episode_index": self.simulator.schedule.index(agents.scene, episodes.episode),
             **{name: getattr(measures, name).copy() for name in self.task.step_measures},
         }

@@ -51,21 +51,22 @@ class BatchSimulator:
         self.library, self.num_agents = library, num_agents
         self.forward_step, self.turn_angle, self.sliding = forward_step, turn_angle, sliding
         self._key = library.add_preparer(preparer)
-        self._navigation: list[Navigation] = [library.prepared(slot, self._key) for slot in range(library.num_slots)]
+        self._user = library.join()
+        self._navigation: list[Navigation | None] = [None] * library.num_slots
         self._navmeshes = NavMeshBatch(library.num_slots)
-        for slot, navigation in enumerate(self._navigation):
-            self._navmeshes.set_slot(slot, navigation.tables)
-        self.schedule = EpisodeSchedule([len(navigation.episodes) for navigation in self._navigation], episodes)
+        self.schedule = EpisodeSchedule([0], episodes, rotates=library.rotates)
+        self._generation, self._active = -1, library.active
+        self._follow_library()
         self.agents, self.episodes = agent_state(num_agents), episode_state(num_agents)
         self._moved, self._collided = np.zeros(num_agents, np.float32), np.zeros(num_agents, bool)
 
     def navmesh(self, slot: int) -> NavMesh:
         """The navmesh of the scene in a slot."""
-        return self._navigation[slot].navmesh
+        return self._at(slot).navmesh
 
     def episode_set(self, slot: int) -> EpisodeSet:
         """The episodes of the scene in a slot."""
-        return self._navigation[slot].episodes
+        return self._at(slot).episodes
 
     def seed(self, seeds: Sequence[int | None], mask: np.ndarray, *, fresh: bool = False) -> None:
         """Start the plans of scenes and episodes again.
@@ -84,6 +85,12 @@ class BatchSimulator:
                 self.episodes.count[index] = 0
         if mask.all() and None not in seeds:
             self.schedule.restart(self.schedule.mode)
+            self.library.restart(int(self.episodes.seed[0]))
+
+    def advance(self) -> None:
+        """Let scenes change if it is their turn; the pictures of the last step have been read."""
+        self.library.advance(self._user)
+        self._follow_library()
 
     def move(self, actions: np.ndarray, active: np.ndarray) -> None:
         """Turn or move the active agents and bring their episodes up to date.
@@ -123,6 +130,7 @@ class BatchSimulator:
         """
         if len(indices) == 0:
             return
+        self._follow_library()
         state = self.episodes
         if wanted is None:
             slot, row, found = self.schedule.draw(indices, state.seed[indices], state.count[indices])
@@ -134,7 +142,7 @@ class BatchSimulator:
         indices, slot, row = indices[found], slot[found], row[found]
         for one in np.unique(slot):
             here, rows = indices[slot == one], row[slot == one]
-            navigation = self._navigation[one]
+            navigation = self._at(one)
             episodes = navigation.episodes
             self.agents.scene[here] = one
             self._place(here, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
@@ -145,6 +153,7 @@ class BatchSimulator:
         state.path_length[indices] = 0
         state.num_steps[indices] = state.num_collisions[indices] = 0
         state.stopped[indices] = False
+        self.library.occupy(self._user, self.agents.scene)
 
     def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
         """Put agents elsewhere in their scenes; their episodes go on.
@@ -166,7 +175,7 @@ class BatchSimulator:
             navigable = self.navmesh(slot).is_navigable(position[here])
             if not navigable.all():
                 point = position[here][~navigable][0]
-                raise ValueError(f"{point} is not navigable in {self.library.names[slot]!r}: snap it first")
+                raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it first")
             snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
         self._place(indices, polygon, snapped, heading)
         self._update_distance()
@@ -193,6 +202,7 @@ class BatchSimulator:
             "agents": copy_arrays(self.agents),
             "episodes": copy_arrays(self.episodes),
             "schedule": self.schedule.get_state(),
+            "library": self.library.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -201,30 +211,72 @@ class BatchSimulator:
         Raises:
             ValueError: it is of another number of agents, or of other scenes or episodes; then nothing has changed.
         """
-        missing = {"agents", "episodes", "schedule"} - set(state)
+        missing = {"agents", "episodes", "schedule", "library"} - set(state)
         if missing:
             raise ValueError(f"state without {', '.join(sorted(missing))}: give what get_state() returned")
         for current, given in ((self.agents, state["agents"]), (self.episodes, state["episodes"])):
             check_arrays(current, given)
+        before = self.library.get_state()
+        self.library.set_state(state["library"])
+        self._follow_library()
+        try:
+            self._check_rows(state)
+        except ValueError:
+            self.library.set_state(before)
+            self._follow_library()
+            raise
+        self.schedule.set_state(state["schedule"])
+        write_arrays(self.agents, state["agents"])
+        write_arrays(self.episodes, state["episodes"])
+        self.library.occupy(self._user, self.agents.scene)
+
+    def close(self) -> None:
+        """Let the library forget what was prepared for this simulator; safe twice."""
+        self.library.remove_preparer(self._key)
+        self.library.leave(self._user)
+
+    def _at(self, slot: int) -> Navigation:
+        """What was prepared of the scene in a slot."""
+        navigation = self._navigation[slot]
+        if navigation is None:
+            raise ValueError(f"slot {slot} of the scene library is empty")
+        return navigation
+
+    def _follow_library(self) -> None:
+        """Take over what has changed in the library's slots."""
+        library = self.library
+        if self._generation == library.generation and self._active is library.active:
+            return
+        for slot in range(library.num_slots):
+            navigation = library.prepared(slot, self._key)
+            if navigation is not self._navigation[slot]:
+                self._navigation[slot] = navigation
+                if navigation is None:
+                    self._navmeshes.clear_slot(slot)
+                else:
+                    self._navmeshes.set_slot(slot, navigation.tables)
+        self._generation, self._active = library.generation, library.active
+        self.schedule.follow([0 if one is None else len(one.episodes) for one in self._navigation], library.active)
+
+    def _check_rows(self, state: dict[str, Any]) -> None:
+        """Refuse a state whose rows point past what the scenes have.
+
+        Raises:
+            ValueError: They do.
+        """
         scene = np.asarray(state["agents"]["scene"])
         if scene.min() < 0 or scene.max() >= self.library.num_slots:
             raise ValueError(f"state with scenes up to {scene.max()}: this library has {self.library.num_slots}")
+        held = self._navigation
         limits = {
-            "episode": [len(navigation.episodes) for navigation in self._navigation],
-            "goal_index": [len(navigation.episodes.goals) for navigation in self._navigation],
-            "polygon": [navigation.navmesh.num_polygons for navigation in self._navigation],
+            "episode": [0 if one is None else len(one.episodes) for one in held],
+            "goal_index": [0 if one is None else len(one.episodes.goals) for one in held],
+            "polygon": [0 if one is None else one.navmesh.num_polygons for one in held],
         }
         for name, limit in limits.items():
             rows = np.asarray({**state["agents"], **state["episodes"]}[name])
             if (rows < 0).any() or (rows >= np.array(limit)[scene]).any():
                 raise ValueError(f"state array {name!r} does not fit: it is of other scenes or episodes")
-        self.schedule.set_state(state["schedule"])
-        write_arrays(self.agents, state["agents"])
-        write_arrays(self.episodes, state["episodes"])
-
-    def close(self) -> None:
-        """Let the library forget what was prepared for this simulator; safe twice."""
-        self.library.remove_preparer(self._key)
 
     def _update_distance(self) -> None:
         """Geodesic distance of every agent to its goal."""

@@ -60,3 +60,9 @@ class Scene:
     def bounds(self) -> np.ndarray:
         """[2, 3] float32, metres: the smallest and the largest corner."""
         return np.stack([self.vertices.min(axis=0), self.vertices.max(axis=0)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the arrays hold."""
+        arrays = [self.vertices, self.triangles, self.triangle_material, self.triangle_object, *self.textures]
+        return sum(array.nbytes for array in (*arrays, self.uvs, self.colors) if array is not None)

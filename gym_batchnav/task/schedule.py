@@ -19,19 +19,27 @@ class EpisodeSchedule:
     slot with replacement, keyed by its own seed and count. In mode ``"once"`` the environments share one queue of all
     episodes, the slots in turn, until none is left.
 
+    Where scenes rotate, ``follow`` tells of every change, slots are visited as lanes, and only ``"random"`` will do.
+
     Args:
         num_episodes: [K], the number of episodes of every slot.
         mode: ``"random"`` or ``"once"``.
+        rotates: Whether slots will come to hold other scenes; an episode's number is then its row in its scene.
     """
 
-    def __init__(self, num_episodes: Sequence[int], mode: str = "random") -> None:
-        self._sizes = np.asarray(num_episodes, np.int64)
+    def __init__(self, num_episodes: Sequence[int], mode: str = "random", *, rotates: bool = False) -> None:
+        self._rotates = rotates
+        self.follow(num_episodes, np.arange(len(num_episodes)))
+        self.restart(mode)
+
+    def follow(self, num_episodes: Sequence[int], active: np.ndarray) -> None:
+        """Take over the numbers of episodes of all slots, and the slots [K] in which episodes begin."""
+        self._sizes, self._active = np.asarray(num_episodes, np.int64), active
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
         rows = np.concatenate([np.arange(size) for size in self._sizes])
         slots = np.repeat(np.arange(len(self._sizes)), self._sizes)
         self._queue = np.lexsort((slots, rows))  # row 0 of every slot, then row 1, ...
         self._next = 0
-        self.restart(mode)
 
     @property
     def total(self) -> int:
@@ -42,12 +50,16 @@ class EpisodeSchedule:
         """Begin anew in the given mode."""
         if mode not in MODES:
             raise ValueError(f"episodes={mode!r}: choose from {', '.join(map(repr, MODES))}")
+        if mode == "once" and self._rotates:
+            raise ValueError(
+                "episodes='once' needs every scene at hand: list fewer scenes, or set resident_scenes= to their number"
+            )
         self.mode = mode
         self._next = 0
 
     def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
-        """The numbers, counted through all slots, of rows ``episode`` [N] in slots ``slot`` [N]."""
-        return self._offsets[slot] + episode
+        """The numbers, counted through all slots unless these rotate, of rows ``episode`` [N] in slots ``slot`` [N]."""
+        return episode.astype(np.int64) if self._rotates else self._offsets[slot] + episode
 
     def locate(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Slot and row of the episodes of the given numbers [N]: the inverse of ``index``."""
@@ -70,7 +82,7 @@ class EpisodeSchedule:
             self._next += len(left)
             slot, row = self.locate(np.concatenate([left, np.zeros(len(env) - len(left), np.int64)]))
             return slot, row, np.arange(len(env)) < len(left)
-        slot = (env + count) % len(self._sizes)
+        slot = self._active[(env + count) % len(self._active)]
         row = (keyed_uniform(seed, count, 0) * self._sizes[slot]).astype(np.int64)
         return slot, row, np.ones(len(env), bool)
 

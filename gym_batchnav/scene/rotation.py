@@ -1,0 +1,53 @@
+"""Which scene takes its turn next: an endless walk through the list, shuffled by a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+import numpy as np
+
+
+class ScenePlan:
+    """The order in which scenes are taken in.
+
+    Lane k of K begins with item k of a permutation of all scenes; the lanes take the following items in turn, round and
+    round. So the scene of a lane follows from the seed, the lane and how often it has changed.
+
+    Args:
+        num_scenes: Scenes in the list.
+        num_active: K, the number of lanes. If every scene has a lane, they stand in the order of the list.
+    """
+
+    def __init__(self, num_scenes: int, num_active: int) -> None:
+        self._num_scenes, self._num_active = num_scenes, num_active
+        self.restart(0)
+
+    def restart(self, seed: int) -> None:
+        """Begin the walk of a seed."""
+        self.seed, self.position = seed, 0
+        self._order = np.arange(self._num_scenes)
+        if self._num_scenes > self._num_active:
+            self._order = np.random.default_rng([seed, self._num_scenes]).permutation(self._num_scenes)
+
+    def next(self, without: Container[int]) -> int | None:
+        """The next scene that is not among some others, None if there is none; ``taken`` goes past it."""
+        for ahead in range(self._num_scenes):
+            scene = int(self._order[(self.position + ahead) % self._num_scenes])
+            if scene not in without:
+                return scene
+        return None
+
+    def taken(self, scene: int) -> None:
+        """Go on after a scene that ``next`` named."""
+        place = int(np.flatnonzero(self._order == scene)[0])
+        self.position += (place - self.position) % self._num_scenes + 1
+
+    def get_state(self) -> dict[str, Any]:
+        """What ``set_state`` needs to go on from here."""
+        return {"seed": self.seed, "position": self.position}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state that ``get_state`` gave."""
+        self.restart(int(state["seed"]))
+        self.position = int(state["position"])

@@ -1,0 +1,280 @@
+"""Slots, lanes and rotation: what is where, when it changes, and what a bad scene costs."""
+
+import threading
+import time
+import weakref
+from functools import partial
+
+import numpy as np
+import pytest
+from rooms import box_room
+
+from gym_batchnav.scene.library import SETTLE_STEPS, SceneLibrary, SceneSource
+from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.scene.rotation import ScenePlan
+
+
+def named(name: str) -> Scene:
+    return box_room(name)
+
+
+def sources_of(count: int, load=named) -> list[SceneSource]:
+    return [SceneSource(f"scene_{i}", partial(load, f"scene_{i}")) for i in range(count)]
+
+
+def names_in_lanes(library: SceneLibrary) -> list[str]:
+    return [library.name(slot) for slot in library.active]
+
+
+class Agents:
+    """One agent a lane, who moves over as soon as its lane changes."""
+
+    def __init__(self, library: SceneLibrary) -> None:
+        self.library, self.key = library, library.join()
+        library.occupy(self.key, library.active)
+
+    def step(self, times: int = 1, settle: bool = True) -> None:
+        for _ in range(times):
+            self.library.advance(self.key)
+            if settle:
+                self.library.occupy(self.key, self.library.active)
+
+
+def test_all_scenes_are_resident_in_their_order_by_default() -> None:
+    library = SceneLibrary(sources_of(3))
+    assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"] == list(library.names)
+    assert library.num_slots == 3 and not library.rotates
+
+
+def test_the_plan_visits_every_scene_before_it_comes_again() -> None:
+    plan = ScenePlan(7, 2)
+    for seed in (0, 1):
+        plan.restart(seed)
+        walk = []
+        for _ in range(14):
+            walk.append(plan.next(()))
+            plan.taken(walk[-1])
+        assert sorted(walk[:7]) == list(range(7)) and walk[7:] == walk[:7]
+    other = ScenePlan(7, 2)
+    assert [other.seed, other.next({0, 1, 2, 3, 4, 5})] == [0, 6]
+    assert other.next(set(range(7))) is None
+
+
+def test_lanes_change_in_turn_by_the_plan() -> None:
+    library = SceneLibrary(sources_of(6), 2, rotate_every=30, deterministic=True)
+    plan = ScenePlan(6, 2)
+    walk = []
+    for _ in range(6):
+        walk.append(f"scene_{plan.next(())}")
+        plan.taken(plan.next(()))
+    agents = Agents(library)
+    assert names_in_lanes(library) == walk[:2]
+    agents.step(30 + SETTLE_STEPS - 1)
+    assert names_in_lanes(library) == walk[:2]
+    agents.step()
+    assert names_in_lanes(library) == [walk[2], walk[1]]
+    agents.step(30)
+    assert names_in_lanes(library) == [walk[2], walk[3]]
+    agents.step(30)
+    assert names_in_lanes(library) == [walk[4], walk[3]]
+    assert library.stats()["swaps"] == 3
+
+
+def test_a_slot_keeps_its_scene_until_the_last_agent_has_left() -> None:
+    library = SceneLibrary(sources_of(4), 1, num_spare_slots=1, rotate_every=5, deterministic=True)
+    agents = Agents(library)
+    old = library.name(0)
+    agents.step(200, settle=False)  # the agent stays
+    assert library.active.tolist() == [1] and library.name(0) == old and library.stats()["swaps"] == 1
+    agents.step()
+    assert library.name(0) == old
+    agents.step()
+    assert library.source_index[0] == -1 or library.name(0) != old
+
+
+def test_what_has_left_is_let_go() -> None:
+    class Made:
+        pass
+
+    library = SceneLibrary(sources_of(5), 1, rotate_every=1, deterministic=True)
+    key = library.add_preparer(lambda scene: Made())
+    agents, gone = Agents(library), weakref.ref(library.prepared(0, key))
+    agents.step(SETTLE_STEPS)
+    assert gone() is not None
+    agents.step(3)
+    assert gone() is None
+    assert library.num_held <= 2
+    assert all(library.prepared(slot, key) is not None for slot in library.active)
+
+
+def test_stepping_never_waits_for_the_loader() -> None:
+    may_load = threading.Event()
+
+    def slow(name: str) -> Scene:
+        if threading.current_thread() is not threading.main_thread():
+            assert may_load.wait(30)
+        return named(name)
+
+    library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1)
+    agents = Agents(library)
+    start = time.perf_counter()
+    agents.step(1000)
+    assert time.perf_counter() - start < 1.0 and library.stats()["swaps"] == 0
+    may_load.set()
+    for _ in range(500):
+        agents.step()
+        if library.stats()["swaps"]:
+            break
+        time.sleep(0.01)
+    assert library.stats()["swaps"] > 0
+
+
+def test_deterministic_rotation_does_not_depend_on_the_loader() -> None:
+    def run(delay: float) -> list[list[str]]:
+        def load(name: str) -> Scene:
+            time.sleep(delay * int(name[-1]))
+            return named(name)
+
+        library = SceneLibrary(sources_of(5, load), 2, rotate_every=3, deterministic=True)
+        agents, seen = Agents(library), []
+        for _ in range(60):
+            agents.step()
+            seen.append(names_in_lanes(library))
+        return seen
+
+    assert run(0.0) == run(0.004)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
+    def load(name: str) -> Scene:
+        if name in ("scene_1", "scene_4"):
+            raise ValueError("the file is damaged")
+        return named(name)
+
+    with pytest.warns(UserWarning, match="left out: the file is damaged") as warned:
+        library = SceneLibrary(sources_of(6, load), 2, rotate_every=1, deterministic=True)
+        agents, seen = Agents(library), set()
+        for _ in range(300):
+            agents.step()
+            seen |= set(names_in_lanes(library))
+    assert seen == {"scene_0", "scene_2", "scene_3", "scene_5"}
+    assert library.stats()["refused"] == dict.fromkeys(("scene_1", "scene_4"), "the file is damaged")
+    assert len(warned) == 2
+
+
+def test_without_a_good_scene_there_is_no_library() -> None:
+    def load(name: str) -> Scene:
+        raise ValueError("the file is damaged")
+
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"none of the 3 scenes .*scene_0: the file is dam"):
+        SceneLibrary(sources_of(3, load))
+    with pytest.raises(ValueError, match=r"^the file is damaged$"):
+        SceneLibrary(sources_of(1, load))
+
+
+def test_a_preparers_refusal_costs_one_scene_before_anybody_is_there() -> None:
+    def prepare(scene: Scene) -> str:
+        if scene.name == "scene_0":
+            raise ValueError("nothing to walk on")
+        return scene.name
+
+    library = SceneLibrary(sources_of(3))
+    with pytest.warns(UserWarning, match="nothing to walk on"):
+        key = library.add_preparer(prepare)
+    assert names_in_lanes(library) == ["scene_1", "scene_2"]
+    assert [library.prepared(slot, key) for slot in library.active] == ["scene_1", "scene_2"]
+    library = SceneLibrary(sources_of(3))
+    library.join()
+    with pytest.raises(ValueError, match="nothing to walk on"):
+        library.add_preparer(prepare)
+    assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"]
+
+
+def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
+    started, may_load = threading.Event(), threading.Event()
+
+    def slow(name: str) -> Scene:
+        if threading.current_thread() is not threading.main_thread():
+            started.set()
+            assert may_load.wait(30)
+        return named(name)
+
+    library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1, deterministic=True)
+    early = library.add_preparer(lambda scene: "early")
+    agents = Agents(library)
+    library._order_next()
+    assert started.wait(30)
+    late = library.add_preparer(lambda scene: "late")
+    library.remove_preparer(early)
+    may_load.set()
+    agents.step(2)
+    new = int(np.flatnonzero(library.source_index >= 0)[-1])
+    assert new not in library.active and library.prepared(new, late) == "late" and library.prepared(new, early) is None
+
+
+def test_limits_on_memory() -> None:
+    size = named("one").nbytes
+    with pytest.raises(ValueError, match="keep fewer resident"):
+        SceneLibrary(sources_of(4), 3, max_bytes=2 * size)
+    library = SceneLibrary(sources_of(4), 2, rotate_every=1, max_bytes=2 * size, deterministic=True)
+    agents = Agents(library)
+    with pytest.warns(UserWarning, match="more than max_bytes"):
+        agents.step(50)
+    assert library.stats()["swaps"] == 0 and library.nbytes == 2 * size == library.stats()["bytes"]
+
+
+def test_a_state_brings_the_scenes_back() -> None:
+    def start() -> tuple[SceneLibrary, Agents]:
+        library = SceneLibrary(sources_of(7), 2, rotate_every=4, deterministic=True)
+        library.restart(5)
+        return library, Agents(library)
+
+    library, agents = start()
+    agents.step(53)
+    state = library.get_state()
+    agents.step(40)
+    later = library.get_state()
+    other, others = start()
+    other.set_state(state)
+    assert other.get_state() == state
+    other.occupy(others.key, other.active)
+    others.step(40)
+    assert other.get_state() == later
+    with pytest.raises(ValueError, match="other scenes"):
+        SceneLibrary(sources_of(6), 2).set_state(state)
+
+
+def test_restart_begins_the_plan_of_a_seed_and_loads_only_what_is_not_held() -> None:
+    loaded = []
+
+    def load(name: str) -> Scene:
+        loaded.append(name)
+        return named(name)
+
+    library = SceneLibrary(sources_of(6, load), 3, rotate_every=2, deterministic=True)
+    first = names_in_lanes(library)
+    agents = Agents(library)
+    loaded.clear()
+    library.restart(0)
+    assert not loaded
+    agents.step(100)
+    library.restart(0)
+    assert names_in_lanes(library) == first
+    library.restart(1)
+    assert names_in_lanes(library) != first
+    assert library.stats()["swaps"] == 0 and library.num_held == 3
+
+
+def test_several_users_keep_their_slots() -> None:
+    library = SceneLibrary(sources_of(5), 1, num_spare_slots=2, rotate_every=1, deterministic=True)
+    first, second = Agents(library), Agents(library)
+    old = library.name(0)
+    first.step(100)
+    assert library.name(0) == old and library.active[0] != 0
+    second.step()  # moves over; the second user's steps do not drive the rotation
+    first.step()
+    assert library.source_index[0] == -1 or library.name(0) != old
+    library.leave(second.key)
+    library.leave(first.key)
+    library.leave(first.key)

@@ -1,0 +1,163 @@
+"""Scenes that rotate under a running environment."""
+
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from rooms import box_room
+from test_env import assert_equal, walk
+
+from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.scene.library import SceneLibrary, SceneSource
+
+COUNT = 12
+ROOMS = [box_room(f"room_{i}", width=8 + i, depth=6 + i / 2) for i in range(COUNT)]
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(num_envs=6, **kwargs):
+        keywords = {"scenes": ROOMS, "resident_scenes": 3, "rotate_every": 10, "num_episodes": 40}
+        keywords |= {"cache_dir": tmp_path, "deterministic_rotation": True, "max_episode_steps": 40, **kwargs}
+        made.append(BatchNavEnv(num_envs, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def test_agents_move_over_and_stay_on_the_ground(make):
+    env = make()
+    env.reset(seed=3)
+    visited, last = set(), None
+    for step in range(600):
+        *_, info = env.step(env.shortest_path_actions())
+        scenes = env.library.source_index[env.agents.scene]
+        assert (scenes >= 0).all()
+        np.testing.assert_array_equal(info["scene_index"], scenes)
+        assert [env.scene_name(i) for i in range(6)] == [f"room_{scene}" for scene in scenes]
+        if last is not None:  # nobody changes scene in the middle of an episode
+            began = env.episodes.num_steps == 0
+            assert ((scenes == last) | began).all()
+        if step % 50 == 0:
+            for i in range(6):
+                assert env.navmesh(int(env.agents.scene[i])).is_navigable(env.agents.position[i : i + 1]).all()
+        visited |= set(scenes.tolist())
+        last = scenes
+    assert len(visited) == COUNT and env.library.stats()["swaps"] > 10
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_a_deterministic_run_repeats_itself(make, mode):
+    first, second = (
+        make(autoreset_mode=mode, sensors=("depth", "semantic")),
+        make(autoreset_mode=mode, sensors=("depth", "semantic"), reuse_buffers=True),
+    )
+    assert_equal(first.reset(seed=9)[0], second.reset(seed=9)[0])
+    second.reset(seed=11)
+    walk(second, 60)
+    second.reset(seed=9)  # the plan begins anew, whatever went before
+    for left, right in zip(walk(first, 250), walk(second, 250), strict=True):
+        for a, b in zip(left[1:4], right[1:4], strict=True):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(left[4]["scene_index"], right[4]["scene_index"])
+    assert_equal(first.set_pose(first.agents.position, first.agents.heading),
+                 second.set_pose(second.agents.position, second.agents.heading))  # fmt: skip
+    assert first.library.stats()["swaps"] > 5
+
+
+def test_a_run_goes_on_from_its_state(make):
+    env, other = make(), make()
+    env.reset(seed=1)
+    walk(env, 77)
+    state = env.get_state()
+    expected = walk(env, 150, seed=5)
+    other.reset(seed=2)
+    walk(other, 30)
+    other.set_state(state)
+    for left, right in zip(expected, walk(other, 150, seed=5), strict=True):
+        assert_equal(left[0], right[0])
+        np.testing.assert_array_equal(left[1], right[1])
+
+
+def test_an_episode_is_that_of_its_scene_alone(make):
+    env = make()
+    env.reset(seed=4)
+    walk(env, 200)
+    for i in range(6):
+        scene = int(env.library.source_index[env.agents.scene[i]])
+        alone = BatchNavEnv(1, scenes=ROOMS[scene], num_episodes=40, cache_dir=None, renderer="embree")
+        alone.reset(options={"episodes": np.array([env.episodes.episode[i]])})
+        np.testing.assert_array_equal(alone.episodes.goal[0], env.episodes.goal[i])
+        seen = alone.set_pose(env.agents.position[i : i + 1], env.agents.heading[i : i + 1])
+        drawn = env.set_pose(env.agents.position, env.agents.heading)
+        np.testing.assert_array_equal(seen["depth"][0], drawn["depth"][i])
+        alone.close()
+
+
+def test_who_is_not_reset_keeps_the_scene(make):
+    env = make(autoreset_mode="disabled", max_episode_steps=1000)
+    env.reset(seed=0)
+    held = env.library.source_index[env.agents.scene]
+    mask = np.array([True] + 5 * [False])
+    for _ in range(120):
+        env.step(np.full(6, 2))
+        env.reset(options={"reset_mask": mask})
+    np.testing.assert_array_equal(env.library.source_index[env.agents.scene][1:], held[1:])
+    assert env.library.stats()["swaps"] >= 1
+
+
+def test_faults_cost_a_warning_and_a_scene_each(make):
+    """Half of the scenes fail once the run has begun, in every way a scene can."""
+    errors = [FileNotFoundError("gone"), ValueError("cut short"), MemoryError("too large"), RecursionError("loop")]
+
+    def load(index):
+        if threading.current_thread() is not threading.main_thread() and index % 3 == 0:
+            raise errors[index // 3]
+        return ROOMS[index]
+
+    sources = [SceneSource(f"room_{i}", lambda i=i: load(i)) for i in range(COUNT)]
+    library = SceneLibrary(sources, 3, rotate_every=1)
+    env = BatchNavEnv(6, library=library, num_episodes=40, max_episode_steps=30)
+    env.reset(seed=0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        give_up = time.monotonic() + 60  # the loader yields to whatever else this machine does
+        while (library.stats()["swaps"] < 8 or not library.stats()["refused"]) and time.monotonic() < give_up:
+            env.step(env.shortest_path_actions())
+            assert (library.source_index[env.agents.scene] >= 0).all()
+    refused = library.stats()["refused"]
+    assert set(refused) <= {"room_0", "room_3", "room_6", "room_9"} and len(refused) >= 1
+    messages = [str(one.message) for one in warned if "left out" in str(one.message)]
+    assert len(messages) == len(set(messages)) == len(refused)
+    assert library.stats()["swaps"] > 3
+    env.close()
+
+
+def test_by_default_few_scenes_are_all_resident_and_of_many_one_for_32_environments(make):
+    assert len(make(4, scenes=ROOMS[:8], resident_scenes=None).library.active) == 8
+    assert len(make(4, resident_scenes=None).library.active) == 1
+    assert len(make(65, resident_scenes=None).library.active) == 3
+    assert len(make(4, resident_scenes=None, episodes="once").library.active) == COUNT
+    with pytest.raises(ValueError, match="every scene at hand"):
+        make(4, episodes="once")
+    env = make(4)
+    with pytest.raises(ValueError, match="every scene at hand"):
+        env.reset(options={"episodes": "once"})
+    with pytest.raises(ValueError, match="resident_scenes=0"):
+        make(4, resident_scenes=0)
+
+
+def test_a_scene_where_the_agent_cannot_stand_is_left_out(make):
+    tiny = box_room("tiny", width=0.4, depth=0.4)
+    with pytest.warns(UserWarning, match="tiny"):
+        env = make(scenes=[tiny, *ROOMS[:2]], resident_scenes=None)
+    env.reset(seed=0)
+    assert {env.scene_name(i) for i in range(6)} == {"room_0", "room_1"}
+    with pytest.raises(ValueError, match="tiny"):
+        make(scenes=tiny, resident_scenes=None)
