@@ -1,42 +1,207 @@
-"""Frames per second of a renderer alone: one row for every choice of sensors, resolution and number of views.
+"""The speed of the renderers against what is wanted of them: what, figure, bar, met or not.
 
-python benchmarks/render.py SCENE [--renderer embree] [--size 64 128] [--num-views 64 256] [--seconds 3]
+python benchmarks/render.py                     # everything, about two minutes
+python benchmarks/render.py --only threads      # one part; see --help for their names
+python benchmarks/render.py --json              # one line of JSON in place of the table
+
+Every part ends with the figure of a fixed calibration loop in the same run, in million operations/s: where that is low,
+so are the others. Figures that are compared are measured in turns, and are the median of the ratios of the turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from gym_batchnav.bench import bench_render
+import numba
+import numpy as np
+
+from gym_batchnav.bench import bench_render, drawing, interleaved, machine
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import RENDERERS
+from gym_batchnav.navmesh import NavMesh, NavMeshSettings
+from gym_batchnav.scene.generate import generate_apartment
+from gym_batchnav.scene.mesh import Scene
 
-SENSORS = (("depth",), ("depth", "rgb"), ("depth", "rgb", "semantic"))
+APARTMENTS, HOUSE, SHOP = "apartments", "aws_small_house/aws_small_house.glb", "aws_bookstore/aws_bookstore.glb"
+NUM_VIEWS = 256
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure and what is wanted of it."""
+
+    what: str
+    figure: float | None  # None: not measured
+    bar: float
+    calibration: float  # Mop/s
+    at_most: bool = False  # the figure shall be at most, not at least, the bar
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is what is wanted."""
+        return self.figure is not None and (self.figure <= self.bar if self.at_most else self.figure >= self.bar)
+
+    def __str__(self) -> str:
+        """A line of the table."""
+        figure = "-" if self.figure is None else f"{self.figure:,.0f}" if self.bar > 10 else f"{self.figure:.3f}"
+        bar = f"{'<=' if self.at_most else '>='} {self.bar:,g}"
+        verdict = "met" if self.met else "NOT MET" if self.figure is not None else "not measured"
+        return f"{self.what:<64}{figure:>9}  {bar:<9} {verdict:<13}{self.calibration:>5.0f}  {self.note}"
+
+
+def absolute(data: Path, seconds: float, renderer: str, sensors: tuple[str, ...], bars: dict[str, float]) -> list[Row]:
+    """Frames/s in each scene."""
+    rows = []
+    for scene, bar in bars.items():
+        source = scene if scene == APARTMENTS else data / "scenes" / scene
+        what = f"{renderer}, {' + '.join(sensors)}, {Path(scene).stem}, frames/s"
+        if scene != APARTMENTS and not Path(source).is_file():
+            rows.append(Row(what, None, bar, 0, note=f"no {source}: name the folder of scenes with --data"))
+            continue
+        num_views = 64 if renderer == "opengl" else NUM_VIEWS
+        figures = bench_render(source, num_views, seconds, sensors=sensors, renderer=renderer)
+        rows.append(Row(what, figures["fps"], bar, figures["calibration_mops"], note=figures["device"]))
+    return rows
+
+
+def triangles(_: Path, seconds: float) -> list[Row]:
+    """An apartment of a million triangles against the same at 20,000, from the same places."""
+    plain = generate_apartment(0, triangles=20_000)
+    plain = dataclasses.replace(plain, navmesh=NavMesh.build(plain.vertices, plain.triangles, NavMeshSettings()))
+    curved = dataclasses.replace(generate_apartment(0, triangles=1_000_000), navmesh=plain.navmesh)
+    cut = tessellated(plain, round(np.sqrt(1_000_000 / len(plain.triangles))))
+    with ExitStack() as stack:
+        scenes = {"plain": plain, "curved": curved, "cut": cut}
+        draw = {name: stack.enter_context(embree(scene)).draw for name, scene in scenes.items()}
+        rates = interleaved(draw, seconds)
+    return [
+        ratio(f"{len(scene.triangles):,} triangles ({how}) to {len(plain.triangles):,}", rates, name, "plain", 0.3)
+        for name, scene, how in (("curved", curved, "finer curves"), ("cut", cut, "each cut into many"))
+    ]
+
+
+def sizes(_: Path, seconds: float) -> list[Row]:
+    """Frames/s at 128 x 128 and 256 x 256 against 64 x 64."""
+    with ExitStack() as stack:
+        draw = {
+            str(side): stack.enter_context(embree(APARTMENTS, num_views=64, camera=Camera(side, side))).draw
+            for side in (64, 128, 256)
+        }
+        rates = interleaved(draw, seconds)
+    return [
+        ratio(f"{side} x {side} pixels to 64 x 64", rates, side, "64", bar)
+        for side, bar in (("128", 0.33), ("256", 0.11))
+    ]
+
+
+def views(_: Path, seconds: float) -> list[Row]:
+    """Time a frame of a large batch against that of a small one."""
+    with embree(APARTMENTS) as few, embree(APARTMENTS, num_views=4096) as many:
+        rates = interleaved({"few": few.draw, "many": many.draw}, seconds)
+    return [ratio("time a frame, N=4,096 to N=256", rates, "few", "many", 1.2, at_most=True)]
+
+
+def threads(_: Path, seconds: float) -> list[Row]:
+    """Two threads against one."""
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        return [Row("two threads to one", None, 1.7, 0, note="this machine has one")]
+
+    def on(count: int, draw: Callable[[], int]) -> int:
+        numba.set_num_threads(count)
+        return draw()
+
+    before = numba.get_num_threads()
+    with embree(APARTMENTS) as drawn:
+        rates = interleaved({"two": partial(on, 2, drawn.draw), "one": partial(on, 1, drawn.draw)}, seconds)
+    numba.set_num_threads(before)
+    return [ratio("two threads to one", rates, "two", "one", 1.7)]
+
+
+def tessellated(scene: Scene, pieces: int) -> Scene:
+    """The scene with every triangle cut into ``pieces`` squared."""
+    corners = [(i, j) for i in range(pieces + 1) for j in range(pieces + 1 - i)]
+    number = {corner: index for index, corner in enumerate(corners)}
+    small = [[(i, j), (i + 1, j), (i, j + 1)] for i, j in corners if i + j < pieces]
+    small += [[(i + 1, j), (i + 1, j + 1), (i, j + 1)] for i, j in corners if i + j < pieces - 1]
+    first = np.array([[number[corner] for corner in triangle] for triangle in small])
+    i, j = np.array(corners).T / pieces
+    weights = np.stack([1 - i - j, i, j], axis=1)
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        """Of the corners of every small triangle, from those of the large ones."""
+        spread_values = np.einsum("pc,tcx->tpx", weights, values[scene.triangles])
+        return spread_values.reshape(-1, values.shape[1]).astype(values.dtype)
+
+    starts = len(corners) * np.arange(len(scene.triangles))
+    return dataclasses.replace(
+        scene,
+        vertices=spread(scene.vertices),
+        triangles=(starts[:, None, None] + first).reshape(-1, 3).astype(np.int32),
+        triangle_material=np.repeat(scene.triangle_material, len(first)),
+        triangle_object=np.repeat(scene.triangle_object, len(first)),
+        uvs=None if scene.uvs is None else spread(scene.uvs),
+        colors=None if scene.colors is None else spread(scene.colors),
+    )
+
+
+embree = partial(drawing, num_views=NUM_VIEWS, renderer="embree")
+
+
+def ratio(what: str, rates: dict[str, list[float]], upper: str, lower: str, bar: float, at_most: bool = False) -> Row:
+    """The median ratio of the frames/s of two works that took turns."""
+    figure = float(np.median(np.divide(rates[upper], rates[lower])))
+    note = f"{np.median(rates[upper]):,.0f} and {np.median(rates[lower]):,.0f} frames/s"
+    return Row(f"embree, depth, {what}", figure, bar, float(np.median(rates["calibration"])), at_most, note)
+
+
+PARTS: dict[str, Callable[[Path, float], list[Row]]] = {
+    "depth": partial(absolute, renderer="embree", sensors=("depth",), bars={APARTMENTS: 8000, HOUSE: 8000, SHOP: 7000}),
+    "rgb": partial(
+        absolute, renderer="embree", sensors=("depth", "rgb"), bars={APARTMENTS: 5000, HOUSE: 5000, SHOP: 4500}
+    ),
+    "opengl": partial(absolute, renderer="opengl", sensors=("depth",), bars={APARTMENTS: 800, HOUSE: 250}),
+    "triangles": triangles,
+    "sizes": sizes,
+    "views": views,
+    "threads": threads,
+}
+
+
+def measured(parts: list[str], data: Path, seconds: float) -> Iterator[Row]:
+    """The rows of some parts, as they are measured."""
+    for part in parts:
+        yield from PARTS[part](data, seconds)
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """A row for JSON."""
+    return dataclasses.asdict(row) | {"met": row.met}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scene", help="a scene's file or the name of a shipped or procedural one")
-    parser.add_argument("--renderer", choices=RENDERERS, default="auto")
-    parser.add_argument("--size", type=int, nargs="+", default=[64, 128], help="pixels along a side")
-    parser.add_argument("--num-views", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure each row")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long to measure each figure")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared")))
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args()
-    print(f"{'sensors':<20}{'pixels':>8}{'views':>7}{'frames/s':>11}{'spread':>8}  renderer")
-    for sensors, size, count in itertools.product(SENSORS, options.size, options.num_views):
-        figures = bench_render(
-            options.scene,
-            count,
-            options.seconds,
-            sensors=sensors,
-            camera=Camera(size, size),
-            renderer=options.renderer,
-        )
-        print(
-            f"{'+'.join(sensors):<20}{size:>8}{count:>7}{figures['fps']:>11,.0f}{figures['spread']:>8.0%}"
-            f"  {figures['renderer']}, {figures['device']}"
-        )
+    rows = measured(options.only, options.data, options.seconds)
+    if options.json:
+        print(json.dumps({"machine": machine(), "rows": [as_json(row) for row in rows]}))
+        return
+    print(machine())
+    print(f"{'what':<64}{'figure':>9}  {'bar':<9} {'':<13}{'Mop/s':>5}  note")
+    for row in rows:
+        print(row, flush=True)
 
 
 if __name__ == "__main__":

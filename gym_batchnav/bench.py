@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
+from numba import njit
 
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.geometry import Camera, view_matrices
@@ -22,6 +25,7 @@ from gym_batchnav.task.prepare import NavigationPreparer
 
 NUM_SLICES = 10
 TAPE_STEPS = 100
+CALIBRATION_OPERATIONS = 4_000_000
 
 
 def bench_step(
@@ -49,9 +53,9 @@ def bench_step(
         progress: Called with the share done, 0 to 1.
 
     Returns:
-        Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median), ``parts``
-        (milliseconds of a step by part), ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``,
-        ``device``, ``machine``.
+        Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median),
+        ``calibration_mops`` (see ``calibrate``; median of one run a slice), ``parts`` (milliseconds of a step by part),
+        ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``, ``machine``, ``threads``.
     """
     env = BatchNavEnv(num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, reuse_buffers=True)
     actions = _shortest_path_tape(env)
@@ -88,34 +92,111 @@ def bench_render(
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
     """Frames/s of the renderer alone, from random navigable poses; arguments and result as those of ``bench_step``."""
+    with drawing(scenes, num_views, sensors=sensors, camera=camera, renderer=renderer) as drawn:
+        _warm_up(drawn.draw)
+        figures = _in_slices(drawn.draw, seconds, progress)
+        figures["parts"] = {"render": 1000 * num_views / figures["fps"]}
+        return figures | drawn.circumstances
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Views ready to be drawn again and again: ``draw`` draws all of them and returns how many they are."""
+
+    draw: Callable[[], int]
+    circumstances: dict[str, Any]  # what is drawn, by what, on what machine
+
+
+@contextmanager
+def drawing(
+    scenes: SceneSpec,
+    num_views: int,
+    *,
+    sensors: tuple[str, ...] = ("depth",),
+    camera: Camera | None = None,
+    renderer: str = "auto",
+) -> Iterator[Drawing]:
+    """Views from random navigable poses and what draws them, for measurements of one's own; released at the end."""
     from gym_batchnav.render.api import make_renderer
 
     camera = camera or Camera()
     library = SceneLibrary(scene_sources(scenes))
+    slots, views = navigable_views(library, num_views, camera.eye_height)
+    drawer = make_renderer(renderer, library)
+    try:
+        target = drawer.target(camera, sensors, num_views=num_views)
+
+        def draw() -> int:
+            target.render(slots, views)
+            return num_views
+
+        circumstances = _circumstances(library, camera, sensors, num_views)
+        yield Drawing(draw, circumstances | {"renderer": drawer.name, "device": drawer.device})
+    finally:
+        drawer.close()
+
+
+def navigable_views(
+    library: SceneLibrary, num_views: int, eye_height: float, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Slots [N], the scenes in turn, and level views [N, 4, 4] from random places where agents can stand.
+
+    Raises:
+        ValueError: A scene has no walkable area.
+    """
     slots = np.arange(num_views, dtype=np.int32) % library.num_slots
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     positions = np.empty((num_views, 3), np.float32)
     preparer = NavigationPreparer(NavMeshSettings(), cache=DiskCache())
     for slot in range(library.num_slots):
         here = slots == slot
         positions[here] = preparer.navmesh(library.scene(slot)).random_points(int(here.sum()), rng)
     headings = rng.uniform(-np.pi, np.pi, num_views).astype(np.float32)
-    views = view_matrices(positions, headings, camera.eye_height)
-    drawer = make_renderer(renderer, library)
-    target = drawer.target(camera, sensors, num_views=num_views)
+    return slots, view_matrices(positions, headings, eye_height)
 
-    def draw() -> int:
-        target.render(slots, views)
-        return num_views
 
-    _warm_up(draw)
-    figures = _in_slices(draw, seconds, progress)
-    figures["parts"] = {"render": 1000 * num_views / figures["fps"]}
-    figures.update(_circumstances(library, camera, sensors, num_views))
-    figures.update(renderer=drawer.name, device=drawer.device)
-    target.close()
-    drawer.close()
-    return figures
+def interleaved(works: Mapping[str, Callable[[], int]], seconds: float) -> dict[str, list[float]]:
+    """Frames/s of works that take turns, NUM_SLICES each, so that what slows the machine down slows all of them.
+
+    Args:
+        works: Each makes some frames and returns how many.
+        seconds: For each work in all.
+
+    Returns:
+        The frames/s of every turn, by work; compare works by the median of the ratios of their turns. ``calibration``
+        has the Mop/s of the calibration loop in every round.
+    """
+    for work in works.values():
+        _warm_up(work)
+    calibrate()
+    rates: dict[str, list[float]] = {name: [] for name in (*works, "calibration")}
+    for _ in range(NUM_SLICES):
+        for name, work in works.items():
+            rates[name].append(_rate(work, seconds / NUM_SLICES))
+        rates["calibration"].append(calibrate())
+    return rates
+
+
+def calibrate() -> float:
+    """Million operations/s of a fixed loop on one thread; a figure that moves with it was moved by the machine."""
+    start = time.perf_counter()
+    _calibration_loop(CALIBRATION_OPERATIONS)
+    return CALIBRATION_OPERATIONS / (time.perf_counter() - start) / 1e6
+
+
+@njit(cache=True, nogil=True)
+def _calibration_loop(count: int) -> int:
+    """Mix ``count`` random numbers (xorshift) into a table of 32 KiB, each place depending on the one before."""
+    table = np.zeros(4096, np.uint64)
+    state = np.uint64(88172645463325252)
+    for _ in range(count):
+        state ^= state << np.uint64(13)
+        state ^= state >> np.uint64(7)
+        state ^= state << np.uint64(17)
+        place = state & np.uint64(4095)
+        table[place] += state
+        state ^= table[place]
+    return table.sum()
 
 
 def _shortest_path_tape(env: BatchNavEnv) -> list[np.ndarray]:
@@ -139,18 +220,30 @@ def _warm_up(work: Callable[[], int], seconds: float = 0.5) -> None:
         work()
 
 
+def _rate(work: Callable[[], int], seconds: float) -> float:
+    """Frames/s of ``work``, done at least once and again until the time is over."""
+    start, frames = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - start) < seconds or frames == 0:
+        frames += work()
+    return frames / elapsed
+
+
 def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[float], None] | None) -> dict[str, Any]:
-    """Frames/s of ``work`` (which returns how many frames it made) in slices of equal time."""
-    rates = []
+    """Frames/s of ``work`` (which returns how many frames it made) in slices of equal time, each with a calibration."""
+    calibrate()
+    rates, calibrations = [], []
     for index in range(NUM_SLICES):
-        start, frames = time.perf_counter(), 0
-        while (elapsed := time.perf_counter() - start) < seconds / NUM_SLICES or frames == 0:
-            frames += work()
-        rates.append(frames / elapsed)
+        rates.append(_rate(work, seconds / NUM_SLICES))
+        calibrations.append(calibrate())
         if progress is not None:
             progress((index + 1) / NUM_SLICES)
     median = float(np.median(rates))
-    return {"fps": median, "spread": float(np.ptp(rates)) / median, "fps_slices": [round(rate, 1) for rate in rates]}
+    return {
+        "fps": median,
+        "spread": float(np.ptp(rates)) / median,
+        "fps_slices": [round(rate, 1) for rate in rates],
+        "calibration_mops": float(np.median(calibrations)),
+    }
 
 
 def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ...], num_envs: int) -> dict[str, Any]:
@@ -162,6 +255,11 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
         "triangles_per_scene": int(np.mean(triangles)),
         "sensors": list(sensors),
         "resolution": [camera.width, camera.height],
-        "machine": f"{processor_name()}, {os.cpu_count()} cores, {platform.platform()}",
+        "machine": machine(),
         "threads": numba.get_num_threads(),
     }
+
+
+def machine() -> str:
+    """Processor, number of cores and operating system, for beside figures."""
+    return f"{processor_name()}, {os.cpu_count()} cores, {platform.platform()}"

@@ -51,6 +51,16 @@ def mosaic(pictures: np.ndarray, columns: int | None = None, gap: int = 2) -> np
     return sheet
 
 
+def difference_picture(one: np.ndarray, other: np.ndarray, gain: float = 8.0) -> np.ndarray:
+    """How two pictures [..., H, W, 3] uint8 differ, as [..., H, W, 3] uint8: white where they do not."""
+    return 255 - np.clip(gain * np.abs(one.astype(float) - other), 0, 255).astype(np.uint8)
+
+
+def comparison(one: np.ndarray, other: np.ndarray, gain: float = 8.0) -> np.ndarray:
+    """Two rows of pictures [N, H, W, 3] and below them how they differ, ``gain`` times as strong."""
+    return mosaic(np.concatenate([one, other, difference_picture(one, other, gain)]), columns=len(one))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TopDownMap:
     """A picture of a scene from above, north (-z) up, and where in the world its pixels lie."""

@@ -55,6 +55,7 @@ def test_bench_prints_one_line_of_figures(what):
     assert figures["fps"] > 0 and len(figures["fps_slices"]) == 10
     assert figures["machine"] and figures["triangles_per_scene"] > 10_000
     assert sum(figures["parts"].values()) > 0
+    assert figures["bench"] == what and figures["calibration_mops"] > 1
 
 
 @pytest.mark.parametrize(

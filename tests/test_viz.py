@@ -30,6 +30,17 @@ def test_semantic_colours_tell_ids_apart_and_leave_nothing_black():
     assert (colors[0] == 0).all() and (colors[1:] >= 64).all()
 
 
+def test_a_comparison_is_white_below_where_pictures_are_alike():
+    one = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), dtype=np.uint8)
+    other = one.copy()
+    other[1, 2, 3] = np.where(one[1, 2, 3] < 128, one[1, 2, 3] + 10, one[1, 2, 3] - 10)
+    expected = np.full_like(one, 255)
+    expected[1, 2, 3] = 255 - 80
+    np.testing.assert_array_equal(viz.difference_picture(one, other, gain=8), expected)
+    sheet = viz.comparison(one, other)
+    np.testing.assert_array_equal(sheet, viz.mosaic(np.concatenate([one, other, expected]), columns=3))
+
+
 @pytest.fixture(scope="module")
 def room():
     """A room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5 and a crate at (1.5..2.5, -1..0)."""

@@ -22,8 +22,10 @@ Resolution = Annotated[str, typer.Option(help="Pixels: 64 for square pictures, 1
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 
-@bench.command()
-def step(
+@bench.command("render", help="The renderer alone, from random navigable poses.")
+@bench.command("step", help="Whole environment steps: move, score, begin episodes, draw, observe.")
+def step_or_render(
+    context: typer.Context,
     scene: SceneOption = "apartments",
     num_envs: NumEnvs = 256,
     seconds: Seconds = 5.0,
@@ -32,47 +34,16 @@ def step(
     resolution: Resolution = "64",
     as_json: Json = False,
 ) -> None:
-    """Whole environment steps: move, score, begin episodes, draw, observe."""
-    from gym_batchnav.bench import bench_step
+    """What ``bench step`` and ``bench render`` do: they take the same options."""
+    from gym_batchnav.bench import bench_render, bench_step
 
+    what = str(context.info_name)
+    names, camera = _sensors(sensors), _camera(resolution)
+    measure = {"step": bench_step, "render": bench_render}[what]
     _report(
-        "step",
-        lambda progress: bench_step(
-            scene,
-            num_envs,
-            seconds,
-            sensors=_sensors(sensors),
-            camera=_camera(resolution),
-            renderer=renderer,
-            progress=progress,
-        ),
-        as_json,
-    )
-
-
-@bench.command()
-def render(
-    scene: SceneOption = "apartments",
-    num_envs: NumEnvs = 256,
-    seconds: Seconds = 5.0,
-    renderer: RendererOption = "auto",
-    sensors: Sensors = "depth",
-    resolution: Resolution = "64",
-    as_json: Json = False,
-) -> None:
-    """The renderer alone, from random navigable poses."""
-    from gym_batchnav.bench import bench_render
-
-    _report(
-        "render",
-        lambda progress: bench_render(
-            scene,
-            num_envs,
-            seconds,
-            sensors=_sensors(sensors),
-            camera=_camera(resolution),
-            renderer=renderer,
-            progress=progress,
+        what,
+        lambda progress: measure(
+            scene, num_envs, seconds, sensors=names, camera=camera, renderer=renderer, progress=progress
         ),
         as_json,
     )
@@ -119,6 +90,7 @@ def _report(what: str, measure: Callable[[Callable[[float], None]], dict[str, An
     table.add_column(style="bold")
     table.add_column()
     table.add_row("frames/s", f"{figures['fps']:,.0f} (spread {100 * figures['spread']:.0f}%)")
+    table.add_row("calibration, Mop/s", f"{figures['calibration_mops']:,.0f}")
     for part, milliseconds in figures["parts"].items():
         table.add_row(f"{part}, ms a step", f"{milliseconds:.3f}")
     for name in (

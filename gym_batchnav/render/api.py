@@ -22,12 +22,17 @@ AMBIENT, DIFFUSE = 0.65, 0.35  # a lit surface shows albedo x (AMBIENT + DIFFUSE
 
 
 class Target(Protocol):
-    """What one caller draws into: up to ``num_views`` views at a time through one camera."""
+    """What one caller draws into: up to ``num_views`` views at a time through one camera.
+
+    A batch is under way from its ``begin`` to its ``finish``. Two may be under way at once, one where ``buffers`` is 1,
+    so that batch t is read while batch t + 1 is drawn: begin(t), begin(t + 1), finish() gives t, begin(t + 2), ...
+    Pictures belong to a ring of ``buffers`` sets: those of batch t are overwritten from begin(t + ``buffers``) on.
+    """
 
     num_views: int
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
-        """Draw every view.
+        """Draw every view: ``begin``, then ``finish``.
 
         Args:
             slots: [n] int, the library's slot that each view looks into; n is at most ``num_views``.
@@ -35,14 +40,29 @@ class Target(Protocol):
 
         Returns:
             One array a sensor: ``depth`` [n, H, W, 1] float32, ``rgb`` [n, H, W, 3] uint8, ``semantic`` [n, H, W, 1]
-            int32. They belong to a ring of ``buffers`` sets.
+            int32. With ``device="cuda"`` they are torch tensors on that device.
+
+        Raises:
+            ValueError: The slots or views are wrong (see ``check_views``), or a slot is empty.
+            RuntimeError: A batch is under way, or as for ``begin`` and ``finish``.
         """
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
-        """The first half of ``render``: start drawing."""
+        """The first half of ``render``: start drawing.
+
+        Raises:
+            ValueError: As for ``render``; nothing is under way then that was not before.
+            RuntimeError: As many batches are under way as may be, the target or its renderer is closed, or the process
+                was forked.
+        """
 
     def finish(self) -> dict[str, Any]:
-        """The second half of ``render``: wait for the pictures that ``begin`` started."""
+        """The second half of ``render``: wait for the pictures of the oldest batch under way and return them.
+
+        Raises:
+            RuntimeError: No batch is under way, the target or its renderer is closed, the process was forked, or the
+                device failed.
+        """
 
     def close(self) -> None:
         """Release the target; safe twice."""
@@ -67,7 +87,7 @@ class Renderer(Protocol):
         device: str = "cpu",
         buffers: int = 2,
     ) -> Target:
-        """Something to draw up to ``num_views`` views at a time into."""
+        """Something to draw up to ``num_views`` views at a time into; ``device`` is ``"cpu"`` or ``"cuda"``."""
 
     def close(self) -> None:
         """Release every scene and target; safe twice."""
@@ -143,6 +163,11 @@ def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
     for what, count in (("num_views", num_views), ("buffers", buffers)):
         if count < 1:
             raise ValueError(f"{what}={count}: give at least 1")
+
+
+def most_under_way(buffers: int) -> int:
+    """How many batches a target with so many sets of pictures lets begin before the first of them is finished."""
+    return min(2, buffers)
 
 
 def check_views(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views: int) -> None:

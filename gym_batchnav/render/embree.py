@@ -17,44 +17,44 @@ from numba import carray, cfunc, types
 from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
 from gym_batchnav.render.api import check_target
+from gym_batchnav.render.masks import alpha_filter
 from gym_batchnav.render.packet import pointer
 from gym_batchnav.render.surface import Surface, build_surface, check_rows, is_masked
-from gym_batchnav.render.target import EmbreeTarget, RayTree
+from gym_batchnav.render.target import EmbreeTarget, RayTree, SlotTable
 from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.scene.mesh import MASK, Scene
 
 # Embree 4's enumerations (rtcore_common.h, rtcore_buffer.h, rtcore_geometry.h).
 _INDEX, _VERTEX, _UINT3, _FLOAT3, _TRIANGLE_GEOMETRY = 0, 1, 0x5003, 0x9003, 0
-_COHERENT, _ALL_FEATURES, _ROBUST = 1 << 16, 0xFFFFFFFF, 1 << 2
-
-
-class _IntersectArguments(ctypes.Structure):
-    """RTCIntersectArguments; null pointers ask for no context and no callbacks."""
-
-    _fields_ = (
-        ("flags", ctypes.c_uint32),
-        ("feature_mask", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("filter", ctypes.c_void_p),
-        ("intersect", ctypes.c_void_p),
-        ("min_width_distance_factor", ctypes.c_float),
-    )
+_ROBUST = 1 << 2
+# Properties of a device (rtcore_device.h): whether it traces packets of so many rays with instructions as wide.
+_NATIVE_RAYS = ((16, 34), (8, 33), (4, 32))
 
 
 class Embree:
     """One device of the Embree library that the package ``embreex`` bundles.
 
+    Args:
+        config: What rtcNewDevice takes; ``"isa=avx2"`` has it do without newer instructions.
+
+    Attributes:
+        num_rays: The most rays that the processor traces at once: 16 with AVX-512, 8 with AVX, else 4.
+        intersect: Address of the function that traces so many. Wider packets work everywhere, but Embree then takes
+            them apart ray by ray.
+
     Raises:
         RuntimeError: There is no such package or library, or Embree cannot run on this processor.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: str = "") -> None:
         self._library = _load_library()
-        self._device = self._library.rtcNewDevice(b"")
+        self._device = self._library.rtcNewDevice(config.encode())
         self._check("making a device")
-        self.intersect16 = ctypes.cast(self._library.rtcIntersect16, ctypes.c_void_p).value or 0
-        self._arguments = _IntersectArguments(_COHERENT, _ALL_FEATURES)
-        self.arguments = ctypes.addressof(self._arguments)
+        native = (rays for rays, number in _NATIVE_RAYS if self._library.rtcGetDeviceProperty(self._device, number))
+        self.num_rays = next(native, 4)
+        function = getattr(self._library, f"rtcIntersect{self.num_rays}")
+        self.intersect = ctypes.cast(function, ctypes.c_void_p).value or 0
+        self.alpha_filter: int = alpha_filter().address
         weakref.finalize(self, _release, self._library.rtcReleaseDevice, self._device, os.getpid())
 
     def build_tree(self, scene: Scene, cull: bool) -> RayTree:
@@ -72,23 +72,29 @@ class Embree:
         check_rows(scene, "triangle_material", scene.triangle_material, 0, len(scene.materials))
         if not len(scene.triangles) == len(scene.triangle_material) == len(scene.triangle_object):
             raise ValueError(f"scene {scene.name!r}: not every triangle has a material and an object")
-        vertices = np.zeros((len(scene.vertices) + 1, 3), np.float32)  # Embree reads 16 bytes of the last one
+        vertices = np.full((len(scene.vertices) + 1, 3), np.nan, np.float32)  # Embree reads 16 bytes of the last one
         vertices[:-1] = scene.vertices
         indices = np.ascontiguousarray(scene.triangles, np.uint32)
         single_sided = np.ascontiguousarray(~scene.materials.double_sided[scene.triangle_material])
         objects = np.ascontiguousarray(scene.triangle_object, np.int32)
         lib, what = self._library, f"building the tree of scene {scene.name!r}"
         handle = lib.rtcNewScene(self._device)
-        tree = RayTree(handle, objects, is_masked(scene), (vertices, indices, single_sided, self))
+        # Two geometries keep the filter from being asked about opaque triangles. Each has all triangles, so that their
+        # numbers stay, but those of the other name a vertex that does not exist, and Embree leaves them out.
+        masked = scene.materials.alpha_mode[scene.triangle_material] == MASK
+        none = np.uint32(len(scene.vertices))
+        parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
+        tree = RayTree(handle, objects, is_masked(scene), (vertices, parts, single_sided, self))
         weakref.finalize(tree, _release, lib.rtcReleaseScene, handle, os.getpid())
-        if len(indices):
+        for part, passable in parts:
             geometry = lib.rtcNewGeometry(self._device, _TRIANGLE_GEOMETRY)
             for kind, layout, array, count in (
                 (_VERTEX, _FLOAT3, vertices, len(scene.vertices)),
-                (_INDEX, _UINT3, indices, len(indices)),
+                (_INDEX, _UINT3, part, len(part)),
             ):
                 lib.rtcSetSharedGeometryBuffer(geometry, kind, 0, layout, array.ctypes.data, 0, 12, count)
                 self._check(what)
+            lib.rtcSetGeometryEnableFilterFunctionFromArguments(geometry, passable)
             if cull and single_sided.any():
                 lib.rtcSetGeometryUserData(geometry, single_sided.ctypes.data)
                 lib.rtcSetGeometryIntersectFilterFunction(geometry, _back_filter().address)
@@ -154,6 +160,7 @@ def _load_library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("rtcNewDevice", address, (ctypes.c_char_p,)),
         ("rtcReleaseDevice", None, (address,)),
+        ("rtcGetDeviceProperty", ctypes.c_ssize_t, (address, ctypes.c_int)),
         ("rtcGetDeviceError", ctypes.c_int, (address,)),
         ("rtcGetDeviceLastErrorMessage", ctypes.c_char_p, (address,)),
         ("rtcNewScene", address, (address,)),
@@ -166,6 +173,7 @@ def _load_library() -> ctypes.CDLL:
             None,
             (address, ctypes.c_int, number, ctypes.c_int, address, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t),
         ),
+        ("rtcSetGeometryEnableFilterFunctionFromArguments", None, (address, ctypes.c_bool)),
         ("rtcSetGeometryUserData", None, (address, address)),
         ("rtcSetGeometryIntersectFilterFunction", None, (address, address)),
         ("rtcCommitGeometry", None, (address,)),
@@ -196,6 +204,8 @@ class EmbreeRenderer:
         self.device = processor_name()
         self._closed = False
         self._keys: dict[tuple[Any, ...], int] = {}
+        self._tables: dict[tuple[int, int], SlotTable] = {}
+        self._generation = library.generation  # of the library, when the tables were filled
         self.tree_key(cull=False)
 
     def target(
@@ -229,12 +239,29 @@ class EmbreeRenderer:
         """The library's key of the ray trees."""
         return self._prepare(("tree", cull), partial(self.embree.build_tree, cull=cull))
 
-    def surface_key(self, size: int, masked_only: bool) -> int:
-        """The library's key of the surfaces, with textures of ``size`` texels; None for scenes that need none."""
-        shaded = self._keys.get(("surface", size, False))
-        if masked_only and shaded is not None:
-            return shaded
-        return self._prepare(("surface", size, masked_only), partial(_surface, size=size, masked_only=masked_only))
+    def slot_table(self, cull: bool, size: int, masked_only: bool) -> SlotTable:
+        """The slots of the library as kernels read them; targets that see the same share one.
+
+        Args:
+            cull: Rays pass single-sided triangles from behind.
+            size: Texels along a side of the textures.
+            masked_only: Scenes through whose surfaces no ray passes need no surfaces.
+        """
+        what = "surface", size, masked_only
+        if masked_only and ("surface", size, False) in self._keys:
+            what = "surface", size, False
+        surface_key = self._prepare(what, partial(_surface, size=size, masked_only=what[2]))
+        keys = self.tree_key(cull), surface_key
+        if keys not in self._tables:
+            self._tables[keys] = SlotTable(self.library, *keys)
+        return self._tables[keys]
+
+    def follow_library(self) -> None:
+        """Bring all slot tables up to date, so that nothing of a scene that has left is kept."""
+        if self._generation != self.library.generation:
+            for table in self._tables.values():
+                table.mirror()
+            self._generation = self.library.generation
 
     def _prepare(self, what: tuple[Any, ...], preparer: Any) -> int:
         """Have the library prepare something once for all targets; returns its key."""
@@ -252,7 +279,10 @@ class EmbreeRenderer:
         self._closed = True
         for key in self._keys.values():
             self.library.remove_preparer(key)
+        for table in self._tables.values():
+            table.mirror()  # targets still hold the tables, which are empty now
         self._keys.clear()
+        self._tables.clear()
 
 
 def _surface(scene: Scene, size: int, masked_only: bool) -> Surface | None:

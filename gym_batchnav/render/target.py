@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,8 @@ from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
-from gym_batchnav.render.api import AMBIENT, DIFFUSE, check_views, light_directions
-from gym_batchnav.render.surface import Surface
-from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
+from gym_batchnav.render.api import AMBIENT, DIFFUSE, check_views, light_directions, most_under_way
+from gym_batchnav.render.textures import SRGB_ENCODE, texture_size
 from gym_batchnav.render.trace import (
     MASKED,
     MATERIALS,
@@ -24,8 +24,7 @@ from gym_batchnav.render.trace import (
     TEXELS,
     TREE,
     TRIANGLES,
-    shade,
-    trace,
+    draw,
 )
 from gym_batchnav.scene.library import SceneLibrary
 
@@ -55,9 +54,7 @@ class EmbreeTarget:
         self._renderer, self._camera = renderer, camera
         self._shaded = "rgb" in sensors
         self._size = texture_size(camera)
-        self._tree_key = renderer.tree_key(camera.cull_backfaces)
-        self._surface_key = renderer.surface_key(self._size, masked_only=not self._shaded)
-        self._slots = _SlotTable()
+        self._slots = renderer.slot_table(camera.cull_backfaces, self._size, masked_only=not self._shaded)
         shapes = {"depth": (1, np.float32), "rgb": (3, np.uint8), "semantic": (1, np.int32)}
         self._sets = [
             {
@@ -67,7 +64,7 @@ class EmbreeTarget:
             for _ in range(buffers)
         ]
         self._next_set = 0
-        self._begun: dict[str, np.ndarray] | None = None
+        self._under_way: deque[dict[str, np.ndarray]] = deque()
         self._closed = False
         self._lens = _lens(camera, sensors)
         self._brightness = np.array((AMBIENT, DIFFUSE) if camera.lit else (1, 0), np.float32)
@@ -77,36 +74,40 @@ class EmbreeTarget:
 
         Raises:
             ValueError: The slots or views are wrong.
-            RuntimeError: The target or its renderer is closed, or the process was forked.
+            RuntimeError: A batch is under way, the target or its renderer is closed, or the process was forked.
         """
+        if self._under_way:
+            raise RuntimeError("render while a batch is under way: call finish first")
         self.begin(slots, views)
         return self.finish()
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
         """The first half of ``render``; here it does all of the work."""
         self._check_open()
+        if len(self._under_way) >= most_under_way(len(self._sets)):
+            raise RuntimeError(f"begin with {len(self._under_way)} under way: call finish before the next begin")
         claim_process("drawing with Embree")
         library = self._renderer.library
         check_views(slots, views, library.num_slots, self.num_views)
-        self._slots.mirror(library, self._tree_key, self._surface_key)
+        self._renderer.follow_library()
+        self._slots.check_filled(slots)
         pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
         self._next_set = (self._next_set + 1) % len(self._sets)
         self._draw(np.asarray(slots, np.int64), np.ascontiguousarray(views, np.float32), pictures)
-        self._begun = pictures
+        self._under_way.append(pictures)
 
     def finish(self) -> dict[str, Any]:
-        """The second half of ``render``: the pictures that ``begin`` drew."""
+        """The second half of ``render``: the pictures of the oldest batch under way."""
         self._check_open()
-        if self._begun is None:
-            raise RuntimeError("finish() without begin(): call begin(slots, views) first")
-        pictures, self._begun = self._begun, None
-        return dict(pictures)
+        if not self._under_way:
+            raise RuntimeError("finish without begin: call begin(slots, views) first")
+        return self._under_way.popleft()
 
     def close(self) -> None:
         """Release the target; safe twice."""
         self._closed = True
-        self._sets, self._begun = [], None
-        self._slots = _SlotTable()
+        self._sets = []
+        self._under_way.clear()
 
     def _check_open(self) -> None:
         """Raise RuntimeError once the target or its renderer is closed."""
@@ -128,25 +129,22 @@ class EmbreeTarget:
             set_num_threads(threads)
 
     def _run_kernel(self, slots: np.ndarray, views: np.ndarray, bands: int, pictures: dict[str, np.ndarray]) -> None:
-        """Call ``shade`` where colours or transparent texels are looked at, else ``trace``."""
+        """Call the kernel, scene by scene: what the views of one read is then still in the processor's caches."""
         depth = pictures["depth"][..., 0] if "depth" in pictures else np.empty((1, 0, 0), np.float32)
         semantic = pictures["semantic"][..., 0] if "semantic" in pictures else np.empty((1, 0, 0), np.int32)
-        table, lens = self._slots.table, self._lens
-        function, arguments = self._renderer.embree.intersect16, self._renderer.embree.arguments
-        if not self._shaded and not table[:, MASKED].any():
-            trace(function, arguments, table, slots, views, lens, bands, depth, semantic)
-            return
-        shade(
-            function,
-            arguments,
-            table,
+        embree = self._renderer.embree
+        draw(
+            embree.intersect,
+            embree.num_rays,
+            embree.alpha_filter,
+            self._slots.table,
             slots,
+            np.argsort(slots, kind="stable"),
             views,
-            lens,
+            self._lens,
             light_directions(views),
             self._brightness,
             self._size,
-            SRGB_DECODE,
             SRGB_ENCODE,
             bands,
             depth,
@@ -155,28 +153,42 @@ class EmbreeTarget:
         )
 
 
-class _SlotTable:
-    """The addresses of what a library holds in its slots, for the kernels."""
+class SlotTable:
+    """The addresses of what a library holds in its slots, for the kernels; an empty slot's row is zero.
 
-    def __init__(self) -> None:
-        self.table = np.zeros((0, SLOT_FIELDS), np.int64)  # [K, SLOT_FIELDS], see trace.py
-        self._records: list[tuple[RayTree, Surface | None]] = []  # alive as long as their addresses are here
-        self._generation: int | None = None
+    Args:
+        library: The scenes.
+        tree_key: The library's key of the ray trees.
+        surface_key: The library's key of the surfaces.
+    """
 
-    def mirror(self, library: SceneLibrary, tree_key: int, surface_key: int) -> None:
-        """Follow the library if its slots have changed."""
-        if self._generation == library.generation:
-            return
-        slots = range(library.num_slots)
-        self._records = [(library.prepared(k, tree_key), library.prepared(k, surface_key)) for k in slots]
-        self.table = np.zeros((library.num_slots, SLOT_FIELDS), np.int64)
+    def __init__(self, library: SceneLibrary, tree_key: int, surface_key: int) -> None:
+        self._library, self._keys = library, (tree_key, surface_key)
+        self.mirror()
+
+    def mirror(self) -> None:
+        """Take over what the library holds now, and let go of what has left it."""
+        slots = range(self._library.num_slots)
+        # Alive as long as their addresses are in the table.
+        self._records = [tuple(self._library.prepared(slot, key) for key in self._keys) for slot in slots]
+        self.table = np.zeros((len(slots), SLOT_FIELDS), np.int64)  # [K, SLOT_FIELDS], see trace.py
         for row, (tree, surface) in zip(self.table, self._records, strict=True):
-            row[[TREE, OBJECTS, NUM_TRIANGLES]] = tree.handle, tree.objects.ctypes.data, len(tree.objects)
+            if tree is not None:
+                row[[TREE, OBJECTS, NUM_TRIANGLES]] = tree.handle, tree.objects.ctypes.data, len(tree.objects)
             if surface is not None:
                 row[[TRIANGLES, MATERIALS]] = surface.triangles.ctypes.data, surface.materials.ctypes.data
                 row[[TEXELS, NUM_MATERIALS]] = surface.pool.flat.ctypes.data, len(surface.materials)
                 row[[NUM_TEXTURES, MASKED]] = len(surface.pool), tree.masked
-        self._generation = library.generation
+
+    def check_filled(self, slots: np.ndarray) -> None:
+        """Refuse views into empty slots.
+
+        Raises:
+            ValueError: A slot that is looked into holds no scene.
+        """
+        empty = self.table[slots, TREE] == 0
+        if empty.any():
+            raise ValueError(f"slot {np.asarray(slots)[empty][0]} of the scene library is empty: put a scene into it")
 
 
 def _lens(camera: Camera, sensors: tuple[str, ...]) -> tuple[np.float32, ...]:

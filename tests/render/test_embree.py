@@ -4,7 +4,9 @@ import dataclasses
 import gc
 import multiprocessing
 import os
+import platform
 import weakref
+from functools import partial
 
 import numba
 import numpy as np
@@ -16,8 +18,8 @@ from quads import Quad, rotations, scene_of, views_at, wall
 from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
 
 from gym_batchnav.geometry import Camera, look_at, view_matrices
-from gym_batchnav.render.embree import EmbreeRenderer
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.render.embree import Embree, EmbreeRenderer
+from gym_batchnav.scene.library import SceneLibrary, SceneSource
 from gym_batchnav.scene.mesh import Scene
 
 
@@ -242,20 +244,42 @@ def test_begin_and_finish_are_render_in_two_halves():
     assert np.allclose(target.finish()["depth"], 2)
 
 
+def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first():
+    library = SceneLibrary.from_scenes([scene_of(wall(2)), scene_of(wall(3)), scene_of(wall(4))])
+    target = EmbreeRenderer(library).target(METRES)
+    target.begin(np.array([0]), AHEAD)
+    target.begin(np.array([1]), AHEAD)
+    for refused in (target.begin, target.render):
+        with pytest.raises(RuntimeError, match="finish"):
+            refused(np.array([2]), AHEAD)
+    assert np.allclose(target.finish()["depth"], 2)
+    target.begin(np.array([2]), AHEAD)
+    assert np.allclose(target.finish()["depth"], 3) and np.allclose(target.finish()["depth"], 4)
+
+
 def test_a_target_follows_the_slots_of_its_library():
-    class Rotating(SceneLibrary):
-        """A library whose slot 0 can be given another scene."""
-
-        def put(self, scene):
-            self._scenes[0] = scene
-            self._prepared[0] = {key: preparer(scene) for key, preparer in self._preparers.items()}
-            self.generation += 1
-
-    library = Rotating.from_scenes([scene_of(wall(2))])
+    library = SceneLibrary.from_scenes([scene_of(wall(2))])
     target = EmbreeRenderer(library).target(METRES, ("depth", "rgb"))
     assert np.allclose(target.render(np.zeros(1, np.int32), AHEAD)["depth"], 2)
-    library.put(scene_of(wall(3)))
+    library.put(0, scene_of(wall(3)))
     assert np.allclose(target.render(np.zeros(1, np.int32), AHEAD)["depth"], 3)
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb", "semantic")])
+def test_views_into_empty_slots_are_refused_by_name(sensors):
+    wide = SceneLibrary([SceneSource("two", lambda: scene_of(wall(2)))], num_spare_slots=2)
+    target = EmbreeRenderer(wide).target(METRES, sensors, 3)
+    views, slots = np.repeat(AHEAD, 3, axis=0), np.array([0, 2, 0])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="slot 2 of the scene library is empty"):
+            target.render(slots, views)
+    wide.put(2, scene_of(wall(3)))
+    depth = target.render(slots, views)["depth"][:, 5, 5, 0]
+    assert np.allclose(depth, [2, 3, 2])
+    wide.put(0, None)
+    with pytest.raises(ValueError, match="slot 0 of the scene library is empty"):
+        target.render(slots, views)
+    assert np.allclose(target.render(slots[1:2], views[1:2])["depth"], 3)
 
 
 def test_closing_is_safe_twice_and_final():
@@ -304,6 +328,25 @@ def test_scenes_that_name_what_they_lack_are_refused(field):
     broken = dataclasses.replace(scene, **{field: getattr(scene, field) + 100})
     with pytest.raises(ValueError, match=f"scene 'quads': {field} runs from"):
         EmbreeRenderer(SceneLibrary.from_scenes([broken]))
+
+
+@pytest.mark.parametrize(("isa", "num_rays"), [("avx2", 8), ("sse4.2", 4)])
+def test_processors_with_narrower_packets_draw_the_same(monkeypatch, isa, num_rays):
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("these instructions are of x86")
+    texture = np.random.default_rng(1).integers(0, 256, (8, 8, 4), dtype=np.uint8)
+    holed = scene_of(wall(1, texture=texture, masked=True, half=2), wall(3, double_sided=False, texture=texture))
+    scenes, views = [soup(5), holed], np.concatenate([random_views(5, 9), AHEAD])
+    slots, sensors = np.array([0] * 9 + [1]), ("depth", "rgb", "semantic")
+    for camera in (Camera(37, 23), Camera(37, 23, cull_backfaces=True)):
+        widest = render(scenes, views, camera, sensors, slots)
+        with monkeypatch.context() as patch:
+            patch.setattr("gym_batchnav.render.embree.Embree", partial(Embree, f"isa={isa}"))
+            assert Embree(f"isa={isa}").num_rays == num_rays
+            narrow = render(scenes, views, camera, sensors, slots)
+        assert np.isclose(widest["depth"], narrow["depth"], rtol=1e-5).mean() > 0.999
+        assert (widest["semantic"] == narrow["semantic"]).mean() > 0.999
+        assert (np.abs(widest["rgb"].astype(int) - narrow["rgb"]) <= 1).mean() > 0.999
 
 
 def test_a_machine_without_embree_says_what_to_install(monkeypatch):

@@ -295,7 +295,7 @@ def test_more_views_than_a_framebuffer_holds(monkeypatch, where):
     with rendering(furnished_room(), culling=where) as renderer:
         paged = renderer.target(camera, ALL, 37)
         images = paged.render(np.zeros(37, int), views)
-        assert [(page.first, page.last) for page in paged._objects.pages] == [(0, 12), (12, 24), (24, 36), (36, 37)]
+        assert paged._objects.pages == [(0, 12), (12, 24), (24, 36), (36, 37)]
     assert_alike(images, whole)
 
 
@@ -375,11 +375,12 @@ def test_chunks_hold_every_triangle_once():
     assert mesh.chunk_count.max() <= prepare.CHUNK_TRIANGLES and mesh.chunk_count.mean() > 0.8 * prepare.CHUNK_TRIANGLES
     for chunk, (first, count) in enumerate(zip(mesh.chunk_first, mesh.chunk_count, strict=True)):
         corners = mesh.positions[mesh.indices[first : first + count]]
-        assert (np.abs(corners - mesh.chunk_center[chunk]) <= mesh.chunk_half[chunk]).all()
+        assert (np.abs(corners - mesh.chunk_bounds[chunk, :3]) <= mesh.chunk_bounds[chunk, 3:]).all()
         sided = scene.materials.double_sided[mesh.triangles["material"][first : first + count]]
         assert (sided == mesh.chunk_class[chunk] % 2).all()
     # Neighbours share a chunk: boxes of chunks are much smaller than the room.
-    assert np.median(mesh.chunk_half.max(axis=1)) < 0.3 * (ROOM[1] - ROOM[0]).max()
+    assert (np.diff(mesh.chunk_class) >= 0).all()
+    assert np.median(mesh.chunk_bounds[:, 3:].max(axis=1)) < 0.3 * (ROOM[1] - ROOM[0]).max()
 
 
 def test_both_cullers_let_the_same_through():
@@ -390,55 +391,33 @@ def test_both_cullers_let_the_same_through():
         # A twin: a box is outside if all its corners lie behind one plane.
         signs = np.array(list(itertools.product((-1, 1), repeat=3)))
         with glcontext as ctx:
-            scenes.sync(glcontext)
+            scenes.sync(glcontext, slots)
             bounds = scenes.chunk_bounds
+            chunk_slot = np.repeat(np.arange(len(scenes.group_start) - 1) % 2, np.diff(scenes.group_start))
             corners = bounds[:, None, :3] + signs * bounds[:, None, 3:]
             behind = np.einsum("nkd,cvd->nkcv", planes[..., :3], corners) + planes[:, :, None, None, 3] < 0
-            seen = ~behind.all(axis=3).any(axis=1) & (slots[:, None] == scenes.chunk_slot)
+            seen = ~behind.all(axis=3).any(axis=1) & (slots[:, None] == chunk_slot)
             expected = {(view, scenes.chunk_triangle[chunk]) for view, chunk in np.argwhere(seen)}
             records = np.zeros(5, target.VIEW_RECORD)
             records["offsets"][:, 1] = slots
+            records["rows"] = rows = np.ascontiguousarray(views[:, :3])
             ctx.buffer(records).bind_to_storage_buffer(0)
             for culler in (culling.CpuCuller(glcontext), culling.GpuCuller(glcontext)):
-                draws = culler.cull(scenes, slots, planes, 0, 5)
+                draws = culler.cull(scenes, slots, rows, planes, 0, 5)
                 whole = culler.commands.buffer.read()
                 commands = np.frombuffer(whole[: len(whole) // 20 * 20], scenes.commands.dtype)
-                instances = np.frombuffer(culler.instances.buffer.read(), np.uint32).reshape(-1, 2)
+                instances = np.frombuffer(culler.instances.buffer.read(), culling.INSTANCE_RECORD)
                 drawn = []
                 for start, count in draws:
                     for command in commands[start : start + count]:
                         base = command["base_instance"]
                         own = instances[base : base + command["instance_count"]]
-                        assert (own[:, 1] * 3 == command["first_index"]).all()
-                        drawn += map(tuple, own)
+                        assert (own["triangle"] * 3 == command["first_index"]).all()
+                        np.testing.assert_array_equal(own["rows"], rows[own["view"]])
+                        drawn += map(tuple, own[["view", "triangle"]].tolist())
                 assert len(drawn) == len(set(drawn)) and set(drawn) == expected
                 culler.release()
         assert 0 < len(expected) < 5 * len(bounds) / 2
-
-
-class SwappingLibrary:
-    """The part of SceneLibrary that renderers use, with scenes that can be exchanged."""
-
-    def __init__(self, *scenes):
-        self.scenes, self.preparers, self.made, self.generation = list(scenes), {}, {}, 0
-        self.num_slots = len(scenes)
-
-    def add_preparer(self, preparer):
-        key = len(self.preparers)
-        self.preparers[key] = preparer
-        self.made |= {(slot, key): preparer(scene) for slot, scene in enumerate(self.scenes)}
-        return key
-
-    def remove_preparer(self, key):
-        self.preparers[key] = None
-
-    def prepared(self, slot, key):
-        return self.made[slot, key]
-
-    def swap(self, slot, scene):
-        self.made |= {(slot, key): preparer(scene) for key, preparer in self.preparers.items()}
-        self.scenes[slot] = scene
-        self.generation += 1
 
 
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
@@ -446,19 +425,18 @@ def test_a_slot_shows_the_scene_that_moved_in(where):
     textured = scene_of(*(wall(1.0 + k, texture=np.full((4, 4, 4), 50 * k, np.uint8)) for k in range(4)))
     scenes = [furnished_room(), scene_of(wall(2.0, texture=checkerboard(2))), textured, fine_room(4), furnished_room()]
     views = views_inside(8, seed=9)
-    library = SwappingLibrary(scenes[0], scenes[1])
+    library = SceneLibrary.from_scenes(scenes[:2])
     renderer = OpenGLRenderer(library, culling=where)
     drawn = renderer.target(Camera(), ALL, 8, buffers=9)
     slots = np.arange(8) % 2
     for step, (slot, number) in enumerate([(0, 0), (1, 2), (0, 3), (1, 0), (0, 1), (0, 4)]):
         if step:
-            library.swap(slot, scenes[number])
+            library.put(slot, scenes[number])
         images = drawn.render(slots, views)
         for k in range(2):
             part = {name: image[slots == k] for name, image in images.items()}
-            assert_alike(part, draw(library.scenes[k], views[slots == k], camera=Camera()))
+            assert_alike(part, draw(library.scene(k), views[slots == k], camera=Camera()))
     renderer.close()
-    assert set(library.preparers.values()) == {None}
 
 
 # The contract
@@ -472,17 +450,35 @@ def test_pictures_belong_to_a_ring():
         assert np.shares_memory(first, others[2])
 
 
-def test_begin_and_finish_take_turns():
+def test_two_targets_may_be_under_way():
     with rendering(scene_of(wall(2.0)), scene_of(wall(3.0))) as renderer:
-        drawn, other = (renderer.target(Camera(**METRES), ("depth",), 1) for _ in range(2))
+        one, other = (renderer.target(Camera(**METRES), ("depth",), 1) for _ in range(2))
+        one.begin(np.zeros(1, int), AHEAD)
+        other.begin(np.ones(1, int), AHEAD)
+        assert one.finish()["depth"].mean() == pytest.approx(2.0)
+        assert other.finish()["depth"].mean() == pytest.approx(3.0)
+
+
+def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first():
+    with rendering(*(scene_of(wall(1.0 + slot)) for slot in range(4))) as renderer:
+        drawn = renderer.target(Camera(**METRES), ("depth",), 2)
         with pytest.raises(RuntimeError, match="begin"):
             drawn.finish()
-        drawn.begin(np.zeros(1, int), AHEAD)
-        other.begin(np.ones(1, int), AHEAD)  # two targets may be under way at once
+        views, seen = np.repeat(AHEAD, 2, axis=0), []
+        drawn.begin(np.array([0]), AHEAD)
+        for slot in (1, 2, 3):
+            drawn.begin(np.full(2, slot), views)
+            with pytest.raises(RuntimeError, match="finish"):
+                drawn.begin(np.full(2, slot), views)
+            with pytest.raises(RuntimeError, match="finish"):
+                drawn.render(np.full(2, slot), views)
+            seen.append(drawn.finish()["depth"].mean(axis=(1, 2, 3)).tolist())
+        seen.append(drawn.finish()["depth"].mean(axis=(1, 2, 3)).tolist())
+        assert seen == [pytest.approx([1.0]), *(pytest.approx([1.0 + slot] * 2) for slot in (1, 2, 3))]
+        single = renderer.target(Camera(**METRES), ("depth",), 1, buffers=1)
+        single.begin(np.array([0]), AHEAD)
         with pytest.raises(RuntimeError, match="finish"):
-            drawn.begin(np.zeros(1, int), AHEAD)
-        assert drawn.finish()["depth"].mean() == pytest.approx(2.0)
-        assert other.finish()["depth"].mean() == pytest.approx(3.0)
+            single.begin(np.array([0]), AHEAD)
 
 
 def test_what_cannot_be_drawn_is_refused_by_name():
@@ -567,12 +563,67 @@ def test_without_opengl_the_error_says_what_to_install(monkeypatch):
     assert probe() is None
 
 
+def test_textures_beyond_the_layers_of_one_array_look_the_same(monkeypatch):
+    quads = [Quad((-2 + k, -1, -3), (1, 0, 0), (0, 2, 0), checkerboard(2 + k)) for k in range(5)]
+    quads.append(wall(4.0, half=4.0, texture=checkerboard(7), masked=True))
+    scenes, slots = [scene_of(*quads), scene_of(*quads[::-1])], np.array([0, 1])
+    images = []
+    for layers in (2048, 3):
+        monkeypatch.setitem(shared_context().moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", layers)
+        with rendering(*scenes) as renderer:
+            drawn = renderer.target(Camera(), ALL, 2)
+            images.append(drawn.render(slots, np.repeat(AHEAD, 2, axis=0)))
+            assert drawn._textures.num_pages == (1 if layers == 2048 else 4)
+    for name in ALL:
+        np.testing.assert_array_equal(images[0][name], images[1][name])
+
+
 def test_too_many_textures_are_refused_by_number(monkeypatch):
-    info = shared_context().moderngl.info
-    monkeypatch.setitem(info, "GL_MAX_ARRAY_TEXTURE_LAYERS", 1)
-    scene = scene_of(*(wall(1.0 + k, texture=checkerboard(4)) for k in range(2)))
+    monkeypatch.setitem(shared_context().moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", 1)
+    scene = scene_of(*(wall(1.0 + k, texture=checkerboard(4)) for k in range(9)))
     with rendering(scene) as renderer:
         drawn = renderer.target(Camera(), ALL)
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="2 textures"):
+            with pytest.raises(RuntimeError, match="9 textures"):
                 drawn.render(np.zeros(1, int), AHEAD)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        ("GL_CONTEXT_LOST", 0, "context was lost"),
+        ("GL_NO_ERROR", 0x8254, "context was lost"),
+        ("GL_OUT_OF_MEMORY", 0, "out of memory"),
+        ("GL_INVALID_OPERATION", 0, "GL_INVALID_OPERATION"),
+    ],
+)
+def test_a_device_that_fails_is_named_and_lost_contexts_are_replaced(monkeypatch, error, status, message):
+    glcontext = shared_context()
+    with rendering(scene_of(wall(2.0))) as renderer:
+        drawn = renderer.target(Camera(**METRES), ("depth",))
+        drawn.render(np.zeros(1, int), AHEAD)
+        monkeypatch.setattr(glcontext, "_reset_status", lambda: status)
+        monkeypatch.setattr(glcontext, "moderngl", Failing(glcontext.moderngl, error))
+        with pytest.raises(RuntimeError, match=message):
+            drawn.render(np.zeros(1, int), AHEAD)
+        monkeypatch.undo()
+    assert (shared_context() is not glcontext) == (message == "context was lost")
+    with rendering(scene_of(wall(3.0))) as renderer:
+        drawn = renderer.target(Camera(**METRES), ("depth",))
+        assert drawn.render(np.zeros(1, int), AHEAD)["depth"].mean() == pytest.approx(3.0)
+
+
+class Failing:
+    """A ModernGL context that reports an error."""
+
+    def __init__(self, real, error):
+        self._real, self.error = real, error
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def __enter__(self):
+        return self._real.__enter__()
+
+    def __exit__(self, *error):
+        return self._real.__exit__(*error)

@@ -223,6 +223,66 @@ def test_rays_go_on_behind_transparent_texels(sensors):
         assert (seen["rgb"][0, 8:24, 8:56] == 255).all(), "the white wall shows through the holes"
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["one way", "back to back"])
+@pytest.mark.parametrize("gap", [0.0, 1e-7, 3e-6])
+@pytest.mark.parametrize("sensors", [("depth", "semantic"), ("depth", "rgb", "semantic")])
+def test_surfaces_in_one_plane_show_through_each_others_holes(sensors, gap, turned):
+    # On slanted planes the distances to coplanar triangles differ by rounding, either way.
+    left, right = checkerboard(2), checkerboard(2)
+    left[..., 3], right[..., 3] = left[..., 0], 255 - left[..., 0]
+    views = np.concatenate([AHEAD, views_at(np.zeros((40, 3)), rotations(np.random.default_rng(2), 40))])
+    behind = Quad((4, 4, -4), (-8, 0, 0), (0, -8, 0))
+    for slant in (0.0, 0.37, 1.3):
+        origin, edge_x, edge_y = np.array([-3, -3, -2 - slant]), np.array([6, 0, slant]), np.array([0, 6, slant])
+        first = Quad(tuple(origin), tuple(edge_x), tuple(edge_y), left, masked=True)
+        back = (tuple(origin + edge_x - [0, 0, gap]), tuple(-edge_x), tuple(edge_y))
+        front = (tuple(origin - [0, 0, gap]), tuple(edge_x), tuple(edge_y))
+        mirrored = right[:, ::-1] if turned else right
+        second = Quad(*(back if turned else front), np.ascontiguousarray(mirrored), masked=True)
+        closed, both = Quad(tuple(origin), tuple(edge_x), tuple(edge_y)), scene_of(first, second, behind)
+        seen, whole = render(both, views, BARE, sensors), render(scene_of(closed), views, BARE, sensors)
+        covered = whole["semantic"] == 1
+        assert covered.mean() > 0.03
+        assert np.isclose(seen["depth"][covered], whole["depth"][covered], rtol=1e-4).mean() > 0.9999
+        assert set(np.unique(seen["semantic"][covered])) >= {1, 2}
+
+
+def test_alpha_masks_match_the_slow_twin():
+    rng = np.random.default_rng(5)
+    texture = rng.integers(0, 256, (16, 16, 4), dtype=np.uint8)
+    colors = rng.integers(100, 256, (4, 4)).tolist()
+    layers = [
+        Quad((-3, -3, -2 - k), (6, 0.3 * k, 0), (0, 6, -0.5 * k), texture, (2.3, 1.7), masked=True, wrap=mode, **more)
+        for k, (mode, more) in enumerate(
+            [
+                ((REPEAT, MIRROR), {}),
+                ((CLAMP, REPEAT), {"colors": colors}),
+                ((MIRROR, CLAMP), {"base_color": (1, 1, 1, 0.9)}),
+            ]
+        )
+    ]
+    scene, views = scene_of(*layers), random_views(3, 6, 0.3)
+    cutoffs, wrong, total = scene.materials.alpha_cutoff[scene.triangle_material], 0, 0
+    semantic = render(scene, views, BARE, ("semantic",))["semantic"][..., 0]
+    for picture, view in zip(semantic, views, strict=True):
+        twin = Twin(scene, BARE, view)
+        for row, column in rng.integers(0, 64, (60, 2)):
+            expected, nearest, sure = 0, np.inf, True
+            for triangle in range(len(scene.triangles)):
+                rows = scene.vertices[scene.triangles[triangle]].astype(np.float64)
+                corners = np.linalg.solve((rows - twin.eye).T, twin.directions[row, column])
+                inside, distance = corners.min() > 0, 1 / corners.sum()
+                if not inside or distance < BARE.near:
+                    continue
+                alpha = twin.color(triangle, row, column)[3]
+                sure &= abs(alpha - cutoffs[triangle]) > 0.01
+                if alpha >= cutoffs[triangle] and distance < nearest:
+                    expected, nearest = scene.triangle_object[triangle], distance
+            wrong += sure and picture[row, column] != expected
+            total += sure
+    assert total > 150 and wrong <= 0.01 * total
+
+
 @pytest.mark.parametrize(
     ("keywords", "seen"),
     [

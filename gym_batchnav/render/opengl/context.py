@@ -22,6 +22,7 @@ _GL_UNSIGNED_BYTE, _GL_FLOAT = 0x1401, 0x1406
 _GL_UNPACK_ALIGNMENT = 0x0CF5
 _GL_LOWER_LEFT, _GL_ZERO_TO_ONE = 0x8CA1, 0x935F
 _GL_CLIP_DISTANCE0 = 0x3000
+_CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 
 class Context:
@@ -34,6 +35,7 @@ class Context:
         pid: The process that made it.
         device: GL_RENDERER.
         software: Whether the device draws on the processor.
+        no_framebuffer: To be used instead of one that is released, for ModernGL keeps binding what was used last.
         clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
     """
 
@@ -51,7 +53,11 @@ class Context:
         self._tex_image_3d = self._load("glTexImage3D", 9, pointer=True)
         self._tex_sub_image_3d = self._load("glTexSubImage3D", 10, pointer=True)
         self._pixel_store = self._load("glPixelStorei", 2)
+        self._copy_image_sub_data = self._load("glCopyImageSubData", 15)
+        robust = self.moderngl.version_code >= 450 or "GL_KHR_robustness" in self.moderngl.extensions
+        self._reset_status = self._load("glGetGraphicsResetStatus", 0, result=ctypes.c_uint) if robust else None
         with self.moderngl:
+            self.no_framebuffer = self.moderngl.detect_framebuffer(0)
             for plane in range(4):
                 self.moderngl.enable_direct(_GL_CLIP_DISTANCE0 + plane)
             if self.clip_control:
@@ -106,11 +112,47 @@ class Context:
         box = (0, 0, first, width, height, layers)
         self._tex_sub_image_3d(_GL_TEXTURE_2D_ARRAY, level, *box, _GL_RGBA, _GL_UNSIGNED_BYTE, texels.ctypes.data)
 
-    def _load(self, name: str, num_integers: int, pointer: bool = False) -> Callable[..., None]:
+    def copy_layers(
+        self, source: moderngl.TextureArray, first: int, target: moderngl.TextureArray, to: int, count: int, side: int
+    ) -> None:
+        """Copy ``count`` layers with all their levels on the device, from ``first`` on to ``to`` and on."""
+        array = _GL_TEXTURE_2D_ARRAY
+        for level in range(side.bit_length()):
+            start, end = (source.glo, array, level, 0, 0, first), (target.glo, array, level, 0, 0, to)
+            self._copy_image_sub_data(*start, *end, side >> level, side >> level, count)
+
+    def check(self, doing: str) -> None:
+        """Raise what OpenGL has to complain about since the last check.
+
+        Raises:
+            RuntimeError: The device was reset and its context lost, ran out of memory, or refused a call.
+        """
+        status = self._reset_status() if self._reset_status is not None else 0
+        error = self.moderngl.error
+        if status or error == _CONTEXT_LOST:
+            shared_context.cache_clear()
+            raise RuntimeError(
+                f"the OpenGL context was lost while {doing}: the driver has reset {self.device}. Close this renderer "
+                "or environment and make another; if it happens again, choose renderer='embree'"
+            )
+        if error == "GL_OUT_OF_MEMORY":
+            raise RuntimeError(
+                f"{self.device} ran out of memory while {doing}: keep fewer scenes resident, draw fewer or smaller "
+                "views, or choose renderer='embree'"
+            )
+        if error != "GL_NO_ERROR":
+            raise RuntimeError(
+                f"OpenGL reported {error} while {doing} on {self.device}: update the driver, or choose "
+                "renderer='embree'"
+            )
+
+    def _load(
+        self, name: str, num_integers: int, pointer: bool = False, result: type | None = None
+    ) -> Callable[..., Any]:
         """An OpenGL function that takes integers and then perhaps a pointer."""
         address = self.moderngl.mglo._context.load_opengl_function(name)
         kinds: list[Any] = [ctypes.c_int] * num_integers + [ctypes.c_void_p] * pointer
-        return ctypes.CFUNCTYPE(None, *kinds)(address)
+        return ctypes.CFUNCTYPE(result, *kinds)(address)
 
 
 def _create() -> moderngl.Context:

@@ -20,8 +20,13 @@ from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.mirror import DRAW_COMMAND, SceneMirror
 from gym_batchnav.render.opengl.prepare import NUM_CLASSES
 
-MAX_INSTANCES = 1 << 22  # pairs of view and chunk that one pass may have to hold
+MAX_INSTANCES = 1 << 20  # pairs of view and chunk that one pass may have to hold
 MAX_PASS_VIEWS = 65535  # work groups along y that OpenGL guarantees
+# One view of one chunk. The matrix is repeated here, for it is read as a vertex attribute: under llvmpipe that takes a
+# fifth less time a triangle than looking it up by the view's number.
+INSTANCE_RECORD = np.dtype(
+    [("rows", np.float32, (3, 4)), ("view", np.uint32), ("triangle", np.uint32), ("unused", np.uint32, 2)]
+)
 _CHUNK_RECORD = np.dtype(
     [("center", np.float32, 3), ("triangle", np.uint32), ("half", np.float32, 3), ("unused", np.uint32)]
 )
@@ -103,16 +108,17 @@ class Culler(Protocol):
     """Fills the commands and instances of a pass: some consecutive views."""
 
     commands: GrowingBuffer
-    instances: GrowingBuffer  # pairs of uint32: view, first triangle of the chunk
+    instances: GrowingBuffer  # INSTANCE_RECORD
 
     def cull(
-        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
         """Cull for the views from ``first`` to before ``last``.
 
         Args:
             scenes: The chunks.
             slots: [N] int64, the slot of every view.
+            rows: [N, 3, 4] float32, of the world-to-camera matrices.
             planes: [N, 6, 4] float32, of every view.
             first: First view of the pass.
             last: The view after its last.
@@ -127,7 +133,7 @@ class Culler(Protocol):
 
 def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
     """Split views with the given slots [N] into runs whose instances fit, whatever they see."""
-    pairs = np.cumsum(np.diff(scenes.slot_start)[slots])
+    pairs = np.cumsum(scenes.num_chunks[slots])
     bounds, done = [0], 0
     while bounds[-1] < len(slots):
         last = int(np.searchsorted(pairs, done + MAX_INSTANCES, side="right"))
@@ -143,31 +149,31 @@ class CpuCuller:
     def __init__(self, context: Context) -> None:
         self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
         self._commands = np.zeros(0, DRAW_COMMAND)
-        self._instances = np.zeros((0, 2), np.uint32)
+        self._instances = np.zeros(0, INSTANCE_RECORD)
 
     def cull(
-        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
         """See Culler."""
-        size = int(np.diff(scenes.slot_start)[slots[first:last]].sum())
+        size = int(scenes.num_chunks[slots[first:last]].sum())
         if len(self._instances) < size:
-            self._instances = np.empty((size, 2), np.uint32)
+            self._instances = np.empty(size, INSTANCE_RECORD)
         if len(self._commands) < len(scenes.commands):
             self._commands = np.empty(len(scenes.commands), DRAW_COMMAND)
         views = first + np.argsort(slots[first:last], kind="stable")
-        view_start = np.searchsorted(slots[views], np.arange(len(scenes.slot_start)))
+        view_start = np.searchsorted(slots[views], np.arange(len(scenes.num_chunks) + 1))
         ends = np.zeros((NUM_CLASSES, 2), np.int64)
         _cull(
             scenes.chunk_bounds,
-            scenes.chunk_slot,
             scenes.chunk_triangle,
-            scenes.class_start,
+            scenes.group_start,
             _words(scenes.commands),
+            _words(rows),
             planes,
             views,
             view_start,
             _words(self._commands),
-            self._instances,
+            _words(self._instances),
             ends,
         )
         starts = np.vstack([np.zeros((1, 2), np.int64), ends[:-1]])
@@ -192,27 +198,28 @@ class GpuCuller:
         self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
 
     def cull(
-        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
         """See Culler; the views must be bound as storage buffer 0."""
-        views_of_slot = np.bincount(slots[first:last], minlength=len(scenes.slot_start) - 1)
-        room = views_of_slot[scenes.chunk_slot]
+        num_slots = len(scenes.num_chunks)
+        views_of_slot = np.bincount(slots[first:last], minlength=num_slots)
+        room = np.repeat(np.tile(views_of_slot, NUM_CLASSES), np.diff(scenes.group_start))
         commands = scenes.commands.copy()
         commands["base_instance"] = np.cumsum(room) - room
         if self._revision != scenes.revision:
             self._write_chunks(scenes)
         self.commands.write(commands).bind_to_storage_buffer(1)
-        self.instances.reserve(8 * int(room.sum())).bind_to_storage_buffer(2)
+        self.instances.reserve(INSTANCE_RECORD.itemsize * int(room.sum())).bind_to_storage_buffer(2)
         self._planes.write(planes).bind_to_storage_buffer(3)
         self._chunks.bind_to_storage_buffer(4)
         self._lists.bind_to_storage_buffer(5)
         self._program["first_view"] = first
-        self._program["num_slots"] = len(scenes.slot_start) - 1
-        most_chunks = int(np.diff(scenes.slot_start).max(initial=0))
+        self._program["num_slots"] = num_slots
+        most_chunks = int(scenes.num_chunks.max(initial=0))
         if most_chunks:
             self._program.run(-(-most_chunks // 64), last - first)
             self._context.moderngl.memory_barrier()
-        return [(int(start), int(end - start)) for start, end in pairwise(scenes.class_start)]
+        return [(int(start), int(end - start)) for start, end in pairwise(scenes.group_start[::num_slots])]
 
     def _write_chunks(self, scenes: SceneMirror) -> None:
         """Tell the shader of the chunks of all slots."""
@@ -220,7 +227,10 @@ class GpuCuller:
         chunks["center"], chunks["half"] = scenes.chunk_bounds[:, :3], scenes.chunk_bounds[:, 3:]
         chunks["triangle"] = scenes.chunk_triangle
         self._chunks.write(chunks)
-        self._lists.write(np.concatenate([scenes.slot_start, scenes.slot_chunks]).astype(np.int32))
+        num_slots = len(scenes.num_chunks)
+        slot = np.repeat(np.tile(np.arange(num_slots), NUM_CLASSES), np.diff(scenes.group_start))
+        starts, by_slot = np.append(0, np.cumsum(scenes.num_chunks)), np.argsort(slot, kind="stable")
+        self._lists.write(np.concatenate([starts, by_slot]).astype(np.int32))
         self._revision = scenes.revision
 
     def release(self) -> None:
@@ -230,18 +240,18 @@ class GpuCuller:
         self._program.release()
 
 
-def _words(commands: np.ndarray) -> np.ndarray:
-    """Commands [C] as [C, 5] uint32, the same memory."""
-    return commands.view(np.uint32).reshape(-1, 5)
+def _words(records: np.ndarray) -> np.ndarray:
+    """Contiguous records [n, ...] as [n, words] uint32, the same memory."""
+    return records.view(np.uint32).reshape(len(records), -1)
 
 
 @njit(cache=True, nogil=True)
 def _cull(
     bounds: np.ndarray,
-    chunk_slot: np.ndarray,
     chunk_triangle: np.ndarray,
-    class_start: np.ndarray,
+    group_start: np.ndarray,
     templates: np.ndarray,
+    rows: np.ndarray,
     planes: np.ndarray,
     views: np.ndarray,
     view_start: np.ndarray,
@@ -254,33 +264,37 @@ def _cull(
     ``views`` are sorted by slot, slot s holds ``view_start[s]`` to ``view_start[s + 1]``; ``ends`` [classes, 2] is
     given the number of commands and instances up to the end of each class.
     """
+    num_slots = len(view_start) - 1
     num_commands = 0
     num_instances = 0
-    for kind in range(len(ends)):
-        for chunk in range(class_start[kind], class_start[kind + 1]):
-            slot = chunk_slot[chunk]
-            before = num_instances
-            for index in range(view_start[slot], view_start[slot + 1]):
-                view = views[index]
-                seen = True
-                for k in range(planes.shape[1]):
-                    distance = planes[view, k, 3]
-                    for axis in range(3):
-                        normal = planes[view, k, axis]
-                        distance += normal * bounds[chunk, axis] + abs(normal) * bounds[chunk, axis + 3]
-                    if distance < 0:
-                        seen = False
-                        break
-                if seen:
-                    instances[num_instances, 0] = view
-                    instances[num_instances, 1] = chunk_triangle[chunk]
-                    num_instances += 1
-            if num_instances > before:
-                commands[num_commands, 0] = templates[chunk, 0]
-                commands[num_commands, 1] = num_instances - before
-                commands[num_commands, 2] = templates[chunk, 2]
-                commands[num_commands, 3] = templates[chunk, 3]
-                commands[num_commands, 4] = before
-                num_commands += 1
+    for group in range(len(ends) * num_slots):
+        kind, slot = divmod(group, num_slots)
+        if view_start[slot] < view_start[slot + 1]:
+            for chunk in range(group_start[group], group_start[group + 1]):
+                before = num_instances
+                for index in range(view_start[slot], view_start[slot + 1]):
+                    view = views[index]
+                    seen = True
+                    for k in range(planes.shape[1]):
+                        distance = planes[view, k, 3]
+                        for axis in range(3):
+                            normal = planes[view, k, axis]
+                            distance += normal * bounds[chunk, axis] + abs(normal) * bounds[chunk, axis + 3]
+                        if distance < 0:
+                            seen = False
+                            break
+                    if seen:
+                        for word in range(12):
+                            instances[num_instances, word] = rows[view, word]
+                        instances[num_instances, 12] = view
+                        instances[num_instances, 13] = chunk_triangle[chunk]
+                        num_instances += 1
+                if num_instances > before:
+                    commands[num_commands, 0] = templates[chunk, 0]
+                    commands[num_commands, 1] = num_instances - before
+                    commands[num_commands, 2] = templates[chunk, 2]
+                    commands[num_commands, 3] = templates[chunk, 3]
+                    commands[num_commands, 4] = before
+                    num_commands += 1
         ends[kind, 0] = num_commands
         ends[kind, 1] = num_instances

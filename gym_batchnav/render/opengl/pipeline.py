@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import moderngl
 
@@ -11,7 +11,15 @@ from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.culling import CpuCuller, Culler, GpuCuller
 from gym_batchnav.render.opengl.mirror import SceneMirror
 
-_Kind = tuple[bool, bool, bool]  # rgb, semantic, masked
+
+class Kind(NamedTuple):
+    """What a program has to do."""
+
+    rgb: bool
+    semantic: bool
+    masked: bool  # cuts holes
+    num_pages: int = 1  # arrays of textures
+    page_layers: int = 1  # layers of each
 
 
 class Pipeline:
@@ -27,38 +35,38 @@ class Pipeline:
         self.context, self.scenes = context, scenes
         on_gpu = culling == "gpu" or (culling == "auto" and not context.software)
         self.culler: Culler = GpuCuller(context) if on_gpu else CpuCuller(context)
-        self._programs: dict[_Kind, moderngl.Program] = {}
-        self._arrays: dict[_Kind, moderngl.VertexArray] = {}
+        self._programs: dict[Kind, moderngl.Program] = {}
+        self._arrays: dict[Kind, moderngl.VertexArray] = {}
         self._packers: dict[tuple[str, ...], moderngl.ComputeShader] = {}
         self._layout = (-1, -1)
 
-    def program(self, rgb: bool, semantic: bool, masked: bool) -> moderngl.Program:
+    def program(self, kind: Kind) -> moderngl.Program:
         """The program that draws these attachments, of masked or of opaque materials."""
-        kind = (rgb, semantic, masked)
         if kind not in self._programs:
-            defines = {"RGB": rgb, "SEMANTIC": semantic, "MASKED": masked, "SURFACE": rgb or masked}
+            defines = {"RGB": kind.rgb, "SEMANTIC": kind.semantic, "MASKED": kind.masked}
+            defines["SURFACE"] = kind.rgb or kind.masked
             self._programs[kind] = self.context.moderngl.program(
                 vertex_shader=shaders.with_defines(shaders.VERTEX, **defines),
-                fragment_shader=shaders.with_defines(shaders.FRAGMENT, **defines),
+                fragment_shader=shaders.fragment(kind.num_pages, kind.page_layers, **defines),
             )
         return self._programs[kind]
 
-    def vertex_array(self, rgb: bool, semantic: bool, masked: bool) -> moderngl.VertexArray:
+    def vertex_array(self, kind: Kind) -> moderngl.VertexArray:
         """The vertex array of that program over the buffers of the moment, so ask again after each cull."""
         layout = (self.scenes.layout, self.culler.instances.layout)
         if layout != self._layout:
             self._release_arrays()
             self._layout = layout
-        kind = (rgb, semantic, masked)
         if kind not in self._arrays:
+            instances = self.culler.instances.buffer
             content: list[tuple[Any, ...]] = [
                 (self.scenes.buffer("positions"), "3f", "in_position"),
-                (self.culler.instances.buffer, "2u /i", "in_instance"),
+                (instances, "4f 4f 4f 2u 8x /i", "in_row_x", "in_row_y", "in_row_z", "in_instance"),
             ]
-            if rgb or masked:
+            if kind.rgb or kind.masked:
                 content.append((self.scenes.buffer("attributes"), "2f 4f1", "in_uv", "in_color"))
             self._arrays[kind] = self.context.moderngl.vertex_array(
-                self.program(*kind), content, index_buffer=self.scenes.buffer("indices"), index_element_size=4
+                self.program(kind), content, index_buffer=self.scenes.buffer("indices"), index_element_size=4
             )
         return self._arrays[kind]
 

@@ -33,9 +33,8 @@ class PreparedMesh:
     materials: np.ndarray  # [M] MATERIAL_RECORD
     chunk_first: np.ndarray  # [C] int64, first triangle
     chunk_count: np.ndarray  # [C] int64, triangles
-    chunk_class: np.ndarray  # [C] int64, 0 to NUM_CLASSES - 1
-    chunk_center: np.ndarray  # [C, 3] float32, metres, of the box around the chunk
-    chunk_half: np.ndarray  # [C, 3] float32, metres, half its sides
+    chunk_class: np.ndarray  # [C] int64, 0 to NUM_CLASSES - 1, in ascending order
+    chunk_bounds: np.ndarray  # [C, 6] float32, metres: centre and half the sides of the box around the chunk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +79,7 @@ def prepare_mesh(scene: Scene) -> PreparedMesh:
         chunk_first=firsts,
         chunk_count=counts,
         chunk_class=np.array(classes, np.int64),
-        chunk_center=center.astype(np.float32),
-        chunk_half=half.astype(np.float32),
+        chunk_bounds=np.hstack([center, half]).astype(np.float32),
     )
 
 

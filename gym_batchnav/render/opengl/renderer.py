@@ -11,6 +11,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
 from gym_batchnav.render.api import check_target
 from gym_batchnav.render.opengl.context import shared_context
+from gym_batchnav.render.opengl.cuda import load_cuda
 from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
 from gym_batchnav.render.opengl.target import OpenGLTarget
@@ -18,6 +19,7 @@ from gym_batchnav.render.textures import texture_size
 from gym_batchnav.scene.library import SceneLibrary
 
 CULLING = ("auto", "cpu", "gpu")
+DEVICES = ("cpu", "cuda")
 
 
 class _Owner(Protocol):
@@ -66,8 +68,9 @@ class OpenGLRenderer:
         """
         scenes = self._open_scenes()
         if self._pipeline is None:
-            with shared_context():
-                self._pipeline = Pipeline(shared_context(), scenes, self._culling)
+            context = shared_context()
+            with context:
+                self._pipeline = Pipeline(context, scenes, self._culling)
         return self._pipeline
 
     def target(
@@ -84,21 +87,22 @@ class OpenGLRenderer:
             camera: Through which all views look.
             sensors: Of depth, rgb, semantic.
             num_views: N; more than one framebuffer can hold are drawn one framebuffer after the other.
-            device: Where the pictures go; only ``"cpu"`` so far.
-            buffers: Sets of arrays that take turns as results.
+            device: Where the pictures go: ``"cpu"`` for NumPy arrays, ``"cuda"`` for torch tensors that never leave the
+                NVIDIA device.
+            buffers: Sets of pictures that take turns as results.
 
         Raises:
             ValueError: Unknown sensors or device, or no views.
-            RuntimeError: The renderer is closed, or ``device="cuda"``.
+            RuntimeError: The renderer is closed, or what ``device="cuda"`` needs is missing.
         """
         scenes = self._open_scenes()
         check_target(sensors, num_views, buffers)
+        if device not in DEVICES:
+            raise ValueError(f"device={device!r}: choose one of {', '.join(map(repr, DEVICES))}")
         if device == "cuda":
-            raise RuntimeError("device='cuda': pictures cannot stay on the graphics card yet; use device='cpu'")
-        if device != "cpu":
-            raise ValueError(f"device={device!r}: choose 'cpu'")
+            load_cuda()
         textures = scenes.textures(texture_size(camera), masks_only="rgb" not in sensors)
-        target = OpenGLTarget(self, camera, sensors, num_views, buffers, textures)
+        target = OpenGLTarget(self, camera, sensors, num_views, device, buffers, textures)
         self._targets.add(target)
         return target
 

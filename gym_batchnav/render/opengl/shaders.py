@@ -12,7 +12,7 @@ VERSION = "#version 430\n"
 # What the vertex shader knows of one view; VIEW_RECORD in target.py is its NumPy twin.
 _VIEWS = """
 struct View {
-    vec4 rows[3];    // of the world-to-camera matrix
+    vec4 rows[3];    // of the world-to-camera matrix, which culling copies into every instance
     vec4 light;      // unit vector towards the light, in world space
     ivec4 offsets;   // first material of the slot, slot, unused, unused
 };
@@ -24,6 +24,9 @@ VERTEX = (
     + """
 layout(location = 0) in vec3 in_position;
 layout(location = 1) in uvec2 in_instance;    // view, first triangle of the chunk
+layout(location = 2) in vec4 in_row_x;        // of the world-to-camera matrix
+layout(location = 3) in vec4 in_row_y;
+layout(location = 4) in vec4 in_row_z;
 uniform vec2 tan_half;                        // of the field of view, across and up
 uniform float near;
 uniform bool clip_control;
@@ -31,8 +34,8 @@ uniform ivec2 grid;                           // tiles in a row and in a column 
 flat out uint first_triangle;
 invariant gl_Position;    // programs for other sensors must see the same
 #ifdef SURFACE
-layout(location = 2) in vec2 in_uv;
-layout(location = 3) in vec4 in_color;
+layout(location = 5) in vec2 in_uv;
+layout(location = 6) in vec4 in_color;
 out vec2 uv;
 out vec4 color;
 flat out int first_material;
@@ -41,9 +44,8 @@ flat out vec3 light;
 
 void main() {
     int index = int(in_instance.x);
-    View view = views[index];
     vec4 world = vec4(in_position, 1.0);
-    vec3 camera = vec3(dot(view.rows[0], world), dot(view.rows[1], world), dot(view.rows[2], world));
+    vec3 camera = vec3(dot(in_row_x, world), dot(in_row_y, world), dot(in_row_z, world));
     float depth = -camera.z;
     vec2 inside = camera.xy / tan_half;
     gl_ClipDistance[0] = depth + inside.x;
@@ -58,8 +60,8 @@ void main() {
 #ifdef SURFACE
     uv = in_uv;
     color = in_color;
-    first_material = view.offsets.x;
-    light = view.light.xyz;
+    first_material = views[index].offsets.x;
+    light = views[index].light.xyz;
 #endif
 }
 """
@@ -96,7 +98,7 @@ struct Material {
 };
 layout(std430, binding = 2) readonly buffer Materials { Material materials[]; };
 layout(std430, binding = 3) readonly buffer Layers { int layers[]; };
-layout(binding = 0) uniform sampler2DArray textures;
+layout(binding = 0) uniform sampler2DArray textures[PAGES];
 uniform float texture_size;
 uniform vec2 brightness;    // ambient, diffuse
 
@@ -106,10 +108,23 @@ float wrapped(float x, uint mode, float half_texel) {
     return clamp(x, half_texel, 1.0 - half_texel);
 }
 
+// A sampler must be chosen by a constant, for neighbouring pixels may want different ones.
+vec4 texel(vec2 at, int layer, float level) {
+#if PAGES > 1
+    vec3 place = vec3(at, layer % PAGE_LAYERS);
+    switch (layer / PAGE_LAYERS) {
+        FURTHER_PAGES
+    }
+    return textureLod(textures[0], place, level);
+#else
+    return textureLod(textures[0], vec3(at, layer), level);
+#endif
+}
+
 vec4 bilinear(Material material, int layer, float level) {
     float half_texel = 0.5 * exp2(level) / texture_size;
     vec2 at = vec2(wrapped(uv.x, material.wrap_u, half_texel), wrapped(uv.y, material.wrap_v, half_texel));
-    return textureLod(textures, vec3(at, layer), level);
+    return texel(at, layer, level);
 }
 
 vec4 trilinear(Material material, int layer, vec2 across, vec2 up) {
@@ -229,7 +244,11 @@ struct Chunk {
     uint unused;
 };
 layout(std430, binding = 1) buffer Commands { Command commands[]; };
-layout(std430, binding = 2) writeonly buffer Instances { uvec2 instances[]; };
+struct Instance {
+    vec4 rows[3];
+    uint view, triangle, unused[2];
+};
+layout(std430, binding = 2) writeonly buffer Instances { Instance instances[]; };
 layout(std430, binding = 3) readonly buffer Planes { vec4 planes[]; };    // six a view
 layout(std430, binding = 4) readonly buffer Chunks { Chunk chunks[]; };
 layout(std430, binding = 5) readonly buffer SlotLists { int slot_lists[]; };    // K + 1 starts, then the chunks
@@ -247,11 +266,20 @@ void main() {
         float reach = dot(plane.xyz, chunks[chunk].center) + dot(abs(plane.xyz), chunks[chunk].half_sides);
         if (reach + plane.w < 0.0) return;
     }
-    uint instance = atomicAdd(commands[chunk].instance_count, 1u);
-    instances[commands[chunk].base_instance + instance] = uvec2(view, chunks[chunk].triangle);
+    uint instance = commands[chunk].base_instance + atomicAdd(commands[chunk].instance_count, 1u);
+    instances[instance].rows = views[view].rows;
+    instances[instance].view = uint(view);
+    instances[instance].triangle = chunks[chunk].triangle;
 }
 """
 )
+
+
+def fragment(num_pages: int, page_layers: int, **wanted: bool) -> str:
+    """The fragment shader for textures in so many arrays, with a ``#define`` for each keyword that is true."""
+    cases = "".join(f"case {k}: return textureLod(textures[{k}], place, level); " for k in range(1, num_pages))
+    defines = f"#define PAGES {num_pages}\n#define PAGE_LAYERS {page_layers}\n"
+    return with_defines(defines + FRAGMENT.replace("FURTHER_PAGES", cases), **wanted)
 
 
 def with_defines(source: str, **wanted: bool) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from itertools import cycle
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import moderngl
@@ -12,10 +11,12 @@ import numpy as np
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
-from gym_batchnav.render.api import AMBIENT, DIFFUSE, SENSORS, check_views, light_directions
+from gym_batchnav.render.api import AMBIENT, DIFFUSE, SENSORS, check_views, light_directions, most_under_way
+from gym_batchnav.render.opengl.cuda import CudaPictures
 from gym_batchnav.render.opengl.culling import GrowingBuffer, frustum_planes, passes
-from gym_batchnav.render.opengl.mirror import TextureMirror
-from gym_batchnav.render.opengl.pipeline import Pipeline
+from gym_batchnav.render.opengl.pictures import FORMATS, Buffers, HostPictures, Pictures, picture_bytes
+from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
+from gym_batchnav.render.opengl.textures import TextureMirror
 
 if TYPE_CHECKING:
     from gym_batchnav.render.opengl.renderer import OpenGLRenderer
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 # interpolated in single precision: in software from the corner of the framebuffer, which loses digits far from it.
 MAX_SIDE, MAX_SIDE_SOFTWARE = 4096, 512
 _NEVER = 1e30  # metres, farther than anything
-_FORMATS = {"depth": (np.float32, 1), "rgb": (np.uint8, 3), "semantic": (np.int32, 1)}
 _BINDINGS = {"depth": 1, "rgb": 2, "semantic": 3}
 _PACK_PIXELS = 4 * 128  # pixels that one work group of the packing program gathers
 
@@ -38,20 +38,20 @@ def grid_shape(camera: Camera, num_views: int, max_side: int) -> tuple[int, int]
     return columns, min(-(-num_views // columns), most_rows)
 
 
-@dataclass(slots=True)
-class _Page:
-    """A run of views that fills the framebuffer once."""
-
-    first: int
-    last: int
-    pictures: dict[str, moderngl.Buffer] = field(default_factory=dict)
-
-
 class _DeviceObjects:
-    """What a target owns on the device."""
+    """What a target owns on the device.
 
-    def __init__(self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int) -> None:
+    Attributes:
+        grid: Columns and rows of tiles.
+        pages: First view and the one after the last of every page, a run of views that fills the framebuffer once.
+        gathered: For every sensor the pictures of one page, before they go to those of the batch.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, pictures: Pictures
+    ) -> None:
         context = pipeline.context
+        self._context, self.pictures = context, pictures
         self.grid = grid_shape(camera, num_views, MAX_SIDE_SOFTWARE if context.software else MAX_SIDE)
         size = (self.grid[0] * camera.width, self.grid[1] * camera.height)
         self.attachments = {"depth": context.depth_texture(size)}
@@ -65,42 +65,39 @@ class _DeviceObjects:
         self.framebuffer = context.moderngl.framebuffer(colors, self.attachments["depth"])
         self.views = GrowingBuffer(context)
         per_page = self.grid[0] * self.grid[1]
-        self.pages = [_Page(first, min(first + per_page, num_views)) for first in range(0, num_views, per_page)]
-        for page in self.pages:
-            pixels = (page.last - page.first) * camera.width * camera.height
-            words = {"depth": pixels, "rgb": 3 * -(-pixels // 4), "semantic": pixels}
-            page.pictures = {sensor: context.moderngl.buffer(reserve=4 * words[sensor]) for sensor in sensors}
+        self.pages = [(first, min(first + per_page, num_views)) for first in range(0, num_views, per_page)]
+        words = -(-min(per_page, num_views) * camera.width * camera.height // 4)  # of four pixels
+        self.gathered = {
+            sensor: context.moderngl.buffer(reserve=4 * words * FORMATS[sensor][0].itemsize * FORMATS[sensor][1])
+            for sensor in sensors
+        }
 
     def release(self) -> None:
         """Give everything back."""
+        self._context.no_framebuffer.use()
         self.framebuffer.release()
         for texture in self.attachments.values():
             texture.release()
-        for page in self.pages:
-            for buffer in page.pictures.values():
-                buffer.release()
+        for buffer in self.gathered.values():
+            buffer.release()
         self.views.release()
+        self.pictures.release()
 
 
 class OpenGLTarget:
     """What one caller draws into; see the Target contract. Made by ``OpenGLRenderer.target``."""
 
     def __init__(
-        self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, buffers: int,
-        textures: TextureMirror,
+        self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str,
+        buffers: int, textures: TextureMirror,
     ) -> None:  # fmt: skip
         self.num_views = num_views
         self._renderer, self._camera, self._textures = renderer, camera, textures
         self._sensors = tuple(sensor for sensor in SENSORS if sensor in sensors)
-        shape = (num_views, camera.height, camera.width)
-        self._ring = cycle(
-            [
-                {name: np.empty((*shape, _FORMATS[name][1]), _FORMATS[name][0]) for name in self._sensors}
-                for _ in range(buffers)
-            ]
-        )
+        self._device, self._num_sets = device, buffers
         self._objects: _DeviceObjects | None = None
-        self._num_drawing = 0  # views under way
+        self._num_begun = 0  # batches so far
+        self._under_way: deque[tuple[int, int]] = deque()  # number of the batch, views in it
         self._closed = False
         depth_only = self._sensors == ("depth",)
         self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NEVER
@@ -109,51 +106,53 @@ class OpenGLTarget:
         """Draw every view and return the pictures; see Target.render.
 
         Raises:
-            ValueError: The views cannot be drawn; the message names the first that is wrong.
-            RuntimeError: The target is closed, or this is a forked child.
+            ValueError: The views cannot be drawn; the message names the first that is wrong, or the empty slot.
+            RuntimeError: The target is closed, a batch is under way, or this is a forked child.
         """
+        self._check_usable()
+        if self._under_way:
+            raise RuntimeError("render while a batch is under way: call finish first")
         self.begin(slots, views)
         return self.finish()
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
         """Have the device draw every view and gather the pictures, without waiting for it; raises as ``render``."""
         self._check_usable()
-        if self._num_drawing:
-            raise RuntimeError("begin was called twice: call finish before the next begin")
+        if len(self._under_way) >= most_under_way(self._num_sets):
+            raise RuntimeError(f"begin with {len(self._under_way)} under way: call finish before the next begin")
         check_views(slots, views, self._renderer.library.num_slots, self.num_views)
         slots, views = np.asarray(slots, np.int64), np.asarray(views, np.float32)
         pipeline = self._renderer.pipeline
         with pipeline.context:
-            pipeline.scenes.sync(pipeline.context)
+            pipeline.scenes.sync(pipeline.context, slots)
             if self._objects is None:
-                self._objects = _DeviceObjects(pipeline, self._camera, self._sensors, self.num_views)
-            for page in self._objects.pages:
-                part = slice(page.first, page.last)
-                if page.first < len(slots):
+                self._objects = self._make_objects(pipeline)
+            pictures = self._objects.pictures.buffers(self._num_begun)
+            for first, last in self._objects.pages:
+                part = slice(first, last)
+                if first < len(slots):
                     self._draw(pipeline, self._objects, slots[part], views[part])
-                    self._pack(pipeline, self._objects, page, len(slots[part]))
+                    self._pack(pipeline, self._objects, len(slots[part]))
+                    self._append(pipeline, self._objects.gathered, pictures, first, len(slots[part]))
             pipeline.context.flush()
-        self._num_drawing = len(slots)
+        self._under_way.append((self._num_begun, len(slots)))
+        self._num_begun += 1
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the pictures of the last ``begin`` and return the next set of the ring.
+        """Wait for the pictures of the oldest batch under way and return them.
 
         Raises:
-            RuntimeError: ``begin`` was not called, the target is closed, or this is a forked child.
+            RuntimeError: ``begin`` was not called, the target is closed, this is a forked child, or the device failed.
         """
         self._check_usable()
-        if not self._num_drawing:
+        if not self._under_way:
             raise RuntimeError("finish without begin: call begin(slots, views) first")
         assert self._objects is not None
-        images = next(self._ring)
-        with self._renderer.pipeline.context:
-            for page in self._objects.pages:
-                for sensor, buffer in page.pictures.items():
-                    part = images[sensor][page.first : min(page.last, self._num_drawing)]
-                    if part.size:
-                        buffer.read_into(part, part.nbytes)
-        count, self._num_drawing = self._num_drawing, 0
-        return {sensor: image[:count] for sensor, image in images.items()}
+        context = self._renderer.pipeline.context
+        with context:
+            images = self._objects.pictures.take(*self._under_way.popleft())
+            context.check("drawing")
+        return images
 
     def close(self) -> None:
         """Release the target; safe twice."""
@@ -161,6 +160,12 @@ class OpenGLTarget:
             self._renderer.release(self._objects)
         self._objects = None
         self._closed = True
+
+    def _make_objects(self, pipeline: Pipeline) -> _DeviceObjects:
+        arguments = (self._camera, self._sensors, self.num_views)
+        make_pictures = CudaPictures if self._device == "cuda" else HostPictures
+        pictures = make_pictures(pipeline.context, *arguments, self._num_sets)
+        return _DeviceObjects(pipeline, *arguments, pictures)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -173,14 +178,14 @@ class OpenGLTarget:
         records = np.zeros(len(views), VIEW_RECORD)
         records["rows"] = views[:, :3]
         records["light"][:, :3] = light_directions(views)
-        records["offsets"][:, 0] = pipeline.scenes.material_offsets[slots]
+        records["offsets"][:, 0] = pipeline.scenes.first_material[slots]
         records["offsets"][:, 1] = slots
-        planes = frustum_planes(camera, views, self._far)
+        rows, planes = np.ascontiguousarray(records["rows"]), frustum_planes(camera, views, self._far)
         objects.framebuffer.use()
         objects.framebuffer.clear(depth=0.0)  # only the depth has to be: it says where the others are to be read
         for first, last in passes(pipeline.scenes, slots):
             objects.views.write(records).bind_to_storage_buffer(0)
-            draws = pipeline.culler.cull(pipeline.scenes, slots, planes, first, last)
+            draws = pipeline.culler.cull(pipeline.scenes, slots, rows, planes, first, last)
             pipeline.scenes.buffer("triangles").bind_to_storage_buffer(1)
             pipeline.scenes.buffer("materials").bind_to_storage_buffer(2)
             self._textures.bind()
@@ -195,8 +200,10 @@ class OpenGLTarget:
 
     def _vertex_array(self, pipeline: Pipeline, objects: _DeviceObjects, masked: bool) -> moderngl.VertexArray:
         """The vertex array to draw opaque or masked chunks with, its program told of the camera."""
-        kind = ("rgb" in self._sensors, "semantic" in self._sensors, masked)
-        program = pipeline.program(*kind)
+        kind = Kind("rgb" in self._sensors, "semantic" in self._sensors, masked)
+        if (kind.rgb or masked) and self._textures.num_pages > 1:
+            kind = kind._replace(num_pages=self._textures.num_pages, page_layers=self._textures.page_layers)
+        program = pipeline.program(kind)
         camera = self._camera
         program["tan_half"] = camera.tan_half_width, camera.tan_half_height
         program["near"] = camera.near
@@ -206,10 +213,10 @@ class OpenGLTarget:
             program["texture_size"] = self._textures.size
         if "brightness" in program:
             program["brightness"] = (AMBIENT, DIFFUSE) if camera.lit else (1.0, 0.0)
-        return pipeline.vertex_array(*kind)
+        return pipeline.vertex_array(kind)
 
-    def _pack(self, pipeline: Pipeline, objects: _DeviceObjects, page: _Page, num_views: int) -> None:
-        """Gather the first ``num_views`` tiles of a page into its pictures."""
+    def _pack(self, pipeline: Pipeline, objects: _DeviceObjects, num_views: int) -> None:
+        """Gather the first ``num_views`` tiles of the framebuffer into pictures."""
         camera = self._camera
         unit = camera.max_depth if camera.normalize_depth else 1.0
         pixels = num_views * camera.width * camera.height
@@ -224,7 +231,14 @@ class OpenGLTarget:
         for unit_index, sensor in enumerate(SENSORS):
             if sensor in objects.attachments:
                 objects.attachments[sensor].use(unit_index)
-        for sensor, buffer in page.pictures.items():
+        for sensor, buffer in objects.gathered.items():
             buffer.bind_to_storage_buffer(_BINDINGS[sensor])
+        pipeline.context.moderngl.memory_barrier()  # a clear that no draw follows is not seen by the packer otherwise
         packer.run(-(-pixels // _PACK_PIXELS))
         pipeline.context.moderngl.memory_barrier()
+
+    def _append(self, pipeline: Pipeline, gathered: Buffers, pictures: Buffers, first: int, num_views: int) -> None:
+        """Copy the pictures of a page to their place among those of the batch, from view ``first`` on."""
+        for sensor, buffer in gathered.items():
+            size = picture_bytes(self._camera, sensor)
+            pipeline.context.moderngl.copy_buffer(pictures[sensor], buffer, num_views * size, write_offset=first * size)

@@ -1,0 +1,117 @@
+"""Pictures that stay on an NVIDIA device: OpenGL buffers that CUDA reads in place, as torch tensors.
+
+Who waits for whom: mapping a buffer lets CUDA's stream wait for all that OpenGL was asked for before, and unmapping it
+lets OpenGL wait for what the stream was given before. Both happen on torch's current stream and neither stops the
+processor. A buffer is mapped when its batch is taken and unmapped when its turn to be drawn into comes again.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.opengl.context import Context
+from gym_batchnav.render.opengl.pictures import FORMATS, Buffers, batch_buffers, picture_bytes
+
+_INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was built), or use device='cpu'"
+
+
+def load_cuda() -> tuple[Any, Any]:
+    """The modules torch and cuda.core, ready for a device.
+
+    Raises:
+        RuntimeError: One of them or a device is missing; the message names it.
+    """
+    modules = []
+    for name in ("torch", "cuda.core"):
+        try:
+            modules.append(importlib.import_module(name))
+        except ImportError as error:
+            raise RuntimeError(f"device='cuda' needs {name} ({error}): {_INSTALL}") from error
+    torch, core = modules
+    if not hasattr(core, "GraphicsResource"):
+        raise RuntimeError(f"device='cuda' needs a cuda.core with GraphicsResource: {_INSTALL}")
+    if not torch.cuda.is_available():
+        raise RuntimeError("device='cuda': torch finds no NVIDIA device here; use device='cpu'")
+    return torch, core
+
+
+def to_cuda(array: np.ndarray) -> Any:
+    """A copy of an array as a torch tensor on torch's current NVIDIA device.
+
+    Raises:
+        RuntimeError: torch or the device is missing.
+    """
+    torch, _ = load_cuda()
+    return torch.as_tensor(array, device="cuda")
+
+
+class CudaPictures:
+    """Pictures as torch tensors in a ring of OpenGL buffers; see Pictures.
+
+    Args:
+        context: Entered for every method; it must draw on the device that is torch's current one.
+        camera: Its pictures' size.
+        sensors: Whose pictures.
+        num_views: N, the most in a batch.
+        num_sets: Sets of buffers.
+
+    Raises:
+        RuntimeError: OpenGL does not draw on an NVIDIA device, or something is missing.
+    """
+
+    def __init__(
+        self, context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
+    ) -> None:
+        self._torch, self._core = load_cuda()
+        if "NVIDIA" not in context.moderngl.info["GL_VENDOR"]:
+            raise RuntimeError(
+                f"device='cuda': OpenGL draws on {context.device}, which CUDA cannot read: install NVIDIA's OpenGL "
+                "(libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all), or use device='cpu'"
+            )
+        self._camera = camera
+        self._device = self._core.Device(self._torch.cuda.current_device())
+        self._device.set_current()
+        self._arguments = (context, camera, sensors, num_views)
+        self._buffers: list[Buffers] = [{} for _ in range(num_sets)]
+        self._resources: list[dict[str, Any]] = [{} for _ in range(num_sets)]
+
+    def buffers(self, batch: int) -> Buffers:
+        """See Pictures; takes the tensors of ``num_sets`` batches before back."""
+        turn = batch % len(self._buffers)
+        if not self._resources[turn]:
+            self._buffers[turn] = buffers = batch_buffers(*self._arguments)
+            register = self._core.GraphicsResource.from_gl_buffer
+            self._resources[turn] = {name: register(buffer.glo, flags="read_only") for name, buffer in buffers.items()}
+        for resource in self._resources[turn].values():
+            if resource.is_mapped:
+                resource.unmap(stream=self._stream())
+        return self._buffers[turn]
+
+    def take(self, batch: int, count: int) -> dict[str, Any]:
+        """See Pictures; torch's current stream waits for the device, the processor does not."""
+        camera, images = self._camera, {}
+        for name, resource in self._resources[batch % len(self._resources)].items():
+            whole = self._torch.from_dlpack(resource.map(stream=self._stream()))  # bytes
+            dtype, channels = FORMATS[name]
+            flat = whole[: count * picture_bytes(camera, name)].view(getattr(self._torch, dtype.name))
+            images[name] = flat.view(count, camera.height, camera.width, channels)
+        return images
+
+    def release(self) -> None:
+        """See Pictures; tensors that were handed out are invalid from now on."""
+        for resources in self._resources:
+            for resource in resources.values():
+                resource.close(stream=self._stream())
+        for buffers in self._buffers:
+            for buffer in buffers.values():
+                buffer.release()
+        self._resources, self._buffers = [], []
+
+    def _stream(self) -> Any:
+        """Torch's current stream as cuda.core sees it."""
+        handle = self._torch.cuda.current_stream().cuda_stream
+        return self._core.Stream.from_handle(handle) if handle else self._device.default_stream

@@ -1,0 +1,94 @@
+"""Where the pictures of a batch go: buffers on the device, and from there into main memory."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import moderngl
+import numpy as np
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.api import most_under_way
+from gym_batchnav.render.opengl.context import Context
+
+Buffers = dict[str, moderngl.Buffer]  # one a sensor
+
+# The type and the number of channels of every sensor's pixels.
+FORMATS: dict[str, tuple[np.dtype, int]] = {
+    "depth": (np.dtype(np.float32), 1),
+    "rgb": (np.dtype(np.uint8), 3),
+    "semantic": (np.dtype(np.int32), 1),
+}
+
+
+def picture_bytes(camera: Camera, sensor: str) -> int:
+    """Bytes of one picture."""
+    dtype, channels = FORMATS[sensor]
+    return camera.height * camera.width * channels * dtype.itemsize
+
+
+class Pictures(Protocol):
+    """The pictures of the batches under way, the oldest of which is taken first."""
+
+    def buffers(self, batch: int) -> Buffers:
+        """Buffers for the pictures of a batch, one a sensor; a context is entered.
+
+        Args:
+            batch: How many were begun before.
+        """
+
+    def take(self, batch: int, count: int) -> dict[str, Any]:
+        """The first ``count`` pictures of a batch; a context is entered."""
+
+    def release(self) -> None:
+        """Give the buffers back; safe twice."""
+
+
+def batch_buffers(context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int) -> Buffers:
+    """Buffers for the pictures of one batch, one a sensor."""
+    return {sensor: context.moderngl.buffer(reserve=num_views * picture_bytes(camera, sensor)) for sensor in sensors}
+
+
+class HostPictures:
+    """Pictures that are read back into a ring of NumPy arrays; see Pictures.
+
+    Two sets of buffers take turns, so that one batch is read while the next is drawn.
+
+    Args:
+        context: Entered for every method.
+        camera: Its pictures' size.
+        sensors: Whose pictures.
+        num_views: N, the most in a batch.
+        num_sets: Sets of arrays.
+    """
+
+    def __init__(
+        self, context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
+    ) -> None:
+        self._arguments = (context, camera, sensors, num_views)
+        self._buffers: list[Buffers] = [{} for _ in range(most_under_way(num_sets))]
+        shape = (num_views, camera.height, camera.width)
+        self._arrays = [
+            {name: np.empty((*shape, FORMATS[name][1]), FORMATS[name][0]) for name in sensors} for _ in range(num_sets)
+        ]
+
+    def buffers(self, batch: int) -> Buffers:
+        """See Pictures."""
+        turn = batch % len(self._buffers)
+        if not self._buffers[turn]:
+            self._buffers[turn] = batch_buffers(*self._arguments)
+        return self._buffers[turn]
+
+    def take(self, batch: int, count: int) -> dict[str, Any]:
+        """See Pictures; waits for the device."""
+        images = {name: array[:count] for name, array in self._arrays[batch % len(self._arrays)].items()}
+        for name, image in images.items():
+            self._buffers[batch % len(self._buffers)][name].read_into(image, image.nbytes)
+        return images
+
+    def release(self) -> None:
+        """See Pictures."""
+        for buffers in self._buffers:
+            for buffer in buffers.values():
+                buffer.release()
+        self._buffers = []

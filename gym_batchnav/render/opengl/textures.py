@@ -1,0 +1,152 @@
+"""The textures of all slots on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
+
+import moderngl
+import numpy as np
+
+from gym_batchnav.render.opengl.context import Context
+from gym_batchnav.render.opengl.heap import SlotHeap, Uploads, full_size
+from gym_batchnav.render.opengl.prepare import PreparedTextures, prepare_textures
+from gym_batchnav.scene.library import SceneLibrary
+
+MAX_PAGES = 8  # arrays that shaders see at once; OpenGL guarantees 16 texture units
+
+
+class TextureMirror:
+    """The textures of all slots in a few arrays, the pages, for one size of texture.
+
+    Any texture may lie in any layer; a table says which layer each material shows, counted through all pages. There is
+    more than one page only where a driver's limit of layers demands it (2,048 is usual).
+
+    Texels are not compressed: with its mips a texture of 256 x 256 takes 350 KB, so that 32 scenes of 50 textures
+    take 560 MB and graphics cards have room for hundreds of such scenes. BC7 would take a quarter of that, but change
+    texels by more than the renderers may differ, and take seconds a scene to make.
+
+    Args:
+        library: The scenes.
+        size: Texels along a side of level 0, a power of two.
+        masks_only: Hold only the textures that cut holes.
+
+    Attributes:
+        size: Texels along a side of level 0.
+        page_layers: Layers of every page but the last.
+    """
+
+    def __init__(self, library: SceneLibrary, size: int, masks_only: bool) -> None:
+        self.size = size
+        self._library = library
+        self._key = library.add_preparer(partial(prepare_textures, size=size, masks_only=masks_only))
+        self._held: list[PreparedTextures | None] = [None] * library.num_slots
+        self._layers: list[np.ndarray] = [np.zeros(0, np.int64)] * library.num_slots  # of every slot's textures
+        self._pages: list[moderngl.TextureArray] = []
+        self._capacity = 0
+        self._table: moderngl.Buffer | None = None
+        self.page_layers = 1
+
+    @property
+    def num_pages(self) -> int:
+        """The number of arrays."""
+        return len(self._pages)
+
+    def follow(self, context: Context, uploads: Uploads, materials: SlotHeap) -> None:
+        """Take over the library's slots; called only when they or the materials' places have changed.
+
+        Raises:
+            RuntimeError: There are more textures than the device takes.
+        """
+        held = [self._library.prepared(slot, self._key) for slot in range(self._library.num_slots)]
+        changed = [slot for slot, textures in enumerate(held) if textures is not self._held[slot]]
+        self.page_layers = context.moderngl.info["GL_MAX_ARRAY_TEXTURE_LAYERS"]
+        counts = np.array([0 if textures is None else len(textures.pool) for textures in held])
+        total, room = int(counts.sum()), full_size(counts)
+        if total > MAX_PAGES * self.page_layers:
+            raise RuntimeError(
+                f"the resident scenes hold {total} textures and {context.device} takes {MAX_PAGES * self.page_layers}: "
+                "keep fewer scenes resident, or choose renderer='embree'"
+            )
+        for slot in changed:
+            self._layers[slot] = np.zeros(0, np.int64)
+        if not self._pages or total > self._capacity or self._capacity > 4 * max(room, 1):
+            self._resize(context, room)
+        free = np.setdiff1d(np.arange(self._capacity), np.concatenate(self._layers))
+        for slot in changed:
+            textures = held[slot]
+            self._layers[slot], free = free[: counts[slot]], free[counts[slot] :]
+            uploads.put(slot, self, None if textures is None else self._pieces(context, slot, textures))
+        self._held = held
+        self._write_table(context, materials)
+
+    def bind(self) -> None:
+        """Bind the pages to texture units from 0 on and the table to storage buffer 3."""
+        for unit, page in enumerate(self._pages):
+            page.use(unit)
+        assert self._table is not None
+        self._table.bind_to_storage_buffer(3)
+
+    def forget(self) -> None:
+        """Have the library forget the preparer; safe twice."""
+        self._library.remove_preparer(self._key)
+        self._held = []
+
+    def release(self) -> None:
+        """Give the memory on the device back; safe twice."""
+        for page in self._pages:
+            page.release()
+        self._pages = []
+        if self._table is not None:
+            self._table.release()
+            self._table = None
+
+    def _pieces(self, context: Context, slot: int, textures: PreparedTextures) -> Iterator[int]:
+        """Write a slot's textures level by level; yields the bytes of each. Layers may be moved in between."""
+        for index in range(len(textures.pool)):
+            for level, texels in enumerate(textures.pool.levels):
+                page, layer = divmod(int(self._layers[slot][index]), self.page_layers)
+                context.write_layers(self._pages[page], level, layer, texels[index : index + 1])
+                yield texels[index].nbytes
+
+    def _resize(self, context: Context, room: int) -> None:
+        """Make new pages with room for so many textures or some more; layers that stay are copied on the device."""
+        limit = MAX_PAGES * self.page_layers
+        capacity = max(min(room + room // 8 if self._pages else room, limit), 1)
+        fulls, rest = divmod(capacity, self.page_layers)
+        depths = [self.page_layers] * fulls + [rest] * (rest > 0)
+        pages = [context.srgb_texture_array(self.size, depth) for depth in depths]
+        kept = np.concatenate(self._layers)
+        for source, target, count in runs(kept, self.page_layers):
+            (from_page, first), (to_page, to_first) = divmod(source, self.page_layers), divmod(target, self.page_layers)
+            context.copy_layers(self._pages[from_page], first, pages[to_page], to_first, count, self.size)
+        ends = np.cumsum([len(layers) for layers in self._layers])
+        self._layers = np.split(np.arange(len(kept)), ends[:-1])
+        for page in self._pages:
+            page.release()
+        self._pages, self._capacity = pages, capacity
+
+    def _write_table(self, context: Context, materials: SlotHeap) -> None:
+        """Tell the shader which layer each material of each slot shows, -1 for none."""
+        table = np.full(materials.capacity, -1, np.int32)
+        for textures, layers, first in zip(self._held, self._layers, materials.start, strict=True):
+            if textures is not None and len(layers):
+                shown = np.where(textures.layers >= 0, layers[textures.layers], -1)
+                table[first : first + len(shown)] = shown
+        if self._table is None or self._table.size != table.nbytes:
+            if self._table is not None:
+                self._table.release()
+            self._table = context.moderngl.buffer(reserve=table.nbytes)
+        self._table.write(table)
+
+
+def runs(sources: np.ndarray, page: int) -> list[tuple[int, int, int]]:
+    """Split copies of layers ``sources[i]`` to ``i`` into runs (source, target, length) that cross no page."""
+    targets = np.arange(len(sources))
+    key = zip(sources - targets, sources // page, targets // page, strict=True)
+    found = []
+    for _, group in groupby(zip(key, targets, strict=True), key=lambda pair: pair[0]):
+        members = [int(target) for _, target in group]
+        found.append((int(sources[members[0]]), members[0], len(members)))
+    return found

@@ -1,0 +1,89 @@
+"""Embree's renderer at constant memory: many pictures, scenes that come and go, renderers made and closed."""
+
+import gc
+import weakref
+
+import numpy as np
+import psutil
+import pytest
+from quads import checkerboard, scene_of, wall
+from rays import AHEAD
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.embree import EmbreeRenderer
+from gym_batchnav.scene.library import SceneLibrary
+
+SMALL = Camera(8, 8)
+SENSORS = ("depth", "rgb", "semantic")
+ALLOWED = 4 * 2**20  # bytes of noise
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+
+def scene(distance: float):
+    """A wall with a texture whose pool is 350 KB, and which is masked."""
+    return scene_of(wall(distance, texture=checkerboard(8), masked=True), wall(distance + 1))
+
+
+def growth(work, rounds: int, warm_up: int) -> int:
+    """Bytes by which memory grows over ``rounds`` calls of ``work``, after others."""
+    for _ in range(warm_up):
+        work()
+    before = resident()
+    for _ in range(rounds):
+        work()
+    return resident() - before
+
+
+def test_ten_thousand_pictures():
+    renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene(2)]))
+    target, slots = renderer.target(SMALL, SENSORS), np.zeros(1, np.int32)
+    assert growth(lambda: target.render(slots, AHEAD), 10_000, 200) < ALLOWED
+    renderer.close()
+
+
+def test_two_hundred_scenes_through_one_slot():
+    library = SceneLibrary.from_scenes([scene(2), scene(3)])
+    renderer = EmbreeRenderer(library)
+    targets = [renderer.target(SMALL, SENSORS), renderer.target(SMALL, ("depth",))]
+    slots, distances = np.ones(1, np.int32), iter(range(1000))
+
+    def swap() -> None:
+        library.put(1, scene(2 + next(distances) % 5))
+        for target in targets:
+            target.render(slots, AHEAD)
+
+    assert growth(swap, 200, 20) < ALLOWED
+    renderer.close()
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_begin_of_any_target_frees_what_has_left(empty):
+    library = SceneLibrary.from_scenes([scene(2), scene(3)])
+    renderer = EmbreeRenderer(library)
+    target, idle = renderer.target(SMALL, SENSORS), renderer.target(SMALL, ("depth",))
+    for each in (target, idle):
+        each.render(np.ones(1, np.int32), AHEAD)
+    tree = weakref.ref(library.prepared(1, renderer.tree_key(cull=False)))
+    library.put(1, None if empty else scene(4))
+    target.render(np.zeros(1, np.int32), AHEAD)
+    gc.collect()
+    assert tree() is None, "also not held by the target that draws nothing"
+    renderer.close()
+
+
+def test_fifty_rounds_of_making_and_closing():
+    library = SceneLibrary.from_scenes([scene(2)])
+
+    def round_() -> None:
+        renderer = EmbreeRenderer(library)
+        target = renderer.target(SMALL, SENSORS, num_views=16)
+        target.render(np.zeros(1, np.int32), AHEAD)
+        target.close()
+        renderer.close()
+
+    assert growth(round_, 50, 10) < ALLOWED

@@ -1,0 +1,208 @@
+"""Both renderers against closed forms, from any pose: planes, boxes, a sphere, and a checkerboard in perspective."""
+
+import math
+
+import numpy as np
+import pytest
+import rooms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quads import Quad, checkerboard, scene_of, views_at, wall
+from rays import AHEAD, pixel_rays
+
+from gym_batchnav.geometry import Camera, look_at
+from gym_batchnav.render.api import make_renderer
+from gym_batchnav.scene.library import SceneLibrary
+
+CAMERA = Camera(48, 40, hfov_deg=80, normalize_depth=False, max_depth=100, lit=False)
+ROOM = np.array([-4.0, 0.0, -3.0]), np.array([4.0, 2.6, 3.0])
+CRATE = np.array([-0.5, -0.3, -0.8]), np.array([0.5, 0.3, 0.8])
+CELLS = np.indices((4, 4)).sum(axis=0) % 2 == 0  # white ones, rows from the top
+CELLS[0, 1] = True  # so that the board looks like itself no other way round
+TEXELS = np.where(np.kron(CELLS, np.ones((16, 16), bool))[..., None], [255, 255, 255, 255], [0, 0, 0, 255])
+BOARD = Quad((-1.5, -1, 0.2), (3, 0, -0.4), (0.3, 2, 0), TEXELS.astype(np.uint8))
+FLOOR = 10.0  # metres from its middle to its edges; farther off OpenGL's grid of vertex positions shows
+FACETS = 800  # around the sphere
+
+angles = st.floats(-math.pi, math.pi)
+turns = st.tuples(angles, angles, angles)  # roll, pitch, heading
+fractions = st.floats(-1, 1)
+places = st.tuples(fractions, fractions, fractions)
+
+
+def rotation(turn):
+    """Camera axes [3, 3] after heading, pitch and roll, rows right, up and backward."""
+    axes = np.eye(3)
+    for axis, angle in zip((2, 0, 1), turn, strict=True):
+        cos, sin = math.cos(angle), math.sin(angle)
+        one, two = (axis + 1) % 3, (axis + 2) % 3
+        step = np.eye(3)
+        step[one, one], step[one, two], step[two, one], step[two, two] = cos, -sin, sin, cos
+        axes = axes @ step
+    return axes
+
+
+def rolled(eye, aim, roll):
+    """A view [4, 4] from ``eye`` to ``aim``, rolled."""
+    return (np.block([[rotation((roll, 0, 0)), np.zeros((3, 1))], [0, 0, 0, 1]]) @ look_at(eye, aim)).astype(np.float32)
+
+
+def around(place, nearest, farthest):
+    """A point between two distances from the origin."""
+    direction = np.array(place) if np.linalg.norm(place) > 0.1 else np.array([0.6, 0.5, -0.7])
+    distance = np.linalg.norm(direction) / math.sqrt(3)
+    return direction / np.linalg.norm(direction) * (nearest + (farthest - nearest) * distance)
+
+
+def sphere():
+    """Triangles [T, 3, 3] of the unit sphere."""
+    longitude, latitude = np.linspace(0, 2 * np.pi, FACETS + 1), np.linspace(0, np.pi, FACETS // 2 + 1)
+    sin, cos = np.sin(latitude)[:, None], np.cos(latitude)[:, None]
+    points = np.stack(np.broadcast_arrays(sin * np.cos(longitude), cos, sin * np.sin(longitude)), axis=-1)
+    corner = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
+    halves = [np.stack([corner[i] for i in half], axis=2).reshape(-1, 3, 3) for half in ((0, 1, 2), (0, 2, 3))]
+    return np.concatenate(halves).astype(np.float32)
+
+
+def holes(first):
+    """A texture of white cells and holes in turn."""
+    texture = checkerboard(2)
+    texture[..., 3] = texture[..., 0] if first else 255 - texture[..., 0]
+    texture[..., :3] = 255
+    return texture
+
+
+SCENES = {
+    "floor": lambda: scene_of(Quad((-FLOOR, 0, FLOOR), (2 * FLOOR, 0, 0), (0, 0, -2 * FLOOR))),
+    "room": lambda: rooms.scene_of("room", rooms.box(*ROOM, inward=True)),
+    "crate": lambda: rooms.scene_of("crate", rooms.box(*CRATE)),
+    "sphere": lambda: rooms.scene_of("sphere", sphere()),
+    "board": lambda: scene_of(BOARD),
+    "sheets": lambda: scene_of(
+        wall(2, half=2, texture=holes(True), masked=True), wall(2, half=2, texture=holes(False), masked=True), wall(5)
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=[pytest.param("opengl", marks=pytest.mark.opengl), "embree"])
+def draw(request):
+    """Draws one view of a scene with one of the renderers."""
+    renderer = make_renderer(request.param, SceneLibrary.from_scenes([make() for make in SCENES.values()]))
+    target = renderer.target(CAMERA, ("depth", "rgb"))
+
+    def draw_one(name, view):
+        images = target.render(np.array([list(SCENES).index(name)]), view[None])
+        return {sensor: picture[0] for sensor, picture in images.items()}
+
+    yield draw_one
+    renderer.close()
+
+
+def assert_depth(depth, truth, where=True):
+    """Depth is true to 1e-4 where asked; what is beyond the clip reads the clip."""
+    truth = np.minimum(truth, CAMERA.max_depth)
+    error = np.abs(depth[..., 0] - truth) / np.maximum(truth, 1)
+    assert np.max(error, where=where, initial=0) <= 1e-4
+
+
+def in_box(view, low, high):
+    """Where rays enter and leave a box, and through which of six faces [H, W] they do; entry > exit: a miss."""
+    eye, directions = pixel_rays(CAMERA, view)
+    directions = np.where(directions == 0, 1e-30, directions)
+    one, two = (low - eye) / directions, (high - eye) / directions
+    entries, exits = np.minimum(one, two), np.maximum(one, two)
+    entry, leave = entries.max(axis=-1), exits.min(axis=-1)
+    return entry, leave, entries.argmax(axis=-1), exits.argmin(axis=-1)
+
+
+def inside_of(labels):
+    """Pixels whose neighbours bear the same label: an edge between labels passes none of them."""
+    padded = np.pad(labels, 1, mode="edge")
+    height, width = labels.shape
+    same = [padded[i : i + height, j : j + width] == labels for i in range(3) for j in range(3)]
+    return np.all(same, axis=0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(turns, st.floats(0.5, 5))
+def test_depth_of_a_floor(draw, turn, height):
+    view = views_at(np.array([[0.3, height, -0.2]]), rotation(turn)[None])[0]
+    eye, directions = pixel_rays(CAMERA, view)
+    down = np.where(directions[..., 1] < 0, directions[..., 1], -1e-30)
+    truth = -eye[1] / down
+    hit = (np.abs(eye + truth[..., None] * directions)[..., [0, 2]] <= FLOOR).all(axis=-1)
+    assert_depth(draw("floor", view)["depth"], np.where(hit, truth, np.inf), inside_of(hit))
+
+
+@settings(max_examples=40, deadline=None)
+@given(turns, places)
+def test_depth_of_a_room_from_inside(draw, turn, place):
+    low, high = ROOM
+    eye = (low + high) / 2 + 0.9 * np.array(place) * (high - low) / 2
+    view = views_at(eye[None], rotation(turn)[None])[0]
+    _, leave, _, face = in_box(view, low, high)
+    assert_depth(draw("room", view)["depth"], leave, inside_of(face))
+
+
+@settings(max_examples=40, deadline=None)
+@given(places, places, angles)
+def test_depth_of_a_box_from_outside(draw, place, aim, roll):
+    view = rolled(around(place, 1.2, 4), 0.4 * np.array(aim), roll)
+    entry, leave, face, _ = in_box(view, *CRATE)
+    hit = (entry <= leave) & (entry > 0)
+    assert hit.any()
+    truth = np.where(hit, entry, np.inf)
+    assert_depth(draw("crate", view)["depth"], truth, inside_of(np.where(hit, face, -1)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(places, places, angles)
+def test_depth_of_a_sphere(draw, place, aim, roll):
+    view = rolled(around(place, 1.6, 4), 0.5 * np.array(aim), roll)
+    eye, directions = pixel_rays(CAMERA, view)
+    # |eye + t d| = 1
+    square, half = (directions**2).sum(axis=-1), directions @ eye
+    root = half**2 - square * (eye @ eye - 1)
+    truth = np.where(root >= 0, (-half - np.sqrt(np.maximum(root, 0))) / square, np.inf)
+    # Seen at a slant the facets' sag is magnified: by 1 / cos, the cosine between ray and normal.
+    slant = np.sqrt(np.maximum(root, 0) / square)
+    sure = np.where(root >= 0, slant > 0.3, inside_of(root >= 0))
+    assert (slant > 0.3).any()
+    assert_depth(draw("sphere", view)["depth"], truth, sure)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([-1, 1]), st.floats(1, 2), places, places, angles)
+def test_a_checkerboard_lands_where_perspective_puts_it(draw, side, distance, place, aim, roll):
+    origin, right, up = (np.array(v, float) for v in (BOARD.origin, BOARD.right, BOARD.up))
+    normal = np.cross(right, up) / np.linalg.norm(np.cross(right, up))
+    middle = origin + (right + up) / 2
+    eye = middle + side * distance * normal + 0.5 * np.array(place)  # in front or behind
+    view = rolled(eye, middle + 0.3 * np.array(aim), roll)
+    eye, rays = pixel_rays(CAMERA, view)
+    # eye + t ray = origin + a right + b up
+    columns = np.stack([rays, *np.broadcast_arrays(-right, -up, rays)[:2]], axis=-1)
+    t, a, b = np.moveaxis(np.linalg.solve(columns, np.broadcast_to(origin - eye, rays.shape)[..., None])[..., 0], -1, 0)
+    cells = np.stack([a, 1 - b], axis=-1) * 4
+    footprint = np.maximum(*(np.abs(np.gradient(cells, axis=axis)).max(axis=-1) for axis in (0, 1)))
+    inside = ((cells > 0) & (cells < 4)).all(axis=-1) & (t > 0)
+    margin = np.abs(cells - np.rint(cells)).min(axis=-1)
+    sure = inside & (margin > 0.02 + 1.5 * footprint)  # the filter reaches no other cell
+    column, row = np.moveaxis(np.clip(cells, 0, 3.9).astype(int), -1, 0)
+    white = CELLS[row, column]
+    images = draw("board", view)
+    rgb = images["rgb"]
+    assert sure.sum() > 30
+    assert (rgb[sure & white] == 255).all() and (rgb[sure & ~white] == 0).all()
+    assert_depth(images["depth"], np.where(inside, t, np.inf), sure)
+
+
+def test_a_sheet_shows_through_the_holes_of_another_in_its_plane(draw):
+    images = draw("sheets", AHEAD[0])
+    np.testing.assert_allclose(images["depth"], 2, rtol=1e-5)
+
+
+def test_a_view_of_nothing_shows_nothing_of_the_view_before(draw):
+    something, nothing = draw("sheets", AHEAD[0]), draw("sheets", np.diag([-1, 1, -1, 1]).astype(np.float32))
+    assert something["rgb"].any() and (something["depth"] < 100).all()
+    assert not nothing["rgb"].any() and (nothing["depth"] == 100).all()
