@@ -25,6 +25,7 @@ class AgentCameras:
         num_views: The number of agents, N.
         reuse_buffers: Hand out a ring of arrays that are written again later instead of fresh arrays.
         buffers: For how many further pictures a reused array stays valid.
+        device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
     """
 
     def __init__(
@@ -37,7 +38,9 @@ class AgentCameras:
         *,
         reuse_buffers: bool = False,
         buffers: int = 2,
+        device: str = "cpu",
     ) -> None:
+        self.device = device
         self.camera, self.sensors, self.num_views = camera, sensors, num_views
         self._library, self._renderer_name = library, renderer
         self._reuse_buffers, self._buffers = reuse_buffers, buffers
@@ -60,26 +63,38 @@ class AgentCameras:
         if self._target is None:
             # One set more than promised: the newest is being drawn while the caller still holds the others.
             self._target = self.renderer.target(
-                self.camera, self.sensors, num_views=self.num_views, buffers=self._buffers + 1
+                self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=self._buffers + 1
             )
         self._target.begin(agents.scene, view_matrices(agents.position, agents.heading, self.camera.eye_height))
 
-    def finish(self) -> dict[str, np.ndarray]:
-        """The pictures that ``begin`` started, one array [N, ...] a sensor."""
+    def finish(self) -> dict[str, Any]:
+        """The pictures that ``begin`` started, one array or tensor [N, ...] a sensor."""
         if self._target is None:
             return {}
         images = self._target.finish()
-        return images if self._reuse_buffers else {name: image.copy() for name, image in images.items()}
+        if self._reuse_buffers or self.device == "cuda":
+            return images
+        return {name: image.copy() for name, image in images.items()}
 
-    def of_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """What the agents ``indices`` [M] see, one fresh array [M, ...] a sensor."""
+    def of_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
+        """What the agents ``indices`` [M] see, in rows of fresh arrays or tensors [N, ...] that are zero elsewhere."""
         if not self.sensors:
             return {}
         if self._partial_target is None:
-            self._partial_target = self.renderer.target(self.camera, self.sensors, num_views=self.num_views, buffers=1)
+            self._partial_target = self.renderer.target(
+                self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=1
+            )
         views = view_matrices(agents.position[indices], agents.heading[indices], self.camera.eye_height)
         images = self._partial_target.render(agents.scene[indices], views)
-        return {name: image.copy() for name, image in images.items()}
+        return {name: spread(image, indices, self.num_views) for name, image in images.items()}
+
+    def to_device(self, array: np.ndarray) -> Any:
+        """An array where the pictures are: itself, or a torch tensor."""
+        if self.device == "cpu":
+            return array
+        from gym_batchnav.render.opengl.cuda import to_cuda
+
+        return to_cuda(array)
 
     def pictures(self, agents: AgentState, indices: np.ndarray, camera: Camera) -> np.ndarray:
         """RGB pictures [M, H, W, 3] uint8 of what the agents ``indices`` [M] see through another camera."""
@@ -101,3 +116,11 @@ class AgentCameras:
                 resource.close()
         self._target = self._partial_target = self._renderer = None
         self._picture_targets = {}
+
+
+def spread(rows: Any, indices: np.ndarray, count: int) -> Any:
+    """Rows [M, ...] at the places ``indices`` [M] of an array or tensor [count, ...] of zeros."""
+    shape = (count, *rows.shape[1:])
+    whole = np.zeros(shape, rows.dtype) if isinstance(rows, np.ndarray) else rows.new_zeros(shape)
+    whole[indices] = rows
+    return whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from gym_batchnav.arguments import (
     mask_of,
     seeds_of,
 )
-from gym_batchnav.cameras import AgentCameras
+from gym_batchnav.cameras import AgentCameras, spread
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.process import claim_process
@@ -38,12 +39,13 @@ from gym_batchnav.task.pointnav import PointNav, PointNavMeasures
 from gym_batchnav.task.prepare import NavigationPreparer
 from gym_batchnav.task.schedule import MODES
 from gym_batchnav.task.state import AgentState, EpisodeState
+from gym_batchnav.task.worker import PreparationWorker, warm
 
 FEW_SCENES = 8  # so many are simply all resident
 ENVS_PER_SCENE = 32  # beyond; as in "Large Batch Simulation for Deep Reinforcement Learning"
 PARTS = ("move", "measure", "episodes", "render", "observe")
 
-Observation = dict[str, np.ndarray]
+Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a torch tensor
 
 
 class BatchNavEnv(VectorEnv):
@@ -82,6 +84,8 @@ class BatchNavEnv(VectorEnv):
         reuse_buffers: Return pictures in a ring of arrays that stay valid for ``buffers`` further steps, instead of
             fresh arrays.
         buffers: See ``reuse_buffers``.
+        obs_device: ``"cpu"`` for NumPy arrays, or ``"cuda"`` for torch tensors that never leave an NVIDIA device; the
+            pictures are then those of a ring as with ``reuse_buffers``. Rewards and flags stay NumPy arrays.
         render_mode: None or ``"rgb_array"``.
         library: Scenes to share with other environments, instead of ``scenes``.
         cache_dir: Where prepared scenes are kept; None for the user's cache folder.
@@ -115,6 +119,7 @@ class BatchNavEnv(VectorEnv):
         sliding: bool = True,
         reuse_buffers: bool = False,
         buffers: int = 2,
+        obs_device: str = "cpu",
         render_mode: str | None = None,
         resident_scenes: int | None = None,
         rotate_every: int = 250,
@@ -136,6 +141,7 @@ class BatchNavEnv(VectorEnv):
         check_choice("renderer", renderer, RENDERERS)
         check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         check_choice("episodes", episodes, MODES)
+        check_choice("obs_device", obs_device, ("cpu", "cuda"))
         check_kind("task", task, PointNav)
         check_kind("camera", camera, Camera)
         check_kind("agent", agent, NavMeshSettings)
@@ -145,14 +151,16 @@ class BatchNavEnv(VectorEnv):
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
         self.max_episode_steps = max_episode_steps
+        cache = DiskCache(None if cache_dir is None else Path(cache_dir))
         preparer = NavigationPreparer(
             settings=agent,
             episode_file=None if episode_file is None else Path(episode_file),
             num_episodes=num_episodes,
-            cache=DiskCache(None if cache_dir is None else Path(cache_dir)),
+            cache=cache,
         )
+        self._worker = PreparationWorker(preparer)
         if library is None:
-            sources = scene_sources(scenes)
+            sources = scene_sources(scenes, cache)
             if resident_scenes is None and episodes != "once" and len(sources) > FEW_SCENES:
                 resident_scenes = -(-num_envs // ENVS_PER_SCENE)
             library = SceneLibrary(
@@ -161,6 +169,7 @@ class BatchNavEnv(VectorEnv):
                 rotate_every=rotate_every,
                 deterministic=deterministic_rotation,
                 max_bytes=max_scene_bytes,
+                warm=partial(warm, self._worker),
             )
         self.library = library
         self.simulator = BatchSimulator(
@@ -180,6 +189,7 @@ class BatchNavEnv(VectorEnv):
             num_envs,
             reuse_buffers=reuse_buffers,
             buffers=buffers,
+            device=obs_device,
         )
         self.single_observation_space = Dict(
             {**_picture_spaces(self.cameras.camera, tuple(sensors)), **self.task.observation_spaces()}
@@ -303,6 +313,7 @@ class BatchNavEnv(VectorEnv):
         """Release the renderer and what was prepared of the scenes."""
         self.cameras.close()
         self.simulator.close()
+        self._worker.close()
 
     # Beyond Gymnasium
 
@@ -432,20 +443,19 @@ class BatchNavEnv(VectorEnv):
         clock = time.perf_counter()
         images = self.cameras.finish()
         clock = self._tick("render", clock)
-        observation = {**images, **self.task.observe(self.agents, self.episodes)}
+        felt = self.task.observe(self.agents, self.episodes)
+        observation = {**images, **{name: self.cameras.to_device(values) for name, values in felt.items()}}
         self._tick("observe", clock)
         return observation
 
     def _observe_some(self, indices: np.ndarray) -> Observation:
         """Dense observations of which only the rows ``indices`` [M] are filled; the others are zero."""
-        some = {**self.cameras.of_some(self.agents, indices)}
         felt = self.task.observe(self.agents, self.episodes)
-        some.update({name: values[indices] for name, values in felt.items()})
-        dense = {}
-        for name, values in some.items():
-            dense[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
-            dense[name][indices] = values
-        return dense
+        dense = {name: spread(values[indices], indices, self.num_envs) for name, values in felt.items()}
+        return {
+            **self.cameras.of_some(self.agents, indices),
+            **{name: self.cameras.to_device(values) for name, values in dense.items()},
+        }
 
     def _info(self, ended: np.ndarray, end_measures: PointNavMeasures | None = None) -> dict[str, Any]:
         """Gymnasium's infos: an array a key and its mask; end measures are masked by ``ended`` [N]."""

@@ -12,13 +12,13 @@ import gym_batchnav
 PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
-    "geometry", "color", "process", "storage", "navmesh", "scene", "render", "task", "cameras", "simulator",
+    "geometry", "color", "process", "progress", "storage", "navmesh", "scene", "render", "task", "cameras", "simulator",
     "arguments", "env", "adapters", "viz", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
     "moderngl": "render/opengl/",
-    "trimesh": "scene/load.py",
+    "trimesh": "scene/read_trimesh.py",
     "embreex": "render/embree.py",
     "torch": "train/",
     "stable_baselines3": "adapters/",

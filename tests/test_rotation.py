@@ -1,5 +1,6 @@
 """Scenes that rotate under a running environment."""
 
+import errno
 import threading
 import time
 import warnings
@@ -11,6 +12,7 @@ from test_env import assert_equal, walk
 
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.scene.library import SceneLibrary, SceneSource
+from gym_batchnav.scene.save import save_glb
 
 COUNT = 12
 ROOMS = [box_room(f"room_{i}", width=8 + i, depth=6 + i / 2) for i in range(COUNT)]
@@ -161,3 +163,46 @@ def test_a_scene_where_the_agent_cannot_stand_is_left_out(make):
     assert {env.scene_name(i) for i in range(6)} == {"room_0", "room_1"}
     with pytest.raises(ValueError, match="tiny"):
         make(scenes=tiny, resident_scenes=None)
+
+
+def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
+    """Files vanish or are cut short, the process that prepares scenes is killed, the disk fills up."""
+    folder = tmp_path / "scenes"
+    folder.mkdir()
+    for room in ROOMS:
+        save_glb(room, folder / f"{room.name}.glb")
+    env = make(16, scenes=folder, sensors=(), rotate_every=1, deterministic_rotation=False, max_episode_steps=25)
+    env.reset(seed=2)
+    resident = set(env.library.stats()["resident"])
+    doomed = [room.name for room in ROOMS if room.name not in resident][-4:]
+    (folder / f"{doomed[0]}.glb").unlink()
+    for name, size in zip(doomed[1:], (0, 30, 900), strict=True):
+        (folder / f"{name}.glb").write_bytes((folder / f"{name}.glb").read_bytes()[:size])
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    killed, slowest = 0, 0.0
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        give_up = time.monotonic() + 120
+        step = 0
+        while step < 10_000 or (len(env.library.stats()["refused"]) < 4 and time.monotonic() < give_up):
+            if step == 5000:
+                monkeypatch.setattr("gym_batchnav.scene.cache.write_atomically", full)
+            worker = env._worker._process
+            if killed < 2 and worker is not None and worker.poll() is None:
+                worker.kill()
+                killed += 1
+            start = time.perf_counter()
+            env.step(env.shortest_path_actions())
+            slowest = max(slowest, time.perf_counter() - start)
+            assert (env.library.source_index[env.agents.scene] >= 0).all()
+            step += 1
+    stats = env.library.stats()
+    assert set(stats["refused"]) == set(doomed)
+    left_out = [str(one.message) for one in warned if "left out" in str(one.message)]
+    assert sorted(left_out) == sorted(set(left_out)) and len(left_out) == 4
+    assert killed == 2 and stats["swaps"] >= 3
+    assert len([one for one in warned if "was lost" in str(one.message)]) <= killed
+    assert slowest < 5.0

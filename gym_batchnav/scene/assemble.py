@@ -12,6 +12,8 @@ from gym_batchnav.scene.files import SceneFiles, decode_texture, open_image
 from gym_batchnav.scene.mesh import OPAQUE, REPEAT, Materials, Scene
 
 MAX_TRIANGLES = 20_000_000
+MAX_SCENE_PIXELS = 2**30
+MAX_PICTURES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class SceneBuilder:
         self._objects: list[str] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
         self._pictures: list[np.ndarray] = []
-        self._num_triangles = 0
+        self._num_pixels = 0
+        self._num_read = 0
+        self._num_placed = 0
         self._num_dropped = 0
         self._surfaces: dict[Surface, int] = {}
 
@@ -62,19 +66,28 @@ class SceneBuilder:
             alpha: The bytes of another picture whose alpha, or brightness if it is opaque, becomes the alpha of this.
 
         Raises:
-            ValueError: it is too large, or KTX2.
+            ValueError: it is too large, it is KTX2, or all pictures have more than ``MAX_SCENE_PIXELS``.
         """
         try:
             if data is None:
                 raise OSError("no such file")
-            pixels = decode_texture(open_image(data, label))
+            pixels = self._decode(data, label)
             if alpha is not None:
-                pixels[..., 3] = _mask(decode_texture(open_image(alpha, label)), *pixels.shape[:2])
+                pixels[..., 3] = _mask(self._decode(alpha, label), *pixels.shape[:2])
         except OSError:
             self._files.missing.append(label)
             return -1
+        if len(self._pictures) == MAX_PICTURES:
+            raise ValueError(f"it has more than {MAX_PICTURES:,} textures: join some in an atlas")
         self._pictures.append(pixels)
         return len(self._pictures) - 1
+
+    def _decode(self, data: bytes, label: str) -> np.ndarray:
+        image = open_image(data, label)
+        self._num_pixels += image.width * image.height
+        if self._num_pixels > MAX_SCENE_PIXELS:
+            raise ValueError(f"its textures have more than {MAX_SCENE_PIXELS:,} pixels together: scale them down")
+        return decode_texture(image)
 
     def part(
         self,
@@ -92,7 +105,16 @@ class SceneBuilder:
             surface: What they look like; a picture needs ``uvs``.
             uvs: [V, 2] float.
             colors: [V, 4] uint8.
+
+        Raises:
+            ValueError: all parts together have more than ``MAX_TRIANGLES``.
         """
+        self._num_read = _grown(self._num_read, len(triangles))
+        if 24 * len(triangles) < len(vertices):  # primitives that share long lists of vertices do not walk them all
+            used, compact = np.unique(triangles, return_inverse=True)
+            triangles, vertices = compact.reshape(-1, 3), vertices[used]
+            uvs = None if uvs is None else uvs[used]
+            colors = None if colors is None else colors[used]
         usable = (np.abs(vertices) < 1e15).all(axis=1)  # False for NaN too
         if not usable.all():
             kept = usable[triangles].all(axis=1)
@@ -120,13 +142,17 @@ class SceneBuilder:
         if not parts:
             return
         self._objects.append(name)
-        self._num_triangles += sum(len(part.triangles) for part in parts)
-        if self._num_triangles > MAX_TRIANGLES:
-            raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
+        self._num_placed = _grown(self._num_placed, sum(len(part.triangles) for part in parts))
         self._placed += [(part, matrix, len(self._objects)) for part in parts]
 
     def vertices_and_triangles(self) -> tuple[np.ndarray, np.ndarray]:
-        """The world-space vertices [V, 3] float64 and triangles [T, 3] int32 so far."""
+        """The world-space vertices [V, 3] float64 and triangles [T, 3] int32 so far, in the file's own frame.
+
+        Raises:
+            ValueError: there is no triangle.
+        """
+        if not self._placed:
+            raise ValueError("it has no triangles: export the meshes too, as triangles")
         vertices, triangles, start = [np.zeros((0, 3))], [np.zeros((0, 3), np.int32)], 0
         for part, matrix, _ in self._placed:
             vertices.append(part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3])
@@ -135,28 +161,32 @@ class SceneBuilder:
             start += len(part.vertices)
         return np.concatenate(vertices), np.concatenate(triangles)
 
-    def build(self, name: str, matrix: np.ndarray, navmesh: NavMesh | None = None) -> Scene:
-        """The scene record, with ``matrix`` [4, 4] (a rotation and a scale) applied last.
+    def build(
+        self,
+        name: str,
+        vertices: np.ndarray,
+        triangles: np.ndarray,
+        navmesh: NavMesh | None,
+        metadata: dict[str, object],
+    ) -> Scene:
+        """The scene record.
 
-        Raises:
-            ValueError: there is no triangle, or coordinates leave the range of float32.
+        Args:
+            name: The scene's name.
+            vertices: [V, 3] float32, those of ``vertices_and_triangles`` in the scene's frame.
+            triangles: [T, 3] int32, those of ``vertices_and_triangles``.
+            navmesh: The one that came with the file.
+            metadata: What else is known of it.
         """
         if self._num_dropped:
             self._files.warnings.append(f"{self._num_dropped} triangles with corners that are not finite were dropped")
-        if not self._placed:
-            raise ValueError("it has no triangles: export the meshes too, as triangles")
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-            vertices, triangles = self.vertices_and_triangles()
-            vertices = (vertices @ matrix[:3, :3].T).astype(np.float32)
-        if not np.isfinite(vertices).all():
-            raise ValueError("its vertices are not finite once placed: check the nodes' transforms")
         parts = [part for part, _, _ in self._placed]
         counts = [len(part.triangles) for part in parts]
         rows = [self._surfaces.setdefault(part.surface, len(self._surfaces)) for part in parts]
         if self._files.missing:
             shown = ", ".join(self._files.missing[:5]) + (", ..." if len(self._files.missing) > 5 else "")
             sentence = f"{len(self._files.missing)} textures are missing or damaged and are drawn in the base colour"
-            self._files.warnings.append(f"{sentence}: {shown}")
+            self._files.warn(f"{sentence}: {shown}")
         return Scene(
             name=name,
             vertices=vertices,
@@ -171,6 +201,7 @@ class SceneBuilder:
             navmesh=navmesh,
             warnings=tuple(self._files.warnings),
             content_hash=self._files.content_hash,
+            metadata=metadata,
         )
 
     def _materials(self) -> Materials:
@@ -183,6 +214,13 @@ class SceneBuilder:
             double_sided=np.array([surface.double_sided for surface in surfaces], bool),
             wrap=np.array([surface.wrap for surface in surfaces], np.uint8),
         )
+
+
+def _grown(count: int, more: int) -> int:
+    """A number of triangles after ``more`` came, refused above ``MAX_TRIANGLES``."""
+    if count + more > MAX_TRIANGLES:
+        raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
+    return count + more
 
 
 def _mask(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

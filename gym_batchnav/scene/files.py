@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import reprlib
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
@@ -11,6 +13,8 @@ import numpy as np
 from PIL import Image
 
 MAX_FILE_BYTES = 2**31
+MAX_TEXT_BYTES = 2**29  # text grows about tenfold while it is read
+MAX_JSON_BYTES = 2**27  # and JSON up to thirtyfold
 MAX_IMAGE_PIXELS = 64 * 2**20
 MAX_TEXTURE_SIDE = 2048
 _IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
@@ -25,7 +29,8 @@ class SceneFiles:
     """One scene's file and those it refers to.
 
     What a file names is read only from its own folder and the folders inside it: absolute paths, ``..`` and web
-    addresses are refused. Symbolic links are followed, since a file cannot make one.
+    addresses are refused, and so are symbolic links that lead out of that folder. Where the scene's own file is a link,
+    as in the caches of download tools, the folder that it really lies in counts as well.
 
     Args:
         path: The scene's main file.
@@ -33,26 +38,32 @@ class SceneFiles:
     Attributes:
         path: The scene's main file.
         warnings: What had to be left out or guessed, one sentence each; readers append to it.
+        aloud: Those of the warnings that are also given as Python warnings; readers append to it.
         missing: Pictures that could not be read, in order; readers append to it.
+        digests: SHA-256 in hexadecimal of every file asked for, by its path in the folder; "" for one that is absent.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.warnings: list[str] = []
+        self.aloud: list[str] = []
         self.missing: list[str] = []
+        self.digests: dict[str, str] = {}
         self._read: dict[Path, bytes] = {}
+        self._folders: dict[Path, dict[str, Path]] = {}
         self._hash = hashlib.sha256()
 
-    def main(self) -> bytes:
-        """The bytes of the scene's main file."""
-        return self._bytes(self.path)
+    def main(self, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+        """The bytes of the scene's main file, of which there may be ``max_bytes``."""
+        return self._bytes(self.path, max_bytes)
 
-    def beside(self, uri: str, *, quoted: bool = False) -> bytes:
+    def beside(self, uri: str, *, quoted: bool = False, any_case: bool = False) -> bytes:
         """The bytes of a file that the scene refers to.
 
         Args:
             uri: Its path relative to the scene's folder, slashes of either kind.
             quoted: Percent escapes stand for characters, as in a URI.
+            any_case: Take a file whose name differs in case if there is none of this name.
 
         Raises:
             ValueError: the path leads out of the scene's folder.
@@ -61,8 +72,22 @@ class SceneFiles:
         relative = PurePosixPath((unquote(uri) if quoted else uri).strip().replace("\\", "/"))
         outside = relative.is_absolute() or ".." in relative.parts or ":" in str(relative) or "\0" in str(relative)
         if outside or not relative.parts:
-            raise ValueError(f"it refers to {uri!r}, which is not inside its folder: put the file beside the scene")
-        return self._bytes(self.path.parent / relative)
+            raise ValueError(
+                f"it refers to {reprlib.repr(uri)}, which is not inside its folder: put the file beside the scene"
+            )
+        path = self.path.parent / relative
+        if any_case and not path.exists():
+            self.digests[relative.as_posix()] = ""
+            path = self._in_any_case(relative.parts) or path
+        real = path.resolve()
+        if not any(real.is_relative_to(home) for home in (self.path.parent.resolve(), self.path.resolve().parent)):
+            raise ValueError(f"it refers to {uri!r}, a link that leads out of its folder: put the file itself there")
+        return self._bytes(path)
+
+    def warn(self, sentence: str) -> None:
+        """Add a warning that is also given as a Python warning."""
+        self.warnings.append(sentence)
+        self.aloud.append(sentence)
 
     def add_to_hash(self, text: str) -> None:
         """Let an option that shapes the scene count in ``content_hash``."""
@@ -73,13 +98,28 @@ class SceneFiles:
         """SHA-256, in hexadecimal, of all that was read and of the options."""
         return self._hash.hexdigest()
 
-    def _bytes(self, path: Path) -> bytes:
+    def _in_any_case(self, parts: Sequence[str]) -> Path | None:
+        """The file in the scene's folder whose path has these parts but for case, None for none."""
+        found: Path | None = self.path.parent
+        for part in parts:
+            if found is None or not found.is_dir():
+                return None
+            if found not in self._folders:
+                self._folders[found] = {entry.name.casefold(): entry for entry in sorted(found.iterdir())}
+            found = self._folders[found].get(part.casefold())
+        return found
+
+    def _bytes(self, path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         if path not in self._read:
+            name = path.relative_to(self.path.parent).as_posix()
             if not path.is_file():
+                self.digests[name] = ""
                 raise FileNotFoundError(f"{str(path)!r} does not exist or is no file")
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise ValueError(f"{path.name} has {path.stat().st_size:,} bytes, at most {MAX_FILE_BYTES:,} are read")
+            if path.stat().st_size > max_bytes:
+                size = f"{path.name} has {path.stat().st_size:,} bytes, of which at most {max_bytes:,} are read"
+                raise ValueError(f"{size}: split it, or save the scene as GLB")
             self._read[path] = path.read_bytes()
+            self.digests[name] = hashlib.sha256(self._read[path]).hexdigest()
             self._hash.update(len(self._read[path]).to_bytes(8, "little"))
             self._hash.update(self._read[path])
         return self._read[path]
@@ -125,8 +165,10 @@ def decode_texture(image: Image.Image) -> np.ndarray:
             image.draft("RGB", size)  # JPEG files are decoded at half size or less where that suffices
         if image.mode.startswith("I"):  # 16 bits a pixel, which Pillow would clip rather than scale
             image = Image.fromarray((np.asarray(image, np.uint32) >> 8).astype(np.uint8))
+        if longest > MAX_TEXTURE_SIDE and image.mode in ("L", "RGB"):  # before there are four channels of it
+            image = image.resize(size, Image.Resampling.BOX)
         image = image.convert("RGBA")
-        if longest > MAX_TEXTURE_SIDE:
+        if max(image.size) > MAX_TEXTURE_SIDE:
             image = image.resize(size, Image.Resampling.BOX)
     except Exception as error:
         raise OSError(f"damaged picture: {error}") from error

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import reprlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneFiles
 
 GLB_MAGIC = b"glTF"
 CHUNK_JSON, CHUNK_BIN = 0x4E4F534A, 0x004E4942
@@ -25,15 +26,23 @@ COMPONENTS: dict[int, type] = {
 }
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
 MAX_ELEMENTS = 20_000_000
+MAX_ELEMENTS_READ = 400_000_000
+MAX_ZEROS = 2**20  # elements of an accessor that has no data
+MAX_NODES = 200_000
 MAX_DEPTH = 512
 
 # Extensions that a file may require: these are read, or change only how light falls on a surface.
-_READ = {"KHR_texture_transform", "KHR_mesh_quantization", "EXT_texture_webp", "KHR_materials_pbrSpecularGlossiness"}
+_READ = {
+    "KHR_draco_mesh_compression",
+    "KHR_materials_pbrSpecularGlossiness",
+    "KHR_mesh_quantization",
+    "KHR_texture_transform",
+    "EXT_texture_webp",
+}
 _SHADING = ("KHR_materials_", "KHR_lights_")
+_MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 _REMEDIES = {
-    "KHR_draco_mesh_compression": "re-export it without mesh compression",
-    "EXT_meshopt_compression": "re-export it without mesh compression",
-    "KHR_meshopt_compression": "re-export it without mesh compression",
+    **dict.fromkeys(_MESHOPT, "re-export it without mesh compression"),
     "KHR_texture_basisu": "convert its textures to PNG or JPEG",
     "KHR_texture_ktx": "convert its textures to PNG or JPEG",
     "EXT_mesh_gpu_instancing": "re-export it with one node for each instance",
@@ -55,13 +64,18 @@ class GltfDocument:
         text, self._bin = _split_container(files.main())
         self._json = _parse_json(text)
         self._buffers: dict[int, memoryview] = {}
+        self._num_elements = 0
         version = _mapping(self._json.get("asset", {}), "asset").get("version")
         if not str(version).startswith("2."):
-            raise ValueError(f"it is glTF version {version!r}: only 2.0 is read, re-export it")
+            raise ValueError(f"it is glTF version {_short(version)}: only 2.0 is read, re-export it")
         for name in _sequence(self._json.get("extensionsRequired", []), "extensionsRequired"):
             if name not in _READ and not str(name).startswith(_SHADING):
                 remedy = _REMEDIES.get(str(name), "re-export it without that extension")
-                raise ValueError(f"it requires the glTF extension {name}, which is not supported: {remedy}")
+                raise ValueError(f"it requires the glTF extension {str(name)[:60]}, which is not supported: {remedy}")
+        if self.count("nodes") > MAX_NODES:
+            raise ValueError(
+                f"it has {self.count('nodes'):,} nodes, of which at most {MAX_NODES:,} are read: join some"
+            )
 
     def count(self, kind: str) -> int:
         """The number of ``kind`` (``"nodes"``, ``"meshes"``, ...) in the document."""
@@ -71,17 +85,26 @@ class GltfDocument:
         """Entry ``index`` of the document's list ``kind``."""
         items = _sequence(self._json.get(kind, []), kind)
         if type(index) is not int or not 0 <= index < len(items):
-            raise ValueError(f"it refers to number {index!r} of its {len(items)} {kind}")
+            raise ValueError(f"it refers to number {_short(index)} of its {len(items)} {kind}")
         return _mapping(items[index], f"{kind}[{index}]")
 
-    def placed_nodes(self) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
-        """The default scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
+    def scene_names(self) -> list[str]:
+        """The names of the document's scenes, their numbers where they have none."""
+        scenes = [self.item("scenes", index) for index in range(self.count("scenes"))]
+        return [str(scene.get("name", index)) for index, scene in enumerate(scenes)]
 
-        A document without scenes gives the nodes that are nobody's child.
+    def default_scene(self) -> int:
+        """The number of the scene to show: the first where the document does not say."""
+        return whole(self._json, "scene", 0)
+
+    def placed_nodes(self, scene: int | None) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
+        """A scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
+
+        Args:
+            scene: Its number; None gives the nodes that are nobody's child and those under them.
         """
-        if self.count("scenes"):
-            scene = self.item("scenes", self._json.get("scene", 0))
-            roots = list(_sequence(scene.get("nodes", []), "nodes"))
+        if scene is not None:
+            roots = list(_sequence(self.item("scenes", scene).get("nodes", []), "nodes"))
         else:
             nodes = [self.item("nodes", index) for index in range(self.count("nodes"))]
             below = {child for node in nodes for child in _sequence(node.get("children", []), "children")}
@@ -109,29 +132,44 @@ class GltfDocument:
             widths: The allowed numbers of components.
         """
         accessor, what = self.item("accessors", index), f"accessor {index}"
-        dtype, width = COMPONENTS.get(accessor.get("componentType", 0)), WIDTHS.get(str(accessor.get("type")))
-        if dtype is None or width is None or width not in widths:
-            raise ValueError(f"{what} has the wrong type {accessor.get('type')} of {accessor.get('componentType')}")
-        count = whole(accessor, "count", high=MAX_ELEMENTS)
+        dtype, width, count = self._type(accessor, widths, what)
         if "bufferView" in accessor:
             offset = whole(accessor, "byteOffset", 0)
             values = self._strided(accessor["bufferView"], offset, dtype, width, count, what)
-        elif "KHR_draco_mesh_compression" in _sequence(self._json.get("extensionsUsed", []), "extensionsUsed"):
-            raise ValueError("it uses KHR_draco_mesh_compression: " + _REMEDIES["KHR_draco_mesh_compression"])
+        elif count > MAX_ZEROS:
+            raise ValueError(f"{what} has {count:,} elements and no data: re-export it")
         else:
             values = np.zeros((count, width), dtype)
         if "sparse" in accessor:
             values = self._patched(values, _mapping(accessor["sparse"], "sparse"), what)
-        if accessor.get("normalized") and dtype is not np.float32:
-            values = np.maximum(values / np.float32(np.iinfo(dtype).max), np.float32(-1)).astype(np.float32)
-        return values
+        return _normalized(values) if accessor.get("normalized") else values
+
+    def unpacked(self, index: object, widths: Sequence[int], values: np.ndarray) -> np.ndarray:
+        """The same as ``accessor`` for one whose values [count, width] were decoded elsewhere."""
+        accessor, what = self.item("accessors", index), f"accessor {index}"
+        dtype, width, count = self._type(accessor, widths, what)
+        if values.shape != (count, width) or values.dtype.kind not in "fiu":
+            raise ValueError(f"{what} was compressed as {values.shape}, not {(count, width)}: the file is damaged")
+        return _normalized(values.astype(dtype)) if accessor.get("normalized") else values
+
+    def _type(self, accessor: Mapping[str, Any], widths: Sequence[int], what: str) -> tuple[type, int, int]:
+        """The component type, width and count of an accessor that is to be read."""
+        dtype, width = COMPONENTS.get(accessor.get("componentType", 0)), WIDTHS.get(str(accessor.get("type")))
+        if dtype is None or width is None or width not in widths:
+            kind, component = _short(accessor.get("type")), _short(accessor.get("componentType"))
+            raise ValueError(f"{what} has the wrong type {kind} of {component}: re-export it")
+        count = whole(accessor, "count", high=MAX_ELEMENTS)
+        self._num_elements += count
+        if self._num_elements > MAX_ELEMENTS_READ:
+            raise ValueError(f"its meshes read more than {MAX_ELEMENTS_READ:,} vertices and indices: split it")
+        return dtype, width, count
 
     def image(self, index: object) -> tuple[bytes | None, str]:
         """An image's bytes and what to call it; the bytes are None where its file is missing."""
         image = self.item("images", index)
         label = str(image.get("name") or f"image {index}")
         if "bufferView" in image:
-            return bytes(self._view(image["bufferView"])[0]), label
+            return bytes(self.view(image["bufferView"])[0]), label
         uri = image.get("uri")
         if not isinstance(uri, str):
             raise ValueError(f"image {index} has neither a bufferView nor a uri")
@@ -159,7 +197,7 @@ class GltfDocument:
 
     def _strided(self, view_index: object, offset: int, dtype: type, width: int, count: int, what: str) -> np.ndarray:
         """A read-only array [count, width] over a bufferView."""
-        view, stride = self._view(view_index)
+        view, stride = self.view(view_index)
         element = np.dtype(dtype).itemsize * width
         stride = stride or element
         if stride < element or (count and offset + stride * (count - 1) + element > len(view)):
@@ -170,11 +208,12 @@ class GltfDocument:
         little_endian = np.dtype(dtype).newbyteorder("<")
         return np.ndarray((count, width), little_endian, view, offset, steps)
 
-    def _view(self, index: object) -> tuple[memoryview, int]:
+    def view(self, index: object) -> tuple[memoryview, int]:
         """The bytes of a bufferView and its stride, 0 for none."""
         view = self.item("bufferViews", index)
-        if "EXT_meshopt_compression" in extensions(view) and "uri" not in self.item("buffers", view.get("buffer")):
-            raise ValueError("it uses EXT_meshopt_compression: " + _REMEDIES["EXT_meshopt_compression"])
+        for name in _MESHOPT:
+            if name in extensions(view) and "uri" not in self.item("buffers", view.get("buffer")):
+                raise ValueError(f"it uses {name}, which is not supported: {_REMEDIES[name]}")
         buffer = self._buffer(view.get("buffer"))
         start, length = whole(view, "byteOffset", 0), whole(view, "byteLength")
         if start + length > len(buffer):
@@ -205,7 +244,7 @@ def whole(owner: Mapping[str, Any], key: str, default: int | None = None, high: 
     """The whole number from 0 to ``high`` that ``owner`` holds under ``key``."""
     value = owner.get(key, default)
     if type(value) is not int or not 0 <= value <= high:
-        raise ValueError(f"its {key} {value!r} is not a whole number from 0 to {high}")
+        raise ValueError(f"its {key} {_short(value)} is not a whole number from 0 to {high}")
     return value
 
 
@@ -213,7 +252,7 @@ def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float]) -> np.
     """The finite numbers, as many as in ``default``, that ``owner`` holds under ``key``, as float64."""
     value = owner.get(key, default)
     if not isinstance(value, (list, tuple)) or any(type(part) not in (int, float) for part in value):
-        raise ValueError(f"its {key} {value!r} is not a list of numbers")
+        raise ValueError(f"its {key} {_short(value)} is not a list of numbers")
     array = np.array(value, np.float64)
     if array.shape != (len(default),) or not (np.abs(array) < 1e30).all():
         raise ValueError(f"its {key} is not {len(default)} finite numbers")
@@ -223,6 +262,18 @@ def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float]) -> np.
 def extensions(owner: Mapping[str, Any]) -> Mapping[str, Any]:
     """The extensions of an entry, by name."""
     return _mapping(owner.get("extensions", {}), "extensions")
+
+
+def _short(value: object) -> str:
+    """A value from a file for a message, however long it is."""
+    return reprlib.repr(value)
+
+
+def _normalized(values: np.ndarray) -> np.ndarray:
+    """Integers [count, width] as float32, the largest as 1; floats stay."""
+    if values.dtype.kind == "f":
+        return values
+    return np.maximum(values / np.float32(np.iinfo(values.dtype).max), np.float32(-1)).astype(np.float32)
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:
@@ -261,6 +312,9 @@ def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
 
 
 def _parse_json(text: bytes) -> Mapping[str, Any]:
+    if len(text) > MAX_JSON_BYTES:
+        raise ValueError(f"it has {len(text):,} bytes of JSON, of which at most {MAX_JSON_BYTES:,} are read: split it")
+
     def refuse(name: str) -> None:
         raise ValueError(f"its JSON holds {name}")
 

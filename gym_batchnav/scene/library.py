@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gym_batchnav.progress import late_progress
 from gym_batchnav.scene.loader import BackgroundLoader, Loaded, load
 from gym_batchnav.scene.mesh import Scene
 from gym_batchnav.scene.rotation import ScenePlan
@@ -144,14 +145,16 @@ class SceneLibrary:
     def add_preparer(self, preparer: Callable[[Scene], Any]) -> int:
         """Have ``preparer(scene)`` run on every scene that is held, now and later; returns the key of its results."""
         made: dict[int, Any] = {}
-        for slot, scene in enumerate(self._scenes):
-            if scene is not None:
-                try:
-                    made[slot] = preparer(scene)
-                except ValueError as error:
-                    if self._users or self.source_index[slot] < 0:  # somebody may be in there
-                        raise
-                    self._refuse(Loaded(int(self.source_index[slot]), None, {}, error))
+        with late_progress("Preparing scenes", self.num_held) as done:
+            for slot, scene in enumerate(self._scenes):
+                if scene is not None:
+                    try:
+                        made[slot] = preparer(scene)
+                    except ValueError as error:
+                        if self._users or self.source_index[slot] < 0:  # somebody may be in there
+                            raise
+                        self._refuse(Loaded(int(self.source_index[slot]), None, {}, error))
+                    done()
         key, self._next_key = self._next_key, self._next_key + 1
         self._preparers[key] = preparer
         for slot, result in made.items():
@@ -303,18 +306,20 @@ class SceneLibrary:
         }
         self._expected, self._arriving = None, None
         chosen: dict[int, tuple[Scene, dict[int, Any]]] = {}
-        while len(chosen) < self._num_lanes:
-            index = self._plan.next({*chosen, *self._refused})
-            if index is None:
-                break
-            if index not in held:
-                loaded = load(index, self._sources[index].load, self._preparers)
-                if loaded.scene is None:
-                    self._refuse(loaded)
-                    continue
-                held[index] = (loaded.scene, loaded.made)
-            chosen[index] = held[index]
-            self._plan.taken(index)
+        with late_progress("Loading scenes", self._num_lanes) as done:
+            while len(chosen) < self._num_lanes:
+                index = self._plan.next({*chosen, *self._refused})
+                if index is None:
+                    break
+                if index not in held:
+                    loaded = load(index, self._sources[index].load, self._preparers)
+                    if loaded.scene is None:
+                        self._refuse(loaded)
+                        continue
+                    held[index] = (loaded.scene, loaded.made)
+                chosen[index] = held[index]
+                self._plan.taken(index)
+                done()
         if self._max_bytes is not None and (size := sum(_bytes_of(*one) for one in chosen.values())) > self._max_bytes:
             raise ValueError(
                 f"{len(chosen)} scenes hold {size} bytes, more than max_bytes={self._max_bytes}: keep fewer resident"

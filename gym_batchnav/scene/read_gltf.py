@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,27 +12,32 @@ from gym_batchnav.scene.assemble import Part, SceneBuilder, Surface
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.gltf import GltfDocument, extensions, numbers, whole
 from gym_batchnav.scene.mesh import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
+from gym_batchnav.scene.read_draco import decode_draco
 
 _WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
+_Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and allowed widths to its values
 
 
-def read_gltf(files: SceneFiles, builder: SceneBuilder) -> None:
-    """Add a glTF file's default scene to a builder, one object for each node that has triangles.
+def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None) -> None:
+    """Add one of a glTF file's scenes to a builder, one object for each node that has triangles.
+
+    A file without scenes gives all of its nodes; one without nodes gives each mesh once.
 
     Args:
         files: The scene's files; the main one is a ``.glb`` or a ``.gltf``.
         builder: Gets the content.
+        scene: The name of the scene, or its number where it has none; the default one if not given.
 
     Raises:
-        ValueError: the file is damaged or uses what is not supported.
+        ValueError: the file is damaged, uses what is not supported or has no scene of that name.
         OSError: a buffer's file is missing.
     """
     document = GltfDocument(files)
     reader = _Reader(document, builder)
-    identity = np.eye(4)
+    number = _scene_number(document, files, scene)
     if document.count("nodes"):
-        for index, node, matrix in document.placed_nodes():
+        for index, node, matrix in document.placed_nodes(number):
             if "mesh" in node:
                 parts = reader.mesh_parts(node["mesh"])
                 builder.add_object(str(node.get("name") or f"node_{index}"), parts, matrix)
@@ -39,11 +45,27 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder) -> None:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):
             name = document.item("meshes", index).get("name")
-            builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), identity)
+            builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), np.eye(4))
     if reader.num_skipped:
         files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
     if document.count("skins"):
         files.warnings.append("The file has skins: skinned meshes stand as they were modelled, unposed")
+
+
+def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -> int | None:
+    """The number of the scene of that name, by default of the default one; None in a file without scenes."""
+    names = document.scene_names()
+    if name is not None:
+        if name not in names:
+            known = f"it has {', '.join(names[:20])}" if names else "it has no scenes, leave scene= out"
+            raise ValueError(f"it has no scene {name!r}: {known}")
+        return names.index(name)
+    if not names:
+        return None
+    number = document.default_scene()
+    if len(names) > 1 and number < len(names):
+        files.warnings.append(f"Of its {len(names)} scenes {names[number]!r} was loaded: choose another with scene=")
+    return number
 
 
 class _Reader:
@@ -72,30 +94,57 @@ class _Reader:
         if "POSITION" not in attributes:
             return None
         document = self._document
-        vertices = document.accessor(attributes["POSITION"], (3,))
-        if "indices" in primitive:
-            corners = document.accessor(primitive["indices"], (1,))[:, 0]
-            if corners.dtype.kind != "u":
-                raise ValueError(f"accessor {primitive['indices']} holds indices that are no unsigned numbers")
+        draco = extensions(primitive).get("KHR_draco_mesh_compression")
+        if draco and "bufferView" not in document.item("accessors", attributes["POSITION"]):  # else it is not needed
+            triangles, read = self._unpack(draco, attributes)
         else:
-            corners = np.arange(len(vertices), dtype=np.uint32)
-        if len(corners) and int(corners.max()) >= len(vertices):
-            raise ValueError(f"it has triangles of vertex {corners.max()}, of {len(vertices)}: the file is damaged")
+            triangles, read = None, partial(self._read_accessor, attributes)
+        vertices = read("POSITION", (3,))
+        if triangles is None:
+            triangles = _triangles(self._corners(primitive, len(vertices)), mode)
+        else:
+            triangles = _triangles(_within(triangles.ravel(), len(vertices)), _TRIANGLES)
         material = document.item("materials", primitive["material"]) if "material" in primitive else {}
         wear = _base_color_texture(material)
-        uvs = self._uvs(attributes, wear, len(vertices)) if wear else None
+        uvs = self._uvs(read, attributes, wear, len(vertices)) if wear else None
         surface = self._surface(material, wear if uvs is not None else {})
         uvs = uvs if surface.image >= 0 else None
-        colors = self._colors(attributes, len(vertices)) if "COLOR_0" in attributes else None
-        return self._builder.part(vertices, _triangles(corners, mode), surface, uvs, colors)
+        colors = self._colors(read, len(vertices)) if "COLOR_0" in attributes else None
+        return self._builder.part(vertices, triangles, surface, uvs, colors)
 
-    def _uvs(self, attributes: Mapping[str, Any], wear: Mapping[str, Any], count: int) -> np.ndarray | None:
+    def _read_accessor(self, attributes: Mapping[str, Any], name: str, widths: Sequence[int]) -> np.ndarray:
+        return self._document.accessor(attributes[name], widths)
+
+    def _unpack(self, draco: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
+        """The triangles [T, 3] of a compressed primitive, and what reads its attributes."""
+        triangles, packed = decode_draco(bytes(self._document.view(draco.get("bufferView"))[0]))
+        numbers_of = draco.get("attributes", {})
+
+        def read(name: str, widths: Sequence[int]) -> np.ndarray:
+            if name not in numbers_of:
+                return self._read_accessor(attributes, name, widths)
+            return self._document.unpacked(attributes[name], widths, packed[numbers_of[name]])
+
+        return triangles, read
+
+    def _corners(self, primitive: Mapping[str, Any], num_vertices: int) -> np.ndarray:
+        """The list of corners [C] of a primitive."""
+        if "indices" not in primitive:
+            return np.arange(num_vertices, dtype=np.uint32)
+        corners = self._document.accessor(primitive["indices"], (1,))[:, 0]
+        if corners.dtype.kind != "u":
+            raise ValueError(f"accessor {primitive['indices']} holds indices that are no unsigned numbers")
+        return _within(corners, num_vertices)
+
+    def _uvs(
+        self, read: _Read, attributes: Mapping[str, Any], wear: Mapping[str, Any], count: int
+    ) -> np.ndarray | None:
         """The texture coordinates that a texture reference asks for, with its KHR_texture_transform applied."""
         transform = extensions(wear).get("KHR_texture_transform", {})
         name = f"TEXCOORD_{transform.get('texCoord', wear.get('texCoord', 0))}"
         if name not in attributes:
             return None
-        uvs = _sized(self._document.accessor(attributes[name], (2,)), count, name)
+        uvs = _sized(read(name, (2,)), count, name)
         if not transform:
             return uvs
         angle = numbers({"rotation": [transform.get("rotation", 0.0)]}, "rotation", (0.0,))[0]
@@ -104,8 +153,8 @@ class _Reader:
         turned = np.stack([np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u], axis=1)
         return turned + numbers(transform, "offset", (0.0, 0.0))
 
-    def _colors(self, attributes: Mapping[str, Any], count: int) -> np.ndarray:
-        values = _sized(self._document.accessor(attributes["COLOR_0"], (3, 4)), count, "COLOR_0")
+    def _colors(self, read: _Read, count: int) -> np.ndarray:
+        values = _sized(read("COLOR_0", (3, 4)), count, "COLOR_0")
         if values.dtype.kind != "f":
             raise ValueError("its COLOR_0 is neither float nor normalized: re-export it")
         colors = np.full((count, 4), 255, np.uint8)
@@ -135,7 +184,7 @@ class _Reader:
         texture = document.item("textures", wear.get("index"))
         source = extensions(texture).get("EXT_texture_webp", {}).get("source", texture.get("source"))
         if source is None:
-            compressed = [name for name in extensions(texture) if name.startswith("KHR_texture_")]
+            compressed = [name for name in extensions(texture) if "_texture_" in name]
             if compressed:
                 raise ValueError(f"its textures use {compressed[0]} alone: convert its textures to PNG or JPEG")
             return -1, (REPEAT, REPEAT)
@@ -166,6 +215,12 @@ def _triangles(corners: np.ndarray, mode: int) -> np.ndarray:
     triangles = np.stack([corners[:-2], corners[1:-1], corners[2:]], axis=1)
     triangles[1::2] = triangles[1::2, [0, 2, 1]]  # every other triangle of a strip winds the other way
     return triangles
+
+
+def _within(corners: np.ndarray, num_vertices: int) -> np.ndarray:
+    if len(corners) and int(corners.max()) >= num_vertices:
+        raise ValueError(f"it has triangles of vertex {corners.max()}, of {num_vertices}: the file is damaged")
+    return corners
 
 
 def _sized(values: np.ndarray, count: int, name: str) -> np.ndarray:

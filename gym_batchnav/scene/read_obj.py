@@ -6,7 +6,9 @@ scrambles files that use them, and drops ``map_d``.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -24,8 +26,8 @@ _MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type
 class _Group:
     """Corners of the triangles of one object in one material: rows of positions, rows of texture coordinates or -1."""
 
-    positions: list[int] = field(default_factory=list)
-    uvs: list[int] = field(default_factory=list)
+    positions: array[int] = field(default_factory=partial(array, "q"))
+    uvs: array[int] = field(default_factory=partial(array, "q"))
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
     vertices, colors = _split_colors(content.vertices)
     uvs = np.array([uv[:2] if len(uv) > 1 else [*uv, 0.0] for uv in content.uvs], np.float64).reshape(-1, 2)
     uvs[:, 1] = 1 - uvs[:, 1]
+    uvs = np.concatenate([np.zeros((1, 2)), uvs])  # row 0 is for corners that have none
     objects: dict[bytes, list[Part]] = {}
     for (name, material), group in content.groups.items():
         surface = surfaces.get(material, Surface(double_sided=True))
@@ -111,8 +114,8 @@ def _add_face(group: _Group, corners: list[bytes], num_vertices: int, num_uvs: i
         positions.append(position)
         uvs.append(uv)
     for last in range(2, len(positions)):
-        group.positions += (positions[0], positions[last - 1], positions[last])
-        group.uvs += (uvs[0], uvs[last - 1], uvs[last])
+        group.positions.extend((positions[0], positions[last - 1], positions[last]))
+        group.uvs.extend((uvs[0], uvs[last - 1], uvs[last]))
 
 
 def _split_colors(rows: list[list[float]]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -143,18 +146,17 @@ def _part(
     uvs: np.ndarray,
     colors: np.ndarray | None,
 ) -> Part | None:
-    """The part of a group, with one vertex for each different pair of position and texture coordinates."""
+    """The part of a group, with one vertex for each different pair of position and row of ``uvs``, after the first."""
     positions, corners_uv = np.array(group.positions, np.int64), np.array(group.uvs, np.int64)
     if surface.image < 0:
         corners_uv[:] = -1
-    pairs, triangles = np.unique(positions * (len(uvs) + 1) + corners_uv + 1, return_inverse=True)
-    rows, uv_rows = np.divmod(pairs, len(uvs) + 1)
-    padded = np.concatenate([np.zeros((1, 2)), uvs])  # row 0 is for corners that have none
+    pairs, triangles = np.unique(positions * len(uvs) + corners_uv + 1, return_inverse=True)
+    rows, uv_rows = np.divmod(pairs, len(uvs))
     return builder.part(
         vertices[rows],
         triangles.reshape(-1, 3),
         surface,
-        padded[uv_rows] if surface.image >= 0 else None,
+        uvs[uv_rows] if surface.image >= 0 else None,
         colors[rows] if colors is not None else None,
     )
 
@@ -162,13 +164,17 @@ def _part(
 def _surfaces(files: SceneFiles, builder: SceneBuilder, libraries: list[bytes]) -> dict[bytes, Surface]:
     """The materials of the libraries that an OBJ file names, by name."""
     statements: dict[bytes, dict[bytes, list[bytes]]] = {}
-    for library in libraries:
+    seen: set[int] = set()
+    for library in dict.fromkeys(libraries):
         try:
-            text = files.beside(library.decode(errors="replace"))
+            text = files.beside(library.decode(errors="replace"), any_case=True)
         except OSError:
             name = library.decode(errors="replace")
             files.warnings.append(f"The material file {name!r} is missing: its materials are drawn white")
             continue
+        if id(text) in seen:  # files are kept, so one by another name is the same object
+            continue
+        seen.add(id(text))
         current: dict[bytes, list[bytes]] = {}
         for line in text.splitlines():
             word, *values = line.split(b"#")[0].split() or [b""]
@@ -220,7 +226,7 @@ def _map_file(values: list[bytes]) -> tuple[bytes, bool]:
 
 def _beside(files: SceneFiles, name: bytes) -> bytes | None:
     try:
-        return files.beside(name.decode(errors="replace"))
+        return files.beside(name.decode(errors="replace"), any_case=True)
     except OSError:
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from gym_batchnav.navmesh.tables import GEODESICS_VERSION, NavigationTables
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.mesh import Scene
 from gym_batchnav.task.dataset import read_episodes, scene_stem
-from gym_batchnav.task.episode import EpisodeSet, episode_set, sample_episodes
+from gym_batchnav.task.episode import SAMPLER_VERSION, EpisodeSet, episode_set, sample_episodes
 
+_EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 _NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMesh) if field.name != "settings")
 
 
@@ -71,18 +73,24 @@ class NavigationPreparer:
         """The scene's episodes: from the file given, from the file beside it, or sampled."""
         file = self.episode_file or _episode_file_beside(scene)
         if file is None:
-            rng = np.random.default_rng(list(scene.name.encode()))
             try:
-                return sample_episodes(navmesh, self.num_episodes, rng)
+                return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
             except ValueError as error:
                 raise ValueError(f"scene {scene.name!r}: {error}") from error
-        by_scene = read_episodes(file)
+        stat = file.stat()
+        by_scene = _read_episodes_once(file, stat.st_mtime_ns, stat.st_size)
         stem = scene_stem(scene.name)
         if stem not in by_scene:
             raise ValueError(
                 f"{file} has no episode for scene {scene.name!r}: it has scenes {', '.join(sorted(by_scene))}"
             )
         return fit_episodes(by_scene[stem], navmesh, f"{file}, scene {scene.name!r}")
+
+
+@lru_cache(maxsize=1)
+def _read_episodes_once(file: Path, modified: int, size: int) -> dict[str, EpisodeSet]:
+    """A dataset is read once for all of its scenes, and again when it changes."""
+    return read_episodes(file)
 
 
 def _episode_file_beside(scene: Scene) -> Path | None:
@@ -134,12 +142,34 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     return navmesh
 
 
-def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
-    """Give a navmesh its corner graph and cell lists from the cache, or compute and keep them there."""
+def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: DiskCache | None) -> EpisodeSet:
+    """The episodes of a scene of that name, from the cache or sampled and kept there.
+
+    Raises:
+        ValueError: the navmesh has no room for episodes.
+    """
+    key = f"episodes-{SAMPLER_VERSION}-{num_episodes}-{_content_of(navmesh)}-{name}"
+    arrays = cache.load(key) if cache is not None else None
+    if arrays is not None and set(_EPISODE_ARRAYS) <= set(arrays):
+        start, heading, goal, distance = (arrays[array] for array in _EPISODE_ARRAYS)
+        return episode_set(start, heading, goal, distance)
+    episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(list(name.encode())))
+    if cache is not None:
+        cache.store(key, {array: getattr(episodes, array) for array in _EPISODE_ARRAYS})
+    return episodes
+
+
+def _content_of(navmesh: NavMesh) -> str:
+    """SHA-256 of a navmesh's arrays."""
     content = hashlib.sha256()
     for name in _NAVMESH_ARRAYS:
         content.update(getattr(navmesh, name).tobytes())
-    key = f"geodesics-{GEODESICS_VERSION}-{content.hexdigest()}"
+    return content.hexdigest()
+
+
+def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
+    """Give a navmesh its corner graph and cell lists from the cache, or compute and keep them there."""
+    key = f"geodesics-{GEODESICS_VERSION}-{_content_of(navmesh)}"
     arrays = cache.load(key)
     if arrays is not None:
         try:

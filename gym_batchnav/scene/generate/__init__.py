@@ -1,4 +1,4 @@
-"""Procedural furnished apartments: from a seed to a textured Scene in which every room can be walked."""
+"""Procedural furnished homes: from a seed to a textured Scene whose rooms, doors and stairs can be walked."""
 
 from __future__ import annotations
 
@@ -8,87 +8,151 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gym_batchnav.scene.generate.build import Builder, Detail, Solid
+from gym_batchnav.scene.generate.build import Builder, Detail, Solid, transform
+from gym_batchnav.scene.generate.classes import SEMANTIC_CLASSES, semantic_class
+from gym_batchnav.scene.generate.daylight import draw_sun
 from gym_batchnav.scene.generate.finishes import Finish, choose_finishes, make_materials
+from gym_batchnav.scene.generate.free_space import free_space
 from gym_batchnav.scene.generate.furnish import furnish
 from gym_batchnav.scene.generate.layout import Catalogue, Piece, RoomLayout
-from gym_batchnav.scene.generate.plan import make_plan
+from gym_batchnav.scene.generate.plan import Plan, make_plan
+from gym_batchnav.scene.generate.programme import (
+    LARGEST_AREA,
+    LEAST_AREA,
+    LEAST_AREA_OF_TWO,
+    choose_area,
+    choose_storeys,
+)
 from gym_batchnav.scene.generate.style import Style
 from gym_batchnav.scene.generate.walls import Shading, build_shell
 from gym_batchnav.scene.mesh import Scene
 
-__all__ = ["generate_apartment"]
+__all__ = ["SEMANTIC_CLASSES", "generate_apartment", "semantic_class"]
 
+LEAST_TRIANGLES, MOST_TRIANGLES = 5_000, 1_000_000
+_INDOORS = 0.92  # share of light on furniture
 _SHELL_SHARE = 0.25  # of the triangles go to walls, floors and ceilings
 _COARSEST = 0.1  # level of detail
 _COARSEST_GRID = 4.0  # metres
+_STEPS = 6  # of the search for a level of detail
 # Left out first where the budget is too small for the coarsest furniture, in this order.
 _ORNAMENTS = (
     *("shoes", "roll_holder", "coat_rack", "kitchen_things", "clock", "curtain_rod", "towel_rail", "radiator"),
+    *("tableware", "toys", "books", "bag", "bin", "bottles", "boxes", "clothes"),
     *("laundry_basket", "side_table", "plant", "palm", "mirror", "picture", "curtain", "chest", "sideboard"),
     *("dresser", "door", "armchair", "ceiling_lamp", "floor_lamp", "wall_cupboard", "bookshelf", "bedside_table"),
+    *("office_chair", "desk", "coffee_table", "washing_machine"),
 )
 _DARKER = 0.32  # share of light that a piece takes from the floor under it
 
 
 def generate_apartment(
-    seed: int, *, rooms: int | None = None, triangles: int = 40_000, name: str | None = None
+    seed: int,
+    *,
+    area: float | None = None,
+    storeys: int | None = None,
+    closed_doors: int | None = None,
+    triangles: int = 40_000,
+    name: str | None = None,
 ) -> Scene:
-    """Generate a furnished apartment; the same arguments give the same bytes.
+    """Generate a furnished home; the same arguments give the same bytes.
 
     Args:
         seed: Not negative.
-        rooms: 3 to 6; None draws a number from 4 to 6.
-        triangles: About how many the scene shall have, from 5,000 up: curves are cut finer or coarser to come near it,
-            and where even that is too much, ornaments are left out.
+        area: Of the floors between the walls of all rooms, furnished or not, 25 to 400 square metres; the home's is
+            within 2% of it. An agent of radius 0.1 m can walk on about two thirds. None draws it: mostly 45 to 120.
+        storeys: 1, or from 120 square metres up 2, joined by stairs that an agent who climbs 0.2 m can walk; None
+            draws the number.
+        closed_doors: How many rooms with a single door are shut off by it, as far as there are such rooms: each is an
+            island of its own. None draws 0, 1 or 2.
+        triangles: About how many the scene shall have, 5,000 to 1,000,000: curves are cut finer or coarser to come
+            near it, and where even that is too much, ornaments are left out. Homes over 100 square metres take more
+            than 5,000: about 50 a square metre.
         name: Of the scene; ``apartment_<seed>`` by default.
 
     Returns:
-        A Scene whose objects are pieces of furniture and parts of the shell. ``metadata`` holds ``rooms`` (``type``,
-        ``name`` and ``bounds`` [x0, z0, x1, z1] in metres), ``doors`` (``rooms``, ``center`` [x, z], ``axis``,
-        ``width``, ``height``), ``ceiling`` (metres) and ``instances``: semantic id -> (prototype, [4, 4] transform);
+        A Scene whose objects are pieces of furniture and parts of the shell; ``semantic_class`` gives the class of
+        each name. ``metadata`` holds ``area`` (as found, square metres), ``rooms`` (``type``, ``name``, ``bounds``
+        [x0, z0, x1, z1] in metres, ``storey`` and ``floor``, the height of its floor), ``doors`` (``rooms``,
+        ``center`` [x, z], ``axis``, ``width``, ``height``, ``storey``, ``closed``), ``ceiling`` (metres over each
+        floor), ``free_space`` (see ``free_space``) and ``instances``: semantic id -> (prototype, [4, 4] transform);
         pieces of one prototype share their geometry.
 
     Raises:
-        ValueError: For a negative seed, fewer than 5,000 triangles or another number of rooms.
+        ValueError: An argument is out of its range.
     """
-    if seed < 0:
-        raise ValueError(f"seed={seed}: give a seed of 0 or more")
-    if triangles < 5_000:
-        raise ValueError(f"triangles={triangles}: an apartment needs at least 5,000")
+    _check(seed, area, storeys, closed_doors, triangles)
 
     def stream(key: str) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64([seed, zlib.crc32(key.encode())]))
 
-    plan = make_plan(stream("plan"), rooms)
+    size = choose_area(stream("area")) if area is None else float(area)
+    levels = choose_storeys(stream("storeys"), size) if storeys is None else storeys
+    plan = make_plan(stream("plan"), size, levels, closed_doors)
     finishes = choose_finishes(stream("finishes"))
     catalogue = Catalogue(finishes, stream)
-    style = Style(stream("style"))
-    pieces: list[Piece] = []
-    for i in sorted(range(len(plan.rooms)), key=lambda i: plan.rooms[i].kind == "living"):  # The living room last.
-        layout = RoomLayout(plan, i, catalogue, stream(f"room {plan.rooms[i].name}"))
-        pieces += furnish(layout, style, dined=any(piece.kind == "dining_table" for piece in pieces))
-    accents = _accents(pieces, stream("accents"))
+    pieces = _furnish(plan, catalogue, Style(stream("style")), stream)
+    accents, sun = _accents(pieces, stream("accents")), draw_sun(stream("sun"))
 
     def shell(cell: float, level: float) -> list[tuple[str, Solid]]:
         shading = [_floor_shading([p for p in pieces if p.room == i]) for i in range(len(plan.rooms))]
-        return build_shell(plan, lambda: Builder(finishes, Detail(level), stream("shell")), cell, shading, accents)
+        return build_shell(plan, lambda: Builder(finishes, Detail(level), stream("shell")), cell, sun, shading, accents)
 
     bare = _count(shell(_COARSEST_GRID, _COARSEST))
     budget = min(round(triangles * (1 - _SHELL_SHARE)), triangles - bare)
     pieces = _without_ornaments(catalogue, pieces, budget)
     level = _choose_level(catalogue, pieces, budget)
-    furniture = _name_pieces(pieces, catalogue, level)
+    solids = [catalogue.solid(piece.prototype, level) for piece in pieces]
+    matrices = [transform((0, plan.floor(plan.rooms[piece.room].storey), 0)) @ piece.matrix for piece in pieces]
+    furniture = _name_pieces(pieces, solids, matrices)
     objects = _choose_shell(lambda cell: shell(cell, min(level, 2.0)), triangles - _count(furniture)) + furniture
     first = len(objects) - len(pieces)
-    instances = {first + k + 1: (piece.prototype.key, piece.matrix) for k, piece in enumerate(pieces)}
     metadata: dict[str, object] = {
-        "rooms": [{"type": room.kind, "name": room.name, "bounds": list(room.bounds)} for room in plan.rooms],
-        "doors": list(plan.doors),
+        "area": sum(room.area for room in plan.rooms),
+        "rooms": [
+            {
+                "type": room.kind,
+                "name": room.name,
+                "bounds": list(room.bounds),
+                "storey": room.storey,
+                "floor": plan.floor(room.storey),
+            }
+            for room in plan.rooms
+        ],
+        "doors": [door._asdict() for door in plan.doors],
         "ceiling": plan.height,
-        "instances": instances,
+        "free_space": free_space(plan, pieces, solids),
+        "instances": {first + k + 1: (pieces[k].prototype.key, matrices[k]) for k in range(len(pieces))},
     }
-    return _assemble(name or f"apartment_{seed}", objects, finishes, seed, (seed, rooms, triangles), metadata)
+    options = (seed, area, storeys, closed_doors, triangles)
+    return _assemble(name or f"apartment_{seed}", objects, finishes, seed, options, metadata)
+
+
+def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
+    """Refuse arguments out of their range."""
+    if seed < 0:
+        raise ValueError(f"seed={seed}: give a seed of 0 or more")
+    if area is not None and not LEAST_AREA <= area <= LARGEST_AREA:
+        raise ValueError(f"area={area}: give {LEAST_AREA:g} to {LARGEST_AREA:g} square metres")
+    if storeys not in (None, 1, 2):
+        raise ValueError(f"storeys={storeys}: a home has 1 or 2")
+    if storeys == 2 and (area is None or area < LEAST_AREA_OF_TWO):
+        raise ValueError(f"storeys=2 needs an area of at least {LEAST_AREA_OF_TWO:g} square metres: give one")
+    if closed_doors is not None and closed_doors < 0:
+        raise ValueError(f"closed_doors={closed_doors}: give 0 or more")
+    if not LEAST_TRIANGLES <= triangles <= MOST_TRIANGLES:
+        raise ValueError(f"triangles={triangles}: a home takes {LEAST_TRIANGLES:,} to {MOST_TRIANGLES:,}")
+
+
+def _furnish(
+    plan: Plan, catalogue: Catalogue, style: Style, stream: Callable[[str], np.random.Generator]
+) -> list[Piece]:
+    """The pieces of all rooms, each as seen from the floor of its storey; living rooms come last."""
+    pieces: list[Piece] = []
+    for i in sorted(range(len(plan.rooms)), key=lambda i: plan.rooms[i].kind == "living"):
+        layout = RoomLayout(plan, i, catalogue, stream(f"room {plan.rooms[i].name}"))
+        pieces += furnish(layout, style, dined=any(piece.kind == "dining_table" for piece in pieces))
+    return pieces
 
 
 def _accents(pieces: list[Piece], rng: np.random.Generator) -> dict[int, int]:
@@ -135,36 +199,53 @@ def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int) -
 
 
 def _choose_level(catalogue: Catalogue, pieces: list[Piece], budget: int) -> float:
-    """The finest detail at which the furniture stays within a number of triangles."""
-    low, high = _COARSEST, 0.05 * budget**0.5
-    for _ in range(8):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if _count_pieces(catalogue, pieces, middle) <= budget else (low, middle)
-    return low
+    """The finest detail found at which the furniture stays within a number of triangles."""
+    return _largest(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
 
 
 def _choose_shell(shell: Callable[[float], list[tuple[str, Solid]]], budget: int) -> list[tuple[str, Solid]]:
-    """The shell with the finest grid within a number of triangles, or the coarsest."""
-    low, high = 0.02, _COARSEST_GRID
-    best = shell(high)
-    for _ in range(8):
-        middle = (low * high) ** 0.5
-        candidate = shell(middle)
-        if _count(candidate) <= budget:
-            best, high = candidate, middle
+    """The shell with the finest grid found within a number of triangles, or the coarsest."""
+    fineness = _largest(lambda fineness: _count(shell(1 / fineness)), budget, 1 / _COARSEST_GRID, 2.0)
+    return shell(1 / fineness)
+
+
+def _largest(count: Callable[[float], int], limit: int, least: float, usual: float) -> float:
+    """The largest x found with ``count(x) <= limit``, or ``least``: false position between logarithms.
+
+    Args:
+        count: Grows with x.
+        limit: Of the count.
+        least: The smallest x that may be chosen.
+        usual: A first guess, larger.
+    """
+    low, high = (least, count(least)), (usual, count(usual))
+    if low[1] >= limit:
+        return least
+    for _ in range(_STEPS):
+        (x0, n0), (x1, n1) = low, high
+        power = max(float(np.log(n1 / n0) / np.log(x1 / x0)), 0.3)
+        x = float(x0 * (0.985 * limit / n0) ** (1 / power)) if n1 > n0 else 2 * x1
+        x = min(x, 4 * x1) if n1 <= limit else float(np.clip(x, 0.9 * x0 + 0.1 * x1, 0.1 * x0 + 0.9 * x1))
+        found = (x, count(x))
+        if n1 <= limit:  # Both are small enough: go on upwards.
+            low, high = (high, found) if x > x1 else (found, high)
+        elif found[1] <= limit:
+            low = found
         else:
-            low = middle
-    return best
+            high = found
+        if low[1] > 0.97 * limit:
+            break
+    return max((point for point in (low, high) if point[1] <= limit), default=low)[0]
 
 
-def _name_pieces(pieces: list[Piece], catalogue: Catalogue, level: float) -> list[tuple[str, Solid]]:
+def _name_pieces(pieces: list[Piece], solids: list[Solid], matrices: list[np.ndarray]) -> list[tuple[str, Solid]]:
     """Names with a number for each kind, and solids in the world."""
     counts: dict[str, int] = {}
     objects = []
-    for piece in pieces:
+    for piece, solid, matrix in zip(pieces, solids, matrices, strict=True):
         counts[piece.kind] = counts.get(piece.kind, 0) + 1
-        solid = catalogue.solid(piece.prototype, level)
-        objects.append((f"{piece.kind}_{counts[piece.kind]}", solid.placed(piece.matrix)))
+        placed = solid.placed(matrix)
+        objects.append((f"{piece.kind}_{counts[piece.kind]}", placed._replace(shade=_INDOORS * placed.shade)))
     return objects
 
 
@@ -196,6 +277,6 @@ def _assemble(
         colors=colors,
         textures=textures,
         objects=tuple(name for name, _ in objects),
-        content_hash=hashlib.sha256(repr(("apartment", 1, *options)).encode()).hexdigest(),
+        content_hash=hashlib.sha256(repr(("apartment", 2, *options)).encode()).hexdigest(),
         metadata=metadata,
     )

@@ -13,6 +13,7 @@ from gym_batchnav.scene.generate.finishes import Finish
 from gym_batchnav.scene.generate.shapes import Shape
 
 Vector = Sequence[float]
+COARSEST = 0.15  # level of detail up to which only the largest parts are built
 
 
 class Solid(NamedTuple):
@@ -41,7 +42,7 @@ class Detail:
 
     def around(self, fine: int, least: int = 8) -> int:
         """Segments of a circle, a multiple of four, so that it always reaches the same bounds."""
-        return max(least if self.level > 0.15 else 6, 4 * round(fine * self.level / 4))
+        return max(least if self.level > COARSEST else 6, 4 * round(fine * self.level / 4))
 
 
 def transform(at: Vector = (0, 0, 0), yaw: float = 0.0, pitch: float = 0.0) -> np.ndarray:
@@ -133,7 +134,7 @@ class Builder:
         """Add a soft box with round edges, its underside centred on ``at``."""
         level = self.detail.level
         if level < 0.45:
-            shape = shapes.box(size, 0.6 * radius if level > 0.15 else 0.0)
+            shape = shapes.box(size, 0.6 * radius if level > COARSEST else 0.0)
         else:
             arc = self.detail.segments(1.6 if radius > 0.025 else 1.0, 1)
             flat = self.detail.segments(3, 1) if bulge else 1
@@ -172,7 +173,7 @@ class Builder:
 
     def leg(self, finish: str, foot: Vector, top: Vector, radius: tuple[float, float], square: bool = False) -> None:
         """Add a tapered leg from ``foot`` to ``top``, with the radii of both ends."""
-        sides = 4 if square else self.detail.segments(10, 4 if self.detail.level > 0.15 else 3)
+        sides = 4 if square else self.detail.segments(10, 4 if self.detail.level > COARSEST else 3)
         self.add(finish, shapes.tube([foot, top], radius, sides))
 
     def panel(
@@ -195,10 +196,11 @@ class Builder:
             shape = shape._replace(uvs=np.array([[u0, v1], [u1, v1], [u0, v0], [u1, v0]]) * metres)
         self.add(finish, shape, at, yaw)
 
-    def mat(self, finish: str, size: tuple[float, float], at: Vector) -> None:
+    def mat(self, finish: str, size: tuple[float, float], at: Vector, shade: float = 1.0) -> None:
         """Add a level rectangle of the given width and depth, centred on ``at``, that faces up."""
         x, z = size[0] / 2, size[1] / 2
-        self.add(finish, shapes.sheet(np.array([[[-x, 0, z], [x, 0, z]], [[-x, 0, -z], [x, 0, -z]]])), at)
+        shape = shapes.sheet(np.array([[[-x, 0, z], [x, 0, z]], [[-x, 0, -z], [x, 0, -z]]]))
+        self.add(finish, shape, at, shade=shade)
 
     def solid(self) -> Solid:
         """Everything added so far as one mesh."""

@@ -71,6 +71,7 @@ def choose_finishes(rng: np.random.Generator) -> dict[str, Finish]:
     walls = rng.permutation(len(_WALLS))
     cloths = rng.permutation(len(_CLOTHS))
     bright = rng.permutation(len(_BRIGHT))
+    rugs = rng.permutation(len(_RUGS))
     bath = pick(("#ffffff", "#cfe3e6", "#dfe8d8", "#c8d6e6", "#f0e2d2"))
     return {
         "floor": floor,
@@ -80,6 +81,8 @@ def choose_finishes(rng: np.random.Generator) -> dict[str, Finish]:
         "wall_kitchen": Finish(_WALLS[walls[1]], textures.plaster, 2.5),
         "wall_bedroom": Finish(_WALLS[walls[2]], textures.plaster, 2.5),
         "wall_hall": Finish(_WALLS[walls[0]], textures.plaster, 2.5),
+        "wall_study": Finish(_WALLS[walls[3]], textures.plaster, 2.5),
+        "wall_stairs": Finish(_WALLS[walls[0]], textures.plaster, 2.5),
         "wall_bath": Finish(bath, tiles, 0.7),
         "wall_accent": accent[int(rng.choice(3, p=[0.3, 0.35, 0.35]))],
         "wall_accent_bedroom": accent[1 + int(rng.integers(2))],
@@ -102,8 +105,9 @@ def choose_finishes(rng: np.random.Generator) -> dict[str, Finish]:
         ),
         "cushion": Finish(_BRIGHT[bright[0]], textures.weave, 0.35),
         "cushion2": Finish(_BRIGHT[bright[1]], textures.carpet, 0.45),
-        "rug": Finish(pick(_RUGS), textures.carpet, 0.9),
-        "rug2": Finish(pick(_RUGS), textures.weave, 0.25),
+        "rug": Finish(_RUGS[rugs[0]], textures.carpet, 0.9),
+        "rug2": Finish(_RUGS[rugs[1]], textures.weave, 0.25),
+        "rug3": Finish(_RUGS[rugs[2]], textures.carpet, 0.5),
         "towel": Finish(_BRIGHT[bright[2]], textures.weave, 0.3),
         "metal": Finish("#dfe1e4", textures.brushed_metal, 0.5, grain=True),
         "chrome": Finish("#c3c8cd"),

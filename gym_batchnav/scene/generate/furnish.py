@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from gym_batchnav.scene.generate.clutter import scatter
 from gym_batchnav.scene.generate.furniture import decor
 from gym_batchnav.scene.generate.layout import Piece, RoomLayout, overlap, placed_rect, upright
 from gym_batchnav.scene.generate.plan import Wall
-from gym_batchnav.scene.generate.rooms import complete_living, dining, furnish_bedroom, furnish_hall, furnish_lounge
+from gym_batchnav.scene.generate.rooms import (
+    complete_living,
+    dining,
+    furnish_bedroom,
+    furnish_hall,
+    furnish_lounge,
+    furnish_sleeping_place,
+    furnish_study,
+)
 from gym_batchnav.scene.generate.style import Style, prototype
 from gym_batchnav.scene.generate.walls import door_leaf
 from gym_batchnav.scene.generate.wet_rooms import complete_kitchen, furnish_bath, furnish_kitchen
@@ -21,18 +30,15 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
         style: Of the apartment.
         dined: Whether another room has a dining table; a living room without needs one.
     """
+    kind = layout.room.kind
+    if kind == "stairs":
+        return [_hang_lamp(layout, "pendant")]
     _hang_doors(layout)
     _dress_windows(layout)
-    kind = layout.room.kind
     kinds = [room.kind for room in layout.plan.rooms]
     start, accesses = len(layout.pieces), len(layout.access)
     if kind == "living":
-        furnish_lounge(layout, style)
-        if "kitchen" not in kinds and not furnish_kitchen(layout, style, 2.9):
-            del layout.pieces[start:], layout.access[accesses:]
-            furnish_kitchen(layout, style, 2.9)
-            furnish_lounge(layout, style)
-        complete_living(layout, style, not dined or layout.room.size[0] * layout.room.size[1] > 25.0)
+        _furnish_living(layout, style, kinds, dined)
     elif kind == "kitchen":
         for longest in (3.8, 3.0, 2.4):
             furnish_kitchen(layout, style, longest)
@@ -42,30 +48,56 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
         complete_kitchen(layout)
     elif kind == "bedroom":
         furnish_bedroom(layout)
+    elif kind == "study":
+        furnish_study(layout)
     elif kind == "bath":
         furnish_bath(layout)
     else:
         furnish_hall(layout)
     if kind != "bath":
         _pictures(layout, 1 if kind == "kitchen" else 3)
-    r = layout.room.bounds
-    centre = ((r[0] + r[2]) / 2, (r[1] + r[3]) / 2)
-    lamp = "disc" if kind in ("bath", "hall") or layout.plan.height < 2.52 else style.lamp
-    layout.stand_on(
-        prototype(decor.ceiling_lamp, height=layout.plan.height, style=lamp), "ceiling_lamp", upright(centre, 0.0)
-    )
+    scatter(layout)
+    _hang_lamp(layout, "disc" if kind in ("bath", "hall") or layout.room.height < 2.52 else style.lamp)
     return layout.pieces
 
 
+def _furnish_living(layout: RoomLayout, style: Style, kinds: list[str], dined: bool) -> None:
+    """Sofa and television, and what other rooms of the home do not hold: a bed, a kitchen, a dining table."""
+    start, accesses = len(layout.pieces), len(layout.access)
+    if "bedroom" not in kinds:
+        furnish_kitchen(layout, style, 2.9)
+        furnish_sleeping_place(layout)
+        furnish_lounge(layout, style)
+    else:
+        furnish_lounge(layout, style)
+        if "kitchen" not in kinds and not furnish_kitchen(layout, style, 2.9):
+            del layout.pieces[start:], layout.access[accesses:]
+            furnish_kitchen(layout, style, 2.9)
+            furnish_lounge(layout, style)
+    complete_living(layout, style, not dined or layout.room.area > 25.0)
+
+
+def _hang_lamp(layout: RoomLayout, style: str) -> Piece:
+    """A lamp in the middle of the ceiling."""
+    x0, z0, x1, z1 = layout.room.bounds
+    lamp = prototype(decor.ceiling_lamp, height=layout.room.height, style=style)
+    return layout.stand_on(lamp, "ceiling_lamp", upright(((x0 + x1) / 2, (z0 + z1) / 2), 0.0))
+
+
 def _hang_doors(layout: RoomLayout) -> None:
-    """Leaves of the doors that this room owns, standing open along the nearer wall."""
+    """Leaves of the doors that this room owns: shut, or standing open along the nearer wall."""
     for wall in layout.room.walls:
         for opening in wall.openings:
+            if opening.kind != "door" or not opening.owner:
+                continue
+            leaf = prototype(door_leaf)
+            if opening.closed:
+                layout.stand_on(leaf, "closed_door", wall.matrix(opening.u0 + 0.01, -opening.depth / 2))
+                continue
             corner = wall.length / 2 - max(abs(opening.u0), abs(opening.u1))
-            if opening.kind != "door" or not opening.owner or not 0.1 < corner < 0.5 or layout.rng.random() < 0.2:
+            if not 0.1 < corner < 0.5 or layout.rng.random() < 0.2:
                 continue
             u = (opening.u1 + 0.035) if opening.hinge > 0 else (opening.u0 - 0.035)
-            leaf = prototype(door_leaf)
             x, _, z = wall.point(u, 0.045)
             matrix = upright((float(x), float(z)), wall.yaw - np.pi / 2)
             rect = placed_rect(layout.catalogue.bounds(leaf), matrix)
@@ -86,8 +118,8 @@ def _own_zone(zone: tuple[float, float, float, float], wall: Wall, u: float) -> 
 
 def _dress_windows(layout: RoomLayout) -> None:
     """Curtains and radiators."""
-    kind, height = layout.room.kind, layout.plan.height
-    if kind not in ("living", "bedroom"):
+    kind, height = layout.room.kind, layout.room.height
+    if kind not in ("living", "bedroom", "study"):
         return
     for wall in layout.room.walls:
         for opening in wall.openings:

@@ -1,4 +1,4 @@
-"""How living rooms, bedrooms and halls are furnished."""
+"""How living rooms, bedrooms, studies and halls are furnished."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ def complete_living(layout: RoomLayout, style: Style, dine: bool) -> None:
     layout.along_walls(prototype(decor.palm), "palm", prefer="nook", access=0.0, gap=0.03)
     if not layout.along_walls(prototype(living.armchair), "armchair", prefer="corner", gap=0.10):
         layout.along_walls(prototype(living.side_table), "side_table", prefer="corner", access=0.0, gap=0.05)
+    if layout.room.area > 32.0:  # A large room takes more.
+        _place_desk(layout)
+        layout.along_walls(prototype(living.bookshelf, width=1.2, height=2.0), "bookshelf", prefer="middle")
+        layout.along_walls(prototype(living.armchair), "armchair", gap=0.10)
+        layout.along_walls(prototype(living.sideboard, width=1.8), "sideboard", prefer="middle", access=0.6)
 
 
 def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
@@ -135,7 +140,7 @@ def _set_table(
 def furnish_bedroom(layout: RoomLayout) -> None:
     """A bed with its tables, a wardrobe, a desk or a chest."""
     first = layout.room.name == "bedroom_1"
-    blanket = "blanket" if first else "bright"
+    blanket = ("blanket", "bright", "bright2", "towel")[0 if first else int(layout.rng.integers(1, 4))]
     attempts = ((1.6, 1.4), (1.4, 1.2), (1.2, 0.9)) if first else ((1.2, 0.9), (0.9,), (0.9,))
     start, accesses = len(layout.pieces), len(layout.access)
     for k, widths in enumerate(attempts):
@@ -150,20 +155,54 @@ def furnish_bedroom(layout: RoomLayout) -> None:
             matrix = bed.matrix @ upright((side * (half + 0.26), -0.85), 0.0)
             if layout.fits(table, matrix):
                 layout.place(table, "bedside_table", matrix)
-        carpet = prototype(decor.rug, width=round(2 * half + 0.8, 1), depth=1.3, finish="rug2")
+        finish = ("rug", "rug2", "rug3")[int(layout.rng.integers(3))]
+        carpet = prototype(decor.rug, width=round(2 * half + 0.8, 1), depth=1.3, finish=finish)
         matrix = bed.matrix @ upright((0, 0.62), 0.0)
         if layout.fits(carpet, matrix):
             layout.stand_on(carpet, "rug", matrix)
-    desk = prototype(living.desk, width=1.2)
-    placed = layout.along_walls(desk, "desk", prefer="any", access=0.75)
-    if placed is not None:
-        layout.access.pop()
-        seat = placed.matrix @ upright((-0.12, 0.42), np.pi + float(layout.rng.uniform(-0.4, 0.4)))
-        chair = prototype(living.office_chair)
-        if layout.fits(chair, seat, margin=-0.35):
-            layout.place(chair, "office_chair", seat)
+    _place_desk(layout)
     layout.along_walls(prototype(sleeping.chest), "chest", access=0.6)
+    if layout.room.area > 18.0:
+        layout.along_walls(prototype(living.bookshelf, width=0.8, height=1.6), "bookshelf", prefer="corner")
+        layout.along_walls(prototype(living.armchair), "armchair", prefer="corner", gap=0.10)
     layout.along_walls(prototype(decor.plant, height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
+
+
+def furnish_sleeping_place(layout: RoomLayout) -> None:
+    """A bed in a corner and a wardrobe, in a home without a bedroom."""
+    for width in (1.4, 1.2, 0.9):
+        bed = prototype(sleeping.bed, width=width, blanket="blanket")
+        if layout.along_walls(bed, "bed", prefer="corner", access=0.4):
+            break
+    for wide in (1.0, 0.8):
+        if layout.along_walls(prototype(sleeping.wardrobe, width=wide), "wardrobe", prefer="corner", access=0.5):
+            return
+
+
+def furnish_study(layout: RoomLayout) -> None:
+    """A desk, bookshelves and an easy chair."""
+    _place_desk(layout)
+    for width in (1.6, 1.2):
+        layout.along_walls(prototype(living.bookshelf, width=width, height=2.0), "bookshelf", prefer="corner")
+    centre = ((layout.room.bounds[0] + layout.room.bounds[2]) / 2, (layout.room.bounds[1] + layout.room.bounds[3]) / 2)
+    carpet, matrix = prototype(decor.round_rug, radius=0.9, finish="rug3"), upright(centre, 0.0)
+    if layout.fits(carpet, matrix):
+        layout.stand_on(carpet, "rug", matrix)
+    layout.along_walls(prototype(living.armchair), "armchair", prefer="corner", gap=0.10)
+    layout.along_walls(prototype(living.sideboard, width=1.2, height=0.86), "sideboard", prefer="middle", access=0.5)
+    layout.along_walls(prototype(decor.plant, height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
+
+
+def _place_desk(layout: RoomLayout) -> None:
+    """A desk at a wall with a swivel chair before it."""
+    placed = layout.along_walls(prototype(living.desk, width=1.2), "desk", prefer="any", access=0.75)
+    if placed is None:
+        return
+    layout.access.pop()
+    seat = placed.matrix @ upright((-0.12, 0.42), np.pi + float(layout.rng.uniform(-0.4, 0.4)))
+    chair = prototype(living.office_chair)
+    if layout.fits(chair, seat, margin=-0.35):
+        layout.place(chair, "office_chair", seat)
 
 
 def _place_bed(layout: RoomLayout, widths: tuple[float, ...], blanket: str) -> Piece | None:

@@ -178,6 +178,14 @@ def sheet(points: np.ndarray) -> Shape:
     return Shape(points.reshape(-1, 3).astype(np.float64), uvs, _grid_triangles(rows, columns))
 
 
+def fan(corners: np.ndarray) -> Shape:
+    """A convex polygon [K, 3]; its front is where the corners run counter-clockwise."""
+    count = len(corners)
+    steps = np.arange(1, count - 1)
+    triangles = np.stack([np.zeros_like(steps), steps, steps + 1], axis=1)
+    return Shape(np.asarray(corners, np.float64), np.zeros((count, 2)), triangles)
+
+
 def without_loose(shape: Shape) -> Shape:
     """The shape without the vertices that no triangle uses."""
     used = np.zeros(len(shape.vertices), bool)

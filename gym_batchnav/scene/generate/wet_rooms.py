@@ -93,7 +93,7 @@ def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width
     if layout.fits(tiles, matrix, margin=-0.02):
         layout.stand_on(tiles, "tiles", matrix)
     if kind == "kitchen_hob":
-        over, name = prototype(kitchen.hood, width=0.6, ceiling=layout.plan.height), "hood"
+        over, name = prototype(kitchen.hood, width=0.6, ceiling=layout.room.height), "hood"
     else:
         over, name = prototype(kitchen.wall_cupboard, width=width, shelf=style.open_shelf), "wall_cupboard"
     matrix = wall.matrix(u, 0.006 - float(layout.catalogue.bounds(over)[0, 2]))

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene``: make scenes and say where one can walk in them."""
+"""``gym-batchnav scene navmesh``: where one can walk in a scene, in figures and from above."""
 
 from __future__ import annotations
 
@@ -9,44 +9,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-scene = typer.Typer(help="Make scenes, and see where one can walk in them.", no_args_is_help=True)
 
-
-@scene.command()
-def generate(
-    seeds: Annotated[list[int], typer.Argument(help="One apartment a seed.")],
-    out: Annotated[Path, typer.Option(help="Folder for the files; made if need be.")] = Path(),
-    name: Annotated[str, typer.Option(help="Stem of the files, with {index} and {seed}.")] = "apartment_{seed}",
-    triangles: Annotated[int, typer.Option(help="About how many triangles a scene has.", min=5000)] = 40_000,
-    num_episodes: Annotated[int, typer.Option(help="PointNav episodes to sample for each.", min=1)] = 100,
-) -> None:
-    """Generate furnished apartments: a .glb with its .navmesh and .json.gz of episodes for each seed."""
-    import numpy as np
-
-    from gym_batchnav.navmesh.mesh import NavMesh
-    from gym_batchnav.scene.generate import generate_apartment
-    from gym_batchnav.scene.save import save_glb
-    from gym_batchnav.task.dataset import write_episodes
-    from gym_batchnav.task.episode import sample_episodes
-
-    console = Console(stderr=True)
-    out.mkdir(parents=True, exist_ok=True)
-    for index, seed in enumerate(track(seeds, "Generating", console=console)):
-        stem = name.format(index=index, seed=seed)
-        apartment = generate_apartment(seed, triangles=triangles, name=stem)
-        save_glb(apartment, out / f"{stem}.glb")
-        navmesh = NavMesh.build(apartment.vertices, apartment.triangles)
-        navmesh.save(out / f"{stem}.navmesh")
-        episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
-        write_episodes({f"{stem}.glb": episodes}, out / f"{stem}.json.gz")
-        size = (out / f"{stem}.glb").stat().st_size / 1e6
-        console.print(f"{stem}: {len(apartment.triangles):,} triangles, {navmesh.navigable_area:.0f} m2, {size:.2f} MB")
-
-
-@scene.command()
 def navmesh(
     file: Annotated[Path, typer.Argument(help="A scene file, or a .navmesh to describe as it is.")],
     out: Annotated[Path | None, typer.Option(help="The map to draw, a PNG; FILE_navmesh.png here by default.")] = None,
@@ -57,7 +23,10 @@ def navmesh(
     slope: Annotated[float, typer.Option(help="Steepest floor, degrees.")] = 45.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Build the navmesh of a scene: its area and islands in a table, and a map from above, one shade an island."""
+    """Build the navmesh of a scene: its area and islands in a table, and a map from above, one shade an island.
+
+    Example: gym-batchnav scene navmesh home.glb --radius 0.2 --save home.navmesh
+    """
     from gym_batchnav import viz
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
     from gym_batchnav.scene.load import load_scene

@@ -1,0 +1,134 @@
+"""``gym-batchnav scene prepare``: fill the cache ahead of a run, in several processes."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from gym_batchnav.scene.library import SceneSource
+    from gym_batchnav.task.prepare import NavigationPreparer
+    from gym_batchnav.task.worker import PreparationWorker
+
+_POLL = 0.1  # seconds between looks at Ctrl-C
+
+
+def prepare(
+    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; as many as processors, at most 4, by default.")
+    ] = None,
+    radius: Annotated[float | None, typer.Option(help="Of the agent, metres, as in the run to come.")] = None,
+    height: Annotated[float | None, typer.Option(help="Of the agent, metres.")] = None,
+    climb: Annotated[float | None, typer.Option(help="Highest step, metres.")] = None,
+    slope: Annotated[float | None, typer.Option(help="Steepest floor, degrees.")] = None,
+    num_episodes: Annotated[int, typer.Option(help="Sampled in a scene that brings none.", min=1)] = 1000,
+    episode_file: Annotated[Path | None, typer.Option(help="A Habitat dataset to take the episodes from.")] = None,
+    cache_dir: Annotated[Path | None, typer.Option(help="The cache; the user's by default.")] = None,
+) -> None:
+    """Parse or generate scenes and build their navmeshes and distances now, so that a run finds them in the cache.
+
+    What is there already is checked and not made again. Scenes that are refused are listed at the end, and the exit
+    status is then 1. Ctrl-C stops at once; what is complete stays.
+
+    Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
+    """
+    from gym_batchnav.navmesh.mesh import NavMeshSettings
+    from gym_batchnav.scene.cache import DiskCache
+    from gym_batchnav.scene.sources import scene_sources
+    from gym_batchnav.task.prepare import NavigationPreparer
+
+    given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
+    given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
+    agent = {name: value for name, value in given.items() if value is not None}
+    settings = replace(NavMeshSettings(), **agent) if agent else None
+    cache = DiskCache(cache_dir)
+    preparer = NavigationPreparer(settings, episode_file, num_episodes, cache)
+    sources = scene_sources(scenes, cache)
+    count = min(workers or min(os.cpu_count() or 1, 4), len(sources))
+    if count < 1:
+        raise ValueError(f"--workers {workers}: give at least 1")
+    console = Console(stderr=True)
+    refused = prepare_all(sources, preparer, count, console)
+    done = len(sources) - len(refused)
+    console.print(
+        f"{done:,} of {len(sources):,} scenes are ready in '{cache.directory}'", highlight=False, markup=False
+    )
+    if refused:
+        table = Table(title="Refused")
+        table.add_column("scene")
+        table.add_column("reason")
+        for name, reason in sorted(refused):
+            table.add_row(escape(name), escape(reason))
+        console.print(table)
+        raise typer.Exit(1)
+
+
+@dataclass
+class _Work:
+    """What the threads share."""
+
+    waiting: queue.SimpleQueue[SceneSource] = field(default_factory=queue.SimpleQueue)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+def prepare_all(
+    sources: list[SceneSource], preparer: NavigationPreparer, num_workers: int, console: Console
+) -> list[tuple[str, str]]:
+    """Prepare scenes in processes of their own; returns the names of those that were refused, and why."""
+    from gym_batchnav.task.worker import PreparationWorker
+
+    work = _Work()
+    for source in sources:
+        work.waiting.put(source)
+    workers = [PreparationWorker(preparer) for _ in range(num_workers)]
+    columns = (TextColumn("Preparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(sources))
+        threads = [
+            threading.Thread(target=_serve, args=(worker, work, partial(progress.advance, task)), daemon=True)
+            for worker in workers
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(_POLL)
+        finally:
+            for worker in workers:
+                worker.close()
+    return work.refused
+
+
+def _serve(worker: PreparationWorker, work: _Work, done: Callable[[], None]) -> None:
+    """Prepare what is waiting until nothing is, or the worker is closed."""
+    from gym_batchnav.task.worker import WorkerLost
+
+    while True:
+        try:
+            source = work.waiting.get_nowait()
+        except queue.Empty:
+            return
+        try:
+            if source.recipe is not None:
+                worker.prepare(source.recipe)
+        except ValueError as error:
+            work.refused.append((source.name, str(error)))
+        except WorkerLost as error:
+            if worker.closed:
+                return
+            work.refused.append((source.name, str(error)))
+        done()

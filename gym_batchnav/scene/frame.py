@@ -1,0 +1,122 @@
+"""The frame of a scene's file: which way is up, how long its unit is, and how far off its origin lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.stage import StageConfig, read_stage_config
+
+_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+_SPECIFIED = (".glb", ".gltf")  # formats that say: y up, in metres
+_USUAL_UP = {".obj": "y"}  # z for the others
+_CLEARLY = 2.0  # how many times more horizontal than vertical surface shows which way is up
+_MILLIMETRES, _CENTIMETRES = 1000.0, 100.0  # heights in units above which these are the unit
+_FAR = 8192.0  # metres: float32 coordinates beyond it are a millimetre apart, or more
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """How a file's coordinates become metres with y up: ``factors * (rotation @ vertex) - origin``."""
+
+    rotation: np.ndarray  # [3, 3] float64
+    factors: np.ndarray  # [3] float64
+    origin: np.ndarray  # [3] float64, metres
+    up: str  # "y", "z" or the name of the file that says it
+
+    def facts(self) -> dict[str, object]:
+        """What was decided, for ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
+        factors = self.factors.tolist()
+        scale = factors[0] if len(set(factors)) == 1 else tuple(factors)
+        return {"up": self.up, "scale": scale, "origin": tuple(self.origin.tolist())}
+
+
+def place(
+    files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, scale: str | float
+) -> tuple[np.ndarray, Frame]:
+    """Find a scene's frame and put its vertices into it; what is guessed is added to the warnings.
+
+    Args:
+        files: The scene's files.
+        vertices: [V, 3] float64, as the file has them.
+        triangles: [T, 3] integers.
+        up: ``"y"``, ``"z"`` or ``"auto"``; see ``load_scene`` for the rules of these two.
+        scale: Metres in a unit, or ``"auto"``.
+
+    Returns:
+        The vertices [V, 3] float32 and the frame.
+
+    Raises:
+        ValueError: coordinates leave the range of float32.
+    """
+    config = read_stage_config(files) if "auto" in (up, scale) else None
+    if config is not None:
+        files.warnings.append(f"Up and scale come from '{config.name}' beside it: give up= and scale= for others")
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        rotation, up = _rotation(files, vertices, triangles, up, config)
+        turned = vertices @ rotation.T
+        factors = _factors(files, float(np.ptp(turned[:, 1])), scale, config)
+        turned *= factors
+        origin = _origin(files, turned)
+        placed = (turned - origin).astype(np.float32)
+    if not np.isfinite(placed).all():
+        raise ValueError("its vertices are not finite once placed: check the nodes' transforms")
+    return placed, Frame(rotation, factors, origin, up)
+
+
+def _rotation(
+    files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, config: StageConfig | None
+) -> tuple[np.ndarray, str]:
+    """The rotation [3, 3] that brings up to y, and what to call it."""
+    if up == "auto" and config is not None:
+        known = {"y": np.eye(3), "z": _Z_UP}
+        called = [axis for axis, matrix in known.items() if np.array_equal(matrix, config.rotation)]
+        return config.rotation, called[0] if called else config.name
+    if up == "auto":
+        suffix = files.path.suffix.lower()
+        up = "y" if suffix in _SPECIFIED else _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
+    return (_Z_UP if up == "z" else np.eye(3)), up
+
+
+def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, usual: str) -> str:
+    """That of y and z which clearly more surface faces, else the usual one."""
+    a, b, c = (vertices[triangles[:, k]] for k in range(3))
+    normals = np.cross(b - a, c - a)
+    lengths = np.linalg.norm(normals, axis=1)
+    facing_y, facing_z = (lengths[np.abs(normals[:, axis]) > 0.95 * lengths].sum() for axis in (1, 2))
+    up = "y" if facing_y > _CLEARLY * facing_z else "z" if facing_z > _CLEARLY * facing_y else usual
+    if "z" in (up, usual):
+        other = "y" if up == "z" else "z"
+        files.warnings.append(f"Up was guessed to be {up}: load it with up='{other}' if the scene lies on its side")
+    return up
+
+
+def _factors(files: SceneFiles, height: float, scale: str | float, config: StageConfig | None) -> np.ndarray:
+    """Metres in a unit along each axis [3]."""
+    if scale != "auto":
+        return np.full(3, float(scale))
+    if config is not None:
+        return config.factors
+    unit, factor = "metres", 1.0
+    if height > _MILLIMETRES:
+        unit, factor = "millimetres", 0.001
+    elif height > _CENTIMETRES and files.path.suffix.lower() not in _SPECIFIED:
+        unit, factor = "centimetres", 0.01
+    if factor != 1:
+        files.warn(f"It is {height:g} units high, which were taken for {unit}: give scale= if they are not")
+    return np.full(3, factor)
+
+
+def _origin(files: SceneFiles, vertices: np.ndarray) -> np.ndarray:
+    """The point [3] float64, of whole metres, that becomes the origin: zero along axes on which all is near it."""
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    # A navmesh that comes with the scene, and its episodes, are in the file's own frame.
+    if files.path.with_suffix(".navmesh").is_file() or not np.isfinite([low, high]).all():
+        return np.zeros(3)
+    origin = np.where(np.maximum(-low, high) > _FAR, np.round((low + high) / 2), 0.0)
+    if origin.any():
+        point = ", ".join(f"{value:.0f}" for value in origin)
+        files.warn(f"It lies so far off that float32 would be coarse: its origin was moved to ({point}) m")
+    return origin

@@ -1,0 +1,260 @@
+"""A process that fills the disk cache, so that the process that steps only has to read what is there.
+
+The child is this module run as a program: a plain process with pipes at the lowest priority. It reads one request a
+line, JSON, and answers each with one line of JSON behind a marker, so that whatever else is printed does no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.scene.cache import CacheWarning, DiskCache
+from gym_batchnav.scene.library import SceneSource
+from gym_batchnav.scene.recipes import key_of, source_from_recipe
+from gym_batchnav.task.prepare import NavigationPreparer
+
+_MARKER = b"gym_batchnav answers: "
+_MAX_LINE, _MAX_TEXT, _MAX_WARNINGS = 2**20, 2000, 50  # bytes, characters, sentences of an answer
+_ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_LOWEST_PRIORITY = 19
+_PATIENCE = 1.0  # seconds that a process gets to end by itself
+
+_writing = threading.Lock()
+
+
+class WorkerLost(RuntimeError):
+    """The process that prepares scenes has died, was closed, or does not answer as it should."""
+
+
+class PreparationWorker:
+    """Prepares scenes in a process of its own, one after the other; the results are found in the disk cache.
+
+    The process starts with the first scene, and anew after it was lost. It ends with ``close`` or with its parent.
+
+    Args:
+        preparer: What to prepare; it needs a cache, and its process uses the same folder.
+
+    Raises:
+        ValueError: the preparer has no cache.
+    """
+
+    def __init__(self, preparer: NavigationPreparer) -> None:
+        disk = preparer.cache
+        if disk is None:
+            raise ValueError("a PreparationWorker needs a preparer with a cache: its results go there")
+        self._disk = disk
+        self._request = {
+            "settings": None if preparer.settings is None else asdict(preparer.settings),
+            "num_episodes": preparer.num_episodes,
+            "episode_file": None if preparer.episode_file is None else os.path.abspath(preparer.episode_file),
+            "cache_dir": os.path.abspath(disk.directory),
+            "max_bytes": disk.max_bytes,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def prepare(self, recipe: Mapping[str, Any]) -> None:
+        """Have a scene, its navmesh and its geodesic tables made and kept in the cache; blocks until they are.
+
+        The GIL is released meanwhile. Warnings that the scene causes are given here. One call at a time.
+
+        Args:
+            recipe: ``SceneSource.recipe`` of the scene.
+
+        Raises:
+            ValueError: the scene is refused; the message has the reason.
+            WorkerLost: the process has died; another call starts a new one unless the worker was closed.
+        """
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps({**self._request, "recipe": recipe}).encode() + b"\n")
+            process.stdin.flush()
+            answer = _next_answer(process.stdout)
+        except (OSError, ValueError) as error:
+            self._stop(process)
+            raise WorkerLost(
+                f"the process that prepares scenes was lost: {error} (exit {process.returncode})"
+            ) from error
+        for sentence in answer["warnings"]:
+            warnings.warn(sentence, stacklevel=2)
+        if answer["refused"] is not None:
+            raise ValueError(answer["refused"])
+        self._disk.store(self._mark(recipe), {"prepared": np.ones(1, bool)})
+
+    def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
+        """Whether a scene has been prepared like this before, as far as the cache remembers."""
+        try:
+            return self._disk.load(self._mark(recipe)) is not None
+        except OSError:
+            return False
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    def _mark(self, recipe: Mapping[str, Any]) -> str:
+        """The key of the entry that says that a scene was prepared."""
+        return f"prepared {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
+
+    def close(self) -> None:
+        """End the process, whatever it is doing; safe twice and from any thread."""
+        with self._lock:
+            self._closed = True
+            process = self._process
+        if process is not None:
+            self._stop(process)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """The running process, started if need be."""
+        with self._lock:
+            if self._closed:
+                raise WorkerLost("the process that prepares scenes is closed: make another PreparationWorker")
+            if self._process is None or self._process.poll() is not None:
+                # Ctrl-C goes to the parent alone, which decides what to do.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", __name__],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=_environment(),
+                    start_new_session=True,
+                )
+            return self._process
+
+    @staticmethod
+    def _stop(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(OSError):  # what was still to be written has no reader
+            process.stdin.close()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def warm(worker: PreparationWorker, source: SceneSource) -> None:
+    """Have a scene prepared that a SceneLibrary is about to load; a lost process costs a warning.
+
+    Raises:
+        ValueError: the scene is refused.
+    """
+    if source.recipe is None or worker.is_prepared(source.recipe):
+        return
+    try:
+        worker.prepare(source.recipe)
+    except WorkerLost as error:
+        if not worker.closed:
+            warnings.warn(f"{error}: scene {source.name!r} is prepared by the process that steps", stacklevel=2)
+
+
+def _environment() -> dict[str, str]:
+    """The child's environment: modules are found where the parent finds them, and kernels use one thread."""
+    found = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": found, "PYTHONSAFEPATH": "1"}
+
+
+def _next_answer(stream: IO[bytes]) -> dict[str, Any]:
+    """The next answer of the child; lines that are none are passed over.
+
+    Raises:
+        ValueError: the stream ends first, or the answer is malformed.
+    """
+    while line := stream.readline(_MAX_LINE):
+        if line.startswith(_MARKER):
+            answer = json.loads(line[len(_MARKER) :])
+            if not isinstance(answer, dict) or answer.keys() != {"refused", "warnings"}:
+                raise ValueError("it gave a malformed answer")
+            return answer
+    raise ValueError("it ended before it answered")
+
+
+def main() -> None:
+    """Answer requests from standard input until it closes."""
+    if hasattr(os, "nice"):
+        os.nice(_LOWEST_PRIORITY)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print goes to standard error
+    sys.stdout = sys.stderr
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
+    while True:
+        answer = json.dumps(_answer(json.loads(requests.get()))).encode()
+        answers.write(b"\n" + _MARKER + answer + b"\n")
+        answers.flush()
+
+
+def _read_requests(stream: IO[bytes], requests: queue.SimpleQueue[bytes]) -> None:
+    """Pass requests on; when the parent is gone, end this process at once, also in the middle of its work."""
+    for line in stream:
+        requests.put(line)
+    with _writing:
+        os._exit(0)
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Prepare one scene: why it was refused (None if it was not), and the warnings it caused."""
+    refused = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            _prepare(request)
+        except (ValueError, OSError) as error:
+            refused = str(error)
+        except Exception as error:  # one bad scene must not take the others along
+            refused = f"scene {request['recipe'].get('name')!r} cannot be prepared: {error!r}"
+    # Of the cache the parent warns itself, who keeps marks in the same folder.
+    meant = [one for one in caught if issubclass(one.category, UserWarning) and one.category is not CacheWarning]
+    return {
+        "refused": refused and refused[:_MAX_TEXT],
+        "warnings": [str(one.message)[:_MAX_TEXT] for one in meant[:_MAX_WARNINGS]],
+    }
+
+
+def _prepare(request: Mapping[str, Any]) -> None:
+    settings, episode_file = request["settings"], request["episode_file"]
+    disk = _disk(request["cache_dir"], request["max_bytes"])
+    preparer = NavigationPreparer(
+        settings=None if settings is None else NavMeshSettings(**settings),
+        episode_file=None if episode_file is None else Path(episode_file),
+        num_episodes=request["num_episodes"],
+        cache=disk,
+    )
+    preparer(source_from_recipe(request["recipe"], disk).load())
+
+
+class _Disk(DiskCache):
+    """A cache that the end of the process does not interrupt in the middle of an entry."""
+
+    def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays under ``key``."""
+        with _writing:
+            super().store(key, arrays)
+
+
+@cache
+def _disk(directory: str, max_bytes: int) -> DiskCache:
+    """One cache for all requests, so that a folder that refuses is warned of once."""
+    return _Disk(directory, max_bytes)
+
+
+if __name__ == "__main__":
+    main()

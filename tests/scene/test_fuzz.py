@@ -1,0 +1,125 @@
+"""Damaged files: each gives a sound scene or a SceneError, in bounded time and memory."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+from glb import Glb, square
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from gym_batchnav.scene.load import SceneError, load_scene
+
+TESTS = Path(__file__).parents[1]
+
+
+def fuzz(folder, *arguments):
+    """Run the program of fuzzing.py in a folder; returns how many scenes it loaded and how many were refused."""
+    paths = [TESTS, TESTS.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    program = [sys.executable, TESTS / "scene" / "fuzzing.py", *arguments]
+    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-3000:]}"
+    loaded, refused = map(int, done.stdout.split())
+    return loaded, refused
+
+
+def picture():
+    return np.random.default_rng(0).integers(0, 256, (48, 48, 3)).astype(np.uint8)
+
+
+def sphere():
+    mesh = trimesh.creation.icosphere(subdivisions=3)
+    return mesh.vertices.astype(np.float32), mesh.faces.astype(np.uint16)
+
+
+def write_glb(folder):
+    glb = Glb()
+    vertices, triangles = sphere()
+    part = glb.primitive(vertices, triangles.ravel(), vertices[:, :2] + 1, material=glb.picture(picture()))
+    (folder / "s.glb").write_bytes(glb.mesh(part).bytes())
+
+
+def write_obj(folder):
+    Image.fromarray(picture()).save(folder / "p.png")
+    (folder / "s.mtl").write_text("newmtl m\nKd 1 1 1\nmap_Kd p.png\nd 0.5\n")
+    vertices, triangles = sphere()
+    lines = ["mtllib s.mtl", "o ball", *("v {:.6f} {:.6f} {:.6f}".format(*vertex) for vertex in vertices)]
+    lines += ["vt 0 0", "usemtl m", *("f {}/1 {}/1 {}/1".format(*(triangle + 1)) for triangle in triangles)]
+    (folder / "s.obj").write_text("\n".join(lines))
+
+
+def write_ply(folder):
+    vertices, triangles = sphere()
+    trimesh.Trimesh(vertices, triangles, process=False).export(folder / "s.ply")
+
+
+def write_ascii_ply(folder):
+    vertices, triangles = sphere()
+    trimesh.Trimesh(vertices, triangles, process=False).export(folder / "s.ply", encoding="ascii")
+
+
+def write_stl(folder):
+    trimesh.Trimesh(*sphere(), process=False).export(folder / "s.stl")
+
+
+def write_off(folder):
+    trimesh.Trimesh(*sphere(), process=False).export(folder / "s.off")
+
+
+def write_draco(folder):
+    dracopy = pytest.importorskip("DracoPy")
+    vertices, triangles = sphere()
+    glb = Glb()
+    part = glb.primitive(vertices, triangles.ravel())
+    data = dracopy.encode(vertices, triangles.astype(np.uint32), quantization_bits=14)
+    glb.binary.clear()
+    glb.json["bufferViews"].clear()
+    for accessor in glb.json["accessors"]:
+        del accessor["bufferView"]
+    part["extensions"] = {"KHR_draco_mesh_compression": {"bufferView": glb.view(data), "attributes": {"POSITION": 0}}}
+    (folder / "s.glb").write_bytes(glb.mesh(part).bytes())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@pytest.mark.parametrize("write", [write_glb, write_obj, write_ply, write_ascii_ply, write_stl, write_off, write_draco])
+def test_bytes_flipped_and_files_cut_at_every_kilobyte(tmp_path, write):
+    write(tmp_path)
+    name = next(path.name for path in tmp_path.glob("s.*") if path.suffix != ".mtl")
+    assert len(load_scene(tmp_path / name).triangles) == 1280
+    loaded, refused = fuzz(tmp_path, "bytes", name)
+    assert loaded + refused > 200 and min(loaded, refused) > 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+def test_any_json_gives_a_sound_scene_or_a_scene_error(tmp_path):
+    loaded, refused = fuzz(tmp_path, "json")
+    assert min(loaded, refused) > 10
+
+
+def test_a_file_cut_short_anywhere_is_refused(tmp_path):
+    whole = square().bytes()
+    for length in range(0, len(whole), 7):
+        (tmp_path / "cut.glb").write_bytes(whole[:length])
+        with pytest.raises(SceneError, match=r"cut\.glb"):
+            load_scene(tmp_path / "cut.glb")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.lists(
+        st.sampled_from(["v", "vt", "f", "o", "g", "usemtl", "\n", " ", "1", "-1", "0", "1/1", "nan", "#", "\\\n"])
+    )
+)
+def test_any_words_of_an_obj_give_a_sound_scene_or_a_scene_error(tmp_path, text):
+    (tmp_path / "s.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n" + " ".join(text))
+    try:
+        scene = load_scene(tmp_path / "s.obj")
+    except SceneError:
+        return
+    assert np.isfinite(scene.vertices).all() and scene.triangles.max() < len(scene.vertices)

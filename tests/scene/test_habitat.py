@@ -1,0 +1,313 @@
+"""Habitat's scene datasets: every thing stands where the JSON says, and nothing outside the folder is read."""
+
+import dataclasses
+import json
+import warnings
+
+import numpy as np
+import pytest
+from rooms import box, box_room, scene_of
+
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene import recipes
+from gym_batchnav.scene.attributes import asset_frame, turn
+from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene.compose import Placed, compose
+from gym_batchnav.scene.files import SceneError
+from gym_batchnav.scene.habitat import list_scenes, load_habitat_scene
+from gym_batchnav.scene.save import save_glb
+from gym_batchnav.scene.sources import scene_sources
+from gym_batchnav.task.dataset import scene_stem
+
+DATASET = {
+    "stages": {"paths": {".json": ["configs/stages"], ".glb": ["raw/*.glb"]}},
+    "objects": {"paths": {".json": ["configs/objects/*"]}, "default_attributes": {"mass": 3}},
+    "scene_instances": {"default_attributes": {"default_lighting": ""}, "paths": {".json": ["configs/scenes/*"]}},
+    "navmesh_instances": {"walk": "navmeshes/walk.navmesh"},
+    "light_setups": {"paths": {".json": ["lights"]}},
+}
+CRATE = box((0, 0, 0), (0.4, 1.0, 0.2))  # its middle is (0.2, 0.5, 0.1)
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def write_instance(folder, rows, **more):
+    instance = {"stage_instance": {"template_name": "stages/room"}, "object_instances": rows, **more}
+    write(folder / "configs/scenes/apt_0.scene_instance.json", instance)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A dataset of one room, whose file has z up and half metres, and one crate."""
+    folder = tmp_path / "data"
+    for name in ("assets", "raw", "navmeshes"):
+        (folder / name).mkdir(parents=True)
+    room = box_room()
+    x, y, z = room.vertices.T
+    save_glb(dataclasses.replace(room, vertices=2 * np.stack([x, -z, y], axis=1)), folder / "assets/room_mesh.glb")
+    save_glb(scene_of("crate", CRATE[:6], CRATE[6:]), folder / "assets/crate.glb")
+    NavMesh.build(room.vertices, room.triangles).save(folder / "navmeshes/walk.navmesh")
+    write(folder / "home.scene_dataset_config.json", DATASET)
+    stage = {"render_asset": "../../assets/room_mesh.glb", "up": [0, 0, 1], "front": [0, 1, 0], "units_to_meters": 0.5}
+    write(folder / "configs/stages/room.stage_config.json", stage)
+    write(folder / "configs/objects/crate.object_config.json", {"render_asset": "../../assets/crate.glb"})
+    write_instance(folder, [{"template_name": "crate", "translation": [1, 2, 3]}])
+    return folder
+
+
+def load(folder, handle="configs/scenes/apt_0.scene_instance.json"):
+    return load_habitat_scene(folder / "home.scene_dataset_config.json", handle)
+
+
+def bounds_of(scene, number):
+    """Bounds of the object of a semantic id."""
+    points = scene.vertices[scene.triangles[scene.triangle_object == number]]
+    return np.stack([points.min(axis=(0, 1)), points.max(axis=(0, 1))])
+
+
+def crates_of(scene):
+    return [bounds_of(scene, number + 1) for number, name in enumerate(scene.objects) if name == "crate"]
+
+
+def test_a_stage_is_turned_and_scaled_as_its_configuration_says(folder):
+    stage = load(folder, "configs/stages/room.stage_config.json")
+    assert stage.name == "room"
+    np.testing.assert_allclose(stage.bounds, box_room().bounds, atol=1e-5)
+    assert stage.objects == box_room().objects
+
+
+def test_up_and_scale_of_any_kind_are_composed():
+    rotation, factors = asset_frame({"up": [1, 0, 0], "front": [0, 0, 1], "scale": [2, 3, 4], "units_to_meters": 0.1})
+    assert np.allclose(rotation @ [1, 0, 0], [0, 1, 0]) and np.allclose(rotation @ [0, 0, 1], [0, 0, -1])
+    assert np.linalg.det(rotation) == pytest.approx(1)
+    assert np.allclose(factors, [0.3, 0.2, 0.4])  # the asset's x is up, its y lies along x
+
+
+def test_a_stage_of_any_frame_is_loaded(folder):
+    room = box_room()
+    x, y, z = room.vertices.T
+    # x up and z to the front, and twice as long along y: none of what load_scene does by itself
+    save_glb(dataclasses.replace(room, vertices=np.stack([y, x / 2, -z], axis=1)), folder / "assets/odd.glb")
+    attributes = {"render_asset": "../../assets/odd.glb", "up": [1, 0, 0], "front": [0, 0, 1], "scale": [1, 2, 1]}
+    write(folder / "configs/stages/odd.stage_config.json", attributes)
+    odd = load(folder, "configs/stages/odd.stage_config.json")
+    corners = [np.unique(scene.vertices.round(4), axis=0) for scene in (odd, room)]
+    np.testing.assert_allclose(*corners, atol=1e-3)
+
+
+def test_an_object_stands_where_its_centre_is_put(folder):
+    scene = load(folder)
+    (crate,) = crates_of(scene)
+    np.testing.assert_allclose(crate, [[0.8, 1.5, 2.9], [1.2, 2.5, 3.1]], atol=1e-5)
+    assert scene.name == "apt_0" and scene.objects == (*box_room().objects, "crate")
+    assert scene.navmesh is None
+
+
+def test_an_object_may_be_placed_by_its_own_origin(folder):
+    row = {"template_name": "crate.object_config.json", "translation": [1, 2, 3]}
+    expected = [[1, 2, 3], [1.4, 3, 3.2]]
+    write_instance(folder, [{**row, "translation_origin": "asset_local"}])
+    np.testing.assert_allclose(crates_of(load(folder))[0], expected, atol=1e-5)
+    write_instance(folder, [row, {**row, "translation_origin": "COM"}], translation_origin="asset_local")
+    first, second = crates_of(load(folder))
+    np.testing.assert_allclose(first, expected, atol=1e-5)
+    np.testing.assert_allclose(second.mean(axis=0), [1, 2, 3], atol=1e-5)
+
+
+def test_an_object_is_scaled_then_turned_about_its_centre_of_mass(folder):
+    write(
+        folder / "configs/objects/crate.object_config.json",
+        {"render_asset": "../../assets/crate.glb", "COM": [0, 0, 0], "scale": [1, 1, 2]},
+    )
+    half = np.sqrt(0.5)  # a quarter turn about y takes x to -z and z to x
+    row = {"template_name": "crate", "rotation": [half, 0, half, 0], "uniform_scale": 2, "non_uniform_scale": [1, 3, 1]}
+    write_instance(folder, [{**row, "translation": [1, 0, 1]}])
+    (crate,) = crates_of(load(folder))
+    np.testing.assert_allclose(crate, [[1, 0, 1 - 0.8], [1 + 0.8, 6, 1]], atol=1e-5)
+
+
+def test_a_quaternion_turns_about_its_axis():
+    axis, angle = np.array([1.0, 2.0, -2.0]) / 3, 0.7
+    matrix = turn(5 * np.array([np.cos(angle / 2), *(np.sin(angle / 2) * axis)]))  # of any length
+    assert np.allclose(matrix @ axis, axis) and np.trace(matrix) == pytest.approx(1 + 2 * np.cos(angle))
+    side = np.cross(axis, [0, 0, 1])
+    assert np.dot(np.cross(side, matrix @ side), axis) > 0  # counter-clockwise
+    with pytest.raises(ValueError, match="zero"):
+        turn(np.zeros(4))
+
+
+def test_a_mirrored_object_keeps_its_fronts_outside(folder):
+    write_instance(folder, [{"template_name": "crate", "non_uniform_scale": [-1, 1, 1]}])
+    scene = load(folder)
+    a, b, c = np.moveaxis(scene.vertices[scene.triangles[scene.triangle_object == len(scene.objects)]], 1, 0)
+    volume = np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6
+    assert volume == pytest.approx(0.4 * 1.0 * 0.2, rel=1e-4)
+
+
+def test_a_navmesh_is_taken_by_name_and_from_a_stage(folder):
+    write_instance(folder, [{"template_name": "crate"}], navmesh_instance="walk")
+    assert load(folder).navmesh is not None
+    stage = json.loads((folder / "configs/stages/room.stage_config.json").read_text())
+    write(folder / "configs/stages/room.stage_config.json", {**stage, "nav_asset": "../../navmeshes/walk.navmesh"})
+    assert load(folder, "configs/stages/room.stage_config.json").navmesh is not None
+    write_instance(folder, [{"template_name": "crate"}])
+    assert load(folder).navmesh is None  # it knows nothing of the crate
+    write_instance(folder, [])
+    assert load(folder).navmesh is not None
+
+
+def test_what_is_not_supported_is_left_out_with_a_warning(folder):
+    write(folder / "home.scene_dataset_config.json", {**DATASET, "objects": {**DATASET["objects"], "configs": [{}]}})
+    more = {"articulated_object_instances": [{}], "stage_instance": {"template_name": "room", "translation": [1, 0, 0]}}
+    write_instance(folder, [{"template_name": "crate"}], **more)
+    stage = json.loads((folder / "configs/stages/room.stage_config.json").read_text())
+    write(folder / "configs/stages/room.stage_config.json", {**stage, "origin": [1, 0, 0]})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scene = load(folder)
+    for said in ("configs", "articulated", "place of its stage", "origin"):
+        assert any(said in sentence for sentence in scene.warnings)
+        assert any(said in str(one.message) for one in caught)
+
+
+def test_a_dataset_names_its_instances_or_else_its_stages(folder):
+    path = folder / "home.scene_dataset_config.json"
+    assert list_scenes(path) == ["configs/scenes/apt_0.scene_instance.json"]
+    save_glb(box_room(), folder / "raw/TEEsavR23oF.basis.glb")
+    (folder / "configs/scenes/apt_0.scene_instance.json").unlink()
+    assert [source.name for source in scene_sources(path)] == ["room", "TEEsavR23oF.basis"]
+    assert [source.name for source in scene_sources(folder)] == ["room", "TEEsavR23oF.basis"]
+    assert scene_stem("hm3d/val/00800-TEEsavR23oF/TEEsavR23oF.basis.glb") == scene_stem("TEEsavR23oF.basis")
+    assert scene_stem("data/configs/scenes/apt_0.scene_instance.json") == scene_stem("apt_0")
+    assert len(load(folder, "raw/TEEsavR23oF.basis.glb").triangles) == len(box_room().triangles)
+
+
+def test_a_configuration_beside_an_asset_goes_over_the_defaults(folder):
+    defaults = {**DATASET["stages"], "default_attributes": {"scale": [2, 2, 2], "units_to_meters": 3}}
+    write(folder / "home.scene_dataset_config.json", {**DATASET, "stages": defaults})
+    save_glb(box_room(), folder / "raw/hall.glb")
+    assert np.ptp(load(folder, "raw/hall.glb").vertices[:, 0]) == pytest.approx(8 * 6)
+    write(folder / "raw/hall.stage_config.json", {"units_to_meters": 0.5})
+    assert np.ptp(load(folder, "raw/hall.glb").vertices[:, 0]) == pytest.approx(8)
+
+
+@pytest.mark.data
+def test_habitats_own_stage_configurations_are_read(data_dir, tmp_path):
+    source = data_dir / "scenes/habitat_sim_scenes"
+    for name in (
+        "simple_room.glb",
+        "simple_room.stage_config.json",
+        "stage_floor1.glb",
+        "stage_floor1.stage_config.json",
+    ):
+        (tmp_path / name).write_bytes((source / name).read_bytes())
+    write(tmp_path / "a.scene_dataset_config.json", {"stages": {"paths": {".json": ["."]}}})
+    room, floor = (found.load() for found in scene_sources(tmp_path))
+    assert room.name == "simple_room" and np.ptp(room.vertices[:, 1]) < np.ptp(room.vertices[:, 0])
+    raw = tmp_path / "stage_floor1.glb"
+    (tmp_path / "stage_floor1.stage_config.json").unlink()
+    (plain,) = scene_sources(raw)
+    np.testing.assert_allclose(floor.bounds, 2 * plain.load().bounds, rtol=1e-5)
+
+
+ESCAPES = ["../secret.glb", "/etc/secret.glb", "..\\secret.glb", "link/secret.glb"]
+
+
+@pytest.mark.parametrize("path", ESCAPES)
+def test_nothing_outside_the_folder_is_read(folder, path):
+    save_glb(box_room(), folder.parent / "secret.glb")
+    (folder / "link").symlink_to(folder.parent)
+    asset = path if path.startswith("/") else f"../../{path}"
+    write(folder / "configs/stages/room.stage_config.json", {"render_asset": asset})
+    with pytest.raises(SceneError, match="folder"):
+        load(folder)
+    write(folder / "home.scene_dataset_config.json", {"stages": {"paths": {".glb": [path]}}})
+    with pytest.raises(SceneError, match="folder"):
+        load(folder, list_scenes(folder / "home.scene_dataset_config.json")[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' means none of its 1 objects"),
+        ({"object_instances": [{}]}, "malformed"),
+        ({"object_instances": 7}, "malformed"),
+        ({"object_instances": [{"template_name": "crate", "translation": [1, 2]}]}, "translation is not 3 finite"),
+        ({"object_instances": [{"template_name": "crate", "rotation": [0, 0, 0, 0]}]}, "rotation is zero"),
+        ({"object_instances": [{"template_name": "crate", "uniform_scale": "big"}]}, "uniform_scale is not 1"),
+        ({"object_instances": [{"template_name": "crate", "uniform_scale": 1e400}]}, "uniform_scale is not 1"),
+        ({"object_instances": [{"template_name": ""}]}, "means none"),
+        ({"stage_instance": {"template_name": "castle"}}, "means none of its 1 stages"),
+        ({"stage_instance": []}, "stage_instance is not a JSON object"),
+        ({"navmesh_instance": "fly"}, "malformed"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_file(folder, change, said):
+    write_instance(folder, **{"rows": [], **change})
+    with pytest.raises(SceneError, match=said) as caught:
+        load(folder)
+    assert "apt_0.scene_instance.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "[" * 100_000, '{"stages": 3}', '{"stages": {"paths": {".glb": [7]}}}', "{}"]
+)
+def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
+    path = tmp_path / "bad.scene_dataset_config.json"
+    path.write_text(text)
+    with pytest.raises(SceneError, match=r"bad\.scene_dataset"):
+        list_scenes(path)
+
+
+def test_two_templates_of_one_name_are_no_answer(folder):
+    crate = (folder / "configs/objects/crate.object_config.json").read_text()
+    (folder / "configs/objects/more").mkdir()
+    (folder / "configs/objects/more/crate.object_config.json").write_text(crate.replace("../..", "../../.."))
+    with pytest.raises(SceneError, match="means 2 objects"):
+        load(folder)
+    write_instance(folder, [{"template_name": "more/crate"}])
+    assert len(crates_of(load(folder))) == 1
+
+
+def test_a_scene_of_a_dataset_is_kept_until_one_of_its_files_changes(folder, monkeypatch):
+    made = []
+    original = recipes.load_habitat_scene
+    monkeypatch.setattr(recipes, "load_habitat_scene", lambda *rest: made.append(rest) or original(*rest))
+    (source,) = scene_sources(folder, DiskCache(folder.parent / "cache"))
+    first, again = source.load(), source.load()
+    assert len(made) == 1 and np.array_equal(first.vertices, again.vertices) and again.name == "apt_0"
+    save_glb(scene_of("crate", 2 * CRATE), folder / "assets/crate.glb")
+    assert np.ptp(crates_of(source.load())[0][:, 0]) == pytest.approx(0.8) and len(made) == 2
+    write_instance(folder, [])
+    assert not crates_of(source.load()) and len(made) == 3
+    source.load()
+    assert len(made) == 3
+
+
+def test_joined_scenes_keep_their_looks():
+    rng = np.random.default_rng(1)
+    plain = scene_of("plain", box((0, 0, 0), (1, 1, 1)))
+    textured = scene_of("textured", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)))
+    textured = dataclasses.replace(
+        textured,
+        uvs=rng.random((len(textured.vertices), 2), np.float32),
+        textures=(np.zeros((1, 1, 4), np.uint8), np.ones((1, 1, 4), np.uint8)),
+        materials=dataclasses.replace(textured.materials, texture=np.array([1, -1], np.int32)),
+    )
+    there = np.eye(4)
+    there[:3, 3] = (10, 0, 0)
+    placed = [Placed(textured, np.eye(4)), Placed(plain, there, "crate"), Placed(textured, there, "pair")]
+    joined = compose("all", [Placed(plain, np.eye(4)), *placed])
+    assert joined.objects == ("object_0", "object_0", "object_1", "crate", "pair")
+    assert len(joined.textures) == 2 and len(joined.materials) == 3  # each scene brings its own once
+    assert joined.materials.texture.tolist() == [-1, 1, -1]
+    expected = np.concatenate([plain.triangle_material, textured.triangle_material + 1])
+    assert joined.triangle_material.tolist() == [*expected, *plain.triangle_material, *(textured.triangle_material + 1)]
+    start = len(plain.vertices)
+    assert np.array_equal(joined.uvs[start : start + len(textured.uvs)], textured.uvs) and not joined.uvs[:start].any()
+    assert joined.colors is None
+    corners = joined.vertices[joined.triangles[joined.triangle_object == 5]]
+    assert np.array_equal(corners, textured.vertices[textured.triangles] + np.float32([10, 0, 0]))
