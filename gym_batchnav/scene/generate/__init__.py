@@ -60,7 +60,8 @@ def generate_apartment(
     Args:
         seed: Not negative.
         area: Of the floors between the walls of all rooms, furnished or not, 25 to 400 square metres; the home's is
-            within 2% of it. An agent of radius 0.1 m can walk on about two thirds. None draws it: mostly 45 to 120.
+            within 2% of it. An agent of radius 0.1 m can walk on about half of a small home and 70% of the largest.
+            None draws it: mostly 45 to 120.
         storeys: 1, or from 120 square metres up 2, joined by stairs that an agent who climbs 0.2 m can walk; None
             draws the number.
         closed_doors: How many rooms with a single door are shut off by it, as far as there are such rooms: each is an
