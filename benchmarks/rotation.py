@@ -33,8 +33,8 @@ def steps(env: BatchNavEnv, count: int) -> np.ndarray:
     return times
 
 
-def throughput(seconds: float = 60.0) -> None:
-    """64 scenes, K=8, N=256, depth: rotation on against off, in turns."""
+def throughput(seconds: float) -> None:
+    """64 scenes, K=8, N=256, depth: rotation on against off, in turns; each figure takes ``seconds``."""
     for rotate_every in (250, 50):
         still = BatchNavEnv(256, scenes="procedural:0-7")
         turning = BatchNavEnv(256, scenes="procedural:0-63", resident_scenes=8, rotate_every=rotate_every)
@@ -131,11 +131,13 @@ def sharing() -> None:
 
 def main() -> None:
     parts: dict[str, Callable[[], None]] = {
-        "throughput": throughput, "memory": memory, "ready": ready, "slot": slot, "sharing": sharing,
+        "throughput": lambda: throughput(arguments.seconds), "memory": memory, "ready": ready, "slot": slot, "sharing": sharing,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=parts, nargs="+", default=list(parts))
-    for name in parser.parse_args().only:
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each figure of throughput")
+    arguments = parser.parse_args()
+    for name in arguments.only:
         parts[name]()
 
 

@@ -196,8 +196,7 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
         except ValueError:
             pass  # of another layout: made anew
     scene = recipe.make()
-    if recipe.is_current(scene, key):  # else a file changed while it was read
-        disk.store(key, pack_scene(scene))
+    disk.store(key, pack_scene(scene))
     return recipe.dress(scene)
 
 

@@ -168,7 +168,8 @@ def warm(worker: PreparationWorker, source: SceneSource) -> None:
 
 def _environment() -> dict[str, str]:
     """The child's environment: modules are found where the parent finds them, and kernels use one thread."""
-    found = os.pathsep.join(path for path in sys.path if path)
+    package = str(Path(__file__).parents[2])  # last, for a parent that was started in it and has gone elsewhere
+    found = os.pathsep.join(os.path.abspath(path) for path in [*sys.path, package])
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": found, "PYTHONSAFEPATH": "1"}
 
 

@@ -297,15 +297,24 @@ def test_joined_scenes_keep_their_looks():
         textures=(np.zeros((1, 1, 4), np.uint8), np.ones((1, 1, 4), np.uint8)),
         materials=dataclasses.replace(textured.materials, texture=np.array([1, -1], np.int32)),
     )
+    other = dataclasses.replace(textured, name="other", textures=(np.full((1, 1, 4), 9, np.uint8),) * 2)
     there = np.eye(4)
     there[:3, 3] = (10, 0, 0)
-    placed = [Placed(textured, np.eye(4)), Placed(plain, there, "crate"), Placed(textured, there, "pair")]
-    joined = compose("all", [Placed(plain, np.eye(4)), *placed])
-    assert joined.objects == ("object_0", "object_0", "object_1", "crate", "pair")
-    assert len(joined.textures) == 2 and len(joined.materials) == 3  # each scene brings its own once
-    assert joined.materials.texture.tolist() == [-1, 1, -1]
-    expected = np.concatenate([plain.triangle_material, textured.triangle_material + 1])
-    assert joined.triangle_material.tolist() == [*expected, *plain.triangle_material, *(textured.triangle_material + 1)]
+    joined = compose(
+        "all",
+        [
+            Placed(plain, np.eye(4)),
+            Placed(textured, np.eye(4)),
+            Placed(plain, there, "crate"),
+            Placed(textured, there, "pair"),
+            Placed(other, np.eye(4)),
+        ],
+    )
+    assert joined.objects == ("object_0", "object_0", "object_1", "crate", "pair", "object_0", "object_1")
+    assert [picture.max() for picture in joined.textures] == [0, 1, 9, 9]  # each scene brings its own once
+    assert joined.materials.texture.tolist() == [-1, 1, -1, 3, -1]
+    rows = [plain.triangle_material, textured.triangle_material + 1]
+    assert joined.triangle_material.tolist() == np.concatenate([*rows, *rows, other.triangle_material + 3]).tolist()
     start = len(plain.vertices)
     assert np.array_equal(joined.uvs[start : start + len(textured.uvs)], textured.uvs) and not joined.uvs[:start].any()
     assert joined.colors is None

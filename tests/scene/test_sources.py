@@ -219,7 +219,7 @@ def test_a_missing_texture_that_comes_is_noticed(tmp_path, count_loads):
     assert len(source.load().textures) == 1
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
+def test_a_file_that_changes_while_it_is_read_does_no_harm(tmp_path, monkeypatch):
     path, disk = tmp_path / "room.glb", DiskCache(tmp_path / "cache")
     write_room(path)
     original = recipes.load_scene

@@ -136,9 +136,11 @@ def wait_for(condition, seconds=60.0) -> None:
         time.sleep(0.02)
 
 
-def test_noise_on_stdout_does_no_harm(odd, tmp_path):
+def test_noise_on_stdout_does_no_harm(odd, tmp_path, capfd):
     for _ in range(2):
         odd.prepare(recipe(tmp_path / "room.glb"))
+    told = capfd.readouterr().err
+    assert told.count("noise on stdout") == told.count("noise on descriptor 1") == 2
 
 
 def test_a_child_that_dies_is_told_and_replaced(odd, tmp_path):

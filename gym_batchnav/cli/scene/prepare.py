@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from gym_batchnav.task.worker import PreparationWorker
 
 _POLL = 0.1  # seconds between looks at Ctrl-C
+_PATIENCE = 3  # scenes in a row over which a process dies until none is started any more
 
 
 def prepare(
     scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
     workers: Annotated[
-        int | None, typer.Option(help="Processes; as many as processors, at most 4, by default.")
+        int | None, typer.Option(help="Processes; as many as processors, at most 4, by default.", min=1)
     ] = None,
     radius: Annotated[float | None, typer.Option(help="Of the agent, metres, as in the run to come.")] = None,
     height: Annotated[float | None, typer.Option(help="Of the agent, metres.")] = None,
@@ -58,8 +59,6 @@ def prepare(
     preparer = NavigationPreparer(settings, episode_file, num_episodes, cache)
     sources = scene_sources(scenes, cache)
     count = min(workers or min(os.cpu_count() or 1, 4), len(sources))
-    if count < 1:
-        raise ValueError(f"--workers {workers}: give at least 1")
     console = Console(stderr=True)
     refused = prepare_all(sources, preparer, count, console)
     done = len(sources) - len(refused)
@@ -82,12 +81,17 @@ class _Work:
 
     waiting: queue.SimpleQueue[SceneSource] = field(default_factory=queue.SimpleQueue)
     refused: list[tuple[str, str]] = field(default_factory=list)
+    failure: str | None = None  # why no process can be had
 
 
 def prepare_all(
     sources: list[SceneSource], preparer: NavigationPreparer, num_workers: int, console: Console
 ) -> list[tuple[str, str]]:
-    """Prepare scenes in processes of their own; returns the names of those that were refused, and why."""
+    """Prepare scenes in processes of their own; returns the names of those that were refused, and why.
+
+    Raises:
+        RuntimeError: the processes die one after the other.
+    """
     from gym_batchnav.task.worker import PreparationWorker
 
     work = _Work()
@@ -110,6 +114,8 @@ def prepare_all(
         finally:
             for worker in workers:
                 worker.close()
+    if work.failure is not None:
+        raise RuntimeError(f"{work.failure}, {_PATIENCE} times in a row: see what it printed above")
     return work.refused
 
 
@@ -117,7 +123,8 @@ def _serve(worker: PreparationWorker, work: _Work, done: Callable[[], None]) -> 
     """Prepare what is waiting until nothing is, or the worker is closed."""
     from gym_batchnav.task.worker import WorkerLost
 
-    while True:
+    num_lost = 0
+    while work.failure is None:
         try:
             source = work.waiting.get_nowait()
         except queue.Empty:
@@ -125,10 +132,15 @@ def _serve(worker: PreparationWorker, work: _Work, done: Callable[[], None]) -> 
         try:
             if source.recipe is not None:
                 worker.prepare(source.recipe)
+            num_lost = 0
         except ValueError as error:
+            num_lost = 0
             work.refused.append((source.name, str(error)))
         except WorkerLost as error:
             if worker.closed:
                 return
+            num_lost += 1
             work.refused.append((source.name, str(error)))
+            if num_lost == _PATIENCE:
+                work.failure = str(error)
         done()

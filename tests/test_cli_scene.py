@@ -1,0 +1,148 @@
+"""``gym-batchnav scene``: what it tells of scenes is true, and what it prepares is found."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+from rooms import box, box_room, scene_of
+from typer.testing import CliRunner
+
+import gym_batchnav
+from gym_batchnav.cli import app
+from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.scene import recipes
+from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene.save import save_glb
+from gym_batchnav.scene.sources import scene_sources
+from gym_batchnav.task.prepare import NavigationPreparer
+
+PACKAGE = Path(gym_batchnav.__file__).parent
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A room and a damaged file; caches and pictures go to the same place."""
+    monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenes").mkdir()
+    save_glb(box_room(), tmp_path / "scenes" / "room.glb")
+    (tmp_path / "scenes" / "damaged.glb").write_bytes(b"glTF but no more")
+    return tmp_path / "scenes"
+
+
+def run(*arguments, expect=0):
+    result = CliRunner().invoke(app, ["scene", *map(str, arguments)], catch_exceptions=not expect)
+    assert result.exit_code == expect, result.output
+    return result
+
+
+def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
+    lines = [json.loads(line) for line in run("info", folder, "--json", expect=1).stdout.splitlines()]
+    damaged, room = lines
+    assert damaged["name"] == "damaged" and "damaged.glb" in damaged["refused"]
+    assert (room["triangles"], room["objects"], room["materials"], room["textures"]) == (36, 3, 3, 0)
+    assert room["size"] == pytest.approx([8.0, 2.6, 6.0]) and room["bounds"][0] == pytest.approx([-4, 0, -3])
+    assert room["bytes"] == scene_sources(folder / "room.glb")[0].load().nbytes
+    free = 7.8 * 5.8 - 0.4 * 4.4 - 1.2 * 1.2  # floor less what is within 0.1 m of the walls, the wall and the crate
+    assert room["walkable_area"] == pytest.approx(free, rel=0.05)  # plus, perhaps, the crate's top
+    assert sum(room["islands"]) == pytest.approx(room["walkable_area"]) and room["islands"][0] == max(room["islands"])
+
+
+def test_info_tells_what_was_guessed(folder, tmp_path):
+    path = tmp_path / "tall.obj"
+    path.write_text("o floor\nv 0 0 0\nv 6000 0 0\nv 6000 0 6000\nv 0 0 6000\nv 0 2500 0\nf 4 3 2 1\nf 1 2 5\n")
+    told = run("info", path, "--no-walkable").stdout
+    assert "millimetres" in told and "6.00 x 2.50 x 6.00 m" in told and "walkable" not in told
+
+
+def test_view_draws_a_map_and_eight_places(folder, tmp_path):
+    run("view", folder / "room.glb", "--size", "64", "--renderer", "embree")
+    with Image.open(tmp_path / "room_view.png") as image:
+        pixels = np.asarray(image)
+    assert pixels.shape[0] > 128 and pixels.shape[1] > 128 + 4 * 64
+    places = pixels[:, -4 * 66 :]
+    tiles = [places[top : top + 60, left : left + 60] for top in (4, 70) for left in (2, 68, 134, 200)]
+    assert all(len(np.unique(tile.reshape(-1, 3), axis=0)) > 1 for tile in tiles)
+    assert not np.array_equal(tiles[0], tiles[1])
+
+
+def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
+    save_glb(scene_of("pole", box((0, 0, 0), (0.02, 2, 0.02))), folder / "pole.glb")
+    out = tmp_path / "outside.png"
+    said = run("view", folder / "pole.glb", "--size", "64", "--renderer", "embree", "--out", out)
+    assert "outside" in said.output
+    with Image.open(out) as image:
+        assert image.width > 4 * 64 and np.asarray(image)[32:34].std() > 10
+
+
+def test_view_wants_one_scene(folder):
+    with pytest.raises(ValueError, match="means 2 scenes: give one"):
+        CliRunner().invoke(app, ["scene", "view", "procedural:1-2"], catch_exceptions=False)
+
+
+def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch):
+    told = run("prepare", folder, "--workers", 2, "--num-episodes", 30, "--radius", 0.2, expect=1)
+    assert "1 of 2 scenes" in told.output and "damaged" in told.output and "cut short" in told.output
+    monkeypatch.setattr(recipes, "load_scene", lambda *_, **__: pytest.fail("parsed"))
+    monkeypatch.setattr("gym_batchnav.navmesh.mesh.NavMesh.build", lambda *_, **__: pytest.fail("built"))
+    (source,) = scene_sources(folder / "room.glb", DiskCache())
+    navigation = NavigationPreparer(NavMeshSettings(agent_radius=0.2), None, 30, DiskCache())(source.load())
+    assert len(navigation.episodes) == 30
+
+
+def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):
+    monkeypatch.setattr("gym_batchnav.task.worker.sys.executable", shutil.which("false") or "false")
+    with pytest.raises(RuntimeError, match="3 times in a row"):
+        CliRunner().invoke(app, ["scene", "prepare", "procedural:0-99"], catch_exceptions=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent otherwise on Windows")
+def test_ctrl_c_ends_prepare_and_leaves_nothing_partial(tmp_path):
+    cache = tmp_path / "cache"
+    program = "import sys; from gym_batchnav.cli import main; main()"
+    arguments = ["scene", "prepare", "procedural:0-500?triangles=6000", "--workers", "2", "--cache-dir", str(cache)]
+    # Found in the folder it is started in, as in a checkout that is not installed.
+    process = subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=PACKAGE.parent, stderr=subprocess.PIPE)
+    end = time.monotonic() + 120
+    while not (cache.is_dir() and any(cache.glob("*.entry"))):
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert len(children) == 2 and psutil.wait_procs(children, timeout=10)[1] == []
+    assert all(path.suffix == ".entry" and not path.name.startswith(".") for path in cache.iterdir())
+
+
+def test_generate_passes_its_options_on(tmp_path):
+    run(
+        "generate",
+        "3",
+        "--out",
+        tmp_path,
+        "--triangles",
+        "6000",
+        "--area",
+        "40",
+        "--storeys",
+        "1",
+        "--num-episodes",
+        "5",
+    )
+    (found,) = (source for source in scene_sources(tmp_path))
+    assert 20 < np.prod(np.ptp(found.load().vertices[:, [0, 2]], axis=0)) < 100
+
+
+@pytest.mark.parametrize("command", ["info", "view", "navmesh", "prepare", "generate"])
+def test_help_gives_an_example(command):
+    assert f"Example: gym-batchnav scene {command}" in " ".join(run(command, "--help").stdout.split())
