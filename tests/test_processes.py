@@ -72,3 +72,25 @@ def test_spawned_children_work(tmp_path):
     program.write_text(textwrap.dedent(SPAWNED.format(tests=str(HERE), cache=str(tmp_path))))
     run = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr
+
+
+LEAVING = """
+import sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+from rooms import box_room
+from gym_batchnav.env import BatchNavEnv
+
+rooms = [box_room(f"room_{{i}}") for i in range(6)]
+env = BatchNavEnv(4, scenes=rooms, resident_scenes=2, rotate_every=1, num_episodes=10, cache_dir={cache!r})
+env.reset(seed=0)
+for _ in range({steps}):
+    env.step(np.ones(4, int))
+"""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 20])
+def test_a_program_may_end_while_a_scene_loads(steps, tmp_path):
+    program = LEAVING.format(tests=str(HERE), cache=str(tmp_path), steps=steps)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -90,7 +90,6 @@ class SceneLibrary:
         self._warm = warm
         self._plan = ScenePlan(len(sources), lanes)
         self._loader = BackgroundLoader()
-        self._expected: int | None = None  # the scene that the background thread was asked for
         self._users: dict[int, np.ndarray] = {}  # by key, [num_slots] bool: where each user's agents are
         self._refused: dict[int, str] = {}
         self._num_swaps, self._seconds_waited = 0, 0.0
@@ -210,7 +209,7 @@ class SceneLibrary:
         self._users.pop(key, None)
         if not self._users:
             self._loader.close()
-            self._loader, self._expected = BackgroundLoader(), None
+            self._loader = BackgroundLoader()
 
     def occupy(self, key: int, slots: np.ndarray) -> None:
         """Say in which slots a user's agents are now, [N] int, so that these keep their scenes."""
@@ -286,7 +285,7 @@ class SceneLibrary:
                 held[index] = loaded.scene, loaded.made
             contents.append((index, *held[index]) if index >= 0 else _NOTHING)
         self._hold(contents)
-        self._expected = None
+        self._loader.forget()
         self.active = np.array(state["active"], np.int32)
         self._plan.set_state(state["plan"])
         self._arriving = None if state["arriving"] is None else tuple(state["arriving"])
@@ -304,7 +303,8 @@ class SceneLibrary:
             for index, scene, made in zip(self.source_index, self._scenes, self._prepared, strict=True)
             if scene is not None
         }
-        self._expected, self._arriving = None, None
+        self._loader.forget()
+        self._arriving = None
         chosen: dict[int, tuple[Scene, dict[int, Any]]] = {}
         with late_progress("Loading scenes", self._num_lanes) as done:
             while len(chosen) < self._num_lanes:
@@ -374,15 +374,12 @@ class SceneLibrary:
     def _take_in(self) -> None:
         """Place the scene that is loaded in a spare slot, if there is one of each."""
         free = [slot for slot, scene in enumerate(self._scenes) if scene is None]
-        while free and self._expected is not None:
+        while free and self._loader.busy:
             clock = time.perf_counter()
-            loaded = self._loader.poll(wait=self._deterministic)
+            loaded = self._loader.take(wait=self._deterministic)
             self._seconds_waited += time.perf_counter() - clock
             if loaded is None:
                 return
-            if loaded.index != self._expected:  # asked for before a restart
-                continue
-            self._expected = None
             loaded = self._complete(loaded)
             if loaded.scene is not None:
                 self._plan.taken(loaded.index)
@@ -409,14 +406,14 @@ class SceneLibrary:
 
     def _order_next(self) -> None:
         """Have the background thread load the scene whose turn is next, unless it is at it."""
-        if self._expected is None:
+        if not self._loader.busy:
             held = set(self.source_index[self.active].tolist())
             if self._arriving is not None:
                 held.add(int(self.source_index[self._arriving[0]]))
-            self._expected = self._plan.next(held | set(self._refused))
-            if self._expected is not None:
-                job = partial(_warm_and_load, self._sources[self._expected], self._warm)
-                self._loader.request(self._expected, job, self._preparers)
+            index = self._plan.next(held | set(self._refused))
+            if index is not None:
+                job = partial(_warm_and_load, self._sources[index], self._warm)
+                self._loader.request(index, job, self._preparers)
 
 
 def _warm_and_load(source: SceneSource, warm: Callable[[SceneSource], None] | None) -> Scene:

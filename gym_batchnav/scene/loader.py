@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,41 +40,44 @@ def load(index: int, job: Job, preparers: Preparers) -> Loaded:
 
 
 class BackgroundLoader:
-    """A thread that loads one scene after the other; it starts with the first request."""
+    """A thread that loads one scene at a time; it starts with the first request."""
 
     def __init__(self) -> None:
-        self._requests: queue.SimpleQueue[tuple[int, Job, Preparers] | None] = queue.SimpleQueue()
-        self._results: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        # The interpreter waits for an executor's thread before it ends: Embree cannot be left in the middle of a tree.
+        self._executor = ThreadPoolExecutor(1, "scene loader", initializer=_yield_to_others)
+        self._future: Future[Loaded] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a scene that was asked for and not taken yet."""
+        return self._future is not None
 
     def request(self, index: int, job: Job, preparers: Preparers) -> None:
-        """Have a scene loaded; ``index`` comes back with it."""
-        if self._thread is None:
-            # A thread that waits for its next request must not keep the interpreter alive.
-            self._thread = threading.Thread(
-                target=_work, args=(self._requests, self._results), name="scene loader", daemon=True
-            )
-            self._thread.start()
-        self._requests.put((index, job, dict(preparers)))
+        """Have a scene loaded; what was asked for before is forgotten."""
+        self.forget()
+        self._future = self._executor.submit(load, index, job, dict(preparers))
 
-    def poll(self, wait: bool = False) -> Loaded | None:
-        """The next result, None if there is none yet; ``wait`` for it if asked to."""
-        try:
-            return self._results.get(block=wait)
-        except queue.Empty:
+    def take(self, wait: bool = False) -> Loaded | None:
+        """What was asked for, None if it is not there yet; ``wait`` for it if asked to."""
+        if self._future is None or not (wait or self._future.done()):
             return None
+        loaded, self._future = self._future.result(), None
+        return loaded
+
+    def forget(self) -> None:
+        """Take no interest any more in what was asked for."""
+        if self._future is not None:
+            self._future.cancel()
+            self._future = None
 
     def close(self) -> None:
         """Let the thread end after what it is loading now; safe twice."""
-        if self._thread is not None:
-            self._requests.put(None)
-            self._thread = None
+        self.forget()
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _work(requests: queue.SimpleQueue, results: queue.SimpleQueue) -> None:
-    """Answer requests until there is an empty one."""
-    if hasattr(os, "setpriority"):
-        with contextlib.suppress(OSError):  # Linux gives each thread a priority of its own
+def _yield_to_others() -> None:
+    """Give the calling thread the lowest priority, where threads have priorities of their own."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
-    while (request := requests.get()) is not None:
-        results.put(load(*request))

@@ -14,11 +14,16 @@ def generate(
     seeds: Annotated[list[int], typer.Argument(help="One apartment a seed.")],
     out: Annotated[Path, typer.Option(help="Folder for the files; made if need be.")] = Path(),
     name: Annotated[str, typer.Option(help="Stem of the files, with {index} and {seed}.")] = "apartment_{seed}",
-    triangles: Annotated[int, typer.Option(help="About how many triangles a scene has.", min=5000)] = 40_000,
+    triangles: Annotated[
+        int, typer.Option(help="About how many triangles a scene has.", min=5000, max=1_000_000)
+    ] = 40_000,
     area: Annotated[
         float | None, typer.Option(help="Square metres of floor plan; drawn from the seed if left out.")
     ] = None,
     storeys: Annotated[int | None, typer.Option(help="1 or 2; drawn from the seed if left out.")] = None,
+    closed_doors: Annotated[
+        int | None, typer.Option(help="Rooms behind closed doors; drawn from the seed if left out.", min=0)
+    ] = None,
     num_episodes: Annotated[int, typer.Option(help="PointNav episodes to sample for each.", min=1)] = 100,
 ) -> None:
     """Generate furnished homes: a .glb with its .navmesh and .json.gz of episodes for each seed.
@@ -37,7 +42,9 @@ def generate(
     out.mkdir(parents=True, exist_ok=True)
     for index, seed in enumerate(track(seeds, "Generating", console=console)):
         stem = name.format(index=index, seed=seed)
-        apartment = generate_apartment(seed, area=area, storeys=storeys, triangles=triangles, name=stem)
+        apartment = generate_apartment(
+            seed, area=area, storeys=storeys, closed_doors=closed_doors, triangles=triangles, name=stem
+        )
         save_glb(apartment, out / f"{stem}.glb")
         navmesh = NavMesh.build(apartment.vertices, apartment.triangles)
         navmesh.save(out / f"{stem}.navmesh")
