@@ -16,7 +16,9 @@ import numpy as np
 import psutil
 
 from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.geometry import view_matrices
 from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.sources import scene_sources
 
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared"))
@@ -34,10 +36,10 @@ def steps(env: BatchNavEnv, count: int) -> np.ndarray:
 
 
 def throughput(seconds: float) -> None:
-    """64 scenes, K=8, N=256, depth: rotation on against off, in turns; each figure takes ``seconds``."""
+    """64 scenes of one size, K=8, N=256, depth: rotation on against off, in turns; each figure takes ``seconds``."""
     for rotate_every in (250, 50):
-        still = BatchNavEnv(256, scenes="procedural:0-7")
-        turning = BatchNavEnv(256, scenes="procedural:0-63", resident_scenes=8, rotate_every=rotate_every)
+        still = BatchNavEnv(256, scenes="procedural:0-7?area=80")
+        turning = BatchNavEnv(256, scenes="procedural:0-63?area=80", resident_scenes=8, rotate_every=rotate_every)
         for env in (still, turning):
             env.reset(seed=0)
             steps(env, 20)
@@ -49,8 +51,8 @@ def throughput(seconds: float) -> None:
         late = [float(np.percentile(np.concatenate(times), 99)) for times in (off, on)]
         print(
             f"rotation every {rotate_every} steps: {256e3 / np.mean(on):,.0f} frames/s against "
-            f"{256e3 / np.mean(off):,.0f} without, {ratio:.2f} of it (bar 0.85); p99 of a step {late[1]:.1f} ms against "
-            f"{late[0]:.1f}, {late[1] / late[0]:.2f} times (bar 2); {turning.library.stats()['swaps']} swaps"
+            f"{256e3 / np.mean(off):,.0f} without, {ratio:.2f} of it (bar 0.85); p99 of a step {late[1]:.1f} ms "
+            f"against {late[0]:.1f}, {late[1] / late[0]:.2f} times (bar 2); {turning.library.stats()['swaps']} swaps"
         )
         still.close()
         turning.close()
@@ -71,9 +73,10 @@ def memory(swaps: int = 200) -> None:
             done = env.library.stats()["swaps"]
             sizes.append(process.memory_info().rss / 2**20)
     later = np.array(sizes[swaps // 10 :])
+    middle = (later.min() + later.max()) / 2
     print(
-        f"{done} swaps: {later[: len(later) // 4].mean():,.0f} MiB at first, {later[-len(later) // 4 :].mean():,.0f} at "
-        f"the end, between {later.min():,.0f} and {later.max():,.0f} (bar: 5% about their middle)"
+        f"{done} swaps: {later[: len(later) // 4].mean():,.0f} MiB at first, {later[-len(later) // 4 :].mean():,.0f} "
+        f"at the end, {middle:,.0f} in the middle, at most {100 * (later.max() / middle - 1):.1f}% off it (bar: 5%)"
     )
     env.close()
 
@@ -91,48 +94,54 @@ def ready() -> None:
 def slot() -> None:
     """A cached scene of 150,000 triangles into a slot."""
     file = DATA / "scenes/aws_small_house/aws_small_house.glb"
-    cache = DiskCache()
+    (source,) = scene_sources(file, DiskCache())
     for sensors in (("depth",), ("depth", "rgb")):
-        env = BatchNavEnv(8, scenes=file, sensors=sensors)
+        library = SceneLibrary([source], num_spare_slots=1)
+        env = BatchNavEnv(8, library=library, sensors=sensors)
         env.reset(seed=0)
-        (source,) = scene_sources(file, cache)
-        times = []
+        env.step(np.ones(8, np.int64))
+        agents, times = env.simulator.agents, []
+        views = view_matrices(agents.position, agents.heading, env.cameras.camera.eye_height)
+        target = env.cameras.renderer.target(env.cameras.camera, sensors, num_views=8)
         for _ in range(5):
+            library.put(1, None)
+            target.render(agents.scene, views)
             start = time.perf_counter()
-            env.library.put(0, source.load())
-            env.step(env.action_space.sample() * 0 + 1)
+            library.put(1, source.load())
+            target.render(np.ones_like(agents.scene), views)
             times.append(time.perf_counter() - start)
         print(f"{file.name}, {' + '.join(sensors)}: cached, in a slot and drawn in {min(times):.2f} s (bar 0.5 s)")
+        target.close()
         env.close()
 
 
 def sharing() -> None:
     """N=1,024 agents in 32 scenes against one."""
-    envs = [BatchNavEnv(1024, scenes="procedural:0-31", resident_scenes=32), BatchNavEnv(1024, scenes="procedural:0")]
-    # The frames of 32 scenes are those of each of them: the one scene is each in turn.
-    for env in envs:
-        env.reset(seed=0)
-        steps(env, 5)
-    (source,) = scene_sources("procedural:0")
+    shared = BatchNavEnv(1024, scenes="procedural:0-31", resident_scenes=32)
+    shared.reset(seed=0)
+    steps(shared, 5)
     many, one = [], []
-    for seed in range(32):
-        (source,) = scene_sources(f"procedural:{seed}")
-        envs[1].library.put(0, source.load())
-        envs[1].reset(seed=0)
-        one.append(steps(envs[1], 6)[2:])
-        many.append(steps(envs[0], 6)[2:])
+    for seed in range(32):  # the frames of 32 scenes are those of each of them
+        alone = BatchNavEnv(1024, scenes=f"procedural:{seed}")
+        alone.reset(seed=0)
+        one.append(steps(alone, 6)[2:])
+        many.append(steps(shared, 6)[2:])
+        alone.close()
     print(
         f"N=1,024 in K=32: {1024e3 / np.mean(many):,.0f} frames/s, in K=1 (each of the 32 in turn): "
         f"{1024e3 / np.mean(one):,.0f}; {np.mean(one) / np.mean(many):.2f} of it (bar: within 25%)"
     )
-    for env in envs:
-        env.close()
+    shared.close()
 
 
 def main() -> None:
     parts: dict[str, Callable[[], None]] = {
-        "throughput": lambda: throughput(arguments.seconds), "memory": memory, "ready": ready, "slot": slot, "sharing": sharing,
-    }  # fmt: skip
+        "throughput": lambda: throughput(arguments.seconds),
+        "memory": memory,
+        "ready": ready,
+        "slot": slot,
+        "sharing": sharing,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=parts, nargs="+", default=list(parts))
     parser.add_argument("--seconds", type=float, default=60.0, help="for each figure of throughput")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from gym_batchnav.geometry import Camera, view_matrices
-from gym_batchnav.render.api import Renderer, Target, make_renderer
+from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, Target, make_renderer
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.task.state import AgentState
 
@@ -48,6 +49,7 @@ class AgentCameras:
         self._target: Target | None = None
         self._partial_target: Target | None = None
         self._picture_targets: dict[Camera, Target] = {}
+        self._drawing = False
 
     @property
     def renderer(self) -> Renderer:
@@ -60,11 +62,15 @@ class AgentCameras:
         """Start drawing what all agents see."""
         if not self.sensors:
             return
+        if self._drawing and self._target is not None:  # pictures that nobody will ask for: an error was in the way
+            self._target.close()
+            self._target = None
         if self._target is None:
             # One set more than promised: the newest is being drawn while the caller still holds the others.
             self._target = self.renderer.target(
                 self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=self._buffers + 1
             )
+        self._drawing = True
         self._target.begin(agents.scene, view_matrices(agents.position, agents.heading, self.camera.eye_height))
 
     def finish(self) -> dict[str, Any]:
@@ -72,6 +78,7 @@ class AgentCameras:
         if self._target is None:
             return {}
         images = self._target.finish()
+        self._drawing = False
         if self._reuse_buffers or self.device == "cuda":
             return images
         return {name: image.copy() for name, image in images.items()}
@@ -116,6 +123,20 @@ class AgentCameras:
                 resource.close()
         self._target = self._partial_target = self._renderer = None
         self._picture_targets = {}
+
+
+def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
+    """The space of each picture that one agent sees."""
+    highest = {
+        "depth": 1.0 if camera.normalize_depth else camera.max_depth,
+        "rgb": 255,
+        "semantic": np.iinfo(np.int32).max,
+    }
+    spaces = {}
+    for sensor in sensors:
+        dtype, channels = SENSOR_FORMATS[sensor]
+        spaces[sensor] = Box(0, highest[sensor], (camera.height, camera.width, channels), dtype.type)
+    return spaces
 
 
 def spread(rows: Any, indices: np.ndarray, count: int) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Dict, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -25,7 +26,7 @@ from gym_batchnav.arguments import (
     mask_of,
     seeds_of,
 )
-from gym_batchnav.cameras import AgentCameras, spread
+from gym_batchnav.cameras import AgentCameras, picture_spaces, spread
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.process import claim_process
@@ -57,8 +58,9 @@ class BatchNavEnv(VectorEnv):
 
     Args:
         num_envs: N, the number of environments, one agent each.
-        scenes: What to walk in: ``"apartments"`` (the shipped ones), one of their names, the path of a scene file,
-            ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a list of these.
+        scenes: What to walk in: ``"apartments"`` (the shipped ones, if not given), one of their names, the path of a
+            scene file, a folder or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or
+            ``"procedural:FIRST-LAST"``, a Scene, or a list of these.
         sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``; empty for blind agents.
         task: What is asked; PointNav() if not given.
         camera: The agents' camera; Camera() if not given (64 x 64 pixels, 90 degrees, 1.25 m above the navmesh, whose
@@ -87,7 +89,8 @@ class BatchNavEnv(VectorEnv):
         obs_device: ``"cpu"`` for NumPy arrays, or ``"cuda"`` for torch tensors that never leave an NVIDIA device; the
             pictures are then those of a ring as with ``reuse_buffers``. Rewards and flags stay NumPy arrays.
         render_mode: None or ``"rgb_array"``.
-        library: Scenes to share with other environments, instead of ``scenes``.
+        library: Scenes to share with other environments, instead of ``scenes`` and what goes with it. Reseeding then
+            leaves the scenes as they are where they rotate.
         cache_dir: Where prepared scenes are kept; None for the user's cache folder.
 
     Attributes:
@@ -103,7 +106,7 @@ class BatchNavEnv(VectorEnv):
         self,
         num_envs: int = 1,
         *,
-        scenes: SceneSpec = "apartments",
+        scenes: SceneSpec | None = None,
         sensors: Sequence[str] = ("depth",),
         task: PointNav | None = None,
         camera: Camera | None = None,
@@ -158,18 +161,23 @@ class BatchNavEnv(VectorEnv):
             num_episodes=num_episodes,
             cache=cache,
         )
-        self._worker = PreparationWorker(preparer)
-        if library is None:
-            sources = scene_sources(scenes, cache)
+        if library is not None:
+            given = (scenes, resident_scenes, max_scene_bytes, deterministic_rotation or None)
+            if any(value is not None for value in given):
+                raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
+        else:
+            sources = scene_sources("apartments" if scenes is None else scenes, cache)
             if resident_scenes is None and episodes != "once" and len(sources) > FEW_SCENES:
                 resident_scenes = -(-num_envs // ENVS_PER_SCENE)
+            worker = PreparationWorker(preparer)
             library = SceneLibrary(
                 sources,
                 resident_scenes,
                 rotate_every=rotate_every,
                 deterministic=deterministic_rotation,
                 max_bytes=max_scene_bytes,
-                warm=partial(warm, self._worker),
+                warm=partial(warm, worker),
+                rest=worker.rest,
             )
         self.library = library
         self.simulator = BatchSimulator(
@@ -192,7 +200,7 @@ class BatchNavEnv(VectorEnv):
             device=obs_device,
         )
         self.single_observation_space = Dict(
-            {**_picture_spaces(self.cameras.camera, tuple(sensors)), **self.task.observation_spaces()}
+            {**picture_spaces(self.cameras.camera, tuple(sensors)), **self.task.observation_spaces()}
         )
         self.single_action_space = Discrete(NUM_ACTIONS)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -311,9 +319,9 @@ class BatchNavEnv(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Release the renderer and what was prepared of the scenes."""
-        self.cameras.close()
-        self.simulator.close()
-        self._worker.close()
+        with ExitStack() as stack:  # each of them, whatever the others raise
+            for resource in (self.simulator, self.cameras):
+                stack.callback(resource.close)
 
     # Beyond Gymnasium
 
@@ -420,16 +428,14 @@ class BatchNavEnv(VectorEnv):
         ended = np.nonzero(done)[0]
         final_obs = self._observe_some(ended)  # in their old scene, before they move on
         final_info = self._info(done, measures)
-        self.simulator.begin_episodes(ended)
+        self.simulator.begin_episodes(np.nonzero(done | beginning)[0])
         info = self._info(np.zeros_like(done))
         info.update({"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()})
         return info
 
     def _abandon_step(self) -> None:
         """Let go of a step that was sent and not received."""
-        if self._sent is not None:
-            self._sent = None
-            self.cameras.finish()
+        self._sent = None
 
     def _observe(self) -> Observation:
         """Draw and read everything."""
@@ -496,15 +502,3 @@ class BatchNavEnv(VectorEnv):
         now = time.perf_counter()
         self.timings[part] += now - since
         return now
-
-
-def _picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
-    """The space of each picture that one agent sees."""
-    shape = (camera.height, camera.width)
-    farthest = 1.0 if camera.normalize_depth else camera.max_depth
-    spaces: dict[str, Box] = {
-        "depth": Box(0.0, farthest, (*shape, 1), np.float32),
-        "rgb": Box(0, 255, (*shape, 3), np.uint8),
-        "semantic": Box(0, np.iinfo(np.int32).max, (*shape, 1), np.int32),
-    }
-    return {name: spaces[name] for name in sensors}

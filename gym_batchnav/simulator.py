@@ -50,11 +50,11 @@ class BatchSimulator:
     ) -> None:
         self.library, self.num_agents = library, num_agents
         self.forward_step, self.turn_angle, self.sliding = forward_step, turn_angle, sliding
-        self._key = library.add_preparer(preparer)
-        self._user = library.join()
+        self.schedule = EpisodeSchedule([0], episodes, rotates=library.rotates)
         self._navigation: list[Navigation | None] = [None] * library.num_slots
         self._navmeshes = NavMeshBatch(library.num_slots)
-        self.schedule = EpisodeSchedule([0], episodes, rotates=library.rotates)
+        self._key = library.add_preparer(preparer)
+        self._user = library.join()
         self._generation, self._active = -1, library.active
         self._follow_library()
         self.agents, self.episodes = agent_state(num_agents), episode_state(num_agents)
@@ -85,7 +85,7 @@ class BatchSimulator:
                 self.episodes.count[index] = 0
         if mask.all() and None not in seeds:
             self.schedule.restart(self.schedule.mode)
-            self.library.restart(int(self.episodes.seed[0]))
+            self.library.restart(self._user, int(self.episodes.seed[0]))
 
     def advance(self) -> None:
         """Let scenes change if it is their turn; the pictures of the last step have been read."""
@@ -126,7 +126,11 @@ class BatchSimulator:
 
         Args:
             indices: [M] int, the agents, ascending.
-            wanted: [M] int, the episodes to run, numbered through all scenes; None takes the next ones of the schedule.
+            wanted: [M] int, the episodes to run, numbered through all scenes, or where scenes rotate, in the scene that
+                each agent enters; None takes the next ones of the schedule.
+
+        Raises:
+            ValueError: a scene has fewer episodes; then nothing has changed.
         """
         if len(indices) == 0:
             return
@@ -135,7 +139,7 @@ class BatchSimulator:
         if wanted is None:
             slot, row, found = self.schedule.draw(indices, state.seed[indices], state.count[indices])
         else:
-            slot, row = self.schedule.locate(wanted)
+            slot, row = self._locate(indices, wanted)
             found = np.ones(len(indices), bool)
         state.valid[indices], state.done[indices] = found, False
         state.count[indices] += found
@@ -217,12 +221,12 @@ class BatchSimulator:
         for current, given in ((self.agents, state["agents"]), (self.episodes, state["episodes"])):
             check_arrays(current, given)
         before = self.library.get_state()
-        self.library.set_state(state["library"])
+        self.library.set_state(self._user, state["library"])
         self._follow_library()
         try:
             self._check_rows(state)
         except ValueError:
-            self.library.set_state(before)
+            self.library.set_state(self._user, before)
             self._follow_library()
             raise
         self.schedule.set_state(state["schedule"])
@@ -234,6 +238,20 @@ class BatchSimulator:
         """Let the library forget what was prepared for this simulator; safe twice."""
         self.library.remove_preparer(self._key)
         self.library.leave(self._user)
+
+    def _locate(self, indices: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slots and rows of the episodes ``wanted`` [M] by the agents ``indices`` [M]."""
+        if not self.library.rotates:
+            return self.schedule.locate(wanted)
+        slot = self.schedule.slot(indices, self.episodes.count[indices])
+        sizes = np.array([len(self.episode_set(one)) for one in slot.tolist()])
+        if (wanted >= sizes).any():
+            index = int((wanted >= sizes).argmax())
+            raise ValueError(
+                f"episode {wanted[index]} for environment {indices[index]}: scene {self.library.name(slot[index])!r}, "
+                f"which it enters, has {sizes[index]}"
+            )
+        return slot, wanted
 
     def _at(self, slot: int) -> Navigation:
         """What was prepared of the scene in a slot."""

@@ -1,8 +1,10 @@
 """The order of the floors, and who may import what, read from the import statements."""
 
 import ast
+import graphlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,29 +15,68 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
     "geometry", "color", "process", "progress", "storage", "navmesh", "scene", "render", "task", "cameras", "simulator",
-    "arguments", "env", "adapters", "viz", "bench", "cli",
+    "arguments", "env", "adapters", "train", "viz", "testing", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
     "moderngl": "render/opengl/",
     "trimesh": "scene/read_trimesh.py",
     "embreex": "render/embree.py",
-    "torch": "train/",
+    "DracoPy": "scene/read_draco.py",
+    "torch": ("train/", "render/opengl/cuda.py"),
+    "cuda": "render/opengl/cuda.py",
     "stable_baselines3": "adapters/",
 }
 
 
-def imports_of(module: str) -> list[str]:
-    """Every module that a file imports, anywhere in it."""
-    tree = ast.parse((PACKAGE / module).read_text())
-    names = []
-    for node in ast.walk(tree):
+def imports_of(module: str, lazy: bool = True) -> list[str]:
+    """Every module that a file imports, by whatever means; without ``lazy`` only those that importing it imports."""
+    return imports_in((PACKAGE / module).read_text(), lazy)
+
+
+def imports_in(source: str, lazy: bool = True) -> list[str]:
+    tree = ast.parse(source)
+    names, computed = [], False
+    for node in ast.walk(tree) if lazy else eager_nodes(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} imports relatively"
+            assert node.level == 0, "a relative import"
             names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
+            given = node.args[0] if node.args else None
+            names += [given.value] if isinstance(given, ast.Constant) else []
+            computed |= not isinstance(given, ast.Constant)
+    if computed:  # from some text in the file
+        names += [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is str]
     return names
+
+
+def eager_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run when a module is imported."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            continue
+        yield child
+        yield from eager_nodes(child)
+
+
+def called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def file_of(name: str) -> str | None:
+    """The file in the package that a dotted name, or the longest part of it, stands for; None for other packages."""
+    parts = name.split(".")
+    while parts and parts[0] == "gym_batchnav":
+        path = "/".join(parts[1:])
+        for file in (f"{path}.py", f"{path}/__init__.py"):
+            if file in MODULES:
+                return file
+        parts.pop()
+    return None
 
 
 def floor_of(name: str) -> str:
@@ -56,6 +97,43 @@ def test_libraries_stay_behind_their_doors(module):
     for name in imports_of(module):
         door = ONLY.get(name.split(".")[0])
         assert door is None or module.startswith(door), f"{module} imports {name}"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import torch.nn", "torch.nn"),
+        ("from torch import nn", "torch.nn"),
+        ("import importlib\nimportlib.import_module('torch')", "torch"),
+        ("from importlib import import_module\nimport_module('torch', None)", "torch"),
+        ("def f():\n    return __import__('torch')", "torch"),
+        ("import importlib\nfor name in ('torch', 'jax'): importlib.import_module(name)", "torch"),
+    ],
+)
+def test_imports_are_seen_by_whatever_means(source, name):
+    assert name in imports_in(source)
+
+
+def test_only_what_runs_at_import_counts_as_eager():
+    source = "import a\nif TYPE_CHECKING:\n    import b\nclass C:\n    import c\n    def f(self):\n        import d"
+    assert imports_in(source, lazy=False) == ["a", "c"]
+
+
+@pytest.mark.parametrize(("module", "name"), [("render/embree.py", "embreex"), ("render/opengl/cuda.py", "torch")])
+def test_libraries_loaded_by_name_are_seen(module, name):
+    assert name in [found.split(".")[0] for found in imports_of(module)]
+
+
+@pytest.mark.parametrize("package", sorted({module.split("/")[0] for module in MODULES if "/" in module}))
+def test_no_package_imports_in_circles(package):
+    inside = [module for module in MODULES if module.startswith(f"{package}/")]
+    uses = {
+        module: {file_of(name) for name in imports_of(module, lazy=False)} & set(inside) - {module} for module in inside
+    }
+    try:
+        graphlib.TopologicalSorter(uses).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_import_is_fast_and_light():

@@ -486,7 +486,7 @@ class TestWrongUse:
             ("nowhere/house.glb", FileNotFoundError, "house.glb"),
             ([], ValueError, "scene"),
             ("procedural:x", ValueError, "procedural"),
-            (None, ValueError, "scenes=None"),
+            (3.5, ValueError, "scenes=3.5"),
         ],
     )
     def test_unknown_scenes_are_refused_by_name(self, scenes, error, named):
@@ -579,3 +579,57 @@ class TestWrongUse:
     def test_wrong_numbers_are_refused_by_name(self, make, wrong):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             make(1, **wrong)
+
+
+class TestErrorsOnTheWay:
+    def test_pictures_that_were_not_taken_are_not_taken_for_the_next(self, make, monkeypatch):
+        env, other = make(2), make(2)
+        for one in (env, other):
+            one.reset(seed=0)
+
+        def interrupted():
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(env.cameras, "finish", interrupted)
+            env.step(np.array([LEFT, LEFT]))
+        other.step(np.array([LEFT, LEFT]))
+        assert_equal(env.step(np.array([RIGHT, FORWARD]))[0], other.step(np.array([RIGHT, FORWARD]))[0])
+
+    def test_an_episode_that_ended_before_an_error_does_not_go_on(self, make, monkeypatch):
+        env = make(2, autoreset_mode="same_step", max_episode_steps=3)
+        env.reset(seed=0)
+        env.step(np.array([LEFT, LEFT]))
+        env.reset(options={"reset_mask": np.array([False, True])})
+        env.step(np.array([LEFT, LEFT]))
+
+        def broken(*_):
+            raise RuntimeError("no pictures")
+
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no pictures"):
+            patch.setattr(env.cameras, "of_some", broken)
+            env.step(np.array([LEFT, LEFT]))  # environment 0 ends
+        env.step(np.array([LEFT, LEFT]))  # environment 1 ends
+        assert env.episodes.num_steps.tolist() == [0, 0] and not env.episodes.done.any()
+
+    def test_close_goes_through_with_everything(self, library, tmp_path, monkeypatch):
+        env = BatchNavEnv(1, library=library, num_episodes=5, cache_dir=tmp_path)
+        env.reset()
+        users = len(library._users)
+
+        def broken():
+            raise RuntimeError("no context")
+
+        monkeypatch.setattr(env.cameras, "close", broken)
+        with pytest.raises(RuntimeError, match="no context"):
+            env.close()
+        assert len(library._users) == users - 1
+
+    def test_a_refused_state_leaves_the_queue_where_it_was(self, make):
+        env = make(4, episodes="once")
+        env.reset(seed=0)
+        before, state = env.get_state(), env.get_state()
+        state["episodes"]["episode"][:] = 10**6
+        with pytest.raises(ValueError, match="does not fit"):
+            env.set_state(state)
+        assert env.get_state()["schedule"] == before["schedule"] and before["schedule"]["next"] == 4

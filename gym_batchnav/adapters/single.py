@@ -26,6 +26,8 @@ class SingleEnv(gymnasium.Env):
         for name in ("num_envs", "autoreset_mode"):
             if name in kwargs:
                 raise ValueError(f"{name}={kwargs[name]!r}: use gymnasium.make_vec for a batch")
+        if kwargs.get("library") is None:
+            kwargs.setdefault("deterministic_rotation", True)
         self.batch = BatchNavEnv(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
         self.observation_space = self.batch.single_observation_space
         self.action_space = self.batch.single_action_space

@@ -6,7 +6,7 @@ This module lies at the bottom of the package: whoever makes a navmesh (``build`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -95,6 +95,9 @@ class NavMesh:
     def num_islands(self) -> int:
         """The number of islands: sets of polygons between which one can walk."""
         return int(self.polygon_island.max()) + 1 if len(self.polygon_island) else 0
+
+
+NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMesh) if field.name != "settings")
 
 
 def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:

@@ -17,7 +17,13 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.library import SceneLibrary
 
 RENDERERS = ("auto", "opengl", "embree")
-SENSORS = ("depth", "rgb", "semantic")
+# The type and the number of channels of every sensor's pixels.
+SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
+    "depth": (np.dtype(np.float32), 1),
+    "rgb": (np.dtype(np.uint8), 3),
+    "semantic": (np.dtype(np.int32), 1),
+}
+SENSORS = tuple(SENSOR_FORMATS)
 AMBIENT, DIFFUSE = 0.65, 0.35  # a lit surface shows albedo x (AMBIENT + DIFFUSE max(0, n . l))
 
 
@@ -39,8 +45,8 @@ class Target(Protocol):
             views: [n, 4, 4] float32, world-to-camera, rigid.
 
         Returns:
-            One array a sensor: ``depth`` [n, H, W, 1] float32, ``rgb`` [n, H, W, 3] uint8, ``semantic`` [n, H, W, 1]
-            int32. With ``device="cuda"`` they are torch tensors on that device.
+            One array a sensor, [n, H, W, channels]; see ``SENSOR_FORMATS``. With ``device="cuda"`` they are torch
+            tensors on that device.
 
         Raises:
             ValueError: The slots or views are wrong (see ``check_views``), or a slot is empty.
@@ -78,6 +84,10 @@ class Renderer(Protocol):
     @property
     def device(self) -> str:
         """What draws: the name of the graphics device or the processor."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the scenes take on the graphics device; 0 where they are drawn from main memory."""
 
     def target(
         self,
@@ -163,6 +173,13 @@ def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
     for what, count in (("num_views", num_views), ("buffers", buffers)):
         if count < 1:
             raise ValueError(f"{what}={count}: give at least 1")
+
+
+def empty_pictures(camera: Camera, sensors: Sequence[str], num_views: int) -> dict[str, np.ndarray]:
+    """Arrays for the pictures of ``num_views`` views, one a sensor; their contents are undefined."""
+    shape = (num_views, camera.height, camera.width)
+    formats = {sensor: SENSOR_FORMATS[sensor] for sensor in sensors}
+    return {sensor: np.empty((*shape, channels), dtype) for sensor, (dtype, channels) in formats.items()}
 
 
 def most_under_way(buffers: int) -> int:

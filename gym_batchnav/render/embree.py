@@ -7,7 +7,8 @@ import importlib.util
 import os
 import platform
 import weakref
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gym_batchnav.process import claim_process
 from gym_batchnav.render.api import check_target
 from gym_batchnav.render.masks import alpha_filter
 from gym_batchnav.render.packet import pointer
-from gym_batchnav.render.surface import Surface, build_surface, check_rows, is_masked
+from gym_batchnav.render.surface import SurfacePreparer, check_rows, is_masked
 from gym_batchnav.render.target import EmbreeTarget, RayTree, SlotTable
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.mesh import MASK, Scene
@@ -29,13 +30,17 @@ _INDEX, _VERTEX, _UINT3, _FLOAT3, _TRIANGLE_GEOMETRY = 0, 1, 0x5003, 0x9003, 0
 _ROBUST = 1 << 2
 # Properties of a device (rtcore_device.h): whether it traces packets of so many rays with instructions as wide.
 _NATIVE_RAYS = ((16, 34), (8, 33), (4, 32))
+_TREE_BYTES = 67  # a triangle, in Embree's memory: rtcSetDeviceMemoryMonitorFunction counts 62 to 67
 
 
 class Embree:
     """One device of the Embree library that the package ``embreex`` bundles.
 
+    A tree is built by the thread that asks for it and no other: Embree's own threads would not have the low priority of
+    one that loads scenes beside the steps.
+
     Args:
-        config: What rtcNewDevice takes; ``"isa=avx2"`` has it do without newer instructions.
+        config: What else rtcNewDevice takes; ``"isa=avx2"`` has it do without newer instructions.
 
     Attributes:
         num_rays: The most rays that the processor traces at once: 16 with AVX-512, 8 with AVX, else 4.
@@ -48,14 +53,14 @@ class Embree:
 
     def __init__(self, config: str = "") -> None:
         self._library = _load_library()
-        self._device = self._library.rtcNewDevice(config.encode())
+        self._device = self._library.rtcNewDevice(f"threads=1,{config}".encode())
         self._check("making a device")
         native = (rays for rays, number in _NATIVE_RAYS if self._library.rtcGetDeviceProperty(self._device, number))
         self.num_rays = next(native, 4)
         function = getattr(self._library, f"rtcIntersect{self.num_rays}")
         self.intersect = ctypes.cast(function, ctypes.c_void_p).value or 0
         self.alpha_filter: int = alpha_filter().address
-        weakref.finalize(self, _release, self._library.rtcReleaseDevice, self._device, os.getpid())
+        _release_with(self, self._library.rtcReleaseDevice, self._device)
 
     def build_tree(self, scene: Scene, cull: bool) -> RayTree:
         """The tree of a scene's triangles.
@@ -84,8 +89,10 @@ class Embree:
         masked = scene.materials.alpha_mode[scene.triangle_material] == MASK
         none = np.uint32(len(scene.vertices))
         parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
-        tree = RayTree(handle, objects, is_masked(scene), (vertices, parts, single_sided, self))
-        weakref.finalize(tree, _release, lib.rtcReleaseScene, handle, os.getpid())
+        arrays = (vertices, single_sided, *(part for part, _ in parts))
+        nbytes = _TREE_BYTES * len(indices) + sum(array.nbytes for array in arrays)
+        tree = RayTree(handle, objects, is_masked(scene), (vertices, parts, single_sided, self), nbytes)
+        _release_with(tree, lib.rtcReleaseScene, handle)
         for part, passable in parts:
             geometry = lib.rtcNewGeometry(self._device, _TRIANGLE_GEOMETRY)
             for kind, layout, array, count in (
@@ -138,9 +145,14 @@ def _back_filter() -> Any:
     return reject_backs
 
 
-def _release(function: Any, handle: int, owner: int) -> None:
+def _release_with(owner: Any, function: Any, handle: int) -> None:
+    """Release an object of Embree with its owner, but not when the interpreter ends: a tree may still be under way."""
+    weakref.finalize(owner, _release, function, handle, os.getpid()).atexit = False
+
+
+def _release(function: Any, handle: int, process: int) -> None:
     """Release an object of Embree, but not in a forked child, which lacks Embree's threads."""
-    if os.getpid() == owner:
+    if os.getpid() == process:
         function(handle)
 
 
@@ -185,6 +197,33 @@ def _load_library() -> ctypes.CDLL:
     return library
 
 
+@cache
+def shared_embree() -> Embree:
+    """The device that all renderers of this process share, made at the first call and kept until the process ends.
+
+    Raises:
+        RuntimeError: Embree is not installed or cannot run here.
+    """
+    return Embree()
+
+
+@dataclass(frozen=True, slots=True)
+class TreePreparer:
+    """Makes the ray trees of scenes; a plain callable for the scene library.
+
+    Attributes:
+        embree: The device.
+        cull: Rays pass single-sided triangles from behind.
+    """
+
+    embree: Embree
+    cull: bool
+
+    def __call__(self, scene: Scene) -> RayTree:
+        """The tree of one scene; raises as ``Embree.build_tree``."""
+        return self.embree.build_tree(scene, self.cull)
+
+
 class EmbreeRenderer:
     """Scenes of one library, ready for rays.
 
@@ -196,14 +235,15 @@ class EmbreeRenderer:
     """
 
     name = "embree"
+    nbytes = 0  # on a graphics device; the library counts trees and surfaces
 
     def __init__(self, library: SceneLibrary) -> None:
         claim_process("the Embree renderer")
         self.library = library
-        self.embree = Embree()
+        self.embree = shared_embree()
         self.device = processor_name()
         self._closed = False
-        self._keys: dict[tuple[Any, ...], int] = {}
+        self._keys: dict[TreePreparer | SurfacePreparer, int] = {}
         self._tables: dict[tuple[int, int], SlotTable] = {}
         self._generation = library.generation  # of the library, when the tables were filled
         self.tree_key(cull=False)
@@ -237,7 +277,7 @@ class EmbreeRenderer:
 
     def tree_key(self, cull: bool) -> int:
         """The library's key of the ray trees."""
-        return self._prepare(("tree", cull), partial(self.embree.build_tree, cull=cull))
+        return self._prepare(TreePreparer(self.embree, cull))
 
     def slot_table(self, cull: bool, size: int, masked_only: bool) -> SlotTable:
         """The slots of the library as kernels read them; targets that see the same share one.
@@ -247,11 +287,9 @@ class EmbreeRenderer:
             size: Texels along a side of the textures.
             masked_only: Scenes through whose surfaces no ray passes need no surfaces.
         """
-        what = "surface", size, masked_only
-        if masked_only and ("surface", size, False) in self._keys:
-            what = "surface", size, False
-        surface_key = self._prepare(what, partial(_surface, size=size, masked_only=what[2]))
-        keys = self.tree_key(cull), surface_key
+        full = SurfacePreparer(size, masked_only=False)
+        surfaces = full if full in self._keys else SurfacePreparer(size, masked_only)
+        keys = self.tree_key(cull), self._prepare(surfaces)
         if keys not in self._tables:
             self._tables[keys] = SlotTable(self.library, *keys)
         return self._tables[keys]
@@ -263,11 +301,11 @@ class EmbreeRenderer:
                 table.mirror()
             self._generation = self.library.generation
 
-    def _prepare(self, what: tuple[Any, ...], preparer: Any) -> int:
+    def _prepare(self, preparer: TreePreparer | SurfacePreparer) -> int:
         """Have the library prepare something once for all targets; returns its key."""
-        if what not in self._keys:
-            self._keys[what] = self.library.add_preparer(preparer)
-        return self._keys[what]
+        if preparer not in self._keys:
+            self._keys[preparer] = self.library.add_preparer(preparer)
+        return self._keys[preparer]
 
     def check_open(self) -> None:
         """Raise RuntimeError once the renderer is closed."""
@@ -280,14 +318,9 @@ class EmbreeRenderer:
         for key in self._keys.values():
             self.library.remove_preparer(key)
         for table in self._tables.values():
-            table.mirror()  # targets still hold the tables, which are empty now
+            table.clear()  # targets still hold the tables
         self._keys.clear()
         self._tables.clear()
-
-
-def _surface(scene: Scene, size: int, masked_only: bool) -> Surface | None:
-    """A preparer: the surface of a scene, None where rays need not look at it."""
-    return build_surface(scene, size) if is_masked(scene) or not masked_only else None
 
 
 def processor_name() -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.render.textures import TexturePool, build_texture_pool
+from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
 from gym_batchnav.scene.mesh import MASK, Scene
 
 TRIANGLE_WORDS, MATERIAL_WORDS = 16, 8
@@ -28,6 +28,28 @@ class Surface:
     triangles: np.ndarray  # [T, TRIANGLE_WORDS] int32, 64-byte aligned: a record is one line of the cache
     materials: np.ndarray  # [M, MATERIAL_WORDS] int32
     pool: TexturePool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of main memory."""
+        return self.triangles.nbytes + self.materials.nbytes + self.pool.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class SurfacePreparer:
+    """Makes the surfaces of scenes; a plain callable for the scene library.
+
+    Attributes:
+        size: Texels along a side of the textures.
+        masked_only: Scenes through whose surfaces no ray passes need none.
+    """
+
+    size: int
+    masked_only: bool
+
+    def __call__(self, scene: Scene) -> Surface | None:
+        """The surface of one scene, None where rays need not look at it."""
+        return build_surface(scene, self.size) if is_masked(scene) or not self.masked_only else None
 
 
 def is_masked(scene: Scene) -> bool:
@@ -81,8 +103,7 @@ def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     count = len(scene.triangles)
     if scene.uvs is None:
         return np.zeros((count, 6), np.float32), np.zeros((count, 6), np.float32)
-    # Bounded, because files may hold anything and the kernels turn texture coordinates into integers.
-    uv = np.clip(np.nan_to_num(scene.uvs), -1e6, 1e6)[scene.triangles].astype(np.float64)
+    uv = texture_coordinates(scene.uvs)[scene.triangles].astype(np.float64)
     change = uv[:, 1:] - uv[:, :1]  # [T, 2 edges, 2]
     corners = scene.vertices[scene.triangles].astype(np.float64)
     edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]

@@ -11,7 +11,7 @@ from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
-from gym_batchnav.render.api import AMBIENT, DIFFUSE, check_views, light_directions, most_under_way
+from gym_batchnav.render.api import AMBIENT, DIFFUSE, check_views, empty_pictures, light_directions, most_under_way
 from gym_batchnav.render.textures import SRGB_ENCODE, texture_size
 from gym_batchnav.render.trace import (
     MASKED,
@@ -42,6 +42,7 @@ class RayTree:
     objects: np.ndarray  # [T] int32, semantic ids
     masked: bool  # rays may pass through some triangles
     keeps_alive: tuple[Any, ...]  # what Embree reads in place
+    nbytes: int  # of main memory beside the scene's own arrays, Embree's included
 
 
 class EmbreeTarget:
@@ -55,14 +56,7 @@ class EmbreeTarget:
         self._shaded = "rgb" in sensors
         self._size = texture_size(camera)
         self._slots = renderer.slot_table(camera.cull_backfaces, self._size, masked_only=not self._shaded)
-        shapes = {"depth": (1, np.float32), "rgb": (3, np.uint8), "semantic": (1, np.int32)}
-        self._sets = [
-            {
-                sensor: np.zeros((num_views, camera.height, camera.width, shapes[sensor][0]), shapes[sensor][1])
-                for sensor in sensors
-            }
-            for _ in range(buffers)
-        ]
+        self._sets = [empty_pictures(camera, sensors, num_views) for _ in range(buffers)]
         self._next_set = 0
         self._under_way: deque[dict[str, np.ndarray]] = deque()
         self._closed = False
@@ -179,6 +173,11 @@ class SlotTable:
                 row[[TRIANGLES, MATERIALS]] = surface.triangles.ctypes.data, surface.materials.ctypes.data
                 row[[TEXELS, NUM_MATERIALS]] = surface.pool.flat.ctypes.data, len(surface.materials)
                 row[[NUM_TEXTURES, MASKED]] = len(surface.pool), tree.masked
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._records = []
+        self.table = np.zeros_like(self.table)
 
     def check_filled(self, slots: np.ndarray) -> None:
         """Refuse views into empty slots.

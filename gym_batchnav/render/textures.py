@@ -44,6 +44,16 @@ class TexturePool:
         """The number of textures, L."""
         return len(self.levels[0])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all levels."""
+        return self.flat.nbytes
+
+
+def texture_coordinates(uvs: np.ndarray) -> np.ndarray:
+    """A scene's texture coordinates [V, 2], bounded: files may hold anything, and kernels turn them into integers."""
+    return np.clip(np.nan_to_num(uvs), -1e6, 1e6)
+
 
 def texture_size(camera: Camera) -> int:
     """The side of level 0 that a camera's pictures need: 256 up to 64x64 pixels, 512 above."""

@@ -12,8 +12,12 @@ from gym_batchnav.scene.files import SceneFiles, decode_texture, open_image
 from gym_batchnav.scene.mesh import OPAQUE, REPEAT, Materials, Scene
 
 MAX_TRIANGLES = 20_000_000
+MAX_PARTS = 100_000
 MAX_SCENE_PIXELS = 2**30
 MAX_PICTURES = 10_000
+# What any file may stand for, and what each of its bytes adds: more than scenes need, less than bombs want.
+FREE_ELEMENTS, ELEMENTS_PER_BYTE = 6_000_000, 0.5  # vertices and triangles
+FREE_PIXELS, PIXELS_PER_BYTE = 2**27, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,8 @@ class SceneBuilder:
         self._placed: list[tuple[Part, np.ndarray, int]] = []
         self._pictures: list[np.ndarray] = []
         self._num_pixels = 0
-        self._num_read = 0
-        self._num_placed = 0
+        self._read = _Tally(files)
+        self._placing = _Tally(files)
         self._num_dropped = 0
         self._surfaces: dict[Surface, int] = {}
 
@@ -66,7 +70,7 @@ class SceneBuilder:
             alpha: The bytes of another picture whose alpha, or brightness if it is opaque, becomes the alpha of this.
 
         Raises:
-            ValueError: it is too large, it is KTX2, or all pictures have more than ``MAX_SCENE_PIXELS``.
+            ValueError: it is too large, it is KTX2, or all pictures have more pixels than the files' bytes account for.
         """
         try:
             if data is None:
@@ -85,8 +89,9 @@ class SceneBuilder:
     def _decode(self, data: bytes, label: str) -> np.ndarray:
         image = open_image(data, label)
         self._num_pixels += image.width * image.height
-        if self._num_pixels > MAX_SCENE_PIXELS:
-            raise ValueError(f"its textures have more than {MAX_SCENE_PIXELS:,} pixels together: scale them down")
+        most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
+        if self._num_pixels > most:
+            raise ValueError(f"its textures have more than {most:,} pixels together: scale them down")
         return decode_texture(image)
 
     def part(
@@ -107,9 +112,9 @@ class SceneBuilder:
             colors: [V, 4] uint8.
 
         Raises:
-            ValueError: all parts together have more than ``MAX_TRIANGLES``.
+            ValueError: all parts together have more than the limits above, or than the files' bytes account for.
         """
-        self._num_read = _grown(self._num_read, len(triangles))
+        self._read.add(min(len(vertices), 3 * len(triangles)), len(triangles))
         if 24 * len(triangles) < len(vertices):  # primitives that share long lists of vertices do not walk them all
             used, compact = np.unique(triangles, return_inverse=True)
             triangles, vertices = compact.reshape(-1, 3), vertices[used]
@@ -137,12 +142,13 @@ class SceneBuilder:
         """Place parts, in the frame that ``matrix`` [4, 4] takes to the world, as one object with a semantic id.
 
         Raises:
-            ValueError: the scene grows beyond ``MAX_TRIANGLES``.
+            ValueError: the scene grows beyond the limits above, or beyond what the files' bytes account for.
         """
         if not parts:
             return
         self._objects.append(name)
-        self._num_placed = _grown(self._num_placed, sum(len(part.triangles) for part in parts))
+        for part in parts:
+            self._placing.add(len(part.vertices), len(part.triangles))
         self._placed += [(part, matrix, len(self._objects)) for part in parts]
 
     def vertices_and_triangles(self) -> tuple[np.ndarray, np.ndarray]:
@@ -216,11 +222,31 @@ class SceneBuilder:
         )
 
 
-def _grown(count: int, more: int) -> int:
-    """A number of triangles after ``more`` came, refused above ``MAX_TRIANGLES``."""
-    if count + more > MAX_TRIANGLES:
-        raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
-    return count + more
+class _Tally:
+    """Counts the content of parts, and refuses more than a scene's files can account for.
+
+    Args:
+        files: The scene's files.
+    """
+
+    def __init__(self, files: SceneFiles) -> None:
+        self._files = files
+        self._num_parts = 0
+        self._num_triangles = 0
+        self._num_elements = 0
+
+    def add(self, num_vertices: int, num_triangles: int) -> None:
+        """Count one part."""
+        self._num_parts += 1
+        self._num_triangles += num_triangles
+        self._num_elements += num_vertices + num_triangles
+        if self._num_parts > MAX_PARTS:
+            raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
+        if self._num_triangles > MAX_TRIANGLES:
+            raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
+        if self._num_elements > FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes:
+            size = f"{self._num_elements:,} or more vertices and triangles out of {self._files.num_bytes:,} bytes"
+            raise ValueError(f"it makes {size}: use its meshes less often, or simplify them")
 
 
 def _mask(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -109,7 +109,8 @@ class DiskCache:
             self._warn(error)
 
     def _path(self, key: str) -> Path:
-        return self.directory / f"{hashlib.sha256(f'{_VERSION} {key}'.encode()).hexdigest()}{_SUFFIX}"
+        name = f"{_VERSION} {key}".encode(errors="surrogatepass")  # names of files need not be UTF-8
+        return self.directory / f"{hashlib.sha256(name).hexdigest()}{_SUFFIX}"
 
     def _read(self, path: Path) -> bytearray | None:
         """The bytes of an entry, None if they are more than could have been stored."""

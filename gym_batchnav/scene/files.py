@@ -14,7 +14,7 @@ from PIL import Image
 
 MAX_FILE_BYTES = 2**31
 MAX_TEXT_BYTES = 2**29  # text grows about tenfold while it is read
-MAX_JSON_BYTES = 2**27  # and JSON up to thirtyfold
+MAX_JSON_BYTES = 2**25  # and JSON up to thirtyfold
 MAX_IMAGE_PIXELS = 64 * 2**20
 MAX_TEXTURE_SIDE = 2048
 _IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
@@ -41,6 +41,7 @@ class SceneFiles:
         aloud: Those of the warnings that are also given as Python warnings; readers append to it.
         missing: Pictures that could not be read, in order; readers append to it.
         digests: SHA-256 in hexadecimal of every file asked for, by its path in the folder; "" for one that is absent.
+        num_bytes: The size of all files read so far.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,6 +50,7 @@ class SceneFiles:
         self.aloud: list[str] = []
         self.missing: list[str] = []
         self.digests: dict[str, str] = {}
+        self.num_bytes = 0
         self._read: dict[Path, bytes] = {}
         self._folders: dict[Path, dict[str, Path]] = {}
         self._hash = hashlib.sha256()
@@ -91,7 +93,7 @@ class SceneFiles:
 
     def add_to_hash(self, text: str) -> None:
         """Let an option that shapes the scene count in ``content_hash``."""
-        self._hash.update(text.encode() + b"\0")
+        self._hash.update(text.encode(errors="surrogatepass") + b"\0")
 
     @property
     def content_hash(self) -> str:
@@ -119,6 +121,7 @@ class SceneFiles:
                 size = f"{path.name} has {path.stat().st_size:,} bytes, of which at most {max_bytes:,} are read"
                 raise ValueError(f"{size}: split it, or save the scene as GLB")
             self._read[path] = path.read_bytes()
+            self.num_bytes += len(self._read[path])
             self.digests[name] = hashlib.sha256(self._read[path]).hexdigest()
             self._hash.update(len(self._read[path]).to_bytes(8, "little"))
             self._hash.update(self._read[path])
@@ -165,11 +168,15 @@ def decode_texture(image: Image.Image) -> np.ndarray:
             image.draft("RGB", size)  # JPEG files are decoded at half size or less where that suffices
         if image.mode.startswith("I"):  # 16 bits a pixel, which Pillow would clip rather than scale
             image = Image.fromarray((np.asarray(image, np.uint32) >> 8).astype(np.uint8))
-        if longest > MAX_TEXTURE_SIDE and image.mode in ("L", "RGB"):  # before there are four channels of it
-            image = image.resize(size, Image.Resampling.BOX)
-        image = image.convert("RGBA")
+        if longest > MAX_TEXTURE_SIDE and not image.has_transparency_data:  # before there are four channels of it
+            if image.mode in ("1", "P"):
+                image = image.convert("L" if image.mode == "1" else "RGB")
+            if image.mode in ("L", "RGB"):
+                image = image.resize(size, Image.Resampling.BOX)
+        if image.mode != "RGBA":
+            image = image.convert("RGBA")
         if max(image.size) > MAX_TEXTURE_SIDE:
             image = image.resize(size, Image.Resampling.BOX)
+        return np.array(image)
     except Exception as error:
         raise OSError(f"damaged picture: {error}") from error
-    return np.array(image)

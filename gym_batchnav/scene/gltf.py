@@ -25,8 +25,9 @@ COMPONENTS: dict[int, type] = {
     5126: np.float32,
 }
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
+MAX_JSON_ITEMS = 4_000_000
 MAX_ELEMENTS = 20_000_000
-MAX_ELEMENTS_READ = 400_000_000
+MAX_ELEMENTS_READ = 250_000_000
 MAX_ZEROS = 2**20  # elements of an accessor that has no data
 MAX_NODES = 200_000
 MAX_DEPTH = 512
@@ -314,6 +315,9 @@ def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
 def _parse_json(text: bytes) -> Mapping[str, Any]:
     if len(text) > MAX_JSON_BYTES:
         raise ValueError(f"it has {len(text):,} bytes of JSON, of which at most {MAX_JSON_BYTES:,} are read: split it")
+    num_items = sum(map(text.count, (b"{", b"[", b",")))  # no less; each takes a hundred bytes once it is read
+    if num_items > MAX_JSON_ITEMS:
+        raise ValueError(f"its JSON has {num_items:,} entries, of which at most {MAX_JSON_ITEMS:,} are read: split it")
 
     def refuse(name: str) -> None:
         raise ValueError(f"its JSON holds {name}")

@@ -15,8 +15,8 @@ from gym_batchnav.progress import late_progress
 from gym_batchnav.scene.loader import BackgroundLoader, Loaded, load
 from gym_batchnav.scene.mesh import Scene
 from gym_batchnav.scene.rotation import ScenePlan
+from gym_batchnav.scene.slots import NOTHING, Content, Preparer, SceneSlots, bytes_of
 
-_NOTHING: tuple[int, None, dict[int, Any]] = (-1, None, {})
 SETTLE_STEPS = 16  # between a scene's arrival and its first agent: renderers send it to their device meanwhile
 
 
@@ -29,19 +29,18 @@ class SceneSource:
     recipe: Mapping[str, object] | None = None
 
 
-class SceneLibrary:
+class SceneLibrary(SceneSlots):
     """Scenes in slots, each held once however many agents use it.
 
     New episodes begin in the *active* slots, one for each of K lanes. If more scenes are listed than there are lanes,
     they rotate: a background thread loads the next one; it is placed in a spare slot, takes over its lane a few steps
     later, and the slot that had the lane is emptied when the last agent has left it. Slots change in ``advance``,
-    ``restart`` and ``set_state`` only, which whoever steps calls between two steps, and a slot may be empty.
-
-    What others need of a scene (a ray tree, a navmesh, episodes) they have made by *preparers*: plain callables that
-    the library runs on every scene it holds, without knowing what they make. A renderer that mirrors the slots on its
-    device compares ``generation`` before it draws.
+    ``restart``, ``set_state`` and ``put`` only, which whoever steps calls between two steps, and a slot may be empty.
 
     A scene that cannot be loaded or prepared is reported once, in a warning, and left out.
+
+    Several users may share a library, each with agents of its own. The one that has made most steps drives the
+    rotation; what would take a scene away from another user's agents is refused.
 
     Args:
         sources: The scenes, at least one.
@@ -49,14 +48,13 @@ class SceneLibrary:
         num_spare_slots: Further slots, empty at first; a quarter of K where scenes rotate if not given.
         rotate_every: Steps from one change of scene to the next, at least.
         deterministic: Wait for the loader, so that scenes change at the same steps in every run.
-        max_bytes: A scene with which the library would hold more than this is left out.
+        max_bytes: How much the library may hold; a scene that does not fit is passed over.
         warm: Called with a source in the background before it is loaded, to have another process do what it can.
+        rest: Called when the last user has left, to let such a process end.
 
     Attributes:
         names: The names of all scenes, as listed.
         active: [K] int32, the slot of every lane; another array after every change.
-        source_index: [num_slots] int32, which of ``names`` a slot holds, -1 if it is empty.
-        generation: Grows by one whenever the scene in any slot changes.
     """
 
     def __init__(
@@ -69,28 +67,23 @@ class SceneLibrary:
         deterministic: bool = False,
         max_bytes: int | None = None,
         warm: Callable[[SceneSource], None] | None = None,
+        rest: Callable[[], None] | None = None,
     ) -> None:
         if not sources:
             raise ValueError("a SceneLibrary needs at least one scene")
         self.names = tuple(source.name for source in sources)
-        lanes = min(num_active or len(sources), len(sources))
-        self.rotates = lanes < len(sources)
+        self._num_lanes = min(num_active or len(sources), len(sources))
+        self.rotates = self._num_lanes < len(sources)
         if num_spare_slots is None:
-            num_spare_slots = -(-lanes // 4) if self.rotates else 0
-        self._num_lanes = lanes
-        self.active = np.arange(lanes, dtype=np.int32)
-        self.source_index = np.full(lanes + num_spare_slots, -1, np.int32)
-        self.generation = 0
-        self._sources = tuple(sources)
-        self._scenes: list[Scene | None] = [None] * self.num_slots
-        self._prepared: list[dict[int, Any]] = [{} for _ in range(self.num_slots)]
-        self._preparers: dict[int, Callable[[Scene], Any]] = {}
-        self._next_key = 0
+            num_spare_slots = -(-self._num_lanes // 4) if self.rotates else 0
+        super().__init__(self._num_lanes + num_spare_slots)
+        self.active = np.arange(self._num_lanes, dtype=np.int32)
+        self._sources, self._warm, self._rest = tuple(sources), warm, rest
         self._rotate_every, self._deterministic, self._max_bytes = rotate_every, deterministic, max_bytes
-        self._warm = warm
-        self._plan = ScenePlan(len(sources), lanes)
+        self._plan = ScenePlan(len(sources), self._num_lanes)
         self._loader = BackgroundLoader()
         self._users: dict[int, np.ndarray] = {}  # by key, [num_slots] bool: where each user's agents are
+        self._user_steps: dict[int, int] = {}
         self._refused: dict[int, str] = {}
         self._num_swaps, self._seconds_waited = 0, 0.0
         self._step, self._next_swap = 0, rotate_every
@@ -106,79 +99,31 @@ class SceneLibrary:
 
         return cls([source(scene) for scene in scenes], num_spare_slots=num_spare_slots)
 
-    # What the slots hold
-
-    @property
-    def num_slots(self) -> int:
-        """The number of slots, K and the spare ones."""
-        return len(self.source_index)
-
-    def scene(self, slot: int) -> Scene:
-        """The scene in a slot.
-
-        Raises:
-            ValueError: The slot is empty.
-        """
-        scene = self._scenes[slot]
-        if scene is None:
-            raise ValueError(f"slot {slot} of the scene library is empty")
-        return scene
-
-    def name(self, slot: int) -> str:
-        """The name of the scene in a slot."""
-        return self.scene(slot).name
-
-    def prepared(self, slot: int, key: int) -> Any:
-        """What the preparer of ``key`` made of the scene in ``slot``, None if the slot is empty."""
-        return self._prepared[slot].get(key)
-
     def put(self, slot: int, scene: Scene | None) -> None:
-        """Place a scene in a slot, or None to empty it; what was made of the old one is let go.
+        """Place a scene in a slot by hand, or None to empty it; what was made of the old one is let go.
 
         Raises:
-            ValueError: A preparer refuses the scene; the slot then keeps what it held.
+            ValueError: Agents are in the slot, or a preparer refuses the scene; the slot then keeps what it held.
         """
+        if any(slots[slot] for slots in self._users.values()):
+            raise ValueError(f"slot {slot} cannot take another scene: agents are in it; use a spare slot")
         made = {} if scene is None else {key: preparer(scene) for key, preparer in self._preparers.items()}
-        self._install(slot, -1, scene, made)
+        self._install(slot, (-1, scene, made))
 
-    def add_preparer(self, preparer: Callable[[Scene], Any]) -> int:
-        """Have ``preparer(scene)`` run on every scene that is held, now and later; returns the key of its results."""
-        made: dict[int, Any] = {}
-        with late_progress("Preparing scenes", self.num_held) as done:
-            for slot, scene in enumerate(self._scenes):
-                if scene is not None:
-                    try:
-                        made[slot] = preparer(scene)
-                    except ValueError as error:
-                        if self._users or self.source_index[slot] < 0:  # somebody may be in there
-                            raise
-                        self._refuse(Loaded(int(self.source_index[slot]), None, {}, error))
-                    done()
-        key, self._next_key = self._next_key, self._next_key + 1
-        self._preparers[key] = preparer
-        for slot, result in made.items():
-            self._prepared[slot][key] = result
-        if len(made) < self.num_held:
+    def add_preparer(self, preparer: Preparer) -> int:
+        """Have ``preparer(scene)`` run on every scene that is held, now and later; returns the key of its results.
+
+        A scene that it refuses is left out as long as nobody has joined.
+
+        Raises:
+            ValueError: It refuses a scene that others may be in, or the last one; then nothing has changed.
+        """
+        num_refused = len(self._refused)
+        key = super().add_preparer(preparer)
+        if len(self._refused) > num_refused:
             self._plan.restart(self._plan.seed)
             self._fill_lanes()
         return key
-
-    def remove_preparer(self, key: int) -> None:
-        """Forget a preparer and what it made; unknown keys are ignored."""
-        self._preparers.pop(key, None)
-        for prepared in self._prepared:
-            prepared.pop(key, None)
-
-    @property
-    def num_held(self) -> int:
-        """The number of slots that hold a scene."""
-        return sum(scene is not None for scene in self._scenes)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the scenes hold and what was made of them, as far as that tells its ``nbytes``."""
-        held = zip(self._scenes, self._prepared, strict=True)
-        return sum(_bytes_of(scene, made) for scene, made in held if scene is not None)
 
     def stats(self) -> dict[str, Any]:
         """What the library holds and has done.
@@ -196,20 +141,24 @@ class SceneLibrary:
             "seconds_waited": self._seconds_waited,
         }
 
-    # Rotation
+    # Users and their steps
 
     def join(self) -> int:
-        """Register a user whose agents occupy slots; returns its key. The first user's steps drive the rotation."""
+        """Register a user whose agents occupy slots; returns its key."""
         key, self._next_key = self._next_key, self._next_key + 1
-        self._users[key] = np.zeros(self.num_slots, bool)
+        self._users[key], self._user_steps[key] = np.zeros(self.num_slots, bool), self._step
         return key
 
     def leave(self, key: int) -> None:
         """Forget a user; unknown keys are ignored. The background thread ends with the last one."""
-        self._users.pop(key, None)
+        if self._users.pop(key, None) is None:
+            return
+        del self._user_steps[key]
         if not self._users:
             self._loader.close()
             self._loader = BackgroundLoader()
+            if self._rest is not None:
+                self._rest()
 
     def occupy(self, key: int, slots: np.ndarray) -> None:
         """Say in which slots a user's agents are now, [N] int, so that these keep their scenes."""
@@ -221,9 +170,10 @@ class SceneLibrary:
 
         What the user drew before must have been read: slots may be emptied.
         """
-        if not self.rotates or key != next(iter(self._users)):
+        self._user_steps[key] += 1
+        if not self.rotates or self._user_steps[key] <= self._step:
             return
-        self._step += 1
+        self._step = self._user_steps[key]
         self._empty_left_slots()
         if self._arriving is not None:
             self._take_over()
@@ -231,22 +181,25 @@ class SceneLibrary:
             self._take_in()
         self._order_next()
 
-    def restart(self, seed: int) -> None:
+    def restart(self, key: int, seed: int) -> None:
         """Begin the plan of a seed; the user begins new episodes for all of its agents.
 
-        Nothing happens if scenes do not rotate, or if several users share them.
+        Nothing happens where scenes do not rotate, or where others share them: their scenes stay.
         """
         if not self.rotates or len(self._users) > 1 or (self._plan.seed == seed and self._step == 0):
             return
         self._plan.restart(seed)
-        self._step, self._next_swap, self._num_swaps, self._arriving = 0, self._rotate_every, 0, None
+        self._step = self._user_steps[key] = 0
+        self._next_swap, self._num_swaps = self._rotate_every, 0
         self._fill_lanes()
+
+    # The state
 
     def get_state(self) -> dict[str, Any]:
         """All that ``set_state`` needs to go on from here: plain values."""
         return {
             "scenes": len(self.names),
-            "names": [self.names[index] if index >= 0 else None for index in self.source_index.tolist()],
+            "names": [self._name_of(*self._content(slot)[:2]) for slot in range(self.num_slots)],
             "source_index": self.source_index.tolist(),
             "active": self.active.tolist(),
             "plan": self._plan.get_state(),
@@ -256,59 +209,80 @@ class SceneLibrary:
             "num_swaps": self._num_swaps,
         }
 
-    def check_state(self, state: dict[str, Any]) -> None:
-        """Refuse a state of other scenes.
+    def set_state(self, key: int, state: dict[str, Any]) -> None:
+        """Have a user go on from a state that a library of the same scenes gave; scenes that are not held are loaded.
 
         Raises:
-            ValueError: The state is not one of a library that lists the same scenes.
+            ValueError: The state is of other scenes, one of them cannot be loaded any more, or agents of another user
+                are where a scene would change; then nothing has changed.
         """
-        wanted = np.asarray(state.get("source_index", ()), np.int64)
-        fits = wanted.shape == self.source_index.shape and (wanted < len(self.names)).all()
-        names = [self.names[index] if index >= 0 else None for index in wanted.tolist()] if fits else None
-        if names is None or names != list(state.get("names", ())) or state.get("scenes") != len(self.names):
-            raise ValueError("the state is of other scenes: give the environment the same scenes=")
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that a library of the same scenes gave; scenes that are not held are loaded.
-
-        Raises:
-            ValueError: The state is of other scenes, or one of them cannot be loaded any more.
-        """
-        self.check_state(state)
-        held = dict(zip(self.source_index.tolist(), zip(self._scenes, self._prepared, strict=True), strict=True))
-        contents: list[tuple[int, Scene | None, dict[int, Any]]] = []
-        for index in map(int, state["source_index"]):
-            if index >= 0 and index not in held:
-                loaded = load(index, self._sources[index].load, self._preparers)
-                if loaded.error is not None:
-                    raise loaded.error
-                held[index] = loaded.scene, loaded.made
-            contents.append((index, *held[index]) if index >= 0 else _NOTHING)
+        contents = self._contents_of(state)
+        for slot, (_, scene, _) in enumerate(contents):
+            others = (slots[slot] for user, slots in self._users.items() if user != key)
+            if scene is not self._scenes[slot] and any(others):
+                raise ValueError(f"scene {self.name(slot)!r} cannot change: agents of another environment are in it")
         self._hold(contents)
         self._loader.forget()
         self.active = np.array(state["active"], np.int32)
         self._plan.set_state(state["plan"])
         self._arriving = None if state["arriving"] is None else tuple(state["arriving"])
-        self._step, self._next_swap = int(state["step"]), int(state["next_swap"])
-        self._num_swaps = int(state["num_swaps"])
+        self._step = self._user_steps[key] = int(state["step"])
+        self._next_swap, self._num_swaps = int(state["next_swap"]), int(state["num_swaps"])
+
+    def _contents_of(self, state: dict[str, Any]) -> list[Content]:
+        """What the slots hold in a state; scenes that are not held are loaded.
+
+        Raises:
+            ValueError: They are not the scenes of this library, or one cannot be loaded.
+        """
+        indices, names = list(state.get("source_index", ())), list(state.get("names", ()))
+        if not len(indices) == len(names) == self.num_slots or state.get("scenes") != len(self.names):
+            raise ValueError("the state is of other scenes: give the environment the same scenes=")
+        held = {content[0]: content for content in map(self._content, range(self.num_slots))}
+        contents: list[Content] = []
+        for slot, (index, name) in enumerate(zip(indices, names, strict=True)):
+            here = self._content(slot)
+            if name is None:
+                contents.append(NOTHING)
+            elif index < 0 and name == self._name_of(*here[:2]):
+                contents.append(here)
+            elif index < 0:
+                raise ValueError(
+                    f"the state has scene {name!r} in slot {slot}, which was put there by hand: put it again"
+                )
+            elif index >= len(self.names) or name != self.names[index]:
+                raise ValueError(f"the state has scene {name!r}: give the environment the same scenes=")
+            elif index in held:
+                contents.append(held[index])
+            else:
+                loaded = load(index, self._sources[index].load, self._preparers)
+                if loaded.error is not None:
+                    raise ValueError(f"scene {name!r} of the state cannot be loaded: {loaded.error}") from loaded.error
+                held[index] = index, loaded.scene, loaded.made
+                contents.append(held[index])
+        return contents
+
+    def _name_of(self, index: int, scene: Scene | None) -> str | None:
+        """The name of what a slot holds: as listed, or its own if it was put there by hand."""
+        return None if scene is None else self.names[index] if index >= 0 else scene.name
+
+    # Changes
 
     def _fill_lanes(self) -> None:
         """Give every lane the scene with which the plan begins; what is held already is not loaded again.
 
         Raises:
-            ValueError: No scene can be loaded, or they are too large together.
+            ValueError: No scene can be loaded, or none fits.
         """
-        held = {
-            int(index): (scene, made)
-            for index, scene, made in zip(self.source_index, self._scenes, self._prepared, strict=True)
-            if scene is not None
-        }
+        held = {content[0]: content for content in map(self._content, range(self.num_slots)) if content[0] >= 0}
         self._loader.forget()
         self._arriving = None
-        chosen: dict[int, tuple[Scene, dict[int, Any]]] = {}
+        chosen: dict[int, Content] = {}
+        too_large: set[int] = set()
+        size = 0
         with late_progress("Loading scenes", self._num_lanes) as done:
-            while len(chosen) < self._num_lanes:
-                index = self._plan.next({*chosen, *self._refused})
+            while len(chosen) < self._num_lanes and len(too_large) <= self._num_lanes:
+                index = self._plan.next({*chosen, *too_large, *self._refused})
                 if index is None:
                     break
                 if index not in held:
@@ -316,27 +290,32 @@ class SceneLibrary:
                     if loaded.scene is None:
                         self._refuse(loaded)
                         continue
-                    held[index] = (loaded.scene, loaded.made)
-                chosen[index] = held[index]
-                self._plan.taken(index)
-                done()
-        if self._max_bytes is not None and (size := sum(_bytes_of(*one) for one in chosen.values())) > self._max_bytes:
-            raise ValueError(
-                f"{len(chosen)} scenes hold {size} bytes, more than max_bytes={self._max_bytes}: keep fewer resident"
+                    held[index] = index, loaded.scene, loaded.made
+                if self._fits(held[index], size):
+                    chosen[index] = held[index]
+                    size += _size(held[index])
+                    self._plan.taken(index)
+                    done()
+                else:
+                    too_large.add(index)
+        if not chosen:
+            raise ValueError(f"no scene fits into max_bytes={self._max_bytes}: allow more")
+        if too_large:
+            warnings.warn(
+                f"{len(chosen)} scenes are resident: more do not fit max_bytes={self._max_bytes}", stacklevel=2
             )
         self.active = np.arange(len(chosen), dtype=np.int32)
-        self._hold([(index, *chosen[index]) for index in chosen])
+        self._hold(list(chosen.values()))
 
-    def _hold(self, contents: Sequence[tuple[int, Scene | None, dict[int, Any]]]) -> None:
-        """Have the first slots hold these and the others nothing."""
-        for slot in range(self.num_slots):
-            index, scene, made = contents[slot] if slot < len(contents) else _NOTHING
-            if self._scenes[slot] is not scene:
-                self._install(slot, index, scene, made)
+    def _fits(self, content: Content, held: int) -> bool:
+        """Whether there is room for a scene beside ``held`` bytes."""
+        return self._max_bytes is None or held + _size(content) <= self._max_bytes
 
-    def _install(self, slot: int, index: int, scene: Scene | None, made: dict[int, Any]) -> None:
-        self._scenes[slot], self._prepared[slot], self.source_index[slot] = scene, made, index
-        self.generation += 1
+    def _decline(self, slot: int, error: ValueError) -> None:
+        """A preparer refuses the scene in a slot: leave it out unless somebody may be in there."""
+        if self._users or self.source_index[slot] < 0:
+            raise error
+        self._refuse(Loaded(int(self.source_index[slot]), None, {}, error))
 
     def _refuse(self, loaded: Loaded) -> None:
         """Leave a scene out from now on and say so.
@@ -359,7 +338,7 @@ class SceneLibrary:
         if self._arriving is not None:
             used[self._arriving[0]] = True
         for slot in np.flatnonzero(~used & (self.source_index >= 0)).tolist():
-            self._install(slot, -1, None, {})
+            self._install(slot, NOTHING)
 
     def _take_over(self) -> None:
         """Give the slot that has arrived its lane, when it is time."""
@@ -381,27 +360,26 @@ class SceneLibrary:
             if loaded is None:
                 return
             loaded = self._complete(loaded)
-            if loaded.scene is not None:
-                self._plan.taken(loaded.index)
-                self._install(free[0], loaded.index, loaded.scene, loaded.made)
+            if loaded.scene is None:
+                self._refuse(loaded)
+                self._order_next()
+                continue
+            content = loaded.index, loaded.scene, loaded.made
+            self._plan.taken(loaded.index)
+            self._next_swap = self._step + self._rotate_every
+            if self._fits(content, self.nbytes):  # else its turn has passed
+                self._install(free[0], content)
                 self._arriving = free[0], self._step + SETTLE_STEPS
-                self._next_swap = self._step + self._rotate_every
-                return
-            self._refuse(loaded)
-            self._order_next()
+            return
 
     def _complete(self, loaded: Loaded) -> Loaded:
-        """What was loaded, with what preparers make that came meanwhile; refused if there is no room for it."""
+        """What was loaded, with what preparers make that came meanwhile and without what left."""
         if loaded.scene is None:
             return loaded
         scene, made = loaded.scene, loaded.made
         missing = {key: preparer for key, preparer in self._preparers.items() if key not in made}
         completed = load(loaded.index, lambda: scene, missing)
         completed.made.update({key: result for key, result in made.items() if key in self._preparers})
-        size = _bytes_of(scene, completed.made) if completed.error is None else 0
-        if self._max_bytes is not None and self.nbytes + size > self._max_bytes:
-            error = ValueError(f"with its {size} bytes the library would hold more than max_bytes={self._max_bytes}")
-            return Loaded(loaded.index, None, {}, error)
         return completed
 
     def _order_next(self) -> None:
@@ -422,5 +400,6 @@ def _warm_and_load(source: SceneSource, warm: Callable[[SceneSource], None] | No
     return source.load()
 
 
-def _bytes_of(scene: Scene, made: Mapping[int, Any]) -> int:
-    return scene.nbytes + sum(getattr(result, "nbytes", 0) for result in made.values())
+def _size(content: Content) -> int:
+    _, scene, made = content
+    return 0 if scene is None else bytes_of(scene, made)

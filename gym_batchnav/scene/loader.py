@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -46,6 +47,7 @@ class BackgroundLoader:
         # The interpreter waits for an executor's thread before it ends: Embree cannot be left in the middle of a tree.
         self._executor = ThreadPoolExecutor(1, "scene loader", initializer=_yield_to_others)
         self._future: Future[Loaded] | None = None
+        self._index = -1
 
     @property
     def busy(self) -> bool:
@@ -55,14 +57,18 @@ class BackgroundLoader:
     def request(self, index: int, job: Job, preparers: Preparers) -> None:
         """Have a scene loaded; what was asked for before is forgotten."""
         self.forget()
-        self._future = self._executor.submit(load, index, job, dict(preparers))
+        self._index = index
+        self._future = self._executor.submit(_load, index, job, dict(preparers))
 
     def take(self, wait: bool = False) -> Loaded | None:
         """What was asked for, None if it is not there yet; ``wait`` for it if asked to."""
         if self._future is None or not (wait or self._future.done()):
             return None
-        loaded, self._future = self._future.result(), None
-        return loaded
+        future, self._future = self._future, None
+        error = future.exception()
+        if error is not None:  # not even an Exception: a reader that wanted to leave the program
+            return Loaded(self._index, None, {}, RuntimeError(f"loading ended with {error!r}"))
+        return future.result()
 
     def forget(self) -> None:
         """Take no interest any more in what was asked for."""
@@ -74,6 +80,13 @@ class BackgroundLoader:
         """Let the thread end after what it is loading now; safe twice."""
         self.forget()
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _load(index: int, job: Job, preparers: Preparers) -> Loaded:
+    """Load a scene after the memory of those before it has gone back to the system."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # only the GNU C library can do that, and keeps
+        ctypes.CDLL(None).malloc_trim(0)  # a fifth more than it needs where scenes of many sizes come and go
+    return load(index, job, preparers)
 
 
 def _yield_to_others() -> None:

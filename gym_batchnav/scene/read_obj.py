@@ -17,6 +17,9 @@ from gym_batchnav.scene.assemble import Part, SceneBuilder, Surface
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.mesh import CLAMP, MASK, OPAQUE, REPEAT
 
+MAX_CORNERS = 10_000  # of one face
+MAX_LINE_BYTES = 2**20
+
 # Options of a texture statement and how many values follow each (at most three for -o, -s and -t).
 _MAP_OPTIONS = {b"-blendu": 1, b"-blendv": 1, b"-bm": 1, b"-boost": 1, b"-cc": 1, b"-clamp": 1, b"-imfchan": 1}
 _MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type": 1}
@@ -74,6 +77,9 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
 def _parse(data: bytes) -> _Content:
     content = _Content()
     lines = data.replace(b"\\\r\n", b" ").replace(b"\\\n", b" ").splitlines()
+    longest = max(map(len, lines), default=0)
+    if longest > MAX_LINE_BYTES:
+        raise ValueError(f"it has a line of {longest:,} bytes, and {MAX_LINE_BYTES:,} are the limit: re-export it")
     object_word = b"o" if sum(line.startswith(b"o ") for line in lines) > 1 else b"g"
     name = material = b""
     group: _Group | None = None
@@ -100,6 +106,8 @@ def _parse(data: bytes) -> _Content:
 
 def _add_face(group: _Group, corners: list[bytes], num_vertices: int, num_uvs: int) -> None:
     """Append a polygon as a fan; an index counts from 1, a negative one backwards from the face."""
+    if len(corners) > MAX_CORNERS:
+        raise ValueError(f"it has a face of {len(corners):,} corners, and {MAX_CORNERS:,} are the limit: cut it up")
     positions, uvs = [], []
     for corner in corners:
         if corner.startswith(b"#"):

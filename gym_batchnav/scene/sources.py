@@ -26,6 +26,7 @@ __all__ = ["SceneSpec", "assets_dir", "scene_sources", "shipped_scenes", "source
 SceneSpec = str | Path | Scene | Iterable[str | Path | Scene]
 
 _PACKAGE = Path(__file__).parents[1]
+MAX_SEEDS = 100_000
 _PROCEDURAL = "write 'procedural:SEED' or 'procedural:FIRST-LAST', with options as in 'procedural:0-99?triangles=20000'"
 
 
@@ -53,8 +54,8 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
             - the path of a file that ``load_scene`` reads, or a pattern such as ``"~/scenes/**/*.glb"``;
             - a folder: the Habitat scene datasets in it, or else all scene files, by name;
             - a Habitat scene dataset, ``X.scene_dataset_config.json``: its scene instances, or else its stages;
-            - ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, made when they are needed; keywords of
-              ``generate_apartment`` follow as in ``"procedural:0-99?triangles=20000"``;
+            - ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"`` of at most ``MAX_SEEDS``, made when they are needed;
+              keywords of ``generate_apartment`` follow as in ``"procedural:0-99?triangles=20000"``;
             - a Scene.
         cache: Where scenes are kept once they are parsed or generated; None keeps none.
 
@@ -142,6 +143,8 @@ def _procedural(part: str) -> Iterator[ProceduralScene]:
     last = int(match[2]) if match[2] else first
     if last < first:
         raise ValueError(f"scenes={part!r}: the last seed is smaller than the first: swap them")
+    if last - first >= MAX_SEEDS:
+        raise ValueError(f"scenes={part!r}: that is more than {MAX_SEEDS:,} apartments: narrow the range")
     options = _options(part, match[3]) if match[3] else {}
     for seed in range(first, last + 1):
         yield ProceduralScene(seed, f"procedural_{seed}", options)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
 from gym_batchnav.scene.mesh import Materials, Scene
 
 _MESH = ("vertices", "triangles", "triangle_material", "triangle_object")
 _OPTIONAL = ("uvs", "colors")
 _MATERIALS = tuple(field.name for field in fields(Materials))
-_NAVMESH = tuple(field.name for field in fields(NavMesh) if field.name != "settings")
 _LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of every array with a row for each thing
     "vertices": (np.float32, 3),
     "triangles": (np.int32, 3),
@@ -52,7 +52,7 @@ def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
     }
     if scene.navmesh is not None:
         facts["navmesh"] = asdict(scene.navmesh.settings)
-        arrays |= {f"navmesh_{name}": getattr(scene.navmesh, name) for name in _NAVMESH}
+        arrays |= {f"navmesh_{name}": getattr(scene.navmesh, name) for name in NAVMESH_ARRAYS}
     facts["metadata"] = _encode(scene.metadata, arrays)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     return arrays
@@ -70,7 +70,7 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
         navmesh = None
         if facts["navmesh"] is not None:
             settings = NavMeshSettings(**facts["navmesh"])
-            navmesh = NavMesh(**{name: arrays[f"navmesh_{name}"] for name in _NAVMESH}, settings=settings)
+            navmesh = NavMesh(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
         scene = Scene(
             name=facts["name"],
             **{name: arrays[name] for name in (*_MESH, *(name for name in _OPTIONAL if name in arrays))},

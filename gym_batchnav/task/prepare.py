@@ -12,6 +12,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.build import BUILDER_VERSION
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
 from gym_batchnav.navmesh.tables import GEODESICS_VERSION, NavigationTables
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.mesh import Scene
@@ -19,7 +20,6 @@ from gym_batchnav.task.dataset import read_episodes, scene_stem
 from gym_batchnav.task.episode import SAMPLER_VERSION, EpisodeSet, episode_set, sample_episodes
 
 _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
-_NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMesh) if field.name != "settings")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +30,13 @@ class Navigation:
     tables: NavigationTables
     episodes: EpisodeSet
     start_polygon: np.ndarray  # [E] int32, polygon under the start of every episode
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; a few small ones that navmesh and tables share count twice."""
+        navmesh = [getattr(self.navmesh, name) for name in NAVMESH_ARRAYS]
+        episodes = [getattr(self.episodes, field.name) for field in fields(self.episodes) if field.name != "ids"]
+        return self.tables.nbytes + sum(array.nbytes for array in (*navmesh, *episodes, self.start_polygon))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +138,14 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     key = f"navmesh-{BUILDER_VERSION}-{scene.content_hash}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}"
     if cache is not None and scene.content_hash:
         arrays = cache.load(key)
-        if arrays is not None and set(_NAVMESH_ARRAYS) <= set(arrays):
-            return NavMesh(**{name: arrays[name] for name in _NAVMESH_ARRAYS}, settings=settings)
+        if arrays is not None and set(NAVMESH_ARRAYS) <= set(arrays):
+            return NavMesh(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings)
     try:
         navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
     except ValueError as error:
         raise ValueError(f"scene {scene.name!r}: {error}") from error
     if cache is not None and scene.content_hash:
-        cache.store(key, {name: getattr(navmesh, name) for name in _NAVMESH_ARRAYS})
+        cache.store(key, {name: getattr(navmesh, name) for name in NAVMESH_ARRAYS})
     return navmesh
 
 
@@ -153,7 +160,8 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
     if arrays is not None and set(_EPISODE_ARRAYS) <= set(arrays):
         start, heading, goal, distance = (arrays[array] for array in _EPISODE_ARRAYS)
         return episode_set(start, heading, goal, distance)
-    episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(list(name.encode())))
+    seed = list(name.encode(errors="surrogatepass"))  # names of files need not be UTF-8
+    episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
     if cache is not None:
         cache.store(key, {array: getattr(episodes, array) for array in _EPISODE_ARRAYS})
     return episodes
@@ -162,7 +170,7 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
 def _content_of(navmesh: NavMesh) -> str:
     """SHA-256 of a navmesh's arrays."""
     content = hashlib.sha256()
-    for name in _NAVMESH_ARRAYS:
+    for name in NAVMESH_ARRAYS:
         content.update(getattr(navmesh, name).tobytes())
     return content.hexdigest()
 

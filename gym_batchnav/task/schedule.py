@@ -39,7 +39,6 @@ class EpisodeSchedule:
         rows = np.concatenate([np.arange(size) for size in self._sizes])
         slots = np.repeat(np.arange(len(self._sizes)), self._sizes)
         self._queue = np.lexsort((slots, rows))  # row 0 of every slot, then row 1, ...
-        self._next = 0
 
     @property
     def total(self) -> int:
@@ -66,6 +65,10 @@ class EpisodeSchedule:
         slot = np.searchsorted(self._offsets, index, side="right") - 1
         return slot, index - self._offsets[slot]
 
+    def slot(self, env: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """The slots [M] that environments [M] enter next after ``count`` [M] episodes, in mode ``"random"``."""
+        return self._active[(env + count) % len(self._active)]
+
     def draw(self, env: np.ndarray, seed: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The next episodes of some environments.
 
@@ -82,7 +85,7 @@ class EpisodeSchedule:
             self._next += len(left)
             slot, row = self.locate(np.concatenate([left, np.zeros(len(env) - len(left), np.int64)]))
             return slot, row, np.arange(len(env)) < len(left)
-        slot = self._active[(env + count) % len(self._active)]
+        slot = self.slot(env, count)
         row = (keyed_uniform(seed, count, 0) * self._sizes[slot]).astype(np.int64)
         return slot, row, np.ones(len(env), bool)
 

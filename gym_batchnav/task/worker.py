@@ -25,16 +25,18 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.scene.cache import CacheWarning, DiskCache
 from gym_batchnav.scene.library import SceneSource
+from gym_batchnav.scene.loader import LOWEST_PRIORITY
 from gym_batchnav.scene.recipes import key_of, source_from_recipe
 from gym_batchnav.task.prepare import NavigationPreparer
 
 _MARKER = b"gym_batchnav answers: "
 _MAX_LINE, _MAX_TEXT, _MAX_WARNINGS = 2**20, 2000, 50  # bytes, characters, sentences of an answer
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_LOWEST_PRIORITY = 19
+TIMEOUT = 300.0  # seconds for one scene
 _PATIENCE = 1.0  # seconds that a process gets to end by itself
 
 _writing = threading.Lock()
+_Answers = queue.SimpleQueue[bytes | None]
 
 
 class WorkerLost(RuntimeError):
@@ -48,15 +50,22 @@ class PreparationWorker:
 
     Args:
         preparer: What to prepare; it needs a cache, and its process uses the same folder.
+        timeout: Seconds that one scene may take; after them the process counts as lost and is ended.
+
+    Attributes:
+        timeout: Seconds that one scene may take.
 
     Raises:
-        ValueError: the preparer has no cache.
+        ValueError: the preparer has no cache, or the timeout is not positive.
     """
 
-    def __init__(self, preparer: NavigationPreparer) -> None:
+    def __init__(self, preparer: NavigationPreparer, timeout: float = TIMEOUT) -> None:
+        if not timeout > 0:
+            raise ValueError(f"timeout={timeout!r}: give a positive number of seconds")
         disk = preparer.cache
         if disk is None:
             raise ValueError("a PreparationWorker needs a preparer with a cache: its results go there")
+        self.timeout = timeout
         self._disk = disk
         self._request = {
             "settings": None if preparer.settings is None else asdict(preparer.settings),
@@ -66,7 +75,8 @@ class PreparationWorker:
             "max_bytes": disk.max_bytes,
         }
         self._process: subprocess.Popen[bytes] | None = None
-        self._closed = False
+        self._answers: _Answers = queue.SimpleQueue()  # its answers, then None
+        self._closed = self._resting = False
         self._lock = threading.Lock()
 
     def prepare(self, recipe: Mapping[str, Any]) -> None:
@@ -79,14 +89,15 @@ class PreparationWorker:
 
         Raises:
             ValueError: the scene is refused; the message has the reason.
-            WorkerLost: the process has died; another call starts a new one unless the worker was closed.
+            WorkerLost: the process has died or took longer than ``timeout``; another call starts a new one unless the
+                worker was closed.
         """
-        process = self._started()
-        assert process.stdin is not None and process.stdout is not None
+        process, answers = self._started()
+        assert process.stdin is not None
         try:
             process.stdin.write(json.dumps({**self._request, "recipe": recipe}).encode() + b"\n")
             process.stdin.flush()
-            answer = _next_answer(process.stdout)
+            answer = _next_answer(answers, self.timeout)
         except (OSError, ValueError) as error:
             self._stop(process)
             raise WorkerLost(
@@ -106,13 +117,21 @@ class PreparationWorker:
             return False
 
     @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called."""
-        return self._closed
+    def dismissed(self) -> bool:
+        """Whether nobody wants its work at present: after ``close``, and after ``rest`` until the next scene."""
+        return self._closed or self._resting
 
     def _mark(self, recipe: Mapping[str, Any]) -> str:
         """The key of the entry that says that a scene was prepared."""
         return f"prepared {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
+
+    def rest(self) -> None:
+        """End the process until another scene is to be prepared; from any thread."""
+        with self._lock:
+            self._resting = True
+            process, self._process = self._process, None
+        if process is not None:
+            self._stop(process)
 
     def close(self) -> None:
         """End the process, whatever it is doing; safe twice and from any thread."""
@@ -122,25 +141,27 @@ class PreparationWorker:
         if process is not None:
             self._stop(process)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        """The running process, started if need be."""
+    def _started(self) -> tuple[subprocess.Popen[bytes], _Answers]:
+        """The running process and its answers; it is started if need be."""
         with self._lock:
             if self._closed:
                 raise WorkerLost("the process that prepares scenes is closed: make another PreparationWorker")
+            self._resting = False
             if self._process is None or self._process.poll() is not None:
-                # Ctrl-C goes to the parent alone, which decides what to do.
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", __name__],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=_environment(),
-                    start_new_session=True,
+                    **_apart(),
                 )
-            return self._process
+                self._answers = queue.SimpleQueue()
+                threading.Thread(target=_read_answers, args=(self._process.stdout, self._answers), daemon=True).start()
+            return self._process, self._answers
 
     @staticmethod
     def _stop(process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
         with suppress(OSError):  # what was still to be written has no reader
             process.stdin.close()
         try:
@@ -148,7 +169,6 @@ class PreparationWorker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        process.stdout.close()
 
 
 def warm(worker: PreparationWorker, source: SceneSource) -> None:
@@ -156,14 +176,16 @@ def warm(worker: PreparationWorker, source: SceneSource) -> None:
 
     Raises:
         ValueError: the scene is refused.
+        WorkerLost: nobody wants the scene any more.
     """
     if source.recipe is None or worker.is_prepared(source.recipe):
         return
     try:
         worker.prepare(source.recipe)
     except WorkerLost as error:
-        if not worker.closed:
-            warnings.warn(f"{error}: scene {source.name!r} is prepared by the process that steps", stacklevel=2)
+        if worker.dismissed:
+            raise
+        warnings.warn(f"{error}: scene {source.name!r} is prepared by the process that steps", stacklevel=2)
 
 
 def _environment() -> dict[str, str]:
@@ -173,25 +195,44 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": found, "PYTHONSAFEPATH": "1"}
 
 
-def _next_answer(stream: IO[bytes]) -> dict[str, Any]:
-    """The next answer of the child; lines that are none are passed over.
+def _apart() -> dict[str, Any]:
+    """Keywords of Popen that keep Ctrl-C from the child: it goes to the parent alone, which decides what to do."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}
+
+
+def _read_answers(stream: IO[bytes], answers: _Answers) -> None:
+    """Pass on the child's answers, and None when it ends; a pipe can be waited for in no other way everywhere."""
+    with stream:
+        while line := stream.readline(_MAX_LINE):
+            if line.startswith(_MARKER):
+                answers.put(line)
+    answers.put(None)
+
+
+def _next_answer(answers: _Answers, timeout: float) -> dict[str, Any]:
+    """The next answer of the child.
 
     Raises:
-        ValueError: the stream ends first, or the answer is malformed.
+        ValueError: the child ends first, there is none within ``timeout`` seconds, or it is malformed.
     """
-    while line := stream.readline(_MAX_LINE):
-        if line.startswith(_MARKER):
-            answer = json.loads(line[len(_MARKER) :])
-            if not isinstance(answer, dict) or answer.keys() != {"refused", "warnings"}:
-                raise ValueError("it gave a malformed answer")
-            return answer
-    raise ValueError("it ended before it answered")
+    try:
+        line = answers.get(timeout=timeout)
+    except queue.Empty:
+        raise ValueError(f"it gave no answer within {timeout:g} seconds") from None
+    if line is None:
+        raise ValueError("it ended before it answered")
+    answer = json.loads(line[len(_MARKER) :])
+    if not isinstance(answer, dict) or answer.keys() != {"refused", "warnings"}:
+        raise ValueError("it gave a malformed answer")
+    return answer
 
 
 def main() -> None:
     """Answer requests from standard input until it closes."""
     if hasattr(os, "nice"):
-        os.nice(_LOWEST_PRIORITY)
+        os.nice(LOWEST_PRIORITY)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print goes to standard error
     sys.stdout = sys.stderr

@@ -5,8 +5,9 @@ import gc
 import multiprocessing
 import os
 import platform
+import subprocess
+import sys
 import weakref
-from functools import partial
 
 import numba
 import numpy as np
@@ -18,7 +19,7 @@ from quads import Quad, rotations, scene_of, views_at, wall
 from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
 
 from gym_batchnav.geometry import Camera, look_at, view_matrices
-from gym_batchnav.render.embree import Embree, EmbreeRenderer
+from gym_batchnav.render.embree import Embree, EmbreeRenderer, shared_embree
 from gym_batchnav.scene.library import SceneLibrary, SceneSource
 from gym_batchnav.scene.mesh import Scene
 
@@ -341,8 +342,9 @@ def test_processors_with_narrower_packets_draw_the_same(monkeypatch, isa, num_ra
     for camera in (Camera(37, 23), Camera(37, 23, cull_backfaces=True)):
         widest = render(scenes, views, camera, sensors, slots)
         with monkeypatch.context() as patch:
-            patch.setattr("gym_batchnav.render.embree.Embree", partial(Embree, f"isa={isa}"))
-            assert Embree(f"isa={isa}").num_rays == num_rays
+            embree = Embree(f"isa={isa}")
+            assert embree.num_rays == num_rays
+            patch.setattr("gym_batchnav.render.embree.shared_embree", lambda embree=embree: embree)
             narrow = render(scenes, views, camera, sensors, slots)
         assert np.isclose(widest["depth"], narrow["depth"], rtol=1e-5).mean() > 0.999
         assert (widest["semantic"] == narrow["semantic"]).mean() > 0.999
@@ -351,6 +353,7 @@ def test_processors_with_narrower_packets_draw_the_same(monkeypatch, isa, num_ra
 
 def test_a_machine_without_embree_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("gym_batchnav.render.embree.shared_embree", shared_embree.__wrapped__)
     with pytest.raises(RuntimeError, match="pip install 'embreex"):
         EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))]))
 
@@ -375,6 +378,46 @@ def test_a_forked_child_is_told_to_spawn():
     assert 'context="spawn"' in receiver.recv()
     child.join(30)
     assert child.exitcode == 0
+
+
+def test_a_tree_is_built_by_no_other_thread():
+    """In a process of its own, whose other threads have nothing to do."""
+    program = """
+import threading, time
+import psutil
+from gym_batchnav.render.embree import shared_embree
+from gym_batchnav.scene.generate import generate_apartment
+
+def seconds_elsewhere():
+    own, threads = threading.get_native_id(), psutil.Process().threads()
+    return sum(thread.user_time + thread.system_time for thread in threads if thread.id != own)
+
+scene, embree = generate_apartment(0), shared_embree()
+embree.build_tree(scene, cull=False)
+before, clock = seconds_elsewhere(), time.thread_time()
+for _ in range(60):
+    embree.build_tree(scene, cull=False)
+print(time.thread_time() - clock, seconds_elsewhere() - before)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    own, elsewhere = map(float, ended.stdout.split())
+    assert elsewhere < 0.2 * own
+
+
+def test_nothing_is_released_when_the_interpreter_ends():
+    program = """
+from gym_batchnav.render import embree
+
+class Owner:
+    pass
+
+kept, dropped = Owner(), Owner()
+embree._release_with(kept, print, 1)
+embree._release_with(dropped, print, 2)
+del dropped
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["2"]
 
 
 def test_looking_straight_down_and_up():

@@ -1,7 +1,10 @@
 """Embree's renderer at constant memory: many pictures, scenes that come and go, renderers made and closed."""
 
 import gc
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -87,3 +90,32 @@ def test_fifty_rounds_of_making_and_closing():
         renderer.close()
 
     assert growth(round_, 50, 10) < ALLOWED
+
+
+def test_the_library_knows_what_it_takes():
+    """In a process of its own, where nothing else comes and goes."""
+    program = """
+import gc, pathlib, psutil, sys
+from gym_batchnav.env import BatchNavEnv
+
+files = sorted(pathlib.Path(sys.argv[1]).glob("*.glb"))
+assert len(files) == 8
+
+def environment(*scenes):
+    env = BatchNavEnv(4, scenes=scenes, sensors=("depth", "rgb"), renderer="embree")
+    env.reset(seed=0)
+    return env
+
+def resident():
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+warm_up = environment("procedural:0")
+before = resident()
+env = environment(*files)
+print(resident() - before, env.library.nbytes)
+"""
+    assets = Path(__file__).parents[2] / "assets"
+    ended = subprocess.run([sys.executable, "-c", program, str(assets)], capture_output=True, text=True, check=True)
+    grown, told = map(int, ended.stdout.split())
+    assert told == pytest.approx(grown, rel=0.25)

@@ -203,6 +203,58 @@ def test_heaps_give_room_back():
         assert gl.error == "GL_NO_ERROR"
 
 
+@pytest.mark.parametrize("fails", ["moderngl", "device"])
+def test_a_heap_without_memory_stays_as_it_was(monkeypatch, fails):
+    context, contents = shared_context(), np.arange(10, dtype=np.int32)
+    with context:
+        slots = SlotHeap(context, 2, {"one": 4, "two": 4}, 10**9)
+        slots.place({0: 10, 1: 5})
+        list(slots.write("two", 0, contents))
+        before = slots.start.tolist(), slots.size.tolist(), slots.capacity, slots.layout, slots.nbytes
+        made = []
+        with monkeypatch.context() as patch:
+            original = moderngl.Context.buffer
+
+            def buffer(self, reserve):
+                if len(made) == 1 and fails == "moderngl":
+                    raise RuntimeError("no memory")
+                made.append(original(self, reserve=reserve))
+                return made[-1]
+
+            def refuse(doing):
+                if fails == "device":
+                    raise RuntimeError(f"no memory {doing}")
+
+            patch.setattr(moderngl.Context, "buffer", buffer)
+            patch.setattr(context, "check", refuse)
+            with pytest.raises(RuntimeError, match="no memory"):
+                slots.place({1: 1000})
+        assert made and all(isinstance(each.mglo, moderngl.InvalidObject) for each in made), "what was made is released"
+        assert before == (slots.start.tolist(), slots.size.tolist(), slots.capacity, slots.layout, slots.nbytes)
+        slots.place({1: 1000})
+        start = int(slots.start[0])
+        assert np.frombuffer(slots.buffer("two").read(), np.int32)[start : start + 10].tolist() == contents.tolist()
+        slots.release()
+
+
+def test_a_renderer_without_memory_draws_again_once_there_is_some(monkeypatch):
+    library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
+    with rendering(library, 2) as (_, target):
+        target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
+        library.put(1, scene_number(2, most_quads=400))
+        with monkeypatch.context() as patch:
+            patch.setattr(SlotHeap, "_allocate", refuse_memory)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="no memory"):
+                    target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
+        slots = np.array([0, 1])
+        assert_same(target.render(slots, np.repeat(AHEAD, 2, axis=0)), fresh(library, slots))
+
+
+def refuse_memory(*arguments):
+    raise RuntimeError("no memory")
+
+
 def test_there_is_room_for_slots_that_are_empty_at_first():
     with shared_context():
         slots = SlotHeap(shared_context(), 4, {"items": 4}, 10**9)
@@ -296,11 +348,20 @@ def kinds_of(objects):
     return Counter(type(each).__name__ for each in objects.values())
 
 
-def device_bytes(renderer):
-    """Bytes of all heaps and texture arrays of a renderer."""
-    scenes = renderer._scenes
-    heaps = sum(scenes.buffer(name).size for name in ("positions", "attributes", "indices", "triangles", "materials"))
-    return heaps + sum(each._capacity * each.size**2 * 4 for each in scenes._textures.values())
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_a_renderer_knows_what_it_takes(live_objects, where):
+    texture = checkerboard(4)
+    library = SceneLibrary.from_scenes([scene_of(wall(2, texture=texture), wall(3, texture=texture))])
+    renderer = OpenGLRenderer(library, where)
+    target = renderer.target(CAMERA, ALL)
+    assert renderer.nbytes == 0
+    target.render(np.zeros(1, int), AHEAD)
+    target.close()
+    buffers = sum(each.size for each in live_objects.values() if isinstance(each, moderngl.Buffer))
+    texels = 2 * sum(side * side for side in (256, 128, 64, 32, 16, 8, 4, 2, 1))
+    assert renderer.nbytes == buffers + 4 * texels
+    renderer.close()
+    assert renderer.nbytes == 0
 
 
 def test_two_hundred_swaps_keep_memory_flat(live_objects):
@@ -313,7 +374,7 @@ def test_two_hundred_swaps_keep_memory_flat(live_objects):
             if step % 2:
                 target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
             if step in (49, 249):
-                marks.append((resident_bytes(), kinds_of(live_objects), device_bytes(renderer)))
+                marks.append((resident_bytes(), kinds_of(live_objects), renderer.nbytes))
     assert marks[1][0] < marks[0][0] + 30e6
     assert marks[1][1] == marks[0][1]
     assert marks[1][2] <= 2 * marks[0][2]
@@ -325,13 +386,13 @@ def test_a_large_scene_that_leaves_takes_its_memory_along():
     library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
     with rendering(library, 1) as (renderer, target):
         target.render(np.array([0]), AHEAD)
-        before = device_bytes(renderer)
+        before = renderer.nbytes
         library.put(1, large)
         target.render(np.array([1]), AHEAD)
-        assert device_bytes(renderer) > before + 60 * 256 * 256 * 4
+        assert renderer.nbytes > before + 60 * 256 * 256 * 4
         library.put(1, scene_number(1))
         target.render(np.array([0]), AHEAD)
-        assert device_bytes(renderer) < 4 * before + 2**20
+        assert renderer.nbytes < 4 * before + 2**20
 
 
 def test_ten_thousand_renders_keep_memory_flat(live_objects):

@@ -1,5 +1,7 @@
 """A program that loads damaged scenes under limits of time and memory: ``fuzzing.py bytes FILE...`` or ``... json``.
 
+``fuzzing.py files FILE...`` loads the files as they are.
+
 Every load gives a sound scene or a SceneError, within ten seconds and one GiB; else the program fails or is killed.
 It prints how many scenes were loaded and how many refused.
 """
@@ -99,6 +101,9 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (in_use + MAX_BYTES, in_use + MAX_BYTES))
     if sys.argv[1] == "json":
         fuzz_json()
+    elif sys.argv[1] == "files":
+        for argument in sys.argv[2:]:
+            load(Path(argument))
     else:
         for argument in sys.argv[2:]:
             fuzz_bytes(Path(argument))

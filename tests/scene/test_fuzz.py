@@ -1,5 +1,6 @@
 """Damaged files: each gives a sound scene or a SceneError, in bounded time and memory."""
 
+import io
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
-from glb import Glb, square
+from glb import SQUARE_UVS, Glb, square
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -100,6 +101,59 @@ def test_bytes_flipped_and_files_cut_at_every_kilobyte(tmp_path, write):
 def test_any_json_gives_a_sound_scene_or_a_scene_error(tmp_path):
     loaded, refused = fuzz(tmp_path, "json")
     assert min(loaded, refused) > 10
+
+
+def strips() -> bytes:
+    """Twenty million triangles: one list of corners 199 times."""
+    glb, rng = Glb(), np.random.default_rng(0)
+    corners = rng.integers(0, 20_000, 100_000).astype(np.uint32)
+    part = glb.primitive(rng.random((20_000, 3)).astype(np.float32), corners, mode=5)
+    return glb.mesh(*[part] * 199).bytes()
+
+
+def copies() -> bytes:
+    """Twenty million triangles and sixty million vertices: one mesh at 660 nodes."""
+    glb = Glb()
+    glb.mesh(glb.primitive(np.random.default_rng(0).random((90_000, 3)).astype(np.float32), None))
+    glb.json["nodes"], glb.json["scenes"] = [{"mesh": 0}] * 660, [{"nodes": list(range(660))}]
+    return glb.bytes()
+
+
+def specks() -> bytes:
+    """A quarter of a million parts of two triangles."""
+    glb = Glb()
+    return glb.mesh(*[glb.primitive()] * 250_000).bytes()
+
+
+def pictures() -> bytes:
+    """Two billion pixels."""
+    glb, stream = Glb(), io.BytesIO()
+    Image.new("1", (8192, 8192)).save(stream, "PNG")
+    view, parts = glb.view(stream.getvalue()), []
+    for index in range(30):
+        glb.json["images"].append({"bufferView": view})
+        glb.json["textures"].append({"source": index})
+        material = glb.material(pbrMetallicRoughness={"baseColorTexture": {"index": index}})
+        parts.append(glb.primitive(uvs=SQUARE_UVS, material=material))
+    return glb.mesh(*parts).bytes()
+
+
+def entries() -> bytes:
+    """Eight million JSON objects and lists."""
+    return b'{"asset": {"version": "2.0"}, "x": [' + b'{"":[]},' * 4_000_000 + b"{}]}"
+
+
+def polygon() -> bytes:
+    """A face of nine million corners."""
+    return b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf" + b" 1 2 3" * 3_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+def test_small_files_that_stand_for_much_are_refused(tmp_path):
+    made = {"a.glb": strips(), "b.glb": copies(), "c.glb": specks(), "d.glb": pictures(), "e.gltf": entries()}
+    for name, data in (made | {"f.obj": polygon()}).items():
+        (tmp_path / name).write_bytes(data)
+    assert fuzz(tmp_path, "files", *(path.name for path in tmp_path.iterdir())) == (0, 6)
 
 
 def test_a_file_cut_short_anywhere_is_refused(tmp_path):

@@ -493,10 +493,14 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
     glb.mesh(*parts).load(tmp_path)
     for module, name, limit, reason in (
         (assemble, "MAX_SCENE_PIXELS", 3000, "more than 3,000 pixels together"),
+        (assemble, "FREE_PIXELS", -(10**6), "pixels together"),
         (assemble, "MAX_TRIANGLES", 3, "more than 3 triangles"),
+        (assemble, "MAX_PARTS", 1, "more than 1 parts"),
+        (assemble, "FREE_ELEMENTS", -1000, "vertices and triangles out of"),
         (gltf, "MAX_ELEMENTS_READ", 20, "read more than 20 vertices and indices"),
         (gltf, "MAX_NODES", 0, "has 1 nodes"),
         (gltf, "MAX_JSON_BYTES", 100, "bytes of JSON"),
+        (gltf, "MAX_JSON_ITEMS", 30, "entries, of which at most 30"),
     ):
         with monkeypatch.context() as patch, pytest.raises(SceneError, match=reason):
             patch.setattr(module, name, limit)
@@ -505,6 +509,46 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
     glb.json["accessors"][0]["count"] = 10**7
     with pytest.raises(SceneError, match="accessor 0 has 10,000,000 elements and no data"):
         glb.load(tmp_path)
+
+
+def test_large_files_may_hold_more_than_small_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(assemble, "FREE_ELEMENTS", 0)
+    glb = Glb()
+    glb.mesh(glb.primitive(np.random.default_rng(0).random((900, 3)).astype(np.float32), None))
+    assert len(glb.load(tmp_path).triangles) == 300
+    glb.json["nodes"], glb.json["scenes"] = [{"mesh": 0}] * 20, [{"nodes": list(range(20))}]
+    with pytest.raises(SceneError, match="use its meshes less often"):
+        glb.load(tmp_path)
+    glb.view(bytes(40_000))
+    glb.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "transparent"), [("1", False), ("L", False), ("P", False), ("P", True), ("RGB", True), ("RGBA", True)]
+)
+def test_large_pictures_of_any_mode_keep_color_and_transparency(tmp_path, mode, transparent):
+    kept = {"1": 1, "L": 200, "P": 3, "RGB": (10, 20, 30), "RGBA": (10, 20, 30, 0)}[mode]
+    picture = Image.new(mode, (4096, 8), kept)
+    if mode == "P":
+        picture.putpalette([0, 0, 0] * 3 + [10, 20, 30])
+    key = {"P": bytes([255, 255, 255, 128]), "RGB": kept}.get(mode) if transparent else None
+    stream = io.BytesIO()
+    picture.save(stream, "PNG", transparency=key)
+    pixels = files.decode_texture(files.open_image(stream.getvalue(), "it"))
+    assert pixels.shape == (4, 2048, 4)
+    assert (pixels[..., 3] == (255 if not transparent else 128 if mode == "P" else 0)).all()
+    if not transparent:
+        expected = {"1": 255, "L": 200}.get(mode, (10, 20, 30))
+        assert (pixels[..., :3] == expected).all()
+
+
+def test_a_face_of_too_many_corners_and_a_line_too_long_are_refused(tmp_path):
+    (tmp_path / "o.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf" + " 1 2 3" * 3334)
+    with pytest.raises(SceneError, match="a face of 10,002 corners"):
+        load_scene(tmp_path / "o.obj")
+    (tmp_path / "o.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n#" + "x" * 2**20)
+    with pytest.raises(SceneError, match="a line of 1,048,577 bytes"):
+        load_scene(tmp_path / "o.obj")
 
 
 def test_few_triangles_of_many_vertices_keep_what_they_wear(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -97,6 +98,8 @@ def test_lists_and_generators_of_anything_keep_their_order(tmp_path):
         (7, "scenes=7"),
         ([7], "7 in it"),
         ("procedural:5-3", "smaller than the first"),
+        ("procedural:7-100007", "100,000 apartments: narrow"),
+        ("procedural:0-999999999999", "100,000 apartments: narrow"),
         ("procedural:five", "write 'procedural:SEED'"),
         ("procedural:1?wings=2", "wings is none of .*triangles"),
         ("procedural:1?triangles=many", "triangles=20000"),
@@ -280,6 +283,18 @@ def test_code_counts_by_its_bytes(tmp_path, monkeypatch):
         seen.add(recipes.code_digest("generator"))
     recipes.code_digest.cache_clear()
     assert len(seen) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_not_utf8_is_a_name(tmp_path, count_loads):
+    path = tmp_path / os.fsdecode(b"r\xe4um.glb")
+    write_room(path)
+    (source,) = scene_sources(path, DiskCache(tmp_path / "cache"))
+    for _ in range(2):
+        assert source.load().name == source.name == path.stem
+    assert len(count_loads) == 1
+    other = source_from_recipe(json.loads(json.dumps(source.recipe)), DiskCache(tmp_path / "cache"))
+    assert other.recipe == source.recipe and other.load().name == path.stem and len(count_loads) == 1
 
 
 def test_a_scene_too_odd_for_the_cache_is_still_served(tmp_path):

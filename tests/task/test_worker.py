@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -176,6 +177,38 @@ def test_a_child_killed_in_the_middle_is_told(odd, tmp_path, end):
         odd.close()
         with pytest.raises(WorkerLost, match="closed"):
             odd.prepare(recipe(tmp_path / "room.glb"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_a_child_that_stands_still_is_given_up(odd, tmp_path):
+    odd.prepare(recipe(tmp_path / "room.glb"))
+    child, odd.timeout = odd._process, 0.5
+    child.send_signal(signal.SIGSTOP)
+    with pytest.raises(WorkerLost, match=r"no answer within 0\.5 seconds"):
+        odd.prepare(recipe(tmp_path / "room.glb"))
+    assert child.returncode is not None and not psutil.pid_exists(child.pid)
+    odd.timeout = 60
+    odd.prepare(recipe(tmp_path / "room.glb"))
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan")])
+def test_a_timeout_is_some_time(preparer, timeout):
+    with pytest.raises(ValueError, match="positive"):
+        PreparationWorker(preparer, timeout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_not_utf8_is_prepared(worker, preparer, tmp_path, monkeypatch):
+    path = tmp_path / os.fsdecode(b"r\xe4um.glb")
+    save_glb(box_room(), path)
+    worker.prepare(recipe(path))
+    assert worker.is_prepared(recipe(path))
+    monkeypatch.setattr(preparer.cache, "store", lambda *_: pytest.fail("made anew"))
+    (source,) = scene_sources(path, preparer.cache)
+    assert len(preparer(source.load()).episodes) == 20
+    path.write_bytes(b"glTF but no more")
+    with pytest.raises(ValueError, match=r"um\.glb"):
+        worker.prepare(recipe(path))
 
 
 def test_an_answer_of_another_form_is_a_broken_protocol(preparer, monkeypatch):

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.geometry import Camera
+from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.opengl.context import Context
-from gym_batchnav.render.opengl.pictures import FORMATS, Buffers, batch_buffers, picture_bytes
+from gym_batchnav.render.opengl.pictures import Buffers, batch_buffers, picture_bytes
 
 _INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was built), or use device='cpu'"
 
@@ -96,7 +97,7 @@ class CudaPictures:
         camera, images = self._camera, {}
         for name, resource in self._resources[batch % len(self._resources)].items():
             whole = self._torch.from_dlpack(resource.map(stream=self._stream()))  # bytes
-            dtype, channels = FORMATS[name]
+            dtype, channels = SENSOR_FORMATS[name]
             flat = whole[: count * picture_bytes(camera, name)].view(getattr(self._torch, dtype.name))
             images[name] = flat.view(count, camera.height, camera.width, channels)
         return images

@@ -97,6 +97,11 @@ class GrowingBuffer:
         assert self._buffer is not None
         return self._buffer
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        return 0 if self._buffer is None else self._buffer.size
+
     def release(self) -> None:
         """Give the memory back; safe twice."""
         if self._buffer is not None:
@@ -126,6 +131,10 @@ class Culler(Protocol):
         Returns:
             For every class of chunks the first command and the number of commands.
         """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
 
     def release(self) -> None:
         """Give the memory back; safe twice."""
@@ -181,6 +190,11 @@ class CpuCuller:
         self.instances.write(self._instances[: ends[-1, 1]])
         return [(int(start), int(end - start)) for start, end in zip(starts[:, 0], ends[:, 0], strict=True)]
 
+    @property
+    def nbytes(self) -> int:
+        """See Culler."""
+        return self.commands.nbytes + self.instances.nbytes
+
     def release(self) -> None:
         """Give the memory back; safe twice."""
         self.commands.release()
@@ -194,6 +208,7 @@ class GpuCuller:
         self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
         self._context = context
         self._planes, self._chunks, self._lists = (GrowingBuffer(context) for _ in range(3))
+        self._buffers = (self.commands, self.instances, self._planes, self._chunks, self._lists)
         self._revision = -1
         self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
 
@@ -233,9 +248,14 @@ class GpuCuller:
         self._lists.write(np.concatenate([starts, by_slot]).astype(np.int32))
         self._revision = scenes.revision
 
+    @property
+    def nbytes(self) -> int:
+        """See Culler."""
+        return sum(buffer.nbytes for buffer in self._buffers)
+
     def release(self) -> None:
         """Give the memory back; safe twice."""
-        for buffer in (self.commands, self.instances, self._planes, self._chunks, self._lists):
+        for buffer in self._buffers:
             buffer.release()
         self._program.release()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 
 import moderngl
 import numpy as np
@@ -51,22 +51,28 @@ class SlotHeap:
         """One of the buffers."""
         return self._buffers[name]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(buffer.size for buffer in self._buffers.values())
+
     def place(self, sizes: Mapping[int, int]) -> None:
         """Give slots other ranges, whose contents are undefined until they are written; all others keep theirs.
 
         Args:
             sizes: Items of every slot that changes, 0 to free what it held.
+
+        Raises:
+            RuntimeError: The device has no memory for them; every slot then keeps its range.
         """
         wanted = self.size.copy()
         wanted[list(sizes)] = list(sizes.values())
-        self.size[list(sizes)] = 0
         spacious = self.capacity > 4 * full_size(wanted)
-        for slot, size in sizes.items():
-            gap = None if spacious or not self._buffers else self._gap(size)
-            if gap is None:
-                self._repack(sizes)
-                return
-            self.start[slot], self.size[slot] = gap, size
+        start = None if spacious or not self._buffers else self._fit(sizes)
+        if start is None:
+            self._repack(wanted, set(sizes))
+        else:
+            self.start, self.size = start, wanted
 
     def write(self, name: str, slot: int, contents: np.ndarray) -> Iterator[int]:
         """Write a slot's items piece by piece; yields the bytes of each. The slot may be moved in between."""
@@ -83,34 +89,44 @@ class SlotHeap:
             buffer.release()
         self._buffers = {}
 
-    def _gap(self, size: int) -> int | None:
-        """The first item of the first gap that holds ``size`` items, None if there is none."""
-        order = np.argsort(self.start + (self.size == 0) * self.capacity)
-        used = order[: np.count_nonzero(self.size)]
-        begins = np.append(0, self.start[used] + self.size[used])
-        fits = np.append(self.start[used], self.capacity) - begins >= size
-        return int(begins[np.argmax(fits)]) if fits.any() else None
+    def _fit(self, sizes: Mapping[int, int]) -> np.ndarray | None:
+        """[K] int64: the first item of every slot once those that change lie in gaps; None if a gap is missing."""
+        start, size = self.start.copy(), self.size.copy()
+        size[list(sizes)] = 0
+        for slot, items in sizes.items():
+            used = np.argsort(start + (size == 0) * self.capacity)[: np.count_nonzero(size)]
+            begins = np.append(0, start[used] + size[used])
+            fits = np.append(start[used], self.capacity) - begins >= items
+            if not fits.any():
+                return None
+            start[slot], size[slot] = begins[np.argmax(fits)], items
+        return start
 
-    def _repack(self, sizes: Mapping[int, int]) -> None:
+    def _repack(self, size: np.ndarray, changed: Set[int]) -> None:
         """Make new buffers, slot after slot without gaps, and copy what the slots that do not change hold."""
-        old_start, grows = self.start.copy(), bool(self._buffers)
-        self.size[list(sizes)] = list(sizes.values())
-        self.start = np.cumsum(self.size) - self.size
-        room = full_size(self.size)
-        self.capacity = max(min(room + room // 8 if grows else room, self._limit), int(self.size.sum()), 1)
-        for name, item_size in self._item_sizes.items():
-            new = self._context.moderngl.buffer(reserve=self.capacity * item_size)
-            old = self._buffers.get(name)
-            if old is not None:
-                for slot in np.flatnonzero(self.size):
-                    if slot not in sizes:
-                        start, end, nbytes = (
-                            int(n) * item_size for n in (old_start[slot], self.start[slot], self.size[slot])
-                        )
-                        self._context.moderngl.copy_buffer(new, old, nbytes, read_offset=start, write_offset=end)
-                old.release()
-            self._buffers[name] = new
+        start, room = np.cumsum(size) - size, full_size(size)
+        capacity = max(min(room + room // 8 if self._buffers else room, self._limit), int(size.sum()), 1)
+        buffers = self._allocate(capacity)
+        for name, old in self._buffers.items():
+            for slot in set(np.flatnonzero(size).tolist()) - changed:
+                read, write, nbytes = (int(n[slot]) * self._item_sizes[name] for n in (self.start, start, size))
+                self._context.moderngl.copy_buffer(buffers[name], old, nbytes, read_offset=read, write_offset=write)
+            old.release()
+        self._buffers, self.start, self.size, self.capacity = buffers, start, size, capacity
         self.layout += 1
+
+    def _allocate(self, capacity: int) -> dict[str, moderngl.Buffer]:
+        """Buffers for so many items, all of them or, with an error, none."""
+        buffers: dict[str, moderngl.Buffer] = {}
+        try:
+            for name, item_size in self._item_sizes.items():
+                buffers[name] = self._context.moderngl.buffer(reserve=capacity * item_size)
+            self._context.check("making room for scenes")
+        except Exception:  # ModernGL raises its own
+            for buffer in buffers.values():
+                buffer.release()
+            raise
+        return buffers
 
 
 class Uploads:

@@ -90,6 +90,12 @@ class SceneMirror:
         """[K] int64: the first material of every slot."""
         return self._heaps["materials"].start
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        heaps, textures = self._heaps.values(), self._textures.values()
+        return sum(heap.nbytes for heap in heaps) + sum(mirror.nbytes for mirror in textures)
+
     def sync(self, context: Context, slots: np.ndarray) -> None:
         """Bring the device up to date with the library: at once where views look, little by little elsewhere.
 
@@ -167,7 +173,7 @@ class SceneMirror:
         self.revision += 1
 
     def forget(self) -> None:
-        """Have the library forget the preparers; safe twice."""
+        """Have the library forget the preparers; called once, for other renderers may have the same."""
         self._library.remove_preparer(self._key)
         for textures in self._textures.values():
             textures.forget()

@@ -5,25 +5,17 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import moderngl
-import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import most_under_way
+from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, most_under_way
 from gym_batchnav.render.opengl.context import Context
 
 Buffers = dict[str, moderngl.Buffer]  # one a sensor
 
-# The type and the number of channels of every sensor's pixels.
-FORMATS: dict[str, tuple[np.dtype, int]] = {
-    "depth": (np.dtype(np.float32), 1),
-    "rgb": (np.dtype(np.uint8), 3),
-    "semantic": (np.dtype(np.int32), 1),
-}
-
 
 def picture_bytes(camera: Camera, sensor: str) -> int:
     """Bytes of one picture."""
-    dtype, channels = FORMATS[sensor]
+    dtype, channels = SENSOR_FORMATS[sensor]
     return camera.height * camera.width * channels * dtype.itemsize
 
 
@@ -67,10 +59,7 @@ class HostPictures:
     ) -> None:
         self._arguments = (context, camera, sensors, num_views)
         self._buffers: list[Buffers] = [{} for _ in range(most_under_way(num_sets))]
-        shape = (num_views, camera.height, camera.width)
-        self._arrays = [
-            {name: np.empty((*shape, FORMATS[name][1]), FORMATS[name][0]) for name in sensors} for _ in range(num_sets)
-        ]
+        self._arrays = [empty_pictures(camera, sensors, num_views) for _ in range(num_sets)]
 
     def buffers(self, batch: int) -> Buffers:
         """See Pictures."""

@@ -5,11 +5,11 @@ Nothing here calls OpenGL, so that a library may run it in the background.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from gym_batchnav.render.textures import TexturePool, build_texture_pool
+from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
 from gym_batchnav.scene.mesh import MASK, Scene
 
 CHUNK_TRIANGLES = 256
@@ -36,6 +36,11 @@ class PreparedMesh:
     chunk_class: np.ndarray  # [C] int64, 0 to NUM_CLASSES - 1, in ascending order
     chunk_bounds: np.ndarray  # [C, 6] float32, metres: centre and half the sides of the box around the chunk
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of main memory."""
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTextures:
@@ -43,6 +48,11 @@ class PreparedTextures:
 
     pool: TexturePool
     layers: np.ndarray  # [M] int32, texture in the pool, -1 for none
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of main memory."""
+        return self.pool.nbytes + self.layers.nbytes
 
 
 def prepare_mesh(scene: Scene) -> PreparedMesh:
@@ -83,21 +93,27 @@ def prepare_mesh(scene: Scene) -> PreparedMesh:
     )
 
 
-def prepare_textures(scene: Scene, size: int, masks_only: bool) -> PreparedTextures:
-    """Make the mip chains that a camera needs.
+@dataclass(frozen=True, slots=True)
+class TexturePreparer:
+    """Makes the mip chains that a camera needs; a plain callable for the scene library.
 
-    Args:
-        scene: What is seen.
+    Attributes:
         size: Texels along a side of level 0, a power of two.
         masks_only: Only those that cut holes, for targets without colour.
     """
-    layers = scene.materials.texture
-    if masks_only:
-        layers = np.where(scene.materials.alpha_mode == MASK, layers, -1)
-        kept = np.unique(layers[layers >= 0])
-        layers = np.where(layers >= 0, np.searchsorted(kept, layers), -1)
-        scene = replace(scene, textures=tuple(scene.textures[index] for index in kept))
-    return PreparedTextures(build_texture_pool(scene, size), layers.astype(np.int32))
+
+    size: int
+    masks_only: bool
+
+    def __call__(self, scene: Scene) -> PreparedTextures:
+        """Prepare the textures of one scene."""
+        layers = scene.materials.texture
+        if self.masks_only:
+            layers = np.where(scene.materials.alpha_mode == MASK, layers, -1)
+            kept = np.unique(layers[layers >= 0])
+            layers = np.where(layers >= 0, np.searchsorted(kept, layers), -1)
+            scene = replace(scene, textures=tuple(scene.textures[index] for index in kept))
+        return PreparedTextures(build_texture_pool(scene, self.size), layers.astype(np.int32))
 
 
 def _chunks(centroids: np.ndarray, drawn_as: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
@@ -127,7 +143,7 @@ def _vertex_attributes(scene: Scene, vertices: np.ndarray) -> np.ndarray:
     attributes = np.zeros(len(vertices), VERTEX_ATTRIBUTES)
     attributes["color"] = 255
     if scene.uvs is not None:
-        attributes["uv"] = np.clip(np.nan_to_num(scene.uvs[vertices]), -1e6, 1e6)
+        attributes["uv"] = texture_coordinates(scene.uvs[vertices])
     if scene.colors is not None:
         attributes["color"] = scene.colors[vertices]
     return attributes

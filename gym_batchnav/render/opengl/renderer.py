@@ -60,6 +60,15 @@ class OpenGLRenderer:
         return shared_context().device
 
     @property
+    def nbytes(self) -> int:
+        """Bytes that the scenes take on the device with their draw commands, but without the targets' pictures.
+
+        0 before the first view is drawn and once the renderer is closed.
+        """
+        scenes = 0 if self._scenes is None else self._scenes.nbytes
+        return scenes + (0 if self._pipeline is None else self._pipeline.culler.nbytes)
+
+    @property
     def pipeline(self) -> Pipeline:
         """What targets draw with, made at the first call.
 

@@ -11,10 +11,18 @@ import numpy as np
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.process import claim_process
-from gym_batchnav.render.api import AMBIENT, DIFFUSE, SENSORS, check_views, light_directions, most_under_way
+from gym_batchnav.render.api import (
+    AMBIENT,
+    DIFFUSE,
+    SENSOR_FORMATS,
+    SENSORS,
+    check_views,
+    light_directions,
+    most_under_way,
+)
 from gym_batchnav.render.opengl.cuda import CudaPictures
 from gym_batchnav.render.opengl.culling import GrowingBuffer, frustum_planes, passes
-from gym_batchnav.render.opengl.pictures import FORMATS, Buffers, HostPictures, Pictures, picture_bytes
+from gym_batchnav.render.opengl.pictures import Buffers, HostPictures, Pictures, picture_bytes
 from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
 from gym_batchnav.render.opengl.textures import TextureMirror
 
@@ -66,10 +74,11 @@ class _DeviceObjects:
         self.views = GrowingBuffer(context)
         per_page = self.grid[0] * self.grid[1]
         self.pages = [(first, min(first + per_page, num_views)) for first in range(0, num_views, per_page)]
-        words = -(-min(per_page, num_views) * camera.width * camera.height // 4)  # of four pixels
+        groups = -(-min(per_page, num_views) * camera.width * camera.height // 4)  # of four pixels
         self.gathered = {
-            sensor: context.moderngl.buffer(reserve=4 * words * FORMATS[sensor][0].itemsize * FORMATS[sensor][1])
-            for sensor in sensors
+            sensor: context.moderngl.buffer(reserve=4 * groups * dtype.itemsize * channels)
+            for sensor, (dtype, channels) in SENSOR_FORMATS.items()
+            if sensor in sensors
         }
 
     def release(self) -> None:

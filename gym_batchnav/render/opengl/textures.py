@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import groupby
 
 import moderngl
@@ -11,7 +10,7 @@ import numpy as np
 
 from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.heap import SlotHeap, Uploads, full_size
-from gym_batchnav.render.opengl.prepare import PreparedTextures, prepare_textures
+from gym_batchnav.render.opengl.prepare import PreparedTextures, TexturePreparer
 from gym_batchnav.scene.library import SceneLibrary
 
 MAX_PAGES = 8  # arrays that shaders see at once; OpenGL guarantees 16 texture units
@@ -40,7 +39,7 @@ class TextureMirror:
     def __init__(self, library: SceneLibrary, size: int, masks_only: bool) -> None:
         self.size = size
         self._library = library
-        self._key = library.add_preparer(partial(prepare_textures, size=size, masks_only=masks_only))
+        self._key = library.add_preparer(TexturePreparer(size, masks_only))
         self._held: list[PreparedTextures | None] = [None] * library.num_slots
         self._layers: list[np.ndarray] = [np.zeros(0, np.int64)] * library.num_slots  # of every slot's textures
         self._pages: list[moderngl.TextureArray] = []
@@ -52,6 +51,12 @@ class TextureMirror:
     def num_pages(self) -> int:
         """The number of arrays."""
         return len(self._pages)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device, of all levels and the table."""
+        texels = sum((self.size >> level) ** 2 for level in range(self.size.bit_length()))
+        return 4 * self._capacity * texels * bool(self._pages) + (self._table.size if self._table is not None else 0)
 
     def follow(self, context: Context, uploads: Uploads, materials: SlotHeap) -> None:
         """Take over the library's slots; called only when they or the materials' places have changed.
@@ -89,7 +94,7 @@ class TextureMirror:
         self._table.bind_to_storage_buffer(3)
 
     def forget(self) -> None:
-        """Have the library forget the preparer; safe twice."""
+        """Have the library forget the preparer; called once, for other renderers may have the same."""
         self._library.remove_preparer(self._key)
         self._held = []
 
@@ -117,6 +122,7 @@ class TextureMirror:
         fulls, rest = divmod(capacity, self.page_layers)
         depths = [self.page_layers] * fulls + [rest] * (rest > 0)
         pages = [context.srgb_texture_array(self.size, depth) for depth in depths]
+        context.check("making room for textures")
         kept = np.concatenate(self._layers)
         for source, target, count in runs(kept, self.page_layers):
             (from_page, first), (to_page, to_first) = divmod(source, self.page_layers), divmod(target, self.page_layers)

@@ -1,0 +1,135 @@
+"""SceneSlots: scenes side by side, and what others have made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.progress import late_progress
+from gym_batchnav.scene.mesh import Scene
+
+Preparer = Callable[[Scene], Any]
+Content = tuple[int, Scene | None, dict[int, Any]]  # index in the list of scenes, scene, what was made of it by key
+NOTHING: Content = (-1, None, {})
+
+
+class SceneSlots:
+    """A fixed number of slots, each with one scene or none.
+
+    What others need of a scene (a ray tree, a navmesh, episodes) they have made by *preparers*: plain callables that
+    run on every scene that is held, without anybody here knowing what they make. Equal preparers share their results.
+    A renderer that mirrors the slots on its device compares ``generation`` before it draws.
+
+    Args:
+        num_slots: How many.
+
+    Attributes:
+        source_index: [num_slots] int32, number of the scene in the list of all, -1 for none and for scenes by hand.
+        generation: Grows by one whenever the scene in any slot changes.
+    """
+
+    def __init__(self, num_slots: int) -> None:
+        self.source_index = np.full(num_slots, -1, np.int32)
+        self.generation = 0
+        self._scenes: list[Scene | None] = [None] * num_slots
+        self._prepared: list[dict[int, Any]] = [{} for _ in range(num_slots)]
+        self._preparers: dict[int, Preparer] = {}
+        self._num_askers: dict[int, int] = {}  # by key
+        self._next_key = 0
+
+    @property
+    def num_slots(self) -> int:
+        """The number of slots, empty ones included."""
+        return len(self.source_index)
+
+    @property
+    def num_held(self) -> int:
+        """The number of slots that hold a scene."""
+        return sum(scene is not None for scene in self._scenes)
+
+    def scene(self, slot: int) -> Scene:
+        """The scene in a slot.
+
+        Raises:
+            ValueError: The slot is empty.
+        """
+        scene = self._scenes[slot]
+        if scene is None:
+            raise ValueError(f"slot {slot} of the scene library is empty: put a scene into it")
+        return scene
+
+    def name(self, slot: int) -> str:
+        """The name of the scene in a slot."""
+        return self.scene(slot).name
+
+    def prepared(self, slot: int, key: int) -> Any:
+        """What the preparer of ``key`` made of the scene in ``slot``, None if the slot is empty."""
+        return self._prepared[slot].get(key)
+
+    def add_preparer(self, preparer: Preparer) -> int:
+        """Have ``preparer(scene)`` run on every scene that is held, now and later; returns the key of its results.
+
+        Raises:
+            ValueError: It refuses a scene; then nothing has changed.
+        """
+        for key, known in self._preparers.items():
+            if known == preparer:
+                self._num_askers[key] += 1
+                return key
+        made: dict[int, Any] = {}
+        with late_progress("Preparing scenes", self.num_held) as done:
+            for slot, scene in enumerate(self._scenes):
+                if scene is not None:
+                    try:
+                        made[slot] = preparer(scene)
+                    except ValueError as error:
+                        self._decline(slot, error)
+                    done()
+        key, self._next_key = self._next_key, self._next_key + 1
+        self._preparers[key], self._num_askers[key] = preparer, 1
+        for slot, result in made.items():
+            self._prepared[slot][key] = result
+        return key
+
+    def remove_preparer(self, key: int) -> None:
+        """Forget a preparer and what it made once all who asked for it have said so; unknown keys are ignored."""
+        if key not in self._preparers:
+            return
+        self._num_askers[key] -= 1
+        if self._num_askers[key] == 0:
+            del self._preparers[key], self._num_askers[key]
+            for prepared in self._prepared:
+                prepared.pop(key, None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the scenes hold and what was made of them."""
+        held = zip(self._scenes, self._prepared, strict=True)
+        return sum(bytes_of(scene, made) for scene, made in held if scene is not None)
+
+    def _decline(self, slot: int, error: ValueError) -> None:
+        """A preparer refuses the scene in a slot."""
+        raise error
+
+    def _install(self, slot: int, content: Content) -> None:
+        """Place a scene and what was made of it in a slot."""
+        self.source_index[slot], self._scenes[slot], self._prepared[slot] = content
+        self.generation += 1
+
+    def _content(self, slot: int) -> Content:
+        """What a slot holds."""
+        return int(self.source_index[slot]), self._scenes[slot], self._prepared[slot]
+
+    def _hold(self, contents: Sequence[Content]) -> None:
+        """Have the first slots hold these and the others nothing."""
+        for slot in range(self.num_slots):
+            content = contents[slot] if slot < len(contents) else NOTHING
+            if self._scenes[slot] is not content[1]:
+                self._install(slot, content)
+
+
+def bytes_of(scene: Scene, made: dict[int, Any]) -> int:
+    """Bytes of a scene and of what was made of it; results without ``nbytes`` do not count."""
+    return scene.nbytes + sum(getattr(result, "nbytes", 0) for result in made.values())
