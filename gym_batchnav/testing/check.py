@@ -1,0 +1,229 @@
+"""check_vector_env: whether a vector environment keeps Gymnasium's contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from gym_batchnav.testing.report import Report
+from gym_batchnav.testing.run import Run, Runner, mixed_actions, random_actions
+from gym_batchnav.testing.values import autoreset_mode, check_spaces, same
+
+MODE_CHECKS = {
+    AutoresetMode.NEXT_STEP: "next_step",
+    AutoresetMode.SAME_STEP: "same_step",
+    AutoresetMode.DISABLED: "disabled",
+}
+
+
+def check_vector_env(
+    env: VectorEnv | Callable[[], VectorEnv],
+    *,
+    steps: int = 200,
+    seed: int = 0,
+    strict: bool = False,
+    skip: Collection[str] = (),
+    reuses_buffers: bool = False,
+) -> None:
+    """Check a vector environment against Gymnasium's contract, by running it with random actions.
+
+    It is reset and run ``5 + 2 log2(N)`` times or so, and two runs are kept in memory: make it of a few environments,
+    say four. Runs of equal seeds are compared to the last bit; infos are not compared, since they may hold clocks.
+
+    Args:
+        env: The environment, which is closed in the end; or a function that makes one. Only with a function can it be
+            tried what ``step`` does before ``reset``, and whether two instances with one seed run the same.
+        steps: Steps of a run; enough for a few episodes to end.
+        seed: Seed of the first run.
+        strict: Whether also the checks of ``PROMISES`` raise, which else warn. Gymnasium's documents do not ask for
+            them.
+        skip: Names of checks to leave out, from ``CONTRACT`` and ``PROMISES``. Without ``"seeding"``, no runs are
+            compared at all.
+        reuses_buffers: Whether the environment documents that it writes again into arrays that it returned.
+
+    Raises:
+        VectorEnvError: A check failed; it says which, in which environment and at which step.
+        TypeError: ``env`` is no vector environment and makes none.
+        ValueError: ``skip`` names an unknown check, or ``steps`` is below 2.
+    """
+    report = Report(skip, strict)
+    if steps < 2:
+        raise ValueError(f"steps={steps}: give at least 2, and better enough for episodes to end")
+    make = None if isinstance(env, VectorEnv) else env
+    tested = _made(env)
+    try:
+        check_spaces(tested, report)
+        runner = Runner(tested, autoreset_mode(tested, report), report, reuses_buffers)
+        actions, others = (random_actions(tested, steps, seed + offset) for offset in (0, 1))
+        run = runner.run(seed, actions)
+        _check_ends(runner, run)
+        if "seeding" not in skip:
+            _check_seeding(runner, run, seed, actions)  # first: the others compare runs
+            _check_environment_seeds(runner, seed)
+            _check_reset_steps(runner, run, seed, actions, others)
+            _check_independence(runner, run, seed, actions, others)
+        if make is not None:
+            _check_others(make, runner, run, seed, actions, compare="seeding" not in skip)
+        if "wrong_actions" not in skip:
+            _check_wrong_actions(runner, seed)
+    finally:
+        tested.close()
+    _check_closed(tested, actions[0], report)
+
+
+def _made(env: Any) -> VectorEnv:
+    """The environment given, or made by the function given."""
+    made = env if isinstance(env, VectorEnv) or not callable(env) else env()
+    if not isinstance(made, VectorEnv):
+        raise TypeError(f"{made!r} is no gymnasium.vector.VectorEnv: give one, or a function that makes one")
+    return made
+
+
+def _check_ends(runner: Runner, run: Run) -> None:
+    """Episodes end, and a next one begins."""
+    ends = run.ends()
+    if not ends:
+        runner.report.fail("episodes_end", f"no episode ended in {len(run.turns)} steps: give more steps")
+    varies = any(not same(turn.observation, run.first) for turn in run.turns)
+    if ends and varies and all(same(last, first) for _, _, last, first in ends):
+        step, index, *_ = ends[0]
+        message = "the next episode's first observation equals the last one of the episode before, at every end"
+        runner.report.fail(MODE_CHECKS[runner.mode], message, env=index, step=step)
+
+
+def _check_reset_steps(runner: Runner, run: Run, seed: int, actions: list[Any], others: list[Any]) -> None:
+    """With NEXT_STEP, other actions in the steps that begin episodes change nothing."""
+    where = run.reset_steps()
+    if runner.mode == AutoresetMode.NEXT_STEP and where.any():
+        again = runner.run(seed, mixed_actions(runner.env, actions, others, where))
+        message = "{} changed when only actions in steps after an end did, which are to be ignored"
+        _compare(runner, run, again, "next_step", message, range(runner.env.num_envs))
+
+
+def _check_seeding(runner: Runner, run: Run, seed: int, actions: list[Any]) -> None:
+    """The same seed gives the same run, another one another."""
+    everyone = range(runner.env.num_envs)
+    message = "{} differs from the first run with the same seed and actions"
+    _compare(runner, run, runner.run(seed, actions), "seeding", message, everyone)
+    other = runner.run(seed + 1000, actions)
+    if same(run.first, other.first) and _first_difference(run, other, everyone) is None:
+        runner.report.fail("seeds_differ", f"seeds {seed} and {seed + 1000} gave the same run")
+
+
+def _check_environment_seeds(runner: Runner, seed: int) -> None:
+    """Each environment has a seed of its own, in a list, in a number and with a mask."""
+    count, report, check = runner.env.num_envs, runner.report, "environment_seeds"
+    seeds = [seed + index for index in range(count)]
+    rows = runner.reset(seed)
+    elsewhere = [*seeds[:-1], seed + 2000]
+    try:
+        listed, changed = runner.reset(seeds), runner.reset(elsewhere)
+    except Exception as error:  # whatever an environment raises for what it does not know
+        report.fail(check, f"reset(seed={seeds}) raised {type(error).__name__}: {error}")
+        return
+    for index in range(count):
+        if not same(rows[index], listed[index]):
+            report.fail(check, f"reset(seed={seeds}) and reset(seed={seed}) differ", env=index)
+        if index < count - 1 and not same(rows[index], changed[index]):
+            report.fail(check, f"reset(seed={elsewhere}) changed it, though its seed is the same", env=index)
+    if runner.mode == AutoresetMode.DISABLED:
+        runner.reset(seed + 1000)
+        masked = runner.reset(seed, np.arange(count) % 2 == 0)
+        for index in range(0, count, 2):
+            if not same(rows[index], masked[index]):
+                message = f"reset(seed={seed}) with a reset_mask gave it another episode than without"
+                report.fail(check, message, env=index)
+
+
+def _check_independence(runner: Runner, run: Run, seed: int, actions: list[Any], others: list[Any]) -> None:
+    """Other actions in some environments change nothing in the rest; for every pair, one acts while the other waits."""
+    indices = np.arange(runner.env.num_envs)
+    for bit in range((len(indices) - 1).bit_length()):
+        for value in (0, 1):
+            changed = (indices >> bit) & 1 == value
+            where = np.broadcast_to(changed, (len(actions), len(indices)))
+            again = runner.run(seed, mixed_actions(runner.env, actions, others, where))
+            message = f"{{}} changed when only the actions of environments {indices[changed].tolist()} did"
+            kept = indices[~changed].tolist()
+            _compare(runner, run, again, "independence", message, kept, first_episode=True)
+            _compare(runner, run, again, "independent_episodes", message, kept)
+
+
+def _check_others(
+    make: Callable[[], VectorEnv], runner: Runner, run: Run, seed: int, actions: list[Any], compare: bool
+) -> None:
+    """A second instance runs the same while the first one exists; a third refuses to step before a reset."""
+    with closing(_made(make)) as second:
+        if compare:
+            again = Runner(second, runner.mode, runner.report, runner.reuses_buffers).run(seed, actions)
+            message = "{} differs between two instances with the same seed and actions"
+            _compare(runner, run, again, "seeding", message, range(second.num_envs))
+    with closing(_made(make)) as third:
+        if not _raises(partial(third.step, actions[0])):
+            runner.report.fail("before_reset", "step() before reset() did not raise")
+
+
+def _check_wrong_actions(runner: Runner, seed: int) -> None:
+    """A batch with an action too many is refused."""
+    env = runner.env
+    runner.reset(seed)
+    count = env.num_envs + 1  # one too few would leave a Gymnasium AsyncVectorEnv waiting for ever
+    if not _raises(partial(env.step, batch_space(env.single_action_space, count).sample())):
+        message = f"step() with {count} actions for {env.num_envs} environments did not raise"
+        runner.report.fail("wrong_actions", message)
+
+
+def _check_closed(env: VectorEnv, actions: Any, report: Report) -> None:
+    """A closed environment can be closed again, and does nothing else."""
+    try:
+        env.close()
+    except Exception as error:
+        report.fail("close", f"the second close() raised {type(error).__name__}: {error}")
+    calls: dict[str, Callable[[], Any]] = {"step": partial(env.step, actions), "reset": partial(env.reset, seed=0)}
+    for name, call in calls.items():
+        if not _raises(call):
+            report.fail("after_close", f"{name}() after close() did not raise")
+
+
+def _compare(
+    runner: Runner, run: Run, again: Run, check: str, message: str, indices: Any, first_episode: bool = False
+) -> None:
+    """Report where some environments' part of two runs differs; ``{}`` in the message is what differs."""
+    found = _first_difference(run, again, indices, first_episode)
+    if found is not None:
+        step, index, what = found
+        runner.report.fail(check, message.format(what), env=index, step=step)
+
+
+def _first_difference(
+    run: Run, again: Run, indices: Any, first_episode: bool = False
+) -> tuple[int | None, int, str] | None:
+    """Step, environment and name of the first value that differs; None if none does."""
+    names = ("its observation", "its reward", "terminated", "truncated", "the first observation of its next episode")
+    for index in indices:
+        if not same(run.first[index], again.first[index]):
+            return None, index, names[0]
+    waiting = set(indices)
+    for step, (one, two) in enumerate(zip(run.turns, again.turns, strict=True)):
+        for index in sorted(waiting):
+            pair = (turn.of_episode(index) if first_episode else turn.of(index) for turn in (one, two))
+            for name, left, right in zip(names, *pair):  # noqa: B905 - the last name is not always asked for
+                if not same(left, right):
+                    return step, index, name
+            if first_episode and one.ended[index]:
+                waiting.remove(index)
+    return None
+
+
+def _raises(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except Exception:
+        return True
+    return False
