@@ -137,7 +137,7 @@ def _serve(worker: PreparationWorker, work: _Work, done: Callable[[], None]) -> 
             num_lost = 0
             work.refused.append((source.name, str(error)))
         except WorkerLost as error:
-            if worker.closed:
+            if worker.dismissed:
                 return
             num_lost += 1
             work.refused.append((source.name, str(error)))

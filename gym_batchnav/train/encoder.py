@@ -1,0 +1,197 @@
+"""Networks that turn pictures into features: the paper's SE-ResNet9 and a small one for CPUs."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+DEPTH_BINS = 10
+PATCH = 4  # pixels across that the first convolution takes at a time
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of each channel over all pictures that ``update`` was shown; ``forward`` normalises by them.
+
+    Args:
+        num_channels: C.
+    """
+
+    def __init__(self, num_channels: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(num_channels))
+        self.register_buffer("variance", torch.ones(num_channels))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Pictures [..., C] with mean 0 and variance 1 by the moments seen so far."""
+        return (pictures - self.mean) * (self.variance + 1e-2).rsqrt()
+
+    @torch.no_grad()
+    def update(self, pictures: Tensor) -> None:
+        """Take pictures [..., C] into account; only between a rollout's learning and the next rollout."""
+        pixels = pictures.reshape(-1, pictures.shape[-1])
+        variance, mean = torch.var_mean(pixels, dim=0, correction=0)
+        total = self.count + len(pixels)
+        share = (len(pixels) / total).to(mean.dtype)
+        delta = mean - self.mean
+        self.variance.lerp_(variance, share).add_(share * (1 - share) * delta**2)
+        self.mean.lerp_(mean, share)
+        self.count.copy_(total)
+
+
+class PictureChannels(nn.Module):
+    """Makes the channels of a convolution from depth, RGB or both.
+
+    Args:
+        sensors: Any of ``"depth"`` and ``"rgb"``.
+        depth_bins: How many one-hot channels to add to depth, each for an equal part of its range; 0 for none.
+    """
+
+    def __init__(self, sensors: tuple[str, ...], depth_bins: int) -> None:
+        super().__init__()
+        self.sensors, self.depth_bins = sensors, depth_bins
+        self.moments = RunningMoments(3) if "rgb" in sensors else None
+        self.num_channels = (3 if "rgb" in sensors else 0) + (1 + depth_bins if "depth" in sensors else 0)
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and ``rgb`` [B, H, W, 3] uint8."""
+        channels = []
+        if self.moments is not None:
+            channels.append(self.moments(observation["rgb"] / 255.0))
+        if "depth" in self.sensors:
+            depth = observation["depth"].clamp(0, 1)
+            channels.append(depth)
+            if self.depth_bins:
+                # The farthest bin is closed: depth 1, where nothing is hit, belongs to it.
+                bins = (depth * self.depth_bins).long().clamp(max=self.depth_bins - 1)
+                channels.append((bins == torch.arange(self.depth_bins, device=depth.device)).to(depth.dtype))
+        return torch.cat(channels, dim=-1).permute(0, 3, 1, 2)
+
+    def update_moments(self, observation: dict[str, Tensor]) -> None:
+        """Take the RGB pictures of a rollout into account, if there are any."""
+        if self.moments is not None:
+            self.moments.update(observation["rgb"] / 255.0)
+
+
+class SqueezeExcite(nn.Module):
+    """Weighs channels by what the whole picture holds (Hu et al. 2018).
+
+    Args:
+        num_channels: C.
+        ratio: C divided by the width of the bottleneck.
+    """
+
+    def __init__(self, num_channels: int, ratio: int = 16) -> None:
+        super().__init__()
+        narrow = num_channels // ratio
+        self.gate = nn.Sequential(nn.Linear(num_channels, narrow), nn.ReLU(), nn.Linear(narrow, num_channels))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """[B, C, H, W] -> the same."""
+        return pictures * torch.sigmoid(self.gate(pictures.mean(dim=(2, 3))))[:, :, None, None]
+
+
+class FixupBlock(nn.Module):
+    """A residual block that needs no normalisation (Zhang et al. 2019, "Fixup Initialization"), with squeeze-excite.
+
+    Args:
+        channels_in: Channels of its input.
+        channels_out: Channels of its output.
+        stride: 1, or 2 to halve the picture.
+        num_blocks: How many such blocks the network has; the first convolution's scale depends on it.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int, num_blocks: int) -> None:
+        super().__init__()
+        self.biases = nn.ParameterList([nn.Parameter(torch.zeros(1)) for _ in range(4)])
+        self.scale = nn.Parameter(torch.ones(1))
+        self.first = nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False)
+        self.second = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
+        self.excite = SqueezeExcite(channels_out)
+        self.shortcut = nn.Identity()
+        nn.init.normal_(self.first.weight, std=math.sqrt(2 / (9 * channels_out)) * num_blocks**-0.5)
+        nn.init.zeros_(self.second.weight)
+        if stride != 1 or channels_in != channels_out:
+            narrow = nn.Conv2d(channels_in, channels_out, 1, bias=False)
+            nn.init.normal_(narrow.weight, std=math.sqrt(2 / channels_out))
+            self.shortcut = nn.Sequential(nn.AvgPool2d(3, stride, padding=1), narrow)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """[B, channels_in, H, W] -> [B, channels_out, H / stride, W / stride]."""
+        before_first, after_first, before_second, after_second = self.biases
+        hidden = torch.relu(self.first(pictures + before_first) + after_first)
+        residual = self.second(hidden + before_second) * self.scale + after_second
+        shortcut = pictures if isinstance(self.shortcut, nn.Identity) else self.shortcut(pictures + before_first)
+        return torch.relu(self.excite(residual) + shortcut)
+
+
+class SEResNet9(nn.Module):
+    """The encoder of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021).
+
+    Args:
+        sensors: Any of ``"depth"`` and ``"rgb"``.
+        height: Rows of pixels.
+        width: Pixels in a row.
+        num_features: F.
+    """
+
+    def __init__(self, sensors: tuple[str, ...], height: int, width: int, num_features: int = 512) -> None:
+        super().__init__()
+        self.channels = PictureChannels(sensors, DEPTH_BINS)
+        planes = (64, 128, 256, 512)
+        # A 4 x 4 convolution of stride 4 is space-to-depth followed by a 1 x 1 convolution.
+        self.stem = nn.Conv2d(self.channels.num_channels, planes[0], PATCH, PATCH, bias=False)
+        blocks = [FixupBlock(planes[0], planes[0], 1, len(planes))]
+        blocks += [FixupBlock(planes[i], planes[i + 1], 2, len(planes)) for i in range(3)]
+        self.blocks = nn.Sequential(*blocks)
+        area = _halved(height // PATCH, 3) * _halved(width // PATCH, 3)
+        compressed = max(1, round(1024 / area))
+        self.compress = nn.Conv2d(planes[-1], compressed, 3, padding=1)
+        self.linear = nn.Linear(compressed * area, num_features, bias=False)
+        self.norm = nn.LayerNorm(num_features)
+        self.num_features = num_features
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Features [B, F] of the pictures [B, H, W, C] of an observation."""
+        pictures = torch.relu(self.stem(self.channels(observation)))
+        pictures = torch.relu(self.compress(self.blocks(pictures)))
+        return torch.relu(self.norm(self.linear(pictures.flatten(1))))
+
+
+class SmallEncoder(nn.Module):
+    """Three convolutions: fast enough for a CPU.
+
+    Args:
+        sensors: Any of ``"depth"`` and ``"rgb"``.
+        height: Rows of pixels.
+        width: Pixels in a row.
+        num_features: F.
+    """
+
+    def __init__(self, sensors: tuple[str, ...], height: int, width: int, num_features: int = 128) -> None:
+        super().__init__()
+        self.channels = PictureChannels(sensors, depth_bins=0)
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(self.channels.num_channels, 32, PATCH, PATCH),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3, stride=2, padding=1),
+            nn.ReLU(),
+        )
+        area = _halved(height // PATCH, 2) * _halved(width // PATCH, 2)
+        self.linear = nn.Linear(64 * area, num_features, bias=False)
+        self.norm = nn.LayerNorm(num_features)
+        self.num_features = num_features
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Features [B, F] of the pictures [B, H, W, C] of an observation."""
+        pictures = self.convolutions(self.channels(observation))
+        return torch.relu(self.norm(self.linear(pictures.flatten(1))))
+
+
+def _halved(side: int, times: int) -> int:
+    """The side of a picture after so many 3 x 3 convolutions of stride 2, which round up."""
+    return -(-side // 2**times)

@@ -1,0 +1,40 @@
+"""Imitation of the shortest-path follower, as a warm start: DAgger (Ross, Gordon and Bagnell 2011)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+
+def expert_share(frames: int, imitation_frames: int) -> float | None:
+    """The share of actions that the follower takes: 1 at the start, 0 from half of the imitation on, None after it.
+
+    Later the policy acts alone and the follower only says what it would do, so that the policy learns to recover from
+    its own mistakes.
+    """
+    if frames >= imitation_frames:
+        return None
+    return max(0.0, 1 - 2 * frames / imitation_frames)
+
+
+def imitation_loss(
+    logits: Tensor, values: Tensor, expert_actions: Tensor, returns: Tensor, value_weight: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Cross-entropy with the follower's actions; the critic meanwhile learns the returns of what was done.
+
+    Args:
+        logits: [..., 4].
+        values: [...].
+        expert_actions: [...] int64.
+        returns: [...].
+        value_weight: Of the critic's loss.
+
+    Returns:
+        The loss and its parts without gradients: imitation, value and agreement (the share of steps at which the
+        follower's action is the policy's likeliest).
+    """
+    imitation = cross_entropy(logits.flatten(0, -2), expert_actions.flatten())
+    value_loss = 0.5 * (returns - values).square().mean()
+    agreement = (logits.argmax(-1) == expert_actions).float().mean()
+    parts = {"imitation": imitation, "value": value_loss, "agreement": agreement}
+    return imitation + value_weight * value_loss, {name: value.detach() for name, value in parts.items()}

@@ -1,0 +1,120 @@
+"""Lamb, the optimizer for large batches, and the paper's rule for its learning rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+TRUST_LIMITS = (0.01, 100.0)
+MAX_WEIGHT_NORM = 10.0
+
+
+class Lamb(torch.optim.Optimizer):
+    """Adam whose step is scaled, tensor by tensor, to the norm of the weights (You et al. 2020).
+
+    ``w -= lr * trust * (m / (sqrt(v) + eps) + weight_decay * w)`` with bias-corrected moments m and v, and
+    ``trust = min(|w|, 10) / |step|`` clamped to [0.01, 100], or 1 where either norm is zero. A group with
+    ``trust=False`` takes the step as it is, which is AdamW's.
+
+    Args:
+        parameters: Tensors or groups of them, as for any optimizer of torch.
+        lr: Learning rate.
+        betas: Decay of the first and of the second moment.
+        eps: Keeps the division finite.
+        weight_decay: Share of the weights that is added to Adam's step.
+        trust: Whether steps are scaled to the weights.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-5,
+        weight_decay: float = 1e-2,
+        trust: bool = True,
+    ) -> None:
+        if not (lr >= 0 and eps >= 0 and weight_decay >= 0 and all(0 <= beta < 1 for beta in betas)):
+            raise ValueError(
+                f"lr={lr}, betas={betas}, eps={eps}, weight_decay={weight_decay}: "
+                "give betas from 0 to below 1 and the others not negative"
+            )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "trust": trust}
+        super().__init__(parameters, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+        """Take one step along the gradients that the parameters hold."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, group)
+        return loss
+
+    def _move(self, weights: Tensor, group: dict[str, Any]) -> None:
+        """Move one tensor of weights."""
+        state = self.state[weights]
+        if not state:
+            state["step"] = 0
+            state["mean"], state["square"] = torch.zeros_like(weights), torch.zeros_like(weights)
+        state["step"] += 1
+        first, second = group["betas"]
+        state["mean"].lerp_(weights.grad, 1 - first)
+        state["square"].mul_(second).addcmul_(weights.grad, weights.grad, value=1 - second)
+        mean = state["mean"] / (1 - first ** state["step"])
+        square = state["square"] / (1 - second ** state["step"])
+        step = mean / (square.sqrt() + group["eps"]) + group["weight_decay"] * weights
+        if group["trust"]:
+            step *= trust_ratio(weights, step)
+        weights.sub_(group["lr"] * step)
+
+
+def trust_ratio(weights: Tensor, step: Tensor) -> Tensor:
+    """Lamb's factor of a step: the norm of the weights over that of the step, within limits; a scalar tensor."""
+    weight_norm, step_norm = weights.norm(), step.norm()
+    ratio = (weight_norm.clamp(max=MAX_WEIGHT_NORM) / step_norm).clamp(*TRUST_LIMITS)
+    return torch.where((weight_norm > 0) & (step_norm > 0), ratio, 1.0)
+
+
+def lamb_groups(policy: nn.Module) -> list[dict[str, Any]]:
+    """Lamb's groups of parameters: biases, gains and Fixup's scalars take plain Adam, without decay."""
+    parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+    return [
+        {"params": [one for one in parameters if one.ndim > 1]},
+        {"params": [one for one in parameters if one.ndim <= 1], "trust": False, "weight_decay": 0.0},
+    ]
+
+
+def scaled_learning_rate(
+    base: float, num_steps: int, num_envs: int, num_minibatches: int, num_workers: int = 1
+) -> float:
+    """The paper's rule: ``base`` for mini-batches of up to 256 frames, then growing as the root of their size.
+
+    Args:
+        base: The learning rate of small mini-batches.
+        num_steps: Steps of a rollout.
+        num_envs: Environments of one worker.
+        num_minibatches: Mini-batches of a rollout.
+        num_workers: Workers whose gradients are averaged.
+    """
+    return base * max(math.sqrt(num_steps * num_envs * num_workers / (num_minibatches * 256)), 1.0)
+
+
+def schedule(progress: float) -> float:
+    """Factor of the learning rate after a share ``progress`` of the training: 0.5 to 1 in the first 1%, then a cosine.
+
+    The cosine ends at 0.01 when ``progress`` is 1.
+    """
+    warm_up = 0.01
+    if progress < warm_up:
+        return 0.5 + 0.5 * progress / warm_up
+    share = min((progress - warm_up) / (1 - warm_up), 1.0)
+    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share))

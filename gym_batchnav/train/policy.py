@@ -1,0 +1,175 @@
+"""Recurrent policies: what an agent sees, feels and remembers -> logits of its actions and the value of its state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import torch
+from torch import Tensor, nn
+
+from gym_batchnav.simulator import NUM_ACTIONS
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.train.encoder import PATCH, SEResNet9, SmallEncoder
+
+POLICIES = ("paper", "small", "blind")
+PICTURES = ("depth", "rgb")
+GOAL = PointNav.sensor
+PREVIOUS_ACTION = "previous_action"
+EMBEDDING = 32
+
+
+class RecurrentCore(nn.Module):
+    """An LSTM or GRU that forgets where an episode begins.
+
+    Args:
+        kind: ``"lstm"`` or ``"gru"``.
+        num_inputs: Size of its input.
+        hidden_size: H.
+        num_layers: How many layers are stacked.
+    """
+
+    def __init__(self, kind: str, num_inputs: int, hidden_size: int, num_layers: int = 1) -> None:
+        super().__init__()
+        self.kind, self.hidden_size, self.num_layers = kind, hidden_size, num_layers
+        self.num_rows = num_layers * (2 if kind == "lstm" else 1)  # of the state: an LSTM has hidden and cell rows
+        self.cells = (nn.LSTM if kind == "lstm" else nn.GRU)(num_inputs, hidden_size, num_layers)
+        for name, parameter in self.cells.named_parameters():
+            if "weight" in name:
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def forward(self, inputs: Tensor, state: Tensor, begun: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs [T, N, F], state [num_rows, N, H], begun [T, N] bool -> outputs [T, N, H] and the state after them."""
+        outputs = []
+        for now, begins in zip(inputs, begun, strict=True):
+            state = state.masked_fill(begins[:, None], 0)
+            if self.kind == "lstm":
+                output, halves = self.cells(now[None], (state[: self.num_layers], state[self.num_layers :]))
+                state = torch.cat(halves)
+            else:
+                output, state = self.cells(now[None], state)
+            outputs.append(output)
+        return torch.cat(outputs), state
+
+
+class Policy(nn.Module):
+    """Features of pictures, goal and previous action -> a recurrent core -> an actor and a critic.
+
+    Args:
+        encoder: Makes features [B, F] of an observation's pictures; None for a blind policy.
+        sees_goal: Whether observations have ``pointgoal_with_gps_compass``.
+        core_kind: ``"lstm"`` or ``"gru"``.
+        hidden_size: H, of the core.
+        num_layers: Layers of the core.
+    """
+
+    def __init__(
+        self,
+        encoder: SEResNet9 | SmallEncoder | None,
+        sees_goal: bool,
+        core_kind: str,
+        hidden_size: int,
+        num_layers: int = 1,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.goal_embedding = nn.Linear(3, EMBEDDING) if sees_goal else None
+        self.action_embedding = nn.Embedding(NUM_ACTIONS + 1, EMBEDDING)  # row 0: an episode begins
+        num_inputs = EMBEDDING * (2 if sees_goal else 1) + (0 if encoder is None else encoder.num_features)
+        self.core = RecurrentCore(core_kind, num_inputs, hidden_size, num_layers)
+        self.actor = nn.Linear(hidden_size, NUM_ACTIONS)
+        self.critic = nn.Linear(hidden_size, 1)
+        for head, gain in ((self.actor, 0.01), (self.critic, 1.0)):
+            nn.init.orthogonal_(head.weight, gain)
+            nn.init.zeros_(head.bias)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.actor.weight.device
+
+    def initial_state(self, num_envs: int) -> Tensor:
+        """The state [rows, N, H] before the first step: zeros."""
+        return torch.zeros(self.core.num_rows, num_envs, self.core.hidden_size, device=self.device)
+
+    def forward(self, observation: dict[str, Tensor], state: Tensor, begun: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Act on one step of N environments, or on T steps of each.
+
+        Args:
+            observation: By sensor, [N, ...] or [T, N, ...]; also ``previous_action`` int64, which is not read where an
+                episode begins.
+            state: [rows, N, H], what is remembered from before.
+            begun: [N] or [T, N] bool, whether an episode begins with the observation.
+
+        Returns:
+            Logits [..., 4], values [...] and the state after the last step.
+        """
+        if begun.ndim == 1:
+            observation = {name: values[None] for name, values in observation.items()}
+            logits, values, state = self(observation, state, begun[None])
+            return logits[0], values[0], state
+        features, state = self.core(self._inputs(observation, begun), state, begun)
+        precision = self.actor.weight.dtype  # autocast may have lowered it
+        logits, values = self.actor(features), self.critic(features).squeeze(-1)
+        return logits.to(precision), values.to(precision), state.to(precision)
+
+    def _inputs(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
+        """Inputs [T, N, F] of the core."""
+        previous = (observation[PREVIOUS_ACTION] + 1).masked_fill(begun, 0)
+        inputs = [self.action_embedding(previous)]
+        if self.goal_embedding is not None:
+            distance, angle = observation[GOAL].unbind(-1)
+            goal = torch.stack([distance, torch.cos(angle), -torch.sin(angle)], dim=-1)
+            inputs.append(self.goal_embedding(goal))
+        if self.encoder is not None:
+            flat = {name: observation[name].flatten(0, 1) for name in self.encoder.channels.sensors}
+            inputs.append(self.encoder(flat).unflatten(0, begun.shape))
+        return torch.cat(inputs, dim=-1)
+
+    def update_moments(self, observation: dict[str, Tensor]) -> None:
+        """Let what normalises RGB take the pictures [T, N, H, W, 3] of a rollout into account, once it is learned."""
+        if self.encoder is not None:
+            self.encoder.channels.update_moments(observation)
+
+
+def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
+    """A fresh policy for the observations of an environment.
+
+    Args:
+        kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256)
+            or ``"blind"`` (the GRU alone: pictures are ignored).
+        space: The environment's ``single_observation_space``.
+
+    Returns:
+        The policy on the CPU, with random weights from torch's global generator.
+
+    Raises:
+        ValueError: the kind is unknown, or the space has no pictures that it could see.
+    """
+    if kind not in POLICIES:
+        raise ValueError(f"policy {kind!r}: choose one of {', '.join(map(repr, POLICIES))}")
+    sees_goal = GOAL in space.spaces
+    if kind == "blind":
+        return Policy(None, sees_goal, "gru", 256)
+    sensors, height, width = _pictures(kind, space)
+    if kind == "small":
+        return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256)
+    return Policy(SEResNet9(sensors, height, width), sees_goal, "lstm", 512, num_layers=2)
+
+
+def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...], int, int]:
+    """Which pictures a space has for a policy, their height and their width."""
+    sensors = tuple(name for name in PICTURES if name in space.spaces)
+    if not sensors:
+        raise ValueError(f"policy {kind!r} has nothing to see: give the environment sensors=('depth',) or 'rgb'")
+    box: Any = space[sensors[0]]
+    height, width, _ = box.shape
+    if min(height, width) < PATCH:
+        raise ValueError(
+            f"policy {kind!r} cannot see {width}x{height} pixels: give a camera of {PATCH}x{PATCH} or more"
+        )
+    if "depth" in sensors and float(space["depth"].high.max()) != 1.0:  # type: ignore[attr-defined]
+        raise ValueError(f"policy {kind!r} sees depth from 0 to 1: give a camera with normalize_depth=True")
+    return sensors, height, width

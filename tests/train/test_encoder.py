@@ -1,0 +1,76 @@
+"""The encoders: what they take in, how large they are, and how Fixup starts."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from gym_batchnav.train.encoder import (  # noqa: E402
+    FixupBlock,
+    PictureChannels,
+    RunningMoments,
+    SEResNet9,
+    SmallEncoder,
+    SqueezeExcite,
+)
+
+
+def test_every_depth_has_one_bin():
+    depth = torch.tensor([0.0, 0.0999, 0.1001, 0.55, 0.999, 1.0, 7.0]).reshape(1, 1, 7, 1)
+    channels = PictureChannels(("depth",), 10)({"depth": depth})
+    assert channels.shape == (1, 11, 1, 7)
+    torch.testing.assert_close(channels[0, 0, 0], depth.flatten().clamp(max=1))
+    assert channels[0, 1:, 0].argmax(0).tolist() == [0, 0, 1, 5, 9, 9, 9]
+    assert (channels[0, 1:].sum(0) == 1).all()
+
+
+def test_rgb_and_depth_are_stacked():
+    observation = {"depth": torch.full((2, 8, 12, 1), 0.25), "rgb": torch.full((2, 8, 12, 3), 255, dtype=torch.uint8)}
+    channels = PictureChannels(("depth", "rgb"), 0)(observation)
+    assert channels.shape == (2, 4, 8, 12)
+    torch.testing.assert_close(channels[:, 3], torch.full((2, 8, 12), 0.25))
+
+
+def test_moments_are_those_of_all_pictures_shown():
+    generator = np.random.default_rng(0)
+    parts = [generator.normal(3, 2, (count, 5, 4, 3)).astype(np.float32) for count in (2, 7, 1)]
+    moments = RunningMoments(3)
+    for part in parts:
+        moments.update(torch.as_tensor(part))
+    pixels = np.concatenate([part.reshape(-1, 3) for part in parts])
+    np.testing.assert_allclose(moments.mean, pixels.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(moments.variance, pixels.var(0), rtol=1e-5)
+    expected = (pixels[0] - pixels.mean(0)) / np.sqrt(pixels.var(0) + 1e-2)
+    np.testing.assert_allclose(moments(torch.as_tensor(pixels[0])), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_squeeze_excite_weighs_channels_by_the_means_of_the_picture():
+    excite = SqueezeExcite(32)
+    pictures = torch.randn(2, 32, 3, 5)
+    first, _, second = excite.gate
+    narrow = (pictures.mean((2, 3)) @ first.weight.T + first.bias).clamp(min=0)
+    weights = 1 / (1 + torch.exp(-(narrow @ second.weight.T + second.bias)))
+    torch.testing.assert_close(excite(pictures), pictures * weights[:, :, None, None])
+
+
+def test_a_fixup_block_begins_as_its_shortcut():
+    pictures = torch.rand(2, 64, 8, 8)
+    torch.testing.assert_close(FixupBlock(64, 64, 1, 4)(pictures), pictures)
+    block = FixupBlock(64, 128, 2, 4)
+    torch.testing.assert_close(block(pictures), torch.relu(block.shortcut(pictures)))
+    assert block.first.weight.std().item() == pytest.approx((2 / (9 * 128)) ** 0.5 * 0.5, rel=0.02)
+
+
+def test_the_stem_is_space_to_depth_and_a_linear_map():
+    encoder = SEResNet9(("depth",), 16, 16)
+    pictures = torch.rand(1, 11, 16, 16)
+    patches = pictures.reshape(1, 11, 4, 4, 4, 4).permute(0, 2, 4, 1, 3, 5).reshape(16, 11 * 16)
+    expected = (patches @ encoder.stem.weight.reshape(64, -1).T).T.reshape(1, 64, 4, 4)
+    torch.testing.assert_close(encoder.stem(pictures), expected)
+
+
+@pytest.mark.parametrize("make", [SEResNet9, SmallEncoder])
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (48, 80), (30, 21), (4, 4)])
+def test_any_resolution_is_encoded(make, height, width):
+    encoder = make(("depth",), height, width)
+    assert encoder({"depth": torch.rand(3, height, width, 1)}).shape == (3, encoder.num_features)

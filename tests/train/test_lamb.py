@@ -1,0 +1,131 @@
+"""Lamb against a step worked by hand and against torch's AdamW; the rules of its learning rate."""
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from gym_batchnav.train.lamb import (  # noqa: E402
+    Lamb,
+    lamb_groups,
+    scaled_learning_rate,
+    schedule,
+    trust_ratio,
+)
+from gym_batchnav.train.policy import Policy  # noqa: E402
+
+
+def test_a_step_worked_by_hand():
+    """Weights (3, 4), gradient (1, -2), twice.
+
+    First step: m and v are, bias corrected, g and g^2, so that Adam's step is (1, -1); with decay 0.1 it is
+    (1.3, -0.6), of norm sqrt(2.05); the weights' norm is 5, so that trust = 5 / sqrt(2.05) = 3.49215.
+    With lr = 0.01: w = (3 - 0.01 * 3.49215 * 1.3, 4 + 0.01 * 3.49215 * 0.6) = (2.954602, 4.020953).
+    """
+    weights = torch.tensor([[3.0, 4.0]], requires_grad=True)
+    optimizer = Lamb([weights], lr=0.01, weight_decay=0.1, eps=0.0)
+    weights.grad = torch.tensor([[1.0, -2.0]])
+    optimizer.step()
+    np.testing.assert_allclose(weights.detach().numpy(), [[2.954602, 4.020953]], rtol=1e-6)
+    # Second, with gradient (-1, -2): m = (0.9 * 0.1 * 1 + 0.1 * -1) / (1 - 0.81) = -0.01 / 0.19 = -0.0526316,
+    # v = 1, so that the step is (-0.0526316 + 0.2954602, -1 + 0.4020953) = (0.2428286, -0.5979047).
+    weights.grad = torch.tensor([[-1.0, -2.0]])
+    optimizer.step()
+    trust = np.hypot(2.954602, 4.020953) / np.hypot(0.2428286, 0.5979047)
+    expected = [[2.954602 - 0.01 * trust * 0.2428286, 4.020953 + 0.01 * trust * 0.5979047]]
+    np.testing.assert_allclose(weights.detach().numpy(), expected, rtol=1e-5)
+
+
+def test_the_trust_ratio_has_limits():
+    def ratio(weights, step):
+        return trust_ratio(torch.tensor(weights), torch.tensor(step)).item()
+
+    assert ratio([3.0, 4.0], [0.0, 2.0]) == pytest.approx(2.5)
+    assert ratio([300.0, 400.0], [0.0, 2.0]) == pytest.approx(5.0)  # no more than 10 of the weights' norm counts
+    assert ratio([5.0], [0.001]) == pytest.approx(100.0)
+    assert ratio([0.001], [1.0]) == pytest.approx(0.01)
+    assert ratio([0.0], [1.0]) == 1 and ratio([1.0], [0.0]) == 1
+
+
+def test_without_trust_it_is_adamw():
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(6, 4, generator=generator)
+    ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
+    keywords = {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-5, "weight_decay": 0.03}
+    optimizers = [Lamb([{"params": [ours], "trust": False}], **keywords), torch.optim.AdamW([theirs], **keywords)]
+    for _ in range(20):
+        ours.grad = torch.randn(6, 4, generator=generator)
+        theirs.grad = ours.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_it_equals_adam_where_the_trust_ratio_is_one():
+    """Weights of ones and gradients of one sign: Adam's step is all ones too, of the same norm."""
+    ours, theirs = torch.ones(5, 5, requires_grad=True), torch.ones(5, 5, requires_grad=True)
+    lamb, adam = Lamb([ours], lr=1e-4, weight_decay=0.0, eps=0.0), torch.optim.Adam([theirs], lr=1e-4, eps=0.0)
+    for weights, optimizer in ((ours, lamb), (theirs, adam)):
+        weights.grad = torch.full((5, 5), 0.3)
+        optimizer.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0.0)
+
+
+def test_each_tensor_has_its_own_ratio():
+    small, large = torch.full((2, 2), 0.1, requires_grad=True), torch.full((2, 2), 1.0, requires_grad=True)
+    optimizer = Lamb([small, large], lr=0.1, weight_decay=0.0)
+    small.grad, large.grad = torch.ones(2, 2), torch.ones(2, 2)
+    optimizer.step()
+    torch.testing.assert_close(small.detach(), torch.full((2, 2), 0.09))
+    torch.testing.assert_close(large.detach(), torch.full((2, 2), 0.9))
+
+
+def test_vectors_and_scalars_take_plain_adam():
+    policy = Policy(None, True, "gru", 8)
+    matrices, others = lamb_groups(policy)
+    assert all(one.ndim > 1 for one in matrices["params"]) and all(one.ndim <= 1 for one in others["params"])
+    assert len(matrices["params"]) + len(others["params"]) == len(list(policy.parameters()))
+    groups = Lamb([matrices, others]).param_groups
+    assert [group["trust"] for group in groups] == [True, False]
+    assert [group["weight_decay"] for group in groups] == [1e-2, 0.0]
+
+
+def test_it_resumes_from_its_state():
+    def descend(weights, optimizer, steps):
+        for step in steps:
+            weights.grad = torch.tensor([[1.0, -2.0, 0.5 * step]])
+            optimizer.step()
+        return weights.detach().clone()
+
+    weights = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    optimizer = Lamb([weights], lr=0.01)
+    half = descend(weights, optimizer, range(3))
+    state = copy.deepcopy(optimizer.state_dict())
+    expected = descend(weights, optimizer, range(3, 6))
+
+    resumed = half.requires_grad_()
+    optimizer = Lamb([resumed], lr=0.5)
+    optimizer.load_state_dict(state)
+    torch.testing.assert_close(descend(resumed, optimizer, range(3, 6)), expected, rtol=0, atol=0)
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="give betas from 0 to below 1"):
+        Lamb([torch.zeros(1)], betas=(0.9, 1.0))
+
+
+def test_the_learning_rate_grows_with_the_root_of_the_mini_batch():
+    assert scaled_learning_rate(5e-4, 32, 512, 2) == pytest.approx(5e-4 * 32**0.5)
+    assert scaled_learning_rate(5e-4, 32, 512, 2, num_workers=8) == pytest.approx(5e-4 * 16)
+    assert scaled_learning_rate(5e-4, 32, 16, 2) == 5e-4
+    assert scaled_learning_rate(5e-4, 32, 4, 2) == 5e-4
+
+
+def test_the_schedule_warms_up_and_cools_down():
+    assert schedule(0.0) == 0.5 and schedule(0.005) == pytest.approx(0.75) and schedule(0.01) == pytest.approx(1.0)
+    assert schedule(0.01 + 0.99 / 2) == pytest.approx(0.505)
+    assert schedule(1.0) == pytest.approx(0.01) and schedule(1.5) == pytest.approx(0.01)
+    factors = [schedule(share) for share in np.linspace(0.01, 1, 50)]
+    assert factors == sorted(factors, reverse=True)

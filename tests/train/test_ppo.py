@@ -1,0 +1,254 @@
+"""PPO: advantages, loss and gradients against plain NumPy; whole trainings that repeat and resume."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rooms import box_room
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from gym_batchnav.env import BatchNavEnv  # noqa: E402
+from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.scene.library import SceneLibrary  # noqa: E402
+from gym_batchnav.task.pointnav import PointNav  # noqa: E402
+from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, Policy, make_policy  # noqa: E402
+from gym_batchnav.train.ppo import PPO, PPOConfig, gae, minibatches, ppo_loss  # noqa: E402
+
+
+def advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda):
+    """The definition: the discounted sum of errors up to the end of the episode or of the rollout, step by step."""
+    steps, envs = rewards.shape
+    advantages = np.zeros((steps, envs))
+    for env in range(envs):
+        for step in range(steps):
+            factor = 1.0
+            for later in range(step, steps):
+                over = begun[later + 1, env]
+                following = bootstraps[later, env] if over else values[later + 1, env]
+                error = rewards[later, env] + gamma * following - values[later, env]
+                advantages[step, env] += factor * error
+                factor *= gamma * gae_lambda
+                if over:
+                    break
+    return advantages
+
+
+class TestAdvantages:
+    @settings(max_examples=40, deadline=None)
+    @given(seed=st.integers(0, 10**6), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1), share=st.floats(0, 1))
+    def test_they_are_those_of_the_definition(self, seed, gamma, gae_lambda, share):
+        rng = np.random.default_rng(seed)
+        rewards, bootstraps, values = rng.normal(size=(6, 3)), rng.normal(size=(6, 3)), rng.normal(size=(7, 3))
+        begun = rng.random((7, 3)) < share
+        tensors = [torch.as_tensor(array) for array in (rewards, values, begun, bootstraps)]
+        expected = advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda)
+        np.testing.assert_allclose(gae(*tensors, gamma, gae_lambda), expected, rtol=1e-9, atol=1e-12)
+
+    def test_with_lambda_one_they_are_returns_less_values(self):
+        """Rewards 1, 2, 3 and a termination after the second: by hand."""
+        rewards = torch.tensor([[1.0], [2.0], [3.0]])
+        values = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
+        begun = torch.tensor([[True], [False], [True], [False]])
+        advantages = gae(rewards, values, begun, torch.zeros(3, 1), 0.5, 1.0)
+        assert (advantages + values[:-1]).flatten().tolist() == [1 + 0.5 * 2, 2.0, 3 + 0.5 * 40]
+
+    def test_a_time_out_counts_what_was_to_come_and_a_termination_does_not(self):
+        rewards, values = torch.zeros(1, 2), torch.zeros(2, 2)
+        begun = torch.tensor([[False, False], [True, True]])
+        advantages = gae(rewards, values, begun, torch.tensor([[4.0, 0.0]]), 0.5, 0.9)
+        assert advantages.tolist() == [[2.0, 0.0]]
+
+
+def loss_in_numpy(logits, values, actions, old_log_probs, advantages, returns, config):
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    total = 0.0
+    for index in np.ndindex(actions.shape):
+        ratio = np.exp(log_probs[index][actions[index]] - old_log_probs[index])
+        limited = min(max(ratio, 1 - config.clip), 1 + config.clip)
+        total -= min(ratio * advantages[index], limited * advantages[index])
+        total += config.value_weight * 0.5 * (returns[index] - values[index]) ** 2
+        total += config.entropy_weight * (np.exp(log_probs[index]) * log_probs[index]).sum()
+    return total / actions.size
+
+
+class TestLoss:
+    def arrays(self, seed=0, shape=(5, 4)):
+        rng = np.random.default_rng(seed)
+        logits, actions = rng.normal(size=(*shape, 4)), rng.integers(0, 4, shape)
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        old = np.take_along_axis(log_probs, actions[..., None], -1)[..., 0] + rng.normal(0, 0.3, shape)
+        return logits, rng.normal(size=shape), actions, old, rng.normal(size=shape), rng.normal(size=shape)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_it_is_the_papers(self, seed):
+        arrays = self.arrays(seed)
+        config = PPOConfig(value_weight=0.7, entropy_weight=0.05)
+        loss, parts = ppo_loss(*map(torch.as_tensor, arrays), config)
+        assert loss.item() == pytest.approx(loss_in_numpy(*arrays, config), rel=1e-9)
+        assert 0 < parts["clipped"] < 1 and parts["kl"] > 0
+
+    def test_advantages_are_normalized_on_request(self):
+        logits, values, actions, old, advantages, returns = self.arrays()
+        standard = (advantages - advantages.mean()) / advantages.std()
+        asked = ppo_loss(
+            *map(torch.as_tensor, (logits, values, actions, old, advantages, returns)),
+            PPOConfig(normalize_advantages=True),
+        )
+        given = ppo_loss(*map(torch.as_tensor, (logits, values, actions, old, standard, returns)), PPOConfig())
+        assert asked[0].item() == pytest.approx(given[0].item(), rel=1e-6)
+
+    def test_gradients_are_those_of_small_differences(self):
+        """Through the loss, the heads, the memory and its resets, of a tiny policy in float64."""
+        torch.manual_seed(0)
+        policy = Policy(None, True, "gru", 3).double()
+        torch.nn.init.normal_(policy.actor.weight)
+        _, _, actions, _, advantages, returns = map(torch.as_tensor, self.arrays())
+        observation = {GOAL: torch.randn(5, 4, 2).double(), PREVIOUS_ACTION: torch.randint(0, 4, (5, 4))}
+        begun, state = torch.rand(5, 4) < 0.3, torch.randn(1, 4, 3).double()
+        old = torch.full((5, 4), np.log(0.25)).double()
+
+        def loss():
+            logits, values, _ = policy(observation, state, begun)
+            return ppo_loss(logits, values, actions, old, advantages, returns, PPOConfig())[0]
+
+        loss().backward()
+        rng = np.random.default_rng(0)
+        for parameter in policy.parameters():
+            flat, gradient = parameter.data.reshape(-1), parameter.grad.reshape(-1)
+            for index in rng.choice(len(flat), min(4, len(flat)), replace=False):
+                before, sides = flat[index].item(), []
+                for shift in (1e-5, -1e-5):
+                    flat[index] = before + shift
+                    sides.append(loss().item())
+                flat[index] = before
+                assert gradient[index].item() == pytest.approx((sides[0] - sides[1]) / 2e-5, rel=1e-3, abs=1e-7)
+
+
+def test_mini_batches_take_every_environment_once():
+    parts = list(minibatches(10, 3, torch.Generator().manual_seed(0)))
+    assert [len(part) for part in parts] == [4, 3, 3]
+    assert sorted(torch.cat(parts).tolist()) == list(range(10)) != torch.cat(parts).tolist()
+
+
+@pytest.fixture(scope="module")
+def library():
+    return SceneLibrary.from_scenes([box_room(width=6, depth=4)])
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    """PPO on a toy: long strides, wide turns, a generous goal."""
+    made = []
+
+    def make(kind="blind", num_envs=8, seed=0, env_seed=None, **kwargs):
+        sensors = {"blind": (), "small": ("depth", "rgb"), "paper": ("depth",)}[kind]
+        keywords = {"forward_step": 0.5, "turn_angle_deg": 30, "task": PointNav(success_distance=0.5)}
+        keywords |= {"max_episode_steps": 60, "num_episodes": 300, "cache_dir": tmp_path, "library": library}
+        made.append(
+            BatchNavEnv(num_envs, sensors=sensors, camera=Camera(16, 16), autoreset_mode="same_step", **keywords)
+        )
+        torch.manual_seed(seed)
+        config = {"total_frames": 100_000, "num_steps": 8, "optimizer": "adamw", "learning_rate": 1e-3, **kwargs}
+        policy = make_policy(kind, made[-1].single_observation_space)
+        return PPO(made[-1], policy, PPOConfig(**config), seed=seed)
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def curve(ppo, iterations):
+    """What a few iterations report, and the weights after them."""
+    reports = [ppo.iterate() for _ in range(iterations)]
+    weights = torch.cat([parameter.detach().flatten() for parameter in ppo.policy.parameters()])
+    return [(report.frames, report.losses, report.episodes["spl"].tolist()) for report in reports], weights
+
+
+class TestTraining:
+    @pytest.mark.parametrize("kind", ["blind", "small"])
+    @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+    def test_one_seed_gives_one_curve(self, make, kind, optimizer):
+        first, weights = curve(make(kind, optimizer=optimizer, imitation_frames=100), 4)
+        second, same_weights = curve(make(kind, optimizer=optimizer, imitation_frames=100), 4)
+        assert first == second
+        assert torch.equal(weights, same_weights)
+        other, _ = curve(make(kind, seed=1, optimizer=optimizer, imitation_frames=100), 4)
+        assert first != other
+
+    def test_it_resumes_to_the_same_curve(self, make):
+        ppo = make("small", num_epochs=2)
+        curve(ppo, 2)
+        state = copy.deepcopy(ppo.get_state())
+        expected, weights = curve(ppo, 3)
+        resumed = make("small", seed=5, num_epochs=2)
+        resumed.set_state(state)
+        found, same_weights = curve(resumed, 3)
+        assert found == expected
+        assert torch.equal(weights, same_weights)
+
+    def test_each_iteration_learns_and_reports(self, make):
+        ppo = make("small", num_minibatches=4, num_epochs=2, total_frames=10_000)
+        rates = []
+        for iteration in range(3):
+            before = [parameter.detach().clone() for parameter in ppo.policy.parameters()]
+            mean = ppo.policy.encoder.channels.moments.mean.clone()
+            report = ppo.iterate()
+            assert report.frames == ppo.frames == 64 * (iteration + 1)
+            assert {"policy", "value", "entropy", "kl", "clipped", "grad_norm"} == set(report.losses)
+            assert report.seconds.keys() == {"simulate", "infer", "learn"} and min(report.seconds.values()) > 0
+            assert not any(torch.equal(old, new) for old, new in zip(before, ppo.policy.parameters(), strict=True))
+            assert not torch.equal(mean, ppo.policy.encoder.channels.moments.mean)
+            rates.append(ppo.optimizer.param_groups[0]["lr"])
+        assert rates[0] == pytest.approx(0.5e-3) and rates[0] < rates[1] < rates[2]
+
+    def test_probabilities_have_not_moved_before_the_first_step(self, make):
+        """Learning sees the very states, masks and pictures that acting saw."""
+        ppo = make("small", num_minibatches=1)
+        for _ in range(6):
+            report = ppo.iterate()
+            assert abs(report.losses["kl"]) < 1e-6 and report.losses["clipped"] == 0
+
+    def test_the_papers_policy_and_optimizer_learn(self, make):
+        report = make("paper", num_envs=4, optimizer="lamb", learning_rate=5e-4).iterate()
+        assert all(np.isfinite(value) for value in report.losses.values())
+
+    def test_mixed_precision_stays_near(self, make):
+        plain, mixed = make("small").iterate(), make("small", autocast=True).iterate()
+        assert mixed.losses["entropy"] == pytest.approx(plain.losses["entropy"], rel=0.02)
+        assert all(np.isfinite(value) for value in mixed.losses.values())
+
+    def test_gradients_are_clipped(self, make):
+        ppo = make("blind", num_minibatches=1, max_grad_norm=1e-3)
+        assert ppo.iterate().losses["grad_norm"] > 1e-3
+        norms = torch.stack([parameter.grad.norm() for parameter in ppo.policy.parameters()])
+        assert norms.norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+    def test_impossible_configurations_are_refused(self, make, library):
+        with pytest.raises(ValueError, match="num_minibatches=9 of 8 environments"):
+            make(num_minibatches=9)
+        with pytest.raises(ValueError, match="optimizer='sgd': choose"):
+            PPOConfig(optimizer="sgd")
+        with pytest.raises(ValueError, match="num_steps=0"):
+            PPOConfig(num_steps=0)
+        with pytest.raises(ValueError, match="gamma=2"):
+            PPOConfig(gamma=2)
+
+
+def test_dead_steps_are_not_learned_from(library, tmp_path):
+    env = BatchNavEnv(2, sensors=(), library=library, num_episodes=20, cache_dir=tmp_path)
+    with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
+        PPO(env, make_policy("blind", env.single_observation_space), PPOConfig())
+    env.close()
+
+
+@pytest.mark.slow
+def test_two_rooms_are_learned_without_eyes(make):
+    """A room with a wall across it: the goal is often round the wall, so that walking straight at it fails."""
+    ppo = make(num_envs=128, total_frames=1_500_000, num_steps=32, num_minibatches=4, num_epochs=2, learning_rate=2e-3)
+    success = []
+    while ppo.frames < ppo.config.total_frames and (len(success) < 20 or np.mean(success[-20:]) < 0.9):
+        success.append(ppo.iterate().episodes["success"].mean())
+    assert np.mean(success[-20:]) >= 0.9
