@@ -13,9 +13,15 @@ from gym_batchnav.simulator import NUM_ACTIONS
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse a count below one."""
-    if count < 1:
-        raise ValueError(f"{name}={count}: give at least 1")
+    """Refuse what is no whole number from 1 up."""
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise ValueError(f"{name}={count!r}: give a whole number of at least 1")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name}={value!r}: give True or False")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
@@ -26,8 +32,9 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
 
 def check_positive(name: str, value: float) -> None:
     """Refuse what is not a positive finite number."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name}={value}: give a positive number")
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value > 0):
+        raise ValueError(f"{name}={value!r}: give a positive number")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

@@ -20,6 +20,7 @@ from gym_batchnav.arguments import (
     autoreset_mode_of,
     check_choice,
     check_count,
+    check_flag,
     check_kind,
     check_positive,
     episodes_of,
@@ -79,7 +80,8 @@ class BatchNavEnv(VectorEnv):
         max_scene_bytes: Leave out scenes with which more memory than this would be held.
         episode_file: A Habitat PointNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: How many episodes to sample in a scene that brings none.
-        agent: Size and skill of the agent that navmeshes are built for.
+        agent: Size and skill of the agent that navmeshes are built for. If not given, a navmesh that lies beside a
+            scene is taken as it is, and others are built for NavMeshSettings().
         forward_step: Metres of MOVE_FORWARD.
         turn_angle_deg: Degrees of a turn.
         sliding: Slide along walls; False stops at them.
@@ -139,7 +141,10 @@ class BatchNavEnv(VectorEnv):
                 check_count(name, limit)
         for name, amount in {"forward_step": forward_step, "turn_angle_deg": turn_angle_deg}.items():
             check_positive(name, amount)
-        if len(sensors) > 0:
+        flags = {"sliding": sliding, "reuse_buffers": reuse_buffers, "deterministic_rotation": deterministic_rotation}
+        for name, flag in flags.items():
+            check_flag(name, flag)
+        if not isinstance(sensors, (tuple, list)) or len(sensors) > 0:
             check_sensors(sensors)
         check_choice("renderer", renderer, RENDERERS)
         check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
@@ -148,6 +153,7 @@ class BatchNavEnv(VectorEnv):
         check_kind("task", task, PointNav)
         check_kind("camera", camera, Camera)
         check_kind("agent", agent, NavMeshSettings)
+        check_kind("library", library, SceneLibrary)
         self.num_envs = num_envs
         self.task = task or PointNav()
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)

@@ -108,17 +108,22 @@ def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent otherwise on Windows")
 def test_ctrl_c_ends_prepare_and_leaves_nothing_partial(tmp_path):
     cache = tmp_path / "cache"
-    program = "import sys; from gym_batchnav.cli import main; main()"
+    # Whoever started the tests in the background has had Ctrl-C ignored.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    program += "from gym_batchnav.cli import main; main()"
     arguments = ["scene", "prepare", "procedural:0-500?triangles=6000", "--workers", "2", "--cache-dir", str(cache)]
     # Found in the folder it is started in, as in a checkout that is not installed.
     process = subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=PACKAGE.parent, stderr=subprocess.PIPE)
-    end = time.monotonic() + 120
-    while not (cache.is_dir() and any(cache.glob("*.entry"))):
-        assert time.monotonic() < end and process.poll() is None
-        time.sleep(0.05)
-    children = psutil.Process(process.pid).children()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    try:
+        end = time.monotonic() + 120
+        while not (cache.is_dir() and any(cache.glob("*.entry"))):
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.05)
+        children = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
     assert process.returncode != 0
     assert len(children) == 2 and psutil.wait_procs(children, timeout=10)[1] == []
     assert all(path.suffix == ".entry" and not path.name.startswith(".") for path in cache.iterdir())

@@ -92,6 +92,8 @@ def _named(part: str | Path | Scene, shipped: dict[str, Path]) -> Iterator[Recip
 
 def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
     """The scene files that a path, a folder or a pattern names."""
+    if str(part) == "":
+        raise ValueError("scenes='': name at least one scene")
     path = Path(part).expanduser()
     if path.is_dir():
         datasets = sorted(path.glob(f"*{DATASET_ENDING}"))

@@ -41,7 +41,10 @@ def generate(
     console = Console(stderr=True)
     out.mkdir(parents=True, exist_ok=True)
     for index, seed in enumerate(track(seeds, "Generating", console=console)):
-        stem = name.format(index=index, seed=seed)
+        try:
+            stem = name.format(index=index, seed=seed)
+        except (LookupError, ValueError) as error:
+            raise ValueError(f"--name {name!r}: only {{index}} and {{seed}} may stand in it") from error
         apartment = generate_apartment(
             seed, area=area, storeys=storeys, closed_doors=closed_doors, triangles=triangles, name=stem
         )
