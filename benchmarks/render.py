@@ -23,6 +23,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import psutil
 
 from gym_batchnav.bench import bench_render, drawing, interleaved, machine
 from gym_batchnav.geometry import Camera
@@ -126,6 +127,24 @@ def threads(_: Path, seconds: float) -> list[Row]:
     return [ratio("two threads to one", rates, "two", "one", 1.7)]
 
 
+def memory(_: Path, __: float) -> list[Row]:
+    """Resident bytes that a view costs besides its pixels, where a target is three thousand views larger."""
+    rows, pixels = [], 4 * 64 * 64  # float32
+    # Embree draws into the pictures that are handed out; OpenGL holds them on its device as well.
+    for renderer, copies in (("embree", 1), ("opengl", 2)):
+        held = []
+        for num_views in (1024, 1024, 4096):  # the first is for what is made once
+            with drawing(APARTMENTS, num_views, renderer=renderer, buffers=1) as drawn:
+                before = psutil.Process().memory_info().rss
+                drawn.draw()
+                drawn.draw()
+                held.append(psutil.Process().memory_info().rss - before)
+        figure = (held[2] - held[1]) / (4096 - 1024) - copies * pixels
+        note = "more than its pixels" if copies == 1 else "more than its pixels here and on the device"
+        rows.append(Row(f"{renderer}, depth, bytes a view", figure, 1024, 0, at_most=True, note=note))
+    return rows
+
+
 def tessellated(scene: Scene, pieces: int) -> Scene:
     """The scene with every triangle cut into ``pieces`` squared."""
     corners = [(i, j) for i in range(pieces + 1) for j in range(pieces + 1 - i)]
@@ -173,6 +192,7 @@ PARTS: dict[str, Callable[[Path, float], list[Row]]] = {
     "sizes": sizes,
     "views": views,
     "threads": threads,
+    "memory": memory,
 }
 
 

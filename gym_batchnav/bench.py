@@ -115,6 +115,7 @@ def drawing(
     sensors: tuple[str, ...] = ("depth",),
     camera: Camera | None = None,
     renderer: str = "auto",
+    buffers: int = 2,
 ) -> Iterator[Drawing]:
     """Views from random navigable poses and what draws them, for measurements of one's own; released at the end."""
     from gym_batchnav.render.api import make_renderer
@@ -124,7 +125,7 @@ def drawing(
     slots, views = navigable_views(library, num_views, camera.eye_height)
     drawer = make_renderer(renderer, library)
     try:
-        target = drawer.target(camera, sensors, num_views=num_views)
+        target = drawer.target(camera, sensors, num_views=num_views, buffers=buffers)
 
         def draw() -> int:
             target.render(slots, views)
