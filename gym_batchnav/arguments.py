@@ -12,16 +12,18 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.simulator import NUM_ACTIONS
 
 
-def check_count(name: str, count: int) -> None:
+def check_counts(**counts: int) -> None:
     """Refuse what is no whole number from 1 up."""
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise ValueError(f"{name}={count!r}: give a whole number of at least 1")
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise ValueError(f"{name}={count!r}: give a whole number of at least 1")
 
 
-def check_flag(name: str, value: object) -> None:
+def check_flags(**flags: bool) -> None:
     """Refuse what is neither True nor False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name}={value!r}: give True or False")
+    for name, flag in flags.items():
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ValueError(f"{name}={flag!r}: give True or False")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
@@ -30,11 +32,12 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
-def check_positive(name: str, value: float) -> None:
+def check_positive(**values: float) -> None:
     """Refuse what is not a positive finite number."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value > 0):
-        raise ValueError(f"{name}={value!r}: give a positive number")
+    for name, value in values.items():
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and value > 0):
+            raise ValueError(f"{name}={value!r}: give a positive number")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

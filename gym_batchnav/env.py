@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from gym_batchnav.arguments import (
     actions_of,
     autoreset_mode_of,
     check_choice,
-    check_count,
-    check_flag,
+    check_counts,
+    check_flags,
     check_kind,
     check_positive,
     episodes_of,
@@ -32,19 +31,17 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.process import claim_process
 from gym_batchnav.render.api import RENDERERS, Renderer, check_sensors
+from gym_batchnav.residents import library_for
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.scene.sources import SceneSpec, scene_sources
+from gym_batchnav.scene.sources import SceneSpec
 from gym_batchnav.simulator import NUM_ACTIONS, BatchSimulator
 from gym_batchnav.task.episode import EpisodeSet
 from gym_batchnav.task.pointnav import PointNav, PointNavMeasures
 from gym_batchnav.task.prepare import NavigationPreparer
 from gym_batchnav.task.schedule import MODES
 from gym_batchnav.task.state import AgentState, EpisodeState
-from gym_batchnav.task.worker import PreparationWorker, warm
 
-FEW_SCENES = 8  # so many are simply all resident
-ENVS_PER_SCENE = 32  # beyond; as in "Large Batch Simulation for Deep Reinforcement Learning"
 PARTS = ("move", "measure", "episodes", "render", "observe")
 
 Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a torch tensor
@@ -133,17 +130,14 @@ class BatchNavEnv(VectorEnv):
         library: SceneLibrary | None = None,
         cache_dir: str | Path | None = None,
     ) -> None:
-        counts = {"num_envs": num_envs, "max_episode_steps": max_episode_steps, "num_episodes": num_episodes}
-        for name, count in {**counts, "buffers": buffers, "rotate_every": rotate_every}.items():
-            check_count(name, count)
-        for name, limit in {"resident_scenes": resident_scenes, "max_scene_bytes": max_scene_bytes}.items():
-            if limit is not None:
-                check_count(name, limit)
-        for name, amount in {"forward_step": forward_step, "turn_angle_deg": turn_angle_deg}.items():
-            check_positive(name, amount)
-        flags = {"sliding": sliding, "reuse_buffers": reuse_buffers, "deterministic_rotation": deterministic_rotation}
-        for name, flag in flags.items():
-            check_flag(name, flag)
+        check_counts(
+            num_envs=num_envs, max_episode_steps=max_episode_steps, num_episodes=num_episodes, buffers=buffers,
+            rotate_every=rotate_every,
+        )  # fmt: skip
+        limits = {"resident_scenes": resident_scenes, "max_scene_bytes": max_scene_bytes}
+        check_counts(**{name: limit for name, limit in limits.items() if limit is not None})
+        check_positive(forward_step=forward_step, turn_angle_deg=turn_angle_deg)
+        check_flags(sliding=sliding, reuse_buffers=reuse_buffers, deterministic_rotation=deterministic_rotation)
         if not isinstance(sensors, (tuple, list)) or len(sensors) > 0:
             check_sensors(sensors)
         check_choice("renderer", renderer, RENDERERS)
@@ -160,32 +154,26 @@ class BatchNavEnv(VectorEnv):
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
         self.max_episode_steps = max_episode_steps
-        cache = DiskCache(None if cache_dir is None else Path(cache_dir))
         preparer = NavigationPreparer(
             settings=agent,
             episode_file=None if episode_file is None else Path(episode_file),
             num_episodes=num_episodes,
-            cache=cache,
+            cache=DiskCache(None if cache_dir is None else Path(cache_dir)),
         )
         if library is not None:
             given = (scenes, resident_scenes, max_scene_bytes, deterministic_rotation or None)
             if any(value is not None for value in given):
                 raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
-        else:
-            sources = scene_sources("apartments" if scenes is None else scenes, cache)
-            if resident_scenes is None and episodes != "once" and len(sources) > FEW_SCENES:
-                resident_scenes = -(-num_envs // ENVS_PER_SCENE)
-            worker = PreparationWorker(preparer)
-            library = SceneLibrary(
-                sources,
-                resident_scenes,
-                rotate_every=rotate_every,
-                deterministic=deterministic_rotation,
-                max_bytes=max_scene_bytes,
-                warm=partial(warm, worker),
-                rest=worker.rest,
-            )
-        self.library = library
+        self.library = library or library_for(
+            "apartments" if scenes is None else scenes,
+            num_envs,
+            preparer,
+            once=episodes == "once",
+            resident_scenes=resident_scenes,
+            rotate_every=rotate_every,
+            deterministic=deterministic_rotation,
+            max_bytes=max_scene_bytes,
+        )
         self.simulator = BatchSimulator(
             self.library,
             num_envs,
