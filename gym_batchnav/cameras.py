@@ -27,6 +27,7 @@ class AgentCameras:
         reuse_buffers: Hand out a ring of arrays that are written again later instead of fresh arrays.
         buffers: For how many further pictures a reused array stays valid.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
+        whole: The cameras of the batch that these are a part of, which have the renderer.
     """
 
     def __init__(
@@ -40,10 +41,11 @@ class AgentCameras:
         reuse_buffers: bool = False,
         buffers: int = 2,
         device: str = "cpu",
+        whole: AgentCameras | None = None,
     ) -> None:
         self.device = device
         self.camera, self.sensors, self.num_views = camera, sensors, num_views
-        self._library, self._renderer_name = library, renderer
+        self._library, self._renderer_name, self._whole = library, renderer, whole
         self._reuse_buffers, self._buffers = reuse_buffers, buffers
         self._renderer: Renderer | None = None
         self._target: Target | None = None
@@ -54,9 +56,28 @@ class AgentCameras:
     @property
     def renderer(self) -> Renderer:
         """The renderer of the library's scenes."""
+        if self._whole is not None:
+            return self._whole.renderer
         if self._renderer is None:
             self._renderer = make_renderer(self._renderer_name, self._library)
         return self._renderer
+
+    def split(self, count: int) -> tuple[AgentCameras, ...]:
+        """Cameras of ``count`` equal parts of the agents, with targets of their own and this one's renderer."""
+        return tuple(
+            AgentCameras(
+                self._library,
+                self._renderer_name,
+                self.camera,
+                self.sensors,
+                self.num_views // count,
+                reuse_buffers=self._reuse_buffers,
+                buffers=self._buffers,
+                device=self.device,
+                whole=self,
+            )
+            for _ in range(count)
+        )
 
     def begin(self, agents: AgentState) -> None:
         """Start drawing what all agents see."""
@@ -116,7 +137,7 @@ class AgentCameras:
         return pictures
 
     def close(self) -> None:
-        """Release the renderer and its targets; safe twice."""
+        """Release the targets and the renderer, unless that is another's; safe twice."""
         targets: list[Any] = [self._target, self._partial_target, *self._picture_targets.values(), self._renderer]
         for resource in targets:
             if resource is not None:

@@ -53,3 +53,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def data_dir() -> Path:
     """The folder of shared scenes and fixtures; tests that use it carry the mark ``data``."""
     return DATA
+
+
+@pytest.fixture(scope="module")
+def library():
+    """A library of two rooms made by hand."""
+    from rooms import box_room  # late: tests that need no scenes start quickly
+
+    from gym_batchnav.scene.library import SceneLibrary
+
+    return SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])

@@ -15,7 +15,7 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
     "geometry", "color", "process", "progress", "storage", "navmesh", "scene", "render", "task", "residents", "cameras",
-    "simulator", "arguments", "env", "adapters", "train", "viz", "testing", "bench", "cli",
+    "world", "simulator", "arguments", "batch", "env", "adapters", "viz", "train", "testing", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
@@ -24,6 +24,8 @@ ONLY = {
     "embreex": "render/embree.py",
     "DracoPy": "scene/read_draco.py",
     "torch": ("train/", "render/opengl/cuda.py"),
+    "safetensors": "train/",
+    "tensorboard": "train/",
     "cuda": "render/opengl/cuda.py",
     "stable_baselines3": "adapters/",
 }

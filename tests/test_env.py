@@ -17,11 +17,6 @@ from gym_batchnav.scene.library import SceneLibrary
 STOP, FORWARD, LEFT, RIGHT = range(4)
 
 
-@pytest.fixture(scope="module")
-def library():
-    return SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])
-
-
 @pytest.fixture
 def make(library, tmp_path):
     made = []

@@ -9,21 +9,14 @@ from gymnasium import wrappers as single
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector
-from rooms import box_room
 
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.geometry import Camera
-from gym_batchnav.scene.library import SceneLibrary
 
 NEXT_STEP, SAME_STEP, DISABLED = AutoresetMode
 EVERY_MODE = (NEXT_STEP, SAME_STEP, DISABLED)
 NOT_SAME_STEP = (NEXT_STEP, DISABLED)  # Gymnasium does not transform final_obs in general
 RELEASE = tuple(int(part) for part in gymnasium.__version__.split(".")[:2])
-
-
-@pytest.fixture(scope="module")
-def library():
-    return SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 
@@ -65,6 +66,15 @@ def episode_state(num_envs: int) -> EpisodeState:
         done=np.zeros(num_envs, bool),
         valid=np.ones(num_envs, bool),
     )
+
+
+State = TypeVar("State", AgentState, EpisodeState)
+
+
+def rows_of(state: State, rows: range) -> State:
+    """Consecutive rows of a state, as views of its arrays."""
+    views = {field.name: getattr(state, field.name)[rows.start : rows.stop] for field in fields(state)}
+    return type(state)(**views)
 
 
 def copy_arrays(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:

@@ -55,8 +55,10 @@ def replay(env, rollouts, seed):
             observation = outcome[0]
 
 
-def test_the_environment_says_the_same_again(make, policy):
-    collector = Collector(make(), policy, STEPS, seed=3)
+@pytest.mark.parametrize("num_parts", [1, 2, 3])
+def test_the_environment_says_the_same_again(make, policy, num_parts):
+    """That of the whole batch, whatever parts it was stepped in."""
+    collector = Collector(make(), policy, STEPS, seed=3, num_parts=num_parts)
     rollouts, begun = [], np.ones(ENVS, bool)
     for _ in range(3):
         one = collector.collect()
@@ -81,10 +83,11 @@ def test_the_environment_says_the_same_again(make, policy):
     assert sum(len(one["spl"]) for one in rollouts) > ENVS
 
 
-def test_learning_sees_what_acting_saw(make, policy):
+@pytest.mark.parametrize("num_parts", [1, 2])
+def test_learning_sees_what_acting_saw(make, policy, num_parts):
     """The sequence forward of a rollout gives the values and probabilities with which its actions were chosen."""
-    collector = Collector(make(), policy, STEPS, seed=1)
-    for _ in range(3):
+    collector, last_begun = Collector(make(), policy, STEPS, seed=1, num_parts=num_parts), 0
+    for _ in range(4):
         rollout = collector.collect()
         with torch.no_grad():
             logits, values, _ = policy(rollout.observed(slice(None)), rollout.state, rollout.begun)
@@ -92,27 +95,100 @@ def test_learning_sees_what_acting_saw(make, policy):
         log_probs = logits[:-1].log_softmax(-1).gather(-1, rollout.actions[..., None]).squeeze(-1)
         torch.testing.assert_close(log_probs, rollout.log_probs, rtol=1e-4, atol=1e-5)
         assert rollout.begun[1:-1].any()
+        last_begun += rollout.begun[-1].sum().item()
+    assert 0 < last_begun < 4 * ENVS  # what follows the last step may begin an episode, or not
 
 
-def test_time_outs_are_bootstrapped_with_their_last_observation(make, policy):
-    """And only they: what follows a STOP is worth nothing."""
+@pytest.mark.parametrize("num_parts", [1, 2])
+def test_time_outs_are_bootstrapped_with_their_last_observation(make, policy, num_parts):
+    """And only they: what follows a STOP is worth nothing, nor is what an earlier rollout left behind."""
     torch.nn.init.constant_(policy.actor.bias[:1], -0.5)
-    collector = Collector(make(max_episode_steps=4), policy, STEPS, seed=2)
-    rollout = collector.collect()
-    steps = list(replay(make(max_episode_steps=4), [rollout.actions], seed=2))
-    assert any(outcome[2].any() for _, outcome in steps) and any(outcome[3].any() for _, outcome in steps)
-    for step, (_, (_, _, _, truncated, info)) in enumerate(steps):
-        assert not rollout.bootstraps[step][torch.as_tensor(~truncated)].any()
-        if not truncated.any():
-            continue
-        final = {name: torch.as_tensor(values)[None] for name, values in info["final_obs"].items()}
-        final[PREVIOUS_ACTION] = rollout.actions[step][None]
-        # The episode goes on by one more observation: the rollout's up to this step, then the final one.
-        seen = {name: torch.cat([values[: step + 1], final[name]]) for name, values in rollout.observations.items()}
-        begun = torch.cat([rollout.begun[: step + 1], torch.zeros(1, ENVS, dtype=torch.bool)])
-        with torch.no_grad():
-            _, values, _ = policy(seen, rollout.state, begun)
-        np.testing.assert_allclose(rollout.bootstraps[step][truncated], values[-1][truncated], rtol=1e-4, atol=1e-5)
+    collector = Collector(make(max_episode_steps=4), policy, STEPS, seed=2, num_parts=num_parts)
+    fresh = make(max_episode_steps=4)
+    fresh.reset(seed=2)
+    for _ in range(3):
+        rollout = collector.collect()
+        steps = [fresh.step(actions.numpy()) for actions in rollout.actions]
+        assert any(outcome[2].any() for outcome in steps) and any(outcome[3].any() for outcome in steps)
+        for step, (_, _, _, truncated, info) in enumerate(steps):
+            assert not rollout.bootstraps[step][torch.as_tensor(~truncated)].any()
+            if not truncated.any():
+                continue
+            final = {name: torch.as_tensor(values)[None] for name, values in info["final_obs"].items()}
+            final[PREVIOUS_ACTION] = rollout.actions[step][None]
+            # The episode goes on by one more observation: the rollout's up to this step, then the final one.
+            seen = {name: torch.cat([values[: step + 1], final[name]]) for name, values in rollout.observations.items()}
+            begun = torch.cat([rollout.begun[: step + 1], torch.zeros(1, ENVS, dtype=torch.bool)])
+            with torch.no_grad():
+                _, values, _ = policy(seen, rollout.state, begun)
+            found = rollout.bootstraps[step][truncated]
+            np.testing.assert_allclose(found, values[-1][truncated], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_parts", [1, 2])
+def test_a_rollout_may_end_early(make, policy, num_parts):
+    """And the next one goes on from there, as if there had been one long rollout."""
+    cut, long = (Collector(make(), policy, STEPS, seed=4, num_parts=num_parts) for _ in range(2))
+    asked = []
+
+    def after_five(rows):
+        asked.append(rows)
+        return rows == 5
+
+    first = cut.collect(cut=after_five)
+    assert asked == [1, 2, 3, 4, 5] and first.num_frames == 5 * ENVS
+    assert len(first.begun) == len(first.values) == len(first.observed(slice(None))[GOAL]) == 6
+    assert len(first.rewards) == len(first.bootstraps) == len(first.log_probs) == len(first.expert_actions) == 5
+    with torch.no_grad():
+        _, values, _ = policy(first.observed(slice(None)), first.state, first.begun)
+    torch.testing.assert_close(values, first.values, rtol=1e-4, atol=1e-5)
+    names = ("actions", "rewards", "bootstraps", "log_probs")
+    parts = [{name: getattr(first, name).clone() for name in names}]
+    ended = list(first.episodes["spl"])
+    asked.clear()
+    second = cut.collect(cut=lambda rows: asked.append(rows) or rows == STEPS - 5)
+    assert second.num_frames == (STEPS - 5) * ENVS
+    parts.append({name: getattr(second, name) for name in names})
+    whole = long.collect(cut=lambda rows: False)
+    for name in names:
+        torch.testing.assert_close(torch.cat([one[name] for one in parts]), getattr(whole, name), rtol=0, atol=0)
+    assert ended + list(second.episodes["spl"]) == list(whole.episodes["spl"])
+    assert cut.collect().num_frames == STEPS * ENVS
+
+
+@pytest.mark.parametrize("num_parts", [1, 2])
+@pytest.mark.parametrize("kind", ["small", "paper"])
+def test_it_goes_on_from_its_state(make, num_parts, kind):
+    torch.manual_seed(0)
+    policy = make_policy(kind, make().single_observation_space)
+    torch.nn.init.normal_(policy.actor.weight, std=0.1)
+    one, other = (Collector(make(), policy, 5, seed=seed, num_parts=num_parts) for seed in (0, 9))
+    one.collect(), other.collect()
+    state = one.get_state()
+    expected = one.collect()
+    other.set_state(state)
+    found = other.collect()
+    for name in ("actions", "rewards", "values", "begun", "state", "log_probs"):
+        assert torch.equal(getattr(expected, name), getattr(found, name)), name
+
+
+def test_parts_alternate_and_time_is_counted(make, policy):
+    """While one part is drawn the policy acts for another: every step is sent before another part's is received."""
+    env = make()
+    collector = Collector(env, policy, 3, num_parts=2)
+    log = []
+
+    def logged(name, index, call):
+        return lambda *args: log.append(name + "AB"[index]) or call(*args)
+
+    for index, part in enumerate(env.parts):
+        part.send, part.recv = logged("send ", index, part.send), logged("recv ", index, part.recv)
+    collector.collect()
+    assert log == ["send A", "send B"] + ["recv A", "send A", "recv B", "send B"] * 2 + ["recv A", "recv B"]
+    assert collector.seconds.keys() == {"simulate", "render", "infer"} and min(collector.seconds.values()) > 0
+    assert collector.seconds["render"] <= env.timings["render"]
+    with pytest.raises(ValueError, match=r"split\(4\) of 6"):
+        Collector(make(), policy, 3, num_parts=4)
 
 
 def test_actions_are_drawn_with_the_policys_probabilities(make, policy):
@@ -125,9 +201,9 @@ def test_actions_are_drawn_with_the_policys_probabilities(make, policy):
     np.testing.assert_allclose(found, expected, atol=4 * (0.25 / rollout.num_frames) ** 0.5)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_expert_takes_its_share(make, policy, share):
-    collector = Collector(make(max_episode_steps=500), policy, 60, seed=0)
+@pytest.mark.parametrize(("share", "num_parts"), [(0.0, 1), (0.5, 1), (0.5, 2), (1.0, 1)])
+def test_the_expert_takes_its_share(make, policy, share, num_parts):
+    collector = Collector(make(max_episode_steps=500), policy, 60, seed=0, num_parts=num_parts)
     rollout = collector.collect(share)
     env = make(max_episode_steps=500)
     env.reset(seed=0)
