@@ -7,18 +7,34 @@ import secrets
 from pathlib import Path
 
 
+def check_destination(path: Path) -> None:
+    """Refuse a path that no file can be written to, before work is done for it.
+
+    Raises:
+        OSError: it is a folder, or lies in one that does not exist or may not be written to.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write '{path}': it is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"no folder '{path.parent}' to write '{path.name}' in: make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"cannot write '{path}': its folder may not be written to: name a file in another one")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file aside and rename it: it appears whole or not at all, also to other processes.
 
     Raises:
-        FileNotFoundError: there is no such folder to write in.
+        OSError: it cannot be written; the message names it and says what to do.
     """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(path.parent)!r} to write {path.name!r} in: make it first")
+    check_destination(path)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         aside.write_bytes(data)
         os.replace(aside, path)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise type(error)(f"cannot write '{path}': {reason}: mend that, or name a file elsewhere") from error
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,23 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.mesh import Scene
-from gym_batchnav.storage import write_atomically
+from gym_batchnav.storage import check_destination, write_atomically
 
 BACKGROUND = (246, 245, 242)
 INK = (38, 40, 44)
 WALKABLE = (222, 232, 226)
+OUTLINE = (46, 150, 100)
+SKY = (201, 219, 235)
 PATH_COLORS = (
     (214, 69, 65), (52, 120, 190), (230, 146, 40), (46, 150, 100), (142, 84, 170), (30, 160, 170), (190, 80, 130),
     (120, 110, 40),
 )  # fmt: skip
+_FAR = 1e6  # metres
+_LIGHT = np.array([-0.35, 0.55, 0.76])  # unit vector towards it: left, up and behind the viewer
+_SIDE_LIGHT = 0.3  # how much darker it is where that light does not fall
+_EDGE = (0.25, 1.0)  # steps of slope at which a line begins to show, and is drawn in full
+_LINE = 0.55  # how dark it is
+_BADGE = 9  # radius of a numbered disc, pixels
 
 
 def depth_picture(depth: np.ndarray) -> np.ndarray:
@@ -89,7 +97,7 @@ def navmesh_map(navmesh: NavMesh, size: int = 768, margin: float = 0.4) -> TopDo
 def scene_map(
     renderer: Renderer, scene: Scene, slot: int, size: int = 768, floor: float = 0.0, cut: float = 2.0
 ) -> TopDownMap:
-    """A scene drawn from above with everything higher than ``cut`` metres over the floor taken off.
+    """A scene drawn from above, as by ``drawn``, with all that is higher than ``cut`` metres over the floor taken off.
 
     Args:
         renderer: Draws the scene.
@@ -105,16 +113,82 @@ def scene_map(
     # Nearly parallel rays: a narrow lens from far above, whose near plane cuts the ceiling away.
     hfov_deg = 4.0
     distance = extent / 2 / np.tan(np.radians(hfov_deg) / 2)
-    camera = Camera(width=width, height=height, hfov_deg=hfov_deg, near=distance - cut, max_depth=2 * distance)
+    near = max(distance - cut, distance / 10)
+    camera = Camera(width=width, height=height, hfov_deg=hfov_deg, near=near, max_depth=2 * distance)
     centre_x, centre_z = np.array(canvas.origin) + np.array([width, height]) / 2 / canvas.pixels_per_metre
     view = np.array(
         [[1, 0, 0, -centre_x], [0, 0, -1, centre_z], [0, 1, 0, -(floor + distance)], [0, 0, 0, 1]], np.float32
     )
-    target = renderer.target(camera, ("rgb", "semantic"), num_views=1, buffers=1)
-    images = target.render(np.array([slot]), view[None])
-    picture = np.where(images["semantic"][0] > 0, images["rgb"][0], np.array(BACKGROUND, np.uint8))
+    (picture,) = drawn(renderer, camera, np.array([slot]), view[None], sky=BACKGROUND)
+    return TopDownMap(picture, canvas.origin, canvas.pixels_per_metre)
+
+
+def drawn(
+    renderer: Renderer,
+    camera: Camera,
+    slots: np.ndarray,
+    views: np.ndarray,
+    sky: tuple[int, int, int] = SKY,
+) -> np.ndarray:
+    """Views as pictures for people: what cameras see, with lines along edges and light from the upper left.
+
+    Shapes can be told apart in them even where a scene is all of one colour.
+
+    Args:
+        renderer: Draws the scenes.
+        camera: Its size, field of view and near plane count.
+        slots: [N] int, the library's slot that each view looks into.
+        views: [N, 4, 4] float32, world-to-camera.
+        sky: The colour where nothing is hit.
+
+    Returns:
+        Pictures [N, H, W, 3] uint8.
+    """
+    fine = 2 if max(camera.width, camera.height) <= 2048 else 1  # rays a pixel's side
+    camera = replace(
+        camera, width=fine * camera.width, height=fine * camera.height, max_depth=_FAR, normalize_depth=False,
+        depth_miss="zero",
+    )  # fmt: skip
+    target = renderer.target(camera, ("rgb", "depth"), num_views=1, buffers=1)
+    pictures = []
+    for slot, view in zip(slots, views, strict=True):  # one at a time, which bounds the memory
+        images = target.render(np.array([slot]), view[None])
+        depth = images["depth"][0, ..., 0]
+        shade = _shade(depth, camera)[..., None]
+        picture = np.where(depth[..., None] > 0, images["rgb"][0] * shade, sky)
+        height, width = depth.shape
+        picture = picture.reshape(height // fine, fine, width // fine, fine, 3).mean(axis=(1, 3))
+        pictures.append(np.round(picture).astype(np.uint8))
     target.close()
-    return TopDownMap(picture.astype(np.uint8), canvas.origin, canvas.pixels_per_metre)
+    return np.stack(pictures)
+
+
+def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:
+    """How bright each pixel is drawn, [H, W] in (0, 1], by metric depth [H, W] with 0 where nothing is hit.
+
+    The inverse of depth is linear in the picture along a plane: its slope gives the plane's normal, and where its
+    second difference is not zero there is an edge.
+    """
+    height, width = depth.shape
+    pixel = 2 * camera.tan_half_width / width  # size of a pixel at unit distance
+    inverse = np.divide(1, depth, where=depth > 0, out=np.zeros(depth.shape))
+    slopes, bends = [], np.zeros(depth.shape)
+    for axis in (1, 0):
+        step = np.diff(inverse, axis=axis)
+        padding = [(0, 0), (0, 0)]
+        padding[axis] = (1, 1)
+        step = np.pad(step, padding, mode="edge")
+        before, after = (np.take(step, range(start, start + depth.shape[axis]), axis) for start in (0, 1))
+        bends = np.maximum(bends, np.abs(after - before))
+        slopes.append(np.where(np.abs(before) < np.abs(after), before, after) / pixel)  # across no edge
+    x = ((np.arange(width) + 0.5) / width * 2 - 1) * camera.tan_half_width
+    y = ((np.arange(height) + 0.5) / height * 2 - 1)[:, None] * camera.tan_half_height
+    normal = np.stack([-slopes[0], slopes[1], inverse - x * slopes[0] - y * slopes[1]])
+    lit = np.tensordot(_LIGHT, normal, 1) / np.maximum(np.linalg.norm(normal, axis=0), 1e-12)
+    edge = np.divide(bends, inverse * pixel, where=inverse > 0, out=np.zeros(depth.shape))
+    line = np.clip((edge - _EDGE[0]) / (_EDGE[1] - _EDGE[0]), 0, 1)
+    light = np.clip(lit / _LIGHT[2], 0, 1)  # what faces the viewer counts as fully lit
+    return (1 - _SIDE_LIGHT * (1 - light)) * (1 - _LINE * line)
 
 
 def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
@@ -177,6 +251,79 @@ def draw_agents(
     return np.asarray(image)
 
 
+def draw_outline(top_down: TopDownMap, navmesh: NavMesh, low: float = -np.inf, high: float = np.inf) -> TopDownMap:
+    """A map with the edges of the walkable area drawn on it, where their heights lie between two, metres."""
+    image = Image.fromarray(top_down.picture)
+    draw = ImageDraw.Draw(image)
+    used = navmesh.polygons >= 0
+    walls = used & (navmesh.neighbours < 0)
+    following = np.roll(navmesh.polygons, -1, axis=1)
+    last = np.arange(len(used)), used.sum(axis=1) - 1
+    following[last] = navmesh.polygons[:, 0]
+    ends = navmesh.vertices[np.stack([navmesh.polygons[walls], following[walls]], axis=1)]
+    heights = ends[..., 1].mean(axis=1)
+    lines = top_down.pixels(ends[(heights >= low) & (heights < high)])
+    coarse = top_down.pixels_per_metre < 10  # short lines would cover such a map
+    for line in lines:
+        if not coarse or np.linalg.norm(line[1] - line[0]) >= 4:
+            draw.line([tuple(point) for point in line], fill=OUTLINE, width=1 if coarse else 2)
+    return replace(top_down, picture=np.asarray(image))
+
+
+def draw_viewpoints(
+    top_down: TopDownMap, positions: np.ndarray, headings: np.ndarray, numbers: Sequence[int]
+) -> np.ndarray:
+    """A map with numbered discs that point where somebody looks.
+
+    Args:
+        top_down: The map.
+        positions: [N, 3], metres.
+        headings: [N], radians.
+        numbers: One each, from 1; each has its colour, that of ``numbered``.
+
+    Returns:
+        The picture [H, W, 3] uint8.
+    """
+    image = Image.fromarray(top_down.picture)
+    draw = ImageDraw.Draw(image)
+    for centre, heading, number in zip(top_down.pixels(positions), headings, numbers, strict=True):
+        angles = heading + np.array([0, 0.75, -0.75])
+        reach = _BADGE * np.array([2.0, 1.0, 1.0])
+        corners = centre + np.stack([-np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
+        draw.polygon([tuple(corner) for corner in corners], fill=_color(number), outline=(255, 255, 255))
+        _badge(draw, centre, number)
+    _scale_bar(draw, top_down)
+    return np.asarray(image)
+
+
+def numbered(picture: np.ndarray, number: int) -> np.ndarray:
+    """A picture [H, W, 3] with a number from 1 in its upper left corner."""
+    image = Image.fromarray(picture)
+    _badge(ImageDraw.Draw(image), (_BADGE + 4, _BADGE + 4), number)
+    return np.asarray(image)
+
+
+def titled(picture: np.ndarray, title: str) -> np.ndarray:
+    """A picture [H, W, 3] with words in its upper left corner."""
+    image = Image.fromarray(picture)
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(13)
+    left, top, right, bottom = draw.textbbox((8, 6), title, font=font)
+    draw.rectangle((left - 4, top - 3, right + 4, bottom + 3), fill=BACKGROUND)
+    draw.text((8, 6), title, fill=INK, font=font)
+    return np.asarray(image)
+
+
+def _badge(draw: ImageDraw.ImageDraw, centre: Sequence[float], number: int) -> None:
+    """A number on a disc of its colour."""
+    _disc(draw, centre, _BADGE, _color(number))
+    x, y = centre
+    draw.text((x, y), str(number), fill=(255, 255, 255), font=ImageFont.load_default(13), anchor="mm")
+
+
+def _color(number: int) -> tuple[int, int, int]:
+    return PATH_COLORS[(number - 1) % len(PATH_COLORS)]
+
+
 def _disc(draw: ImageDraw.ImageDraw, centre: Sequence[float], radius: float, color: tuple[int, int, int]) -> None:
     """A filled disc with a white rim."""
     x, y = centre
@@ -194,6 +341,7 @@ def _star(draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, color: t
 def _scale_bar(draw: ImageDraw.ImageDraw, top_down: TopDownMap) -> None:
     """A bar of one metre in the lower left corner."""
     bottom, length = top_down.picture.shape[0] - 14, top_down.pixels_per_metre
+    draw.rectangle((8, bottom - 22, 20 + max(length, 24), bottom + 7), fill=BACKGROUND)
     draw.line((14, bottom, 14 + length, bottom), fill=INK, width=3)
     draw.text((14, bottom - 18), "1 m", fill=INK, font=ImageFont.load_default(13))
 
@@ -219,11 +367,36 @@ def side_by_side(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
     return sheet
 
 
+def check_picture_path(path: str | Path) -> None:
+    """Refuse a path that ``save_picture`` could not write, before the picture is drawn.
+
+    Raises:
+        ValueError: its ending names no format of pictures.
+        OSError: no file can be written there.
+    """
+    check_destination(Path(path))
+    _format_of(Path(path))
+
+
 def save_picture(picture: np.ndarray, path: str | Path) -> None:
-    """Write a picture [H, W, 3] in the format of the path's suffix; the file appears whole or not at all."""
+    """Write a picture [H, W, 3] in the format of the path's suffix; the file appears whole or not at all.
+
+    Raises:
+        ValueError: the suffix names no format of pictures.
+        OSError: no file can be written there.
+    """
     buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, format=Image.registered_extensions()[Path(path).suffix.lower()])
+    Image.fromarray(picture).save(buffer, format=_format_of(Path(path)))
     write_atomically(Path(path), buffer.getvalue())
+
+
+def _format_of(path: Path) -> str:
+    """The name of the format that a path ends in."""
+    known = Image.registered_extensions()
+    found = known.get(path.suffix.lower())
+    if found not in Image.SAVE:
+        raise ValueError(f"cannot write '{path}': pictures do not end in {path.suffix!r}: name it .png, .jpg or .gif")
+    return found
 
 
 def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0) -> None:
@@ -238,7 +411,7 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
     buffer = io.BytesIO()
     images[0].save(
         buffer,
-        format=Image.registered_extensions()[path.suffix.lower()],
+        format=_format_of(path),
         save_all=True,
         append_images=images[1:],
         duration=round(1000 / fps),

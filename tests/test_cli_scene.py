@@ -18,9 +18,13 @@ from typer.testing import CliRunner
 
 import gym_batchnav
 from gym_batchnav.cli import app
-from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.cli.scene.viewpoints import most_telling, storeys
+from gym_batchnav.geometry import Camera, forward_vectors
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene import recipes
 from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.sources import scene_sources
 from gym_batchnav.task.prepare import NavigationPreparer
@@ -75,6 +79,92 @@ def test_view_draws_a_map_and_eight_places(folder, tmp_path):
     assert not np.array_equal(tiles[0], tiles[1])
 
 
+def test_view_shows_a_room_turned_as_told_and_says_how_to_keep_that(folder, tmp_path):
+    corners = [(0, 0, 0), (6, 0, 0), (6, 4, 0), (0, 4, 0), (0, 0, 250), (6, 0, 250)]
+    faces = [(1, 2, 3), (1, 3, 4), (1, 2, 6), (1, 6, 5)]  # a floor in the plane of x and y, and one wall
+    lines = [f"v {100 * x} {100 * y} {z}" for x, y, z in corners] + ["f {} {} {}".format(*face) for face in faces]
+    path = tmp_path / "flat.obj"
+    path.write_text("\n".join(lines))
+    said = run("view", path, "--size", 32, "--up", "z", "--scale", "0.01", "--renderer", "embree").output
+    (told,) = (line for line in said.splitlines() if "stage_config" in line)
+    (tmp_path / "flat.stage_config.json").write_text(told[told.index("{") :])
+    (fact,) = (json.loads(line) for line in run("info", path, "--json").stdout.splitlines())
+    assert fact["size"] == pytest.approx([6, 2.5, 4]) and fact["walkable_area"] > 20
+
+
+def test_one_of_several_scenes_is_named(folder, tmp_path):
+    save_glb(box_room(width=12.0), folder / "hall.glb")
+    (folder / "damaged.glb").unlink()
+    areas = {name: navmesh_of(folder, "--only", name)["area"] for name in ("room", "hall")}
+    assert areas["hall"] > areas["room"] + 20 and (tmp_path / "hall_navmesh.png").is_file()
+    with pytest.raises(ValueError, match=r"'.*scenes' means 2 scenes: choose one with --only NAME, of hall, room"):
+        CliRunner().invoke(app, ["scene", "navmesh", str(folder)], catch_exceptions=False)
+    with pytest.raises(ValueError, match=r"--only attic: .* has no such scene, choose one of hall, room"):
+        CliRunner().invoke(app, ["scene", "view", str(folder), "--only", "attic"], catch_exceptions=False)
+
+
+def navmesh_of(*arguments):
+    return json.loads(run("navmesh", *arguments, "--json").stdout)
+
+
+def test_navmesh_takes_what_environments_take_and_says_what_it_wrote(folder, tmp_path):
+    saved = tmp_path / "first.navmesh"
+    told = navmesh_of("apartment_0", "--save", saved)
+    assert told["name"] == "apartment_0" and told["navmesh"] == str(saved)
+    assert told["area"] == pytest.approx(scene_sources("apartment_0")[0].load().navmesh.navigable_area, rel=0.01)
+    plain = run("navmesh", saved).stdout
+    assert "map: first_navmesh.png" in plain and "navmesh:" not in plain
+    again = tmp_path / "again.navmesh"
+    assert f"navmesh: {again}, {saved.stat().st_size:,} bytes" in "".join(
+        run("navmesh", saved, "--save", again).stdout.replace("\n", "")
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "said"),
+    [
+        ("view", "--out", "nowhere/x.png", "no folder 'nowhere'"),
+        ("view", "--out", "scenes", "'scenes': it is a folder: name a file in it"),
+        ("view", "--out", "x.txt", "pictures do not end in '.txt'"),
+        ("navmesh", "--save", "scenes", "'scenes': it is a folder: name a file in it"),
+        ("prepare", "--episode-file", "nowhere.json", "nowhere.json: no such episode file"),
+        ("prepare", "--cache-dir", "scenes/room.glb", "cannot be written: choose another folder with --cache-dir"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_refused_before_the_work(folder, monkeypatch, command, option, value, said):
+    monkeypatch.setattr(recipes, "load_scene", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises((ValueError, OSError), match=said):
+        CliRunner().invoke(app, ["scene", command, str(folder / "room.glb"), option, value], catch_exceptions=False)
+
+
+def test_the_most_telling_views_visit_every_room():
+    left = box((-8, 0, -2), (-0.1, 2.6, 2), inward=True)
+    right = box((0.1, 0, -2), (8, 2.6, 2), inward=True)
+    scene = scene_of("two", left, right)
+    navmesh = NavMesh.build(scene.vertices, scene.triangles)
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
+    position, heading = most_telling(renderer, navmesh, Camera(), 2, np.random.default_rng(0))
+    renderer.close()
+    assert np.sign(position[:, 0]).sum() == 0  # one in each room
+    along = np.abs(forward_vectors(heading)[:, 0])
+    inward = -np.sign(forward_vectors(heading)[:, 0]) == np.sign(position[:, 0] - 4 * np.sign(position[:, 0]))
+    assert (along > 0.5).all() and inward.all()  # down the long side, away from the nearer end
+
+
+def test_storeys_are_the_level_floors_and_a_slope_has_none():
+    def floor(low, high):
+        quad = np.array([[0, low, 0], [0, low, 5], [8, high, 5], [8, high, 0]], np.float32)
+        return quad[[[0, 1, 2], [0, 2, 3]]]
+
+    def of(*floors):
+        scene = scene_of("floors", *floors)
+        return storeys(NavMesh.build(scene.vertices, scene.triangles))
+
+    assert of(floor(0, 0), floor(3, 3)) == pytest.approx([0, 3], abs=0.25)
+    assert of(floor(0, 0), floor(3, 3), floor(-2.7, -2.7)) == pytest.approx([-2.7, 0, 3], abs=0.25)
+    assert of(floor(0, 5)) == []
+
+
 def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
     save_glb(scene_of("pole", box((0, 0, 0), (0.02, 2, 0.02))), folder / "pole.glb")
     out = tmp_path / "outside.png"
@@ -85,7 +175,7 @@ def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
 
 
 def test_view_wants_one_scene(folder):
-    with pytest.raises(ValueError, match="means 2 scenes: give one"):
+    with pytest.raises(ValueError, match="means 2 scenes: choose one"):
         CliRunner().invoke(app, ["scene", "view", "procedural:1-2"], catch_exceptions=False)
 
 

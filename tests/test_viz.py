@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
-from rooms import box_room
+from rooms import box, box_room, scene_of
 
 from gym_batchnav import viz
+from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.library import SceneLibrary
@@ -62,6 +65,86 @@ def test_the_map_from_above_shows_the_inside_with_the_ceiling_off(room):
     assert np.abs(floor - crate).max() > 8 and np.abs(floor - wall).max() > 8
     np.testing.assert_array_equal(color(0, 2.5), floor)  # the way round the wall lies at positive z: south
     assert above.pixels(np.array([0, 0, 1.0]))[1] > above.pixels(np.array([0, 0, -1.0]))[1]
+
+
+def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(room):
+    white = replace(room, materials=replace(room.materials, base_color=np.ones_like(room.materials.base_color)))
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([white]))
+    above = viz.scene_map(renderer, white, 0, size=440)
+    camera = Camera(width=120, height=120)
+    # From z = 2.5, between the wall's end and the far side, towards the crate and the corner behind it.
+    view = view_matrices(np.array([[0.5, 0, 2.5]], np.float32), np.array([-0.5], np.float32), 1.25)
+    (picture,) = viz.drawn(renderer, camera, np.zeros(1, int), view)
+    renderer.close()
+
+    def shade(x, z):
+        column, row = above.pixels(np.array([x, 0.0, z])).round().astype(int)
+        return int(above.picture[row - 1 : row + 2, column - 1 : column + 2].min())
+
+    open_floor, edge = shade(-2, 0), shade(1.5, -0.5)
+    assert open_floor > 230 and edge < open_floor - 60  # a line where the crate begins, none on the floor
+    assert shade(2, -0.5) > 230  # nor on its top
+    floor, ceiling, wall = (picture[row, 60].mean() for row in (115, 4, 57))
+    assert floor > ceiling + 30 and wall > ceiling + 10
+    assert (picture.min(axis=2) < 130).mean() < 0.15  # lines are thin
+
+
+def test_nothing_hit_is_sky():
+    floor = scene_of("floor", box((-5, -0.1, -5), (5, 0, 5)))
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([floor]))
+    (picture,) = viz.drawn(renderer, Camera(width=32, height=32), np.zeros(1, int), look(0.0))
+    renderer.close()
+    np.testing.assert_array_equal(picture[:15], np.broadcast_to(viz.SKY, (15, 32, 3)))
+    assert (picture[-6:] != viz.SKY).any(axis=2).all()
+
+
+def look(heading):
+    """The view [1, 4, 4] of somebody at the origin."""
+    return view_matrices(np.zeros((1, 3), np.float32), np.array([heading], np.float32), 1.25)
+
+
+def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room):
+    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([room]))
+    plain = viz.scene_map(renderer, room, 0, size=440)
+    renderer.close()
+    outlined = viz.draw_outline(plain, navmesh)
+    green = (outlined.picture == viz.OUTLINE).all(axis=2)
+    row, column = np.nonzero(green)
+    x, z = column / plain.pixels_per_metre + plain.origin[0], row / plain.pixels_per_metre + plain.origin[1]
+    assert (x.min(), x.max(), z.min(), z.max()) == pytest.approx((-3.9, 3.9, -2.9, 2.9), abs=0.15)
+    assert not green[tuple(plain.pixels(np.array([-2.0, 0, 0])).astype(int)[::-1])]
+    assert not (viz.draw_outline(plain, navmesh, low=5.0).picture == viz.OUTLINE).all(axis=2).any()
+    here = np.array([[-2.0, 0, 0]])
+    for heading, (east, south) in ((0, (0, -1)), (np.pi / 2, (-1, 0)), (np.pi, (0, 1)), (-np.pi / 2, (1, 0))):
+        picture = viz.draw_viewpoints(plain, here, np.array([heading]), [2])
+        of_its_color = np.argwhere((picture == viz.PATH_COLORS[1]).all(axis=2))[:, ::-1]
+        lean = of_its_color.mean(axis=0) - plain.pixels(here[0])
+        assert lean @ (east, south) > 1 and abs(lean @ (south, east)) < 1
+
+
+def test_a_number_stands_in_the_corner_of_its_picture():
+    blank = np.full((80, 80, 3), 255, np.uint8)
+    one, two = viz.numbered(blank, 1), viz.numbered(blank, 2)
+    assert (one[:30, :30] == viz.PATH_COLORS[0]).all(axis=2).any() and (one[30:] == 255).all()
+    assert (two[:30, :30] == viz.PATH_COLORS[1]).all(axis=2).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("picture", ValueError, "do not end in ''"),
+        ("picture.glb", ValueError, "'.glb': name it .png"),
+        ("none/picture.png", FileNotFoundError, "no folder '.*none'"),
+        ("folder.png", IsADirectoryError, "is a folder: name a file in it"),
+    ],
+)
+def test_where_no_picture_can_be_written_is_said_by_name(tmp_path, name, error, said):
+    (tmp_path / "folder.png").mkdir()
+    for refuse in (viz.check_picture_path, lambda path: viz.save_picture(np.zeros((4, 4, 3), np.uint8), path)):
+        with pytest.raises(error, match=said):
+            refuse(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
 
 
 def test_trajectories_and_goals_are_drawn_where_they_are(room):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.markup import escape
 from rich.table import Table
 
 episodes = typer.Typer(help="Make and describe PointNav episodes in Habitat's format.", no_args_is_help=True)
@@ -16,31 +16,51 @@ episodes = typer.Typer(help="Make and describe PointNav episodes in Habitat's fo
 
 @episodes.command()
 def generate(
-    scenes: Annotated[list[str], typer.Argument(help="Scene files, or names of shipped scenes.")],
+    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
     out: Annotated[Path, typer.Option(help="The file to write: .json.gz or .json.")] = Path("episodes.json.gz"),
     num: Annotated[int, typer.Option(help="Episodes for each scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Same seed, same episodes.", min=0)] = 0,
     min_distance: Annotated[float, typer.Option(help="Geodesic metres from start to goal, at least.")] = 1.0,
     max_distance: Annotated[float, typer.Option(help="Geodesic metres from start to goal, at most.")] = 30.0,
 ) -> None:
-    """Sample episodes by the rules of Habitat's generator."""
+    """Sample episodes by the rules of Habitat's generator.
+
+    Environments take the file as episode_file=, or by itself where it lies beside the scene under its name.
+
+    Example: gym-batchnav episodes generate home.glb --num 500 --out home.json.gz
+    """
     import numpy as np
 
+    from gym_batchnav.progress import late_progress
     from gym_batchnav.scene.cache import DiskCache
     from gym_batchnav.scene.sources import scene_sources
+    from gym_batchnav.storage import check_destination
     from gym_batchnav.task.dataset import write_episodes
     from gym_batchnav.task.episode import SamplingRules, sample_episodes
     from gym_batchnav.task.prepare import NavigationPreparer
 
+    check_destination(out)
+    if not out.name.endswith((".json", ".json.gz")):
+        raise ValueError(f"--out '{out}': a file of episodes is named .json or .json.gz")
     rules = SamplingRules(min_distance=min_distance, max_distance=max_distance)
-    preparer = NavigationPreparer(cache=DiskCache())
-    console = Console(stderr=True)
+    cache = DiskCache()
+    preparer = NavigationPreparer(cache=cache)
+    sources = scene_sources(scenes, cache)
     sampled = {}
-    for index, source in enumerate(track(scene_sources(scenes), "Sampling", console=console)):
-        navmesh = preparer.navmesh(source.load())
-        sampled[f"{source.name}.glb"] = sample_episodes(navmesh, num, np.random.default_rng([seed, index]), rules)
+    with late_progress("Sampling episodes of scenes", len(sources)) as done:
+        for index, source in enumerate(sources):
+            navmesh = preparer.navmesh(source.load())
+            try:
+                episodes = sample_episodes(navmesh, num, np.random.default_rng([seed, index]), rules)
+            except ValueError as error:
+                raise ValueError(f"scene '{source.name}': {error}") from error
+            sampled[f"{source.name}.glb"] = episodes
+            done()
     write_episodes(sampled, out)
-    console.print(f"{out}: {num * len(sampled):,} episodes in {len(sampled)} scenes", highlight=False)
+    scenes_held = f"{len(sampled)} scene{'s' if len(sampled) > 1 else ''}"
+    Console(stderr=True).print(
+        f"{out}: {num * len(sampled):,} episodes in {scenes_held}", highlight=False, markup=False
+    )
 
 
 @episodes.command()
@@ -48,11 +68,16 @@ def info(
     file: Annotated[Path, typer.Argument(help="A Habitat PointNav dataset, .json or .json.gz.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Say what scenes and distances a file of episodes holds."""
+    """Say what scenes and distances a file of episodes holds.
+
+    Example: gym-batchnav episodes info home.json.gz
+    """
     import numpy as np
 
     from gym_batchnav.task.dataset import read_episodes
 
+    if file.is_dir():
+        raise IsADirectoryError(f"'{file}' is a folder: give a file of episodes in it, .json or .json.gz")
     rows = {}
     for name, found in sorted(read_episodes(file).items()):
         straight = np.linalg.norm(found.start - found.goal, axis=1)
@@ -68,10 +93,11 @@ def info(
         print(json.dumps({"file": str(file), "scenes": rows}))
         return
     total = sum(row["episodes"] for row in rows.values())
-    table = Table(title=f"{file.name}: {total:,} episodes in {len(rows)} scenes (geodesic distances in metres)")
+    scenes_held = f"{len(rows)} scene{'s' if len(rows) > 1 else ''}"
+    table = Table(title=f"{escape(file.name)}: {total:,} episodes in {scenes_held} (geodesic distances in metres)")
     for heading in ("scene", "episodes", "goals", "nearest", "mean", "farthest", "geodesic / straight"):
         table.add_column(heading, justify="left" if heading == "scene" else "right")
     for name, row in rows.items():
         distances = (f"{row[key]:.2f}" for key in ("distance_min", "distance_mean", "distance_max", "detour_mean"))
-        table.add_row(name, f"{row['episodes']:,}", f"{row['goals']:,}", *distances)
+        table.add_row(escape(name), f"{row['episodes']:,}", f"{row['goals']:,}", *distances)
     Console().print(table)

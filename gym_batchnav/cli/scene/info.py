@@ -11,8 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, with_frame
+
 if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh
+    from gym_batchnav.scene.cache import DiskCache
+    from gym_batchnav.scene.library import SceneSource
     from gym_batchnav.scene.mesh import Scene
 
 _GUESSES = ("up", "scale", "origin")  # of Scene.metadata
@@ -21,42 +25,53 @@ _GUESSES = ("up", "scale", "origin")  # of Scene.metadata
 def info(
     scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
     walkable: Annotated[bool, typer.Option(help="Also build the navmesh, which may take a while.")] = True,
+    up: FrameUp = None,
+    scale: FrameScale = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each scene.")] = False,
 ) -> None:
     """Say what scenes hold: counts, size, textures, memory, what was guessed or left out, and where one can walk.
 
     Example: gym-batchnav scene info home.glb "~/scenes/*.obj" procedural:7
     """
-    from gym_batchnav.navmesh.mesh import NavMeshSettings
+    from gym_batchnav.progress import late_progress
     from gym_batchnav.scene.cache import DiskCache
     from gym_batchnav.scene.sources import scene_sources
-    from gym_batchnav.task.prepare import cached_navmesh
 
     cache, console, refused = DiskCache(), Console(), 0
-    for source in scene_sources(scenes, cache):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what the loader has to say stands in the table
-                loaded = source.load()
-        except ValueError as error:
-            refused += 1
+    sources = [with_frame(source, cache, up, scale) for source in scene_sources(scenes, cache)]
+    with late_progress("Reading scenes", len(sources)) as done:
+        for source in sources:
+            facts = _facts(source, cache, walkable)
+            refused += "refused" in facts
             if as_json:
-                print(json.dumps({"name": source.name, "refused": str(error)}))
+                print(json.dumps(facts))
+            elif "refused" in facts:
+                console.print(f"[red]{escape(source.name)}[/] is refused: {escape(facts['refused'])}", highlight=False)
             else:
-                console.print(f"[red]{escape(source.name)}[/] is refused: {escape(str(error))}", highlight=False)
-            continue
-        facts = describe(loaded)
-        if walkable:
-            try:
-                facts |= describe_navmesh(loaded.navmesh or cached_navmesh(loaded, NavMeshSettings(), cache))
-            except ValueError as error:
-                facts["walkable"] = str(error)
-        if as_json:
-            print(json.dumps(facts))
-        else:
-            console.print(_table(facts))
+                console.print(_table(facts))
+            done()
     if refused:
         raise typer.Exit(1)
+
+
+def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, Any]:
+    """What is to be said of a scene; of one that cannot be loaded, its name and why it is ``refused``."""
+    from gym_batchnav.navmesh.mesh import NavMeshSettings
+    from gym_batchnav.task.prepare import cached_navmesh
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the loader has to say stands in the table
+            loaded = source.load()
+    except ValueError as error:
+        return {"name": source.name, "refused": str(error)}
+    facts = describe(loaded)
+    if walkable:
+        try:
+            facts |= describe_navmesh(loaded.navmesh or cached_navmesh(loaded, NavMeshSettings(), cache))
+        except ValueError as error:
+            facts["walkable"] = str(error)
+    return facts
 
 
 def describe(scene: Scene) -> dict[str, Any]:

@@ -5,69 +5,111 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.markup import escape
 from rich.table import Table
+
+from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source
+
+if TYPE_CHECKING:
+    from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.scene.mesh import Scene
+
+_SHOWN = 20  # islands
 
 
 def navmesh(
-    file: Annotated[Path, typer.Argument(help="A scene file, or a .navmesh to describe as it is.")],
-    out: Annotated[Path | None, typer.Option(help="The map to draw, a PNG; FILE_navmesh.png here by default.")] = None,
+    scene: Annotated[str, typer.Argument(help="A scene as scenes= takes it, or a .navmesh to describe as it is.")],
+    out: Annotated[Path | None, typer.Option(help="The map to draw, a PNG; SCENE_navmesh.png here by default.")] = None,
     save: Annotated[Path | None, typer.Option(help="Also write the navmesh, for Habitat and Recast's tools.")] = None,
-    radius: Annotated[float, typer.Option(help="Of the agent, metres.")] = 0.1,
-    height: Annotated[float, typer.Option(help="Of the agent, metres.")] = 1.5,
-    climb: Annotated[float, typer.Option(help="Highest step, metres.")] = 0.2,
-    slope: Annotated[float, typer.Option(help="Steepest floor, degrees.")] = 45.0,
+    radius: Annotated[float, typer.Option(help="Of the agent, metres.", min=0)] = 0.1,
+    height: Annotated[float, typer.Option(help="Of the agent, metres.", min=0)] = 1.5,
+    climb: Annotated[float, typer.Option(help="Highest step, metres.", min=0)] = 0.2,
+    slope: Annotated[float, typer.Option(help="Steepest floor, degrees.", min=0, max=90)] = 45.0,
+    only: Only = None,
+    up: FrameUp = None,
+    scale: FrameScale = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Build the navmesh of a scene: its area and islands in a table, and a map from above, one shade an island.
+
+    A navmesh that is saved beside a scene's file under its name is used instead of building one.
 
     Example: gym-batchnav scene navmesh home.glb --radius 0.2 --save home.navmesh
     """
     from gym_batchnav import viz
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-    from gym_batchnav.scene.load import load_scene
+    from gym_batchnav.scene.cache import DiskCache
+    from gym_batchnav.storage import check_destination
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     started = time.perf_counter()
-    if file.suffix == ".navmesh":
+    if scene.lower().endswith(".navmesh"):
+        name, file = Path(scene).stem, Path(scene).expanduser()
+        if not file.is_file():
+            raise FileNotFoundError(f"navmesh file '{file}' does not exist: put it there or mend the name")
         mesh = NavMesh.load(file)
+        out = out or Path(f"{name}_navmesh.png")
     else:
-        loaded = load_scene(file)
+        source = chosen_source(scene, only, DiskCache(), up, scale)
+        name = source.name
+        out = out or Path(f"{name.replace('/', '_')}_navmesh.png")
+        for destination in (save,) if save is not None else ():
+            check_destination(destination)
+        viz.check_picture_path(out)
         settings = NavMeshSettings(
             agent_radius=radius, agent_height=height, agent_max_climb=climb, agent_max_slope_deg=slope
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("Building", total=1.0)
-            started = time.perf_counter()
-            mesh = NavMesh.build(
-                loaded.vertices,
-                loaded.triangles,
-                settings,
-                lambda stage, share: progress.update(task, description=stage, completed=share),
-            )
+        loaded = source.load()
+        started = time.perf_counter()
+        mesh = _built(loaded, settings)
     seconds = time.perf_counter() - started
-    out = out or Path(f"{file.stem}_navmesh.png")
     viz.save_picture(viz.navmesh_map(mesh, size=1000).picture, out)
     if save is not None:
         mesh.save(save)
+    _report(name, mesh, seconds, out, save, as_json)
+
+
+def _built(scene: Scene, settings: NavMeshSettings) -> NavMesh:
+    """The navmesh of a scene; how far it is is shown if that takes long."""
+    from gym_batchnav.navmesh.mesh import NavMesh
+    from gym_batchnav.progress import late_progress
+
+    percent = 0
+    with late_progress(f"Building the navmesh of {scene.name}, percent", 100) as done:
+
+        def progress(stage: str, share: float) -> None:
+            nonlocal percent
+            done(int(100 * share) - percent)
+            percent = int(100 * share)
+
+        try:
+            return NavMesh.build(scene.vertices, scene.triangles, settings, progress)
+        except ValueError as error:
+            raise ValueError(f"scene '{scene.name}': {error}") from error
+
+
+def _report(name: str, mesh: NavMesh, seconds: float, out: Path, save: Path | None, as_json: bool) -> None:
+    """Print the figures, and what was written."""
     islands = [
         {"area": island.area, "radius": island.radius, "polygons": len(island.polygons)} for island in mesh.islands
     ]
     if as_json:
         figures = {"area": float(mesh.navigable_area), "polygons": mesh.num_polygons, "seconds": seconds}
-        print(json.dumps({**figures, "islands": islands, "map": str(out)}))
+        files = {"map": str(out), "navmesh": None if save is None else str(save)}
+        print(json.dumps({"name": name, **figures, "islands": islands, **files}))
         return
-    table = Table(title=f"{file.name}: {mesh.navigable_area:.2f} m2, {mesh.num_polygons} polygons, {seconds:.2f} s")
+    table = Table(title=f"{escape(name)}: {mesh.navigable_area:.2f} m2, {mesh.num_polygons} polygons, {seconds:.2f} s")
     for heading in ("island", "area, m2", "radius, m", "polygons"):
         table.add_column(heading, justify="right")
-    for index, island in sorted(enumerate(islands), key=lambda pair: -pair[1]["area"])[:20]:
+    for index, island in sorted(enumerate(islands), key=lambda pair: -pair[1]["area"])[:_SHOWN]:
         table.add_row(str(index), f"{island['area']:.2f}", f"{island['radius']:.2f}", str(island["polygons"]))
     console = Console()
     console.print(table)
-    if len(islands) > 20:
-        console.print(f"and {len(islands) - 20} smaller islands")
-    console.print(f"map: {out}", highlight=False)
+    if len(islands) > _SHOWN:
+        console.print(f"and {len(islands) - _SHOWN} smaller islands")
+    console.print(f"map: {out}", highlight=False, markup=False)
+    if save is not None:
+        console.print(f"navmesh: {save}, {save.stat().st_size:,} bytes", highlight=False, markup=False)

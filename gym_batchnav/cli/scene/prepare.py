@@ -7,17 +7,16 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from gym_batchnav.scene.cache import DiskCache
     from gym_batchnav.scene.library import SceneSource
     from gym_batchnav.task.prepare import NavigationPreparer
     from gym_batchnav.task.worker import PreparationWorker
@@ -31,10 +30,10 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option(help="Processes; as many as processors, at most 4, by default.", min=1)
     ] = None,
-    radius: Annotated[float | None, typer.Option(help="Of the agent, metres, as in the run to come.")] = None,
-    height: Annotated[float | None, typer.Option(help="Of the agent, metres.")] = None,
-    climb: Annotated[float | None, typer.Option(help="Highest step, metres.")] = None,
-    slope: Annotated[float | None, typer.Option(help="Steepest floor, degrees.")] = None,
+    radius: Annotated[float | None, typer.Option(help="Of the agent, metres, as in the run to come.", min=0)] = None,
+    height: Annotated[float | None, typer.Option(help="Of the agent, metres.", min=0)] = None,
+    climb: Annotated[float | None, typer.Option(help="Highest step, metres.", min=0)] = None,
+    slope: Annotated[float | None, typer.Option(help="Steepest floor, degrees.", min=0, max=90)] = None,
     num_episodes: Annotated[int, typer.Option(help="Sampled in a scene that brings none.", min=1)] = 1000,
     episode_file: Annotated[Path | None, typer.Option(help="A Habitat dataset to take the episodes from.")] = None,
     cache_dir: Annotated[Path | None, typer.Option(help="The cache; the user's by default.")] = None,
@@ -56,15 +55,14 @@ def prepare(
     agent = {name: value for name, value in given.items() if value is not None}
     settings = replace(NavMeshSettings(), **agent) if agent else None
     cache = DiskCache(cache_dir)
+    _check(cache, episode_file)
     preparer = NavigationPreparer(settings, episode_file, num_episodes, cache)
     sources = scene_sources(scenes, cache)
     count = min(workers or min(os.cpu_count() or 1, 4), len(sources))
     console = Console(stderr=True)
-    refused = prepare_all(sources, preparer, count, console)
-    done = len(sources) - len(refused)
-    console.print(
-        f"{done:,} of {len(sources):,} scenes are ready in '{cache.directory}'", highlight=False, markup=False
-    )
+    refused = prepare_all(sources, preparer, count)
+    scenes_ready = f"{len(sources) - len(refused):,} of {len(sources):,} scene{'s' if len(sources) > 1 else ''}"
+    console.print(f"{scenes_ready} ready in '{cache.directory}'", highlight=False, markup=False)
     if refused:
         table = Table(title="Refused")
         table.add_column("scene")
@@ -73,6 +71,24 @@ def prepare(
             table.add_row(escape(name), escape(reason))
         console.print(table)
         raise typer.Exit(1)
+
+
+def _check(cache: DiskCache, episode_file: Path | None) -> None:
+    """Refuse a cache that keeps nothing, and a file of episodes that no scene could use, before the work begins."""
+    from gym_batchnav.task.dataset import read_episodes
+
+    try:
+        cache.directory.mkdir(parents=True, exist_ok=True)
+        writable = os.access(cache.directory, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise PermissionError(
+            f"the cache in '{cache.directory}' cannot be written: choose another folder with --cache-dir, or by the "
+            "environment variable GYM_BATCHNAV_CACHE"
+        )
+    if episode_file is not None:
+        read_episodes(episode_file)
 
 
 @dataclass
@@ -84,27 +100,21 @@ class _Work:
     failure: str | None = None  # why no process can be had
 
 
-def prepare_all(
-    sources: list[SceneSource], preparer: NavigationPreparer, num_workers: int, console: Console
-) -> list[tuple[str, str]]:
+def prepare_all(sources: list[SceneSource], preparer: NavigationPreparer, num_workers: int) -> list[tuple[str, str]]:
     """Prepare scenes in processes of their own; returns the names of those that were refused, and why.
 
     Raises:
         RuntimeError: the processes die one after the other.
     """
+    from gym_batchnav.progress import late_progress
     from gym_batchnav.task.worker import PreparationWorker
 
     work = _Work()
     for source in sources:
         work.waiting.put(source)
     workers = [PreparationWorker(preparer) for _ in range(num_workers)]
-    columns = (TextColumn("Preparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=len(sources))
-        threads = [
-            threading.Thread(target=_serve, args=(worker, work, partial(progress.advance, task)), daemon=True)
-            for worker in workers
-        ]
+    with late_progress("Preparing scenes", len(sources)) as done:
+        threads = [threading.Thread(target=_serve, args=(worker, work, done), daemon=True) for worker in workers]
         try:
             for thread in threads:
                 thread.start()

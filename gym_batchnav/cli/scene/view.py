@@ -9,6 +9,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source, how_to_keep
+
 if TYPE_CHECKING:
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMesh
@@ -16,82 +18,109 @@ if TYPE_CHECKING:
     from gym_batchnav.scene.mesh import Scene
 
 NUM_PICTURES = 8
-_HEADINGS = 8  # tried at each place; the one with the widest view is taken
 _COLUMNS = 4
+_STAIRS = 0.5  # metres below a floor from which on its map shows the edges of what is walkable
 
 
 def view(
-    scene: Annotated[str, typer.Argument(help="A scene file, or a name such as apartment_0 or procedural:7.")],
+    scene: Annotated[str, typer.Argument(help="A scene as scenes= takes it: home.glb, apartment_0, procedural:7.")],
     out: Annotated[Path | None, typer.Option(help="The PNG to write; SCENE_view.png here by default.")] = None,
     size: Annotated[int, typer.Option(help="Pixels along a side of each eye-level picture.", min=32, max=1024)] = 256,
-    seed: Annotated[int, typer.Option(help="Of the places.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the places that are tried.", min=0)] = 0,
+    only: Only = None,
+    up: FrameUp = None,
+    scale: FrameScale = None,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
 ) -> None:
-    """Draw a scene from above, and what one sees at eight random places in it, as one PNG.
+    """Draw a scene from above, one map a storey, and what one sees from eight places in it, as one PNG.
 
-    A scene in which nobody can walk is drawn from outside instead.
+    The green line on a map goes round where Habitat's agent can walk; numbers show from where the pictures are taken.
+    Lines along edges and light from the side are there for the eye: agents see none of them. A scene in which nobody
+    can walk is drawn from outside instead.
 
     Example: gym-batchnav scene view home.glb --out home.png
     """
     from gym_batchnav import viz
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMeshSettings
+    from gym_batchnav.progress import late_progress
     from gym_batchnav.render.api import make_renderer
     from gym_batchnav.scene.cache import DiskCache
     from gym_batchnav.scene.library import SceneLibrary
-    from gym_batchnav.scene.sources import scene_sources
     from gym_batchnav.task.prepare import cached_navmesh
 
     console, cache = Console(stderr=True), DiskCache()
-    sources = scene_sources(scene, cache)
-    if len(sources) > 1:
-        raise ValueError(f"{scene!r} means {len(sources)} scenes: give one, such as {sources[0].name!r}")
-    loaded = sources[0].load()
+    source = chosen_source(scene, only, cache, up, scale)
+    out = out or Path(f"{source.name.replace('/', '_')}_view.png")
+    viz.check_picture_path(out)
     camera = Camera(width=size, height=size)
-    drawer = make_renderer(renderer, SceneLibrary.from_scenes([loaded]))
-    try:
-        navmesh = loaded.navmesh or cached_navmesh(loaded, NavMeshSettings(), cache)
-    except ValueError as error:
-        console.print(f"{error}: drawn from outside", highlight=False, markup=False)
-        sheet = viz.mosaic(from_outside(drawer, loaded, camera), columns=_COLUMNS)
-    else:
-        pictures, floor = inside(drawer, navmesh, camera, np.random.default_rng(seed))
-        above = viz.scene_map(drawer, loaded, 0, size=2 * size, floor=floor)
-        sheet = viz.side_by_side([above.picture, viz.mosaic(pictures, columns=_COLUMNS)])
-    drawer.close()
-    out = out or Path(f"{loaded.name.replace('/', '_')}_view.png")
+    with late_progress(f"Reading {source.name}, finding where one can walk, drawing", 3) as done:
+        loaded = source.load()
+        done()
+        try:
+            navmesh = loaded.navmesh or cached_navmesh(loaded, NavMeshSettings(), cache)
+        except ValueError as error:
+            console.print(f"{error}: drawn from outside", soft_wrap=True, highlight=False, markup=False)
+            navmesh = None
+        done()
+        drawer = make_renderer(renderer, SceneLibrary.from_scenes([loaded]))
+        if navmesh is None or not navmesh.num_polygons:
+            sheet = outside(drawer, loaded, camera)
+        else:
+            sheet = inside(drawer, loaded, navmesh, camera, np.random.default_rng(seed))
+        drawer.close()
     viz.save_picture(sheet, out)
-    console.print(f"{out}  {len(loaded.triangles):,} triangles, drawn by {drawer.name}", highlight=False)
+    if (up, scale) != (None, None):
+        console.print(how_to_keep(loaded), soft_wrap=True, highlight=False, markup=False)
+    console.print(
+        f"{out}  {len(loaded.triangles):,} triangles, drawn by {drawer.name}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
 
 
-def inside(renderer: Renderer, navmesh: NavMesh, camera: Camera, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Pictures [8, H, W, 3] uint8 at random places of the largest island, and the height of most of them, metres."""
+def inside(renderer: Renderer, scene: Scene, navmesh: NavMesh, camera: Camera, rng: np.random.Generator) -> np.ndarray:
+    """Maps of the storeys, and numbered pictures from eye level beside them, as one picture [H, W, 3] uint8."""
+    from gym_batchnav import viz
+    from gym_batchnav.cli.scene.viewpoints import most_telling
     from gym_batchnav.geometry import view_matrices
 
-    largest = int(np.argmax([island.area for island in navmesh.islands]))
-    places = navmesh.random_points(NUM_PICTURES, rng, largest)
-    heading = rng.uniform(-np.pi, np.pi, (NUM_PICTURES, 1)) + np.arange(_HEADINGS) * 2 * np.pi / _HEADINGS
-    views = view_matrices(np.repeat(places, _HEADINGS, axis=0), heading.ravel(), camera.eye_height)
-    target = renderer.target(camera, ("rgb", "depth"), num_views=_HEADINGS, buffers=1)
-    chosen = []
-    for row in range(NUM_PICTURES):
-        images = target.render(np.zeros(_HEADINGS, int), views[row * _HEADINGS : (row + 1) * _HEADINGS])
-        widest = images["depth"].mean(axis=(1, 2, 3)).argmax()
-        chosen.append(images["rgb"][widest].copy())
-    target.close()
-    return np.stack(chosen), float(np.median(places[:, 1]))
+    position, heading = most_telling(renderer, navmesh, camera, NUM_PICTURES, rng)
+    views = view_matrices(position, heading, camera.eye_height)
+    pictures = viz.drawn(renderer, camera, np.zeros(NUM_PICTURES, int), views)
+    tiles = [viz.numbered(picture, 1 + index) for index, picture in enumerate(pictures)]
+    maps = _maps(renderer, scene, navmesh, position, heading, 2 * camera.width)
+    return viz.side_by_side([*maps, viz.mosaic(np.stack(tiles), columns=_COLUMNS)])
 
 
-def from_outside(renderer: Renderer, scene: Scene, camera: Camera) -> np.ndarray:
-    """Pictures [8, H, W, 3] uint8 from all around and a little above."""
-    from gym_batchnav.geometry import look_at
+def _maps(
+    renderer: Renderer, scene: Scene, navmesh: NavMesh, position: np.ndarray, heading: np.ndarray, size: int
+) -> list[np.ndarray]:
+    """A map for each storey, or one of a whole landscape, with what can be walked and the viewpoints on it."""
+    from gym_batchnav import viz
+    from gym_batchnav.cli.scene.viewpoints import storeys
 
-    low, high = scene.bounds.astype(np.float64)
-    middle, reach = (low + high) / 2, max(float(np.linalg.norm(high - low)), 1e-3)
-    angle = np.arange(NUM_PICTURES) * 2 * np.pi / NUM_PICTURES
-    around = np.stack([np.sin(angle), np.full(NUM_PICTURES, 0.5), np.cos(angle)], axis=1)
-    views = np.stack([look_at(middle + 0.8 * reach * step, middle) for step in around])
-    target = renderer.target(camera, ("rgb",), num_views=NUM_PICTURES, buffers=1)
-    pictures = target.render(np.zeros(NUM_PICTURES, int), views)["rgb"].copy()
-    target.close()
-    return pictures
+    floors = storeys(navmesh)
+    bottom, top = scene.bounds[:, 1].tolist()
+    spans = list(zip([-np.inf, *floors[1:]], [*floors[1:], np.inf], strict=True)) if floors else [(-np.inf, np.inf)]
+    maps = []
+    for index, (low, high) in enumerate(spans):
+        if floors:
+            above = viz.scene_map(renderer, scene, 0, size, floors[index])
+        else:
+            above = viz.scene_map(renderer, scene, 0, size, bottom, cut=top - bottom + 1)
+        above = viz.draw_outline(above, navmesh, low - _STAIRS, high - _STAIRS)
+        here = np.flatnonzero((position[:, 1] >= low - _STAIRS) & (position[:, 1] < high - _STAIRS))
+        picture = viz.draw_viewpoints(above, position[here], heading[here], (1 + here).tolist())
+        maps.append(viz.titled(picture, f"floor at {floors[index]:.1f} m") if len(floors) > 1 else picture)
+    return maps
+
+
+def outside(renderer: Renderer, scene: Scene, camera: Camera) -> np.ndarray:
+    """Pictures from all around as one picture [H, W, 3] uint8."""
+    from gym_batchnav import viz
+    from gym_batchnav.cli.scene.viewpoints import around
+
+    pictures = viz.drawn(renderer, camera, np.zeros(NUM_PICTURES, int), around(scene, NUM_PICTURES))
+    return viz.mosaic(pictures, columns=_COLUMNS)

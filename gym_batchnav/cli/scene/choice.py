@@ -1,0 +1,72 @@
+"""Which one scene a command is about, and how its file is to be read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gym_batchnav.scene.cache import DiskCache
+    from gym_batchnav.scene.library import SceneSource
+    from gym_batchnav.scene.mesh import Scene
+
+Only = Annotated[str | None, typer.Option(help="The name of the one to take, where SCENE means several.")]
+FrameUp = Annotated[str | None, typer.Option("--up", help="y or z: the file's axis that points up, if guessed wrong.")]
+FrameScale = Annotated[
+    float | None, typer.Option("--scale", help="Metres in the file's unit, if guessed wrong: 0.01 for centimetres.")
+]
+
+_SHOWN = 8  # names in a message
+_UP = {"y": [0, 1, 0], "z": [0, 0, 1]}
+
+
+def chosen_source(
+    spec: str, only: str | None, cache: DiskCache, up: str | None = None, scale: float | None = None
+) -> SceneSource:
+    """The one scene that a specification means.
+
+    Args:
+        spec: What ``scenes=`` takes.
+        only: The name of the one to take, where it means several.
+        cache: Where parsed scenes are kept.
+        up: As of ``load_scene``; None leaves it to the loader.
+        scale: As of ``load_scene``; None leaves it to the loader.
+
+    Raises:
+        ValueError: it means several, or none of that name; or it is no file, and the frame of others is known.
+    """
+    from gym_batchnav.scene.sources import scene_sources
+
+    sources = scene_sources(spec, cache)
+    found = sources if only is None else [source for source in sources if source.name == only]
+    names = ", ".join(source.name for source in sources[:_SHOWN]) + (", ..." if len(sources) > _SHOWN else "")
+    if not found:
+        raise ValueError(f"--only {only}: '{spec}' has no such scene, choose one of {names}")
+    if len(found) > 1:
+        raise ValueError(f"'{spec}' means {len(found):,} scenes: choose one with --only NAME, of {names}")
+    return with_frame(found[0], cache, up, scale)
+
+
+def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: float | None) -> SceneSource:
+    """A source whose file is read with the up and scale given, which the loader finds where they are None.
+
+    Raises:
+        ValueError: it is no file.
+    """
+    from gym_batchnav.scene.sources import source_from_recipe
+
+    options: dict[str, Any] = {key: value for key, value in (("up", up), ("scale", scale)) if value is not None}
+    if not options:
+        return source
+    if source.recipe is None or source.recipe["kind"] != "file":
+        raise ValueError(f"--up and --scale are for scene files, and '{source.name}' is none: leave them out")
+    return source_from_recipe({**source.recipe, "options": options}, cache)
+
+
+def how_to_keep(scene: Scene) -> str:
+    """What to write where, so that environments read a scene's file with the same up and scale."""
+    up, scale = scene.metadata["up"], scene.metadata["scale"]
+    config = json.dumps({"up": _UP[str(up)], "units_to_meters": scale})
+    return f"to have it read so by environments too, write into '{scene.name}.stage_config.json' beside it: {config}"

@@ -1,0 +1,131 @@
+"""From where a scene is looked at so that its pictures show most of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gym_batchnav.geometry import Camera, look_at, view_matrices
+
+if TYPE_CHECKING:
+    from gym_batchnav.navmesh.mesh import NavMesh
+    from gym_batchnav.render.api import Renderer
+    from gym_batchnav.scene.mesh import Scene
+
+_PLACES, _HEADINGS = 64, 8  # tried; at each place all headings
+_PIXELS = 24  # along a side of the pictures that choose
+_CELL = 0.5  # metres: what is seen is counted in cubes of this side, larger in large scenes
+_REACH = 12  # cubes: what is farther away is not counted as shown
+_SEEN = 0.1  # what a cube that was shown already is still worth
+_ISLAND = 0.05  # share of the walkable area that an island needs to be visited: rooms do, tops of tables do not
+_STOREY = 0.1  # share of the walkable area that lies on a storey at least
+_STOREYS = 4  # at most
+_BIN = 0.1  # metres: of heights that are counted
+_LEVEL, _HEADROOM = 0.4, 1.8  # metres within which a floor counts as level, and between storeys at least
+
+
+class Viewpoints(NamedTuple):
+    """Where people stand and look; headings as everywhere."""
+
+    position: np.ndarray  # [M, 3] float32, metres
+    heading: np.ndarray  # [M] float64, radians
+
+
+def most_telling(
+    renderer: Renderer, navmesh: NavMesh, camera: Camera, count: int, rng: np.random.Generator
+) -> Viewpoints:
+    """Places on the navmesh and headings whose pictures together show the most of the scene, the best first.
+
+    Each next one is that of many random ones which shows the most that those before do not.
+
+    Args:
+        renderer: Draws the scene, in slot 0.
+        navmesh: Where people may stand.
+        camera: Theirs.
+        count: How many to choose, M.
+        rng: Draws the places.
+    """
+    places = _places(navmesh, rng)
+    position = np.repeat(places, _HEADINGS, axis=0)
+    heading = (rng.uniform(-np.pi, np.pi, (len(places), 1)) + np.arange(_HEADINGS) * 2 * np.pi / _HEADINGS).ravel()
+    seen = _seen(renderer, view_matrices(position, heading, camera.eye_height), camera, navmesh)
+    worth, chosen = np.ones(seen.shape[1]), []
+    for _ in range(count):
+        best = int(np.argmax(seen @ worth))
+        chosen.append(best)
+        worth[seen[best]] *= _SEEN
+    return Viewpoints(position[chosen], heading[chosen])
+
+
+def _places(navmesh: NavMesh, rng: np.random.Generator) -> np.ndarray:
+    """Places [P, 3] float32 on floors of the larger islands, the half of many that is farther from walls."""
+    floors = storeys(navmesh)
+    areas = np.array([island.area for island in navmesh.islands])
+    large = np.flatnonzero(areas >= _ISLAND * areas.sum())
+    large = large if len(large) else np.array([areas.argmax()])
+    shares = np.ceil(2 * _PLACES * areas[large] / areas[large].sum()).astype(int)
+    places = []
+    for island, share in zip(large, shares, strict=True):
+        drawn = navmesh.random_points(int(share), rng, int(island))
+        clear = navmesh.distance_to_obstacle(drawn)
+        places.append(drawn[np.argsort(-clear)[: -(-share // 2)]])
+    found = np.concatenate(places)
+    if not floors:
+        return found
+    level = np.abs(found[:, 1:2] - floors).min(axis=1) <= _LEVEL  # on no bed
+    return found[level] if level.any() else found
+
+
+def _seen(renderer: Renderer, views: np.ndarray, camera: Camera, navmesh: NavMesh) -> np.ndarray:
+    """Which cubes of the scene each view [V, 4, 4] shows: [V, C] bool."""
+    cell = max(_CELL, float(np.ptp(navmesh.bounds, axis=0).max()) / 64)
+    reach = _REACH * cell
+    small = Camera(_PIXELS, _PIXELS, camera.hfov_deg, max_depth=reach, normalize_depth=False, depth_miss="zero")
+    target = renderer.target(small, ("depth",), num_views=_HEADINGS, buffers=1)
+    slots = np.zeros(_HEADINGS, int)
+    batches = [target.render(slots, batch)["depth"].copy() for batch in views.reshape(-1, _HEADINGS, 4, 4)]
+    target.close()
+    depth = np.concatenate(batches).reshape(len(views), -1).astype(np.float64)
+    axis = ((np.arange(_PIXELS) + 0.5) / _PIXELS * 2 - 1) * small.tan_half_width
+    rays = np.stack([*(grid.ravel() for grid in np.meshgrid(axis, -axis)), -np.ones(_PIXELS**2)], axis=1)
+    points = depth[..., None] * rays - views[:, None, :3, 3]
+    points = points @ views[:, :3, :3]  # rows by a rotation: by its inverse
+    hit = (depth > 0) & (depth < reach)
+    cubes, index = np.unique(np.floor(points[hit] / cell).astype(np.int64), axis=0, return_inverse=True)
+    seen = np.zeros((len(views), len(cubes)), bool)
+    seen[np.nonzero(hit)[0], index.ravel()] = True
+    return seen
+
+
+def storeys(navmesh: NavMesh) -> list[float]:
+    """Heights of a building's floors, metres, lowest first; none for a landscape, which has no level floors."""
+    used = navmesh.polygons >= 0
+    corners = navmesh.vertices[navmesh.polygons, 1]
+    heights = np.where(used, corners, 0).sum(axis=1) / used.sum(axis=1)
+    area = navmesh.polygon_area
+    steep = np.ptp(np.where(used, corners, corners[:, :1]), axis=1) > 2 * _LEVEL
+    left = np.where(steep, 0.0, area)  # what may still be part of a floor
+    bins = np.round((heights - heights.min()) / _BIN).astype(int)
+    width = round(_LEVEL / _BIN)
+    floors: list[float] = []
+    level = 0.0
+    while len(floors) < _STOREYS:
+        around_bin = np.convolve(np.bincount(bins, left), np.ones(2 * width + 1))[width:-width]
+        best = int(around_bin.argmax())
+        if around_bin[best] < _STOREY * area.sum():
+            break
+        at = np.abs(bins - best) <= width
+        floors.append(float(np.average(heights[at], weights=left[at])))
+        level += around_bin[best]
+        left[np.abs(heights - floors[-1]) <= _HEADROOM] = 0
+    return sorted(floors) if level > 0.6 * area.sum() else []
+
+
+def around(scene: Scene, count: int) -> np.ndarray:
+    """Views [count, 4, 4] float32 of a scene from all around and a little above."""
+    low, high = scene.bounds.astype(np.float64)
+    middle, reach = (low + high) / 2, max(float(np.linalg.norm(high - low)), 1e-3)
+    angle = np.arange(count) * 2 * np.pi / count
+    steps = np.stack([np.sin(angle), np.full(count, 0.5), np.cos(angle)], axis=1)
+    return np.stack([look_at(middle + 0.8 * reach * step, middle) for step in steps])
