@@ -94,6 +94,14 @@ class SceneBuilder:
             raise ValueError(f"its textures have more than {most:,} pixels together: scale them down")
         return decode_texture(image)
 
+    def expect(self, num_vertices: int, num_triangles: int) -> None:
+        """Ask for room before what is compressed is unpacked; nothing is counted yet.
+
+        Raises:
+            ValueError: it would be more than ``part`` takes.
+        """
+        self._read.check(num_vertices, num_triangles)
+
     def part(
         self,
         vertices: np.ndarray,
@@ -237,15 +245,20 @@ class _Tally:
 
     def add(self, num_vertices: int, num_triangles: int) -> None:
         """Count one part."""
+        self.check(num_vertices, num_triangles)
         self._num_parts += 1
         self._num_triangles += num_triangles
         self._num_elements += num_vertices + num_triangles
-        if self._num_parts > MAX_PARTS:
+
+    def check(self, num_vertices: int, num_triangles: int) -> None:
+        """Refuse one part more if that is too much."""
+        num_elements = self._num_elements + num_vertices + num_triangles
+        if self._num_parts >= MAX_PARTS:
             raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
-        if self._num_triangles > MAX_TRIANGLES:
+        if self._num_triangles + num_triangles > MAX_TRIANGLES:
             raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
-        if self._num_elements > FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes:
-            size = f"{self._num_elements:,} or more vertices and triangles out of {self._files.num_bytes:,} bytes"
+        if num_elements > FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes:
+            size = f"{num_elements:,} or more vertices and triangles out of {self._files.num_bytes:,} bytes"
             raise ValueError(f"it makes {size}: use its meshes less often, or simplify them")
 
 

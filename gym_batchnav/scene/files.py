@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -15,9 +17,13 @@ from PIL import Image
 MAX_FILE_BYTES = 2**31
 MAX_TEXT_BYTES = 2**29  # text grows about tenfold while it is read
 MAX_JSON_BYTES = 2**25  # and JSON up to thirtyfold
+MAX_JSON_ITEMS = 4_000_000
 MAX_IMAGE_PIXELS = 64 * 2**20
+MAX_WEBP_PIXELS = 2**25  # whose decoder keeps several copies
+MAX_SCANS = 32  # of a progressive JPEG, each of which goes over all pixels; encoders make ten or so
 MAX_TEXTURE_SIDE = 2048
 _IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
+_JPEG_SCAN = b"\xff\xda"
 _KTX2_MAGIC = b"\xabKTX 20\xbb\r\n\x1a\n"
 
 
@@ -59,16 +65,19 @@ class SceneFiles:
         """The bytes of the scene's main file, of which there may be ``max_bytes``."""
         return self._bytes(self.path, max_bytes)
 
-    def beside(self, uri: str, *, quoted: bool = False, any_case: bool = False) -> bytes:
+    def beside(
+        self, uri: str, *, quoted: bool = False, any_case: bool = False, max_bytes: int = MAX_FILE_BYTES
+    ) -> bytes:
         """The bytes of a file that the scene refers to.
 
         Args:
             uri: Its path relative to the scene's folder, slashes of either kind.
             quoted: Percent escapes stand for characters, as in a URI.
             any_case: Take a file whose name differs in case if there is none of this name.
+            max_bytes: How large it may be.
 
         Raises:
-            ValueError: the path leads out of the scene's folder.
+            ValueError: the path leads out of the scene's folder, or the file is too large.
             FileNotFoundError: there is no such file.
         """
         relative = PurePosixPath((unquote(uri) if quoted else uri).strip().replace("\\", "/"))
@@ -84,7 +93,7 @@ class SceneFiles:
         real = path.resolve()
         if not any(real.is_relative_to(home) for home in (self.path.parent.resolve(), self.path.resolve().parent)):
             raise ValueError(f"it refers to {uri!r}, a link that leads out of its folder: put the file itself there")
-        return self._bytes(path)
+        return self._bytes(path, max_bytes)
 
     def warn(self, sentence: str) -> None:
         """Add a warning that is also given as a Python warning."""
@@ -128,6 +137,33 @@ class SceneFiles:
         return self._read[path]
 
 
+def parse_json(data: bytes) -> dict[str, Any]:
+    """A JSON object of bounded size, as strict as JSON is.
+
+    Args:
+        data: UTF-8, with or without a byte order mark.
+
+    Raises:
+        ValueError: it is larger than ``MAX_JSON_BYTES`` or ``MAX_JSON_ITEMS``, or no JSON object.
+    """
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError(f"it has {len(data):,} bytes of JSON, of which at most {MAX_JSON_BYTES:,} are read: split it")
+    num_items = sum(map(data.count, (b"{", b"[", b",")))  # no less; each takes a hundred bytes once it is read
+    if num_items > MAX_JSON_ITEMS:
+        raise ValueError(f"its JSON has {num_items:,} entries, of which at most {MAX_JSON_ITEMS:,} are read: split it")
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"its JSON holds {name}")
+
+    try:
+        value = json.loads(data.decode("utf-8-sig"), parse_constant=refuse)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"its JSON cannot be read ({error}): re-export it") from error
+    if not isinstance(value, dict):
+        raise ValueError("its JSON is not an object: re-export it")
+    return value
+
+
 def open_image(data: bytes, label: str) -> Image.Image:
     """A picture with its size checked and its pixels not yet decoded.
 
@@ -137,7 +173,7 @@ def open_image(data: bytes, label: str) -> Image.Image:
 
     Raises:
         OSError: it is no such picture.
-        ValueError: it is KTX2, or larger than ``MAX_IMAGE_PIXELS``.
+        ValueError: it is KTX2, larger than ``MAX_IMAGE_PIXELS`` or made of more than ``MAX_SCANS``.
     """
     if data.startswith(_KTX2_MAGIC):
         raise ValueError(f"image {label} is KTX2, which is not supported: convert its textures to PNG or JPEG")
@@ -147,10 +183,12 @@ def open_image(data: bytes, label: str) -> Image.Image:
         raise ValueError(f"image {label} is far larger than {MAX_IMAGE_PIXELS:,} pixels: scale it down") from None
     except Exception as error:  # Pillow's decoders raise anything on damaged files
         raise OSError(f"image {label} cannot be read: {error}") from error
-    if image.width * image.height > MAX_IMAGE_PIXELS:
-        raise ValueError(
-            f"image {label} has {image.width}x{image.height} pixels: at most {MAX_IMAGE_PIXELS:,} are read"
-        )
+    most = MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_IMAGE_PIXELS
+    if image.width * image.height > most:
+        size = f"{image.width}x{image.height} pixels"
+        raise ValueError(f"image {label} has {size}, of which at most {most:,} are read: scale it down")
+    if image.format == "JPEG" and data.count(_JPEG_SCAN) > MAX_SCANS:
+        raise ValueError(f"image {label} has more than {MAX_SCANS} scans: save it as a JPEG that is not progressive")
     return image
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import reprlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneFiles
+from gym_batchnav.scene.files import SceneFiles, parse_json
 
 GLB_MAGIC = b"glTF"
 CHUNK_JSON, CHUNK_BIN = 0x4E4F534A, 0x004E4942
@@ -25,7 +24,6 @@ COMPONENTS: dict[int, type] = {
     5126: np.float32,
 }
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
-MAX_JSON_ITEMS = 4_000_000
 MAX_ELEMENTS = 20_000_000
 MAX_ELEMENTS_READ = 250_000_000
 MAX_ZEROS = 2**20  # elements of an accessor that has no data
@@ -63,7 +61,7 @@ class GltfDocument:
     def __init__(self, files: SceneFiles) -> None:
         self._files = files
         text, self._bin = _split_container(files.main())
-        self._json = _parse_json(text)
+        self._json = parse_json(text)
         self._buffers: dict[int, memoryview] = {}
         self._num_elements = 0
         version = _mapping(self._json.get("asset", {}), "asset").get("version")
@@ -310,22 +308,6 @@ def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
         raise ValueError("its binary chunk is cut short: copy or download it again")
     binary = memoryview(data)[start + 8 : start + 8 + bin_length] if bin_kind == CHUNK_BIN else None
     return data[20:start], binary
-
-
-def _parse_json(text: bytes) -> Mapping[str, Any]:
-    if len(text) > MAX_JSON_BYTES:
-        raise ValueError(f"it has {len(text):,} bytes of JSON, of which at most {MAX_JSON_BYTES:,} are read: split it")
-    num_items = sum(map(text.count, (b"{", b"[", b",")))  # no less; each takes a hundred bytes once it is read
-    if num_items > MAX_JSON_ITEMS:
-        raise ValueError(f"its JSON has {num_items:,} entries, of which at most {MAX_JSON_ITEMS:,} are read: split it")
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"its JSON holds {name}")
-
-    try:
-        return _mapping(json.loads(text.decode("utf-8-sig"), parse_constant=refuse), "content")
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"its JSON cannot be read ({error}): re-export it") from error
 
 
 def _data_uri(uri: str) -> bytes:

@@ -35,7 +35,7 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.attributes import asset_frame, numbers, turn
 from gym_batchnav.scene.compose import Placed, compose
-from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneError, SceneFiles
+from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneError, SceneFiles, parse_json
 from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.mesh import Scene
 
@@ -237,13 +237,10 @@ class _Dataset:
         return NavMesh.load(self._inside(path))
 
     def _json(self, path: str) -> dict[str, Any]:
-        data = self._files.beside(path)
-        if len(data) > MAX_JSON_BYTES:
-            raise ValueError(f"'{path}' has more than {MAX_JSON_BYTES:,} bytes: split it")
         try:
-            return dict(_mapping(json.loads(data), "all of it"))
+            return parse_json(self._files.beside(path, max_bytes=MAX_JSON_BYTES))
         except ValueError as error:
-            raise ValueError(f"'{path}' is not a JSON object ({error}): mend it") from error
+            raise ValueError(f"'{path}' cannot be used ({error}): mend it") from error
 
     def _inside(self, path: str) -> Path:
         """The file of a path in the dataset's folder.

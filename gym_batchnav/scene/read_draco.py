@@ -6,6 +6,37 @@ import importlib
 
 import numpy as np
 
+_MAGIC, _MESH, _SEQUENTIAL, _EDGEBREAKER = b"DRACO", 1, 0, 1
+_VERSION = (2, 2)  # of the bitstream, the one that glTF allows
+
+
+def draco_counts(data: bytes) -> tuple[int, int]:
+    """What the header of Draco data says that decoding will make: the numbers of vertices and triangles.
+
+    Vertices may still be split where attributes have seams.
+
+    Raises:
+        ValueError: it is no mesh in the version of Draco that glTF allows.
+    """
+    if len(data) < 12 or not data.startswith(_MAGIC) or data[7] != _MESH or data[8] > _EDGEBREAKER:
+        raise ValueError("its Draco data is no mesh: the file is damaged, re-export it")
+    if (data[5], data[6]) != _VERSION:
+        raise ValueError(f"its Draco data has version {data[5]}.{data[6]}, not 2.2: re-export it")
+    first, at = _varint(data, 11 if data[8] == _SEQUENTIAL else 12)  # edgebreaker's kind of traversal stands before
+    second, _ = _varint(data, at)
+    return (second, first) if data[8] == _SEQUENTIAL else (first, second)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and where it ends."""
+    value = shift = 0
+    for place in range(at, min(at + 5, len(data))):
+        value |= (data[place] & 0x7F) << shift
+        shift += 7
+        if data[place] < 0x80:
+            return value, place + 1
+    raise ValueError("its Draco data is cut short: copy or download the file again")
+
 
 def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """Decode the data of ``KHR_draco_mesh_compression``.

@@ -12,7 +12,7 @@ from gym_batchnav.scene.assemble import Part, SceneBuilder, Surface
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.gltf import GltfDocument, extensions, numbers, whole
 from gym_batchnav.scene.mesh import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
-from gym_batchnav.scene.read_draco import decode_draco
+from gym_batchnav.scene.read_draco import decode_draco, draco_counts
 
 _WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
@@ -96,7 +96,7 @@ class _Reader:
         document = self._document
         draco = extensions(primitive).get("KHR_draco_mesh_compression")
         if draco and "bufferView" not in document.item("accessors", attributes["POSITION"]):  # else it is not needed
-            triangles, read = self._unpack(draco, attributes)
+            triangles, read = self._unpack(draco, primitive)
         else:
             triangles, read = None, partial(self._read_accessor, attributes)
         vertices = read("POSITION", (3,))
@@ -115,9 +115,17 @@ class _Reader:
     def _read_accessor(self, attributes: Mapping[str, Any], name: str, widths: Sequence[int]) -> np.ndarray:
         return self._document.accessor(attributes[name], widths)
 
-    def _unpack(self, draco: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
+    def _unpack(self, draco: Mapping[str, Any], primitive: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
         """The triangles [T, 3] of a compressed primitive, and what reads its attributes."""
-        triangles, packed = decode_draco(bytes(self._document.view(draco.get("bufferView"))[0]))
+        attributes, data = primitive["attributes"], bytes(self._document.view(draco.get("bufferView"))[0])
+        num_vertices, num_triangles = draco_counts(data)
+        known = [attributes["POSITION"], *([primitive["indices"]] if "indices" in primitive else [])]
+        counts = [whole(self._document.item("accessors", index), "count") for index in known]
+        if num_vertices > counts[0] or (len(counts) == 2 and 3 * num_triangles > counts[1]):
+            made = f"{num_vertices:,} vertices and {num_triangles:,} triangles"
+            raise ValueError(f"its Draco data says that it makes {made}, more than its accessors: re-export it")
+        self._builder.expect(num_vertices, num_triangles)
+        triangles, packed = decode_draco(data)
         numbers_of = draco.get("attributes", {})
 
         def read(name: str, widths: Sequence[int]) -> np.ndarray:

@@ -7,41 +7,55 @@ scrambles files that use them, and drops ``map_d``.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
 from gym_batchnav.color import srgb_to_linear
-from gym_batchnav.scene.assemble import Part, SceneBuilder, Surface
+from gym_batchnav.scene import obj_text
+from gym_batchnav.scene.assemble import MAX_PARTS, Part, SceneBuilder, Surface
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.mesh import CLAMP, MASK, OPAQUE, REPEAT
 
-MAX_CORNERS = 10_000  # of one face
-MAX_LINE_BYTES = 2**20
+MAX_STATEMENTS = 1_000_000  # besides vertices and faces
+MAX_STATEMENT_BYTES = 2**16
+MAX_LIBRARIES, MAX_LIBRARY_BYTES = 1000, 2**23  # of materials, and of all of them together
+# What faces may be cut into, and what each byte of the file adds: a quad and its vertex take no less than 18 bytes.
+FREE_TRIANGLES, TRIANGLES_PER_BYTE = 2**18, 0.125
 
+_REASONS = {
+    obj_text.NO_NUMBER: "not all of it is numbers: the file is damaged, re-export it",
+    obj_text.TOO_FEW: "that is too few coordinates: the file is damaged, re-export it",
+    obj_text.NO_CORNER: "one of its corners does not exist before it: the file is damaged, re-export it",
+    obj_text.TOO_MANY: f"a face may have {obj_text.MAX_CORNERS:,} corners: cut it up",
+}
 # Options of a texture statement and how many values follow each (at most three for -o, -s and -t).
 _MAP_OPTIONS = {b"-blendu": 1, b"-blendv": 1, b"-bm": 1, b"-boost": 1, b"-cc": 1, b"-clamp": 1, b"-imfchan": 1}
 _MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type": 1}
 
 
-@dataclass(slots=True)
-class _Group:
-    """Corners of the triangles of one object in one material: rows of positions, rows of texture coordinates or -1."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Text:
+    """What the lines of an OBJ file say, in its own order."""
 
-    positions: array[int] = field(default_factory=partial(array, "q"))
-    uvs: array[int] = field(default_factory=partial(array, "q"))
+    vertices: np.ndarray  # [V, 3] float64
+    colors: np.ndarray | None  # [V, 3] float64, sRGB; None unless all vertices have them
+    uvs: np.ndarray  # [U, 2] float64, v = 0 at the bottom
+    first_corner: np.ndarray  # [F + 1] int64
+    corner_vertex: np.ndarray  # [C] int32, rows of vertices
+    corner_uv: np.ndarray  # [C] int32, rows of uvs or -1; [0] where there are none
+    statements: list[tuple[bytes, int]]  # all other lines, and the number of faces before each
+    num_skipped: int  # lines and points
 
 
-@dataclass(slots=True)
-class _Content:
-    """What an OBJ file says, in its own order."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Corners:
+    """What the corners of faces are made of."""
 
-    vertices: list[list[float]] = field(default_factory=list)
-    uvs: list[list[float]] = field(default_factory=list)
-    groups: dict[tuple[bytes, bytes], _Group] = field(default_factory=dict)
-    libraries: list[bytes] = field(default_factory=list)
-    num_skipped: int = 0
+    rows: np.ndarray  # [C] int32, rows of the following
+    vertices: np.ndarray  # [P, 3] float64
+    colors: np.ndarray | None  # [P, 4] uint8, linear
+    uvs: np.ndarray | None  # [P, 2] float32, v = 0 at the top
 
 
 def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
@@ -55,86 +69,122 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
         builder: Gets the content.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged, or far larger than its bytes account for.
     """
-    content = _parse(files.main())
-    surfaces = _surfaces(files, builder, content.libraries)
-    vertices, colors = _split_colors(content.vertices)
-    uvs = np.array([uv[:2] if len(uv) > 1 else [*uv, 0.0] for uv in content.uvs], np.float64).reshape(-1, 2)
-    uvs[:, 1] = 1 - uvs[:, 1]
-    uvs = np.concatenate([np.zeros((1, 2)), uvs])  # row 0 is for corners that have none
+    text = _read(files.main())
+    groups, libraries, num_curves = _groups(text)
+    surfaces = _surfaces(files, builder, libraries, {material for _, material in groups})
+    plain = _Corners(
+        text.corner_vertex, text.vertices, None if text.colors is None else linear_colors(text.colors), None
+    )
+    worn = _pairs(text, plain) if any(surface.image >= 0 for surface in surfaces.values()) else plain
     objects: dict[bytes, list[Part]] = {}
-    for (name, material), group in content.groups.items():
+    for (name, material), ends in groups.items():
         surface = surfaces.get(material, Surface(double_sided=True))
-        part = _part(builder, group, surface, vertices, uvs, colors)
+        part = _part(builder, text, ends, surface, worn if surface.image >= 0 else plain)
         objects.setdefault(name, []).extend([part] if part is not None else [])
     for name, parts in objects.items():
         builder.add_object(name.decode(errors="replace") or files.path.stem, parts, np.eye(4))
-    if content.num_skipped:
-        files.warnings.append(f"{content.num_skipped} lines, points and curves were left out")
+    if text.num_skipped + num_curves:
+        files.warnings.append(f"{text.num_skipped + num_curves} lines, points and curves were left out")
 
 
-def _parse(data: bytes) -> _Content:
-    content = _Content()
-    lines = data.replace(b"\\\r\n", b" ").replace(b"\\\n", b" ").splitlines()
-    longest = max(map(len, lines), default=0)
-    if longest > MAX_LINE_BYTES:
-        raise ValueError(f"it has a line of {longest:,} bytes, and {MAX_LINE_BYTES:,} are the limit: re-export it")
-    object_word = b"o" if sum(line.startswith(b"o ") for line in lines) > 1 else b"g"
-    name = material = b""
-    group: _Group | None = None
-    for line in lines:
+def _read(data: bytes) -> _Text:
+    """The content of a file's bytes, whose limits are checked before anything is made of it."""
+    data = data.replace(b"\\\r\n", b"  ").replace(b"\\\n", b" ")
+    text = np.frombuffer(data, np.uint8)
+    counts = np.zeros(8, np.int64)
+    obj_text.count_lines(text, counts)
+    num_vertices, num_colored, num_uvs, num_faces, num_corners, num_triangles, num_skipped, num_others = counts.tolist()
+    if num_triangles > FREE_TRIANGLES + TRIANGLES_PER_BYTE * len(data):
+        size = f"{num_triangles:,} triangles out of {len(data):,} bytes"
+        raise ValueError(f"its faces make {size}, which no mesh needs: cut up its faces of many corners")
+    if num_others > MAX_STATEMENTS:
+        raise ValueError(
+            f"it has {num_others:,} lines besides vertices and faces, of which at most {MAX_STATEMENTS:,} are read: "
+            "join its groups, or save it as GLB"
+        )
+    vertices, uvs = np.empty((num_vertices, 3)), np.empty((num_uvs, 2))
+    colors = np.empty((num_vertices if num_colored == num_vertices else 0, 3))
+    first_corner, corner_vertex = np.empty(num_faces + 1, np.int64), np.empty(num_corners, np.int32)
+    corner_uv = np.empty(num_corners if num_uvs else 0, np.int32)
+    places = np.empty((num_others, 3), np.int64)
+    wrong, line = obj_text.read_lines(text, vertices, colors, uvs, first_corner, corner_vertex, corner_uv, places)
+    if wrong != obj_text.FINE:
+        shown = data[line : line + 60].splitlines()[0].decode(errors="replace")
+        number = 1 + data.count(b"\n", 0, line)
+        raise ValueError(f"its line {number:,} says {shown!r}: {_REASONS[wrong]}")
+    longest = int((places[:, 1] - places[:, 0]).max(initial=0))
+    if longest > MAX_STATEMENT_BYTES:
+        raise ValueError(f"it has a line of {longest:,} bytes, and {MAX_STATEMENT_BYTES:,} are the limit: re-export it")
+    statements = [(data[start:end], num_before) for start, end, num_before in places.tolist()]
+    return _Text(
+        vertices,
+        colors if len(colors) else None,
+        uvs,
+        first_corner,
+        corner_vertex,
+        corner_uv,
+        statements,
+        num_skipped,
+    )
+
+
+def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[bytes], int]:
+    """Which faces are of one object and material, the material libraries, and the number of curves.
+
+    Returns:
+        By object and material the first face of each run of faces and the one after its last; the libraries' names;
+        the number of curves.
+    """
+    object_word = b"o" if sum(line.startswith(b"o ") for line, _ in text.statements) > 1 else b"g"
+    groups: dict[tuple[bytes, bytes], array[int]] = {}
+    libraries: list[bytes] = []
+    name, material, num_curves, first = b"", b"", 0, 0
+    for line, num_before in [*text.statements, (b"", len(text.first_corner) - 1)]:
         word, *values = line.split() or [b""]
-        if word == b"v":
-            content.vertices.append([float(value) for value in values])
-        elif word == b"vt":
-            content.uvs.append([float(value) for value in values])
-        elif word == b"f":
-            if group is None:
-                group = content.groups.setdefault((name, material), _Group())
-            _add_face(group, values, len(content.vertices), len(content.uvs))
-        elif word == object_word:
-            name, group = b" ".join(values), None
+        if word in (object_word, b"usemtl", b""):
+            if num_before > first:
+                groups.setdefault((name, material), array("q")).extend((first, num_before))
+                if len(groups) > MAX_PARTS:
+                    raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
+            first = num_before
+        if word == object_word:
+            name = b" ".join(values)
         elif word == b"usemtl":
-            material, group = b" ".join(values), None
+            material = b" ".join(values)
         elif word == b"mtllib":
-            content.libraries.append(line.split(None, 1)[-1].strip())
-        elif word in (b"l", b"p", b"curv", b"surf"):
-            content.num_skipped += 1
-    return content
+            libraries.append(line.split(None, 1)[-1].strip())
+            if len(libraries) > MAX_LIBRARIES:
+                raise ValueError(f"it names more than {MAX_LIBRARIES:,} material files: join them")
+        elif word in (b"curv", b"surf"):
+            num_curves += 1
+    return groups, libraries, num_curves
 
 
-def _add_face(group: _Group, corners: list[bytes], num_vertices: int, num_uvs: int) -> None:
-    """Append a polygon as a fan; an index counts from 1, a negative one backwards from the face."""
-    if len(corners) > MAX_CORNERS:
-        raise ValueError(f"it has a face of {len(corners):,} corners, and {MAX_CORNERS:,} are the limit: cut it up")
-    positions, uvs = [], []
-    for corner in corners:
-        if corner.startswith(b"#"):
-            break
-        parts = corner.split(b"/")
-        position = int(parts[0])
-        position += num_vertices if position < 0 else -1
-        uv = int(parts[1]) if len(parts) > 1 and parts[1] else 0
-        uv += num_uvs if uv < 0 else -1
-        if not 0 <= position < num_vertices or not -1 <= uv < num_uvs:
-            raise ValueError(f"a face names corner {corner.decode(errors='replace')!r}, which does not exist before it")
-        positions.append(position)
-        uvs.append(uv)
-    for last in range(2, len(positions)):
-        group.positions.extend((positions[0], positions[last - 1], positions[last]))
-        group.uvs.extend((uvs[0], uvs[last - 1], uvs[last]))
+def _pairs(text: _Text, plain: _Corners) -> _Corners:
+    """The corners with one row for each different pair of position and texture coordinates."""
+    uvs = np.concatenate([np.zeros((1, 2)), text.uvs * [1, -1] + [0, 1]])  # row 0 is for corners that have none
+    keys = text.corner_vertex.astype(np.int64) * len(uvs)
+    if len(text.corner_uv):
+        keys += text.corner_uv + 1
+    pairs, rows = np.unique(keys, return_inverse=True)
+    of_vertex, of_uv = np.divmod(pairs, len(uvs))
+    return _Corners(
+        rows.astype(np.int32),
+        plain.vertices[of_vertex],
+        None if plain.colors is None else plain.colors[of_vertex],
+        uvs.astype(np.float32)[of_uv],
+    )
 
 
-def _split_colors(rows: list[list[float]]) -> tuple[np.ndarray, np.ndarray | None]:
-    """The vertices [V, 3] float64, and their colours [V, 4] uint8 linear where all lines have six numbers."""
-    widths = {len(row) for row in rows}
-    if rows and min(widths) < 3:
-        raise ValueError("it has a vertex of fewer than three coordinates: the file is damaged")
-    vertices = np.array([row[:3] for row in rows], np.float64).reshape(-1, 3)
-    if not widths or min(widths) < 6:
-        return vertices, None
-    return vertices, linear_colors(np.array([row[3:6] for row in rows]))
+def _part(builder: SceneBuilder, text: _Text, ends: array[int], surface: Surface, corners: _Corners) -> Part | None:
+    """The part of the faces in the runs that ``ends`` tells."""
+    spans = np.array(ends, np.int64).reshape(-1, 2)
+    num_corners = (text.first_corner[spans[:, 1]] - text.first_corner[spans[:, 0]]).sum()
+    triangles = np.empty((num_corners - 2 * (spans[:, 1] - spans[:, 0]).sum(), 3), np.int32)
+    obj_text.cut_fans(text.first_corner, spans, corners.rows, triangles)
+    return builder.part(corners.vertices, triangles, surface, corners.uvs, corners.colors)
 
 
 def linear_colors(srgb: np.ndarray) -> np.ndarray:
@@ -146,48 +196,32 @@ def linear_colors(srgb: np.ndarray) -> np.ndarray:
     return colors
 
 
-def _part(
-    builder: SceneBuilder,
-    group: _Group,
-    surface: Surface,
-    vertices: np.ndarray,
-    uvs: np.ndarray,
-    colors: np.ndarray | None,
-) -> Part | None:
-    """The part of a group, with one vertex for each different pair of position and row of ``uvs``, after the first."""
-    positions, corners_uv = np.array(group.positions, np.int64), np.array(group.uvs, np.int64)
-    if surface.image < 0:
-        corners_uv[:] = -1
-    pairs, triangles = np.unique(positions * len(uvs) + corners_uv + 1, return_inverse=True)
-    rows, uv_rows = np.divmod(pairs, len(uvs))
-    return builder.part(
-        vertices[rows],
-        triangles.reshape(-1, 3),
-        surface,
-        uvs[uv_rows] if surface.image >= 0 else None,
-        colors[rows] if colors is not None else None,
-    )
-
-
-def _surfaces(files: SceneFiles, builder: SceneBuilder, libraries: list[bytes]) -> dict[bytes, Surface]:
-    """The materials of the libraries that an OBJ file names, by name."""
+def _surfaces(
+    files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], wanted: set[bytes]
+) -> dict[bytes, Surface]:
+    """The materials of the libraries that an OBJ file names, by name; only those wanted."""
     statements: dict[bytes, dict[bytes, list[bytes]]] = {}
     seen: set[int] = set()
+    num_bytes = 0
     for library in dict.fromkeys(libraries):
         try:
-            text = files.beside(library.decode(errors="replace"), any_case=True)
+            text = files.beside(library.decode(errors="replace"), any_case=True, max_bytes=MAX_LIBRARY_BYTES)
         except OSError:
-            name = library.decode(errors="replace")
-            files.warnings.append(f"The material file {name!r} is missing: its materials are drawn white")
+            missing = library.decode(errors="replace")
+            files.warnings.append(f"The material file {missing!r} is missing: its materials are drawn white")
             continue
         if id(text) in seen:  # files are kept, so one by another name is the same object
             continue
         seen.add(id(text))
+        num_bytes += len(text)
+        if num_bytes > MAX_LIBRARY_BYTES:
+            raise ValueError(f"its materials take more than {MAX_LIBRARY_BYTES:,} bytes: remove those it does not use")
         current: dict[bytes, list[bytes]] = {}
         for line in text.splitlines():
             word, *values = line.split(b"#")[0].split() or [b""]
             if word == b"newmtl":
-                current = statements.setdefault(b" ".join(values), {})
+                name = b" ".join(values)
+                current = statements.setdefault(name, {}) if name in wanted else {}
             else:
                 current[word.lower()] = values
     images: dict[tuple[bytes, bytes], int] = {}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
 
 from gym_batchnav.scene.attributes import asset_frame
-from gym_batchnav.scene.files import SceneFiles
-
-_MAX_BYTES = 2**20
+from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneFiles, parse_json
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +30,10 @@ def read_stage_config(files: SceneFiles) -> StageConfig | None:
     if not files.path.with_name(name).is_file():
         return None
     try:
-        if files.path.with_name(name).stat().st_size > _MAX_BYTES:
-            raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
-        config = json.loads(files.beside(name))
-        if not isinstance(config, dict):
-            raise ValueError("it is not a JSON object")
+        config = parse_json(files.beside(name, max_bytes=MAX_JSON_BYTES))
         if PurePosixPath(str(config.get("render_asset", files.path.name))).name != files.path.name:
             return None
         rotation, factors = asset_frame(config)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"'{name}' beside it cannot be used ({error}): mend or remove it") from error
     return StageConfig(name, rotation, factors)

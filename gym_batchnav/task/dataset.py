@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import numpy as np
 from gym_batchnav.storage import write_atomically
 from gym_batchnav.task.episode import EpisodeSet, episode_set
 
-MAX_BYTES = 2**31
+MAX_BYTES = 2**28
+MAX_ITEMS = 2**24  # objects, lists and values; each takes some hundred bytes once it is read
 
 
 def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
@@ -26,7 +29,8 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
         path: A ``.json`` or ``.json.gz`` file.
 
     Returns:
-        An EpisodeSet a scene, by the stem of its ``scene_id`` (see ``scene_stem``).
+        An EpisodeSet a scene, by the name of its ``scene_id``: the file's stem, with as many of the folders before it
+        as tell it from the others (``"attic/room"``). Ids of which one is the end of another are one scene.
 
     Raises:
         ValueError: the file is not such a dataset, or holds no episode; the message names the row.
@@ -35,12 +39,36 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
     rows = _read_rows(path)
     if not rows and (path.parent / "content").is_dir():
         rows = [row for part in sorted((path.parent / "content").glob("*.json*")) for row in _read_rows(part)]
-    by_scene: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    by_scene: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
     for index, row in enumerate(rows):
-        by_scene.setdefault(scene_stem(str(row.get("scene_id", ""))), []).append((index, row))
+        by_scene.setdefault(_parts(str(row.get("scene_id", ""))), []).append((index, row))
     if not by_scene:
         raise ValueError(f"{path}: no episodes")
-    return {stem: _parse_rows(path, numbered) for stem, numbered in by_scene.items()}
+    names = _names(list(by_scene))
+    merged: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for parts, numbered in by_scene.items():
+        merged.setdefault(names[parts], []).extend(numbered)
+    return {name: _parse_rows(path, sorted(numbered, key=itemgetter(0))) for name, numbered in merged.items()}
+
+
+def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | None:
+    """Which scene of a dataset is meant by a scene that goes by several names; None if none of them is.
+
+    Args:
+        by_scene: The names that ``read_episodes`` gives.
+        aliases: The scene's name, path or ``scene_id``, any of which may have folders before it.
+
+    Raises:
+        ValueError: several are meant as well as each other.
+    """
+    known = [(name, _parts(name)) for name in by_scene]
+    shared = {name: max((_num_shared(parts, _parts(alias)) for alias in aliases), default=0) for name, parts in known}
+    most = max(shared.values(), default=0)
+    found = [name for name, parts in known if most > 0 and shared[name] == most]
+    if len(found) > 1:
+        several = ", ".join(sorted(found)[:5])
+        raise ValueError(f"it has several scenes of that name ({several}): give the scene's path with its folders")
+    return found[0] if found else None
 
 
 def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None:
@@ -91,7 +119,36 @@ def _rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
 
 def scene_stem(scene_id: str) -> str:
     """The name of a scene in Habitat's ``scene_id``: the file name without folders and suffixes."""
-    return scene_id.replace("\\", "/").rsplit("/", 1)[-1].split(".", 1)[0]
+    return _parts(scene_id)[-1]
+
+
+def _parts(scene_id: str) -> tuple[str, ...]:
+    """The folders of a scene's id and the stem of its file."""
+    *folders, file = scene_id.replace("\\", "/").split("/")
+    return (*(folder for folder in folders if folder not in ("", ".")), file.split(".", 1)[0])
+
+
+def _num_shared(first: tuple[str, ...], second: tuple[str, ...]) -> int:
+    """How many parts two ids share, counted from their ends."""
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _names(ids: list[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """The name of every id: the shortest of its ends that no other has; one that is the end of one other has its."""
+    ends = {parts[first:] for parts in ids for first in range(1, len(parts))}
+    longest = [parts for parts in ids if parts not in ends]
+    ending_so: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for parts in longest:
+        for first in range(len(parts)):
+            ending_so.setdefault(parts[first:], []).append(parts)
+    meant = {parts: ending_so[parts][0] if len(ending_so[parts]) == 1 else parts for parts in ids}
+    return {parts: _shortest(whole, ending_so) for parts, whole in meant.items()}
+
+
+def _shortest(parts: tuple[str, ...], ending_so: Mapping[tuple[str, ...], list[tuple[str, ...]]]) -> str:
+    own = (parts[-count:] for count in range(1, len(parts)) if len(ending_so[parts[-count:]]) == 1)
+    return "/".join(next(own, parts))
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
@@ -101,11 +158,23 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         with opened as file:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
-            raise ValueError(f"{path}: more than {MAX_BYTES} bytes of episodes; split the file by scene")
+            raise ValueError(f"{path}: more than {MAX_BYTES:,} bytes of episodes; split the file by scene")
+        num_items = sum(map(text.count, (b"{", b"[", b",")))
+        if num_items > MAX_ITEMS:
+            raise ValueError(f"{path}: {num_items:,} entries, of which at most {MAX_ITEMS:,} are read; split the file")
         rows = json.loads(text)["episodes"]
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such episode file") from None
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        UnicodeDecodeError,
+        json.JSONDecodeError,
+        RecursionError,
+        KeyError,
+        TypeError,
+    ) as error:
         raise ValueError(
             f"{path}: not a Habitat episode file (JSON with a list 'episodes', plain or gzipped): {error}"
         ) from error

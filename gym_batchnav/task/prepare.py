@@ -16,9 +16,10 @@ from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
 from gym_batchnav.navmesh.tables import GEODESICS_VERSION, NavigationTables
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.mesh import Scene
-from gym_batchnav.task.dataset import read_episodes, scene_stem
+from gym_batchnav.task.dataset import read_episodes, scene_name_in
 from gym_batchnav.task.episode import SAMPLER_VERSION, EpisodeSet, episode_set, sample_episodes
 
+MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
 _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 
 
@@ -86,12 +87,15 @@ class NavigationPreparer:
                 raise ValueError(f"scene {scene.name!r}: {error}") from error
         stat = file.stat()
         by_scene = _read_episodes_once(file, stat.st_mtime_ns, stat.st_size)
-        stem = scene_stem(scene.name)
-        if stem not in by_scene:
-            raise ValueError(
-                f"{file} has no episode for scene {scene.name!r}: it has scenes {', '.join(sorted(by_scene))}"
-            )
-        return fit_episodes(by_scene[stem], navmesh, f"{file}, scene {scene.name!r}")
+        where = f"{file}, scene {scene.name!r}"
+        try:
+            name = scene_name_in(by_scene, (scene.name, str(scene.metadata.get("path", ""))))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+        if name is None:
+            known = ", ".join(sorted(by_scene)[:20])
+            raise ValueError(f"{file} has no episode for scene {scene.name!r}: it has scenes {known}")
+        return fit_episodes(by_scene[name], navmesh, where)
 
 
 @lru_cache(maxsize=1)
@@ -108,25 +112,38 @@ def _episode_file_beside(scene: Scene) -> Path | None:
 
 
 def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
-    """Episodes from a file, put on the navmesh: snapped, measured anew, and without those that cannot be reached.
+    """Episodes from a file, put on the navmesh: snapped, measured anew, and without those that cannot be walked.
+
+    An episode is left out if its start or goal lies farther than ``MAX_SHIFT`` from the navmesh, as it does for an
+    agent that is larger than the one it was made for, or if no way leads from one to the other.
 
     Raises:
-        ValueError: none of them can be.
+        ValueError: none is left.
     """
     start, goal = navmesh.snap(episodes.start), navmesh.snap(episodes.goal)
-    on_mesh = np.isfinite(start).all(axis=1) & np.isfinite(goal).all(axis=1)
+    near = _is_near(episodes.start, start) & _is_near(episodes.goal, goal)
     distance = np.full(len(episodes), np.inf)
-    distance[on_mesh] = navmesh.geodesic_distance(start[on_mesh], goal[on_mesh])
+    distance[near] = navmesh.geodesic_distance(start[near], goal[near])
     fits = np.isfinite(distance)
-    if not fits.any():
-        raise ValueError(f"{where}: none of the {len(episodes)} episodes can be walked on this navmesh")
-    if not fits.all():
-        count = int((~fits).sum())
-        warnings.warn(
-            f"{where}: left out {count} of {len(episodes)} episodes whose goal cannot be reached", stacklevel=2
-        )
     ids = tuple(name for name, fit in zip(episodes.ids, fits, strict=True) if fit)
+    if not fits.all():
+        left_out = [name for name, fit in zip(episodes.ids, fits, strict=True) if not fit]
+        many = ", ..." if len(left_out) > 5 else ""
+        sentence = (
+            f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
+            f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from where this agent can walk, "
+            f"{int((near & ~fits).sum())} have no way to their goal; give the agent= or the navmesh they were made for"
+        )
+        if not ids:
+            raise ValueError(sentence)
+        warnings.warn(sentence, stacklevel=2)
     return episode_set(start[fits], episodes.heading[fits], goal[fits], distance[fits], ids)
+
+
+def _is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
+    """Whether points [N, 3] were moved by less than ``MAX_SHIFT`` across and up or down; no for NaN."""
+    shift = np.abs(snapped - points)
+    return (np.hypot(shift[:, 0], shift[:, 2]) <= MAX_SHIFT) & (shift[:, 1] <= MAX_SHIFT)
 
 
 def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | None) -> NavMesh:

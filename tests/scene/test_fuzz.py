@@ -148,12 +148,45 @@ def polygon() -> bytes:
     return b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf" + b" 1 2 3" * 3_000_000
 
 
+def scans() -> bytes:
+    """A picture of 64 million pixels that is gone over five hundred times."""
+    glb, stream = Glb(), io.BytesIO()
+    Image.new("L", (8192, 8192), 7).save(stream, "JPEG", progressive=True)
+    data = stream.getvalue()
+    data = data[:-2] + data[data.rindex(b"\xff\xc4") : -2] * 500 + data[-2:]
+    glb.json["images"].append({"bufferView": glb.view(data)})
+    glb.json["textures"].append({"source": 0})
+    material = glb.material(pbrMetallicRoughness={"baseColorTexture": {"index": 0}})
+    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).bytes()
+
+
+CORNERS = b"v 0 0 0\nv 1 0 0\nv 0 1 0\n"
+FILL = 2**25  # bytes
+# Texts of 32 MiB that took half a minute or over a GiB when they were read line by line.
+TEXTS = {
+    "vertices": b"v 1 2 3\n" * (FILL // 8),
+    "short vertices": b"v 1\n" * (FILL // 4),
+    "texture coordinates": b"vt 1\n" * (FILL // 5),
+    "quads": CORNERS + b"f 1 2 3 1\n" * (FILL // 10),
+    "objects": CORNERS + b"f 1 2 3\n" + b"o\n" * (FILL // 2),
+    "parts": CORNERS + b"o a\nf 1 2 3\no b\nf 1 2 3\n" * (FILL // 24),
+    "blank": b"\n" * FILL,
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+def test_long_texts_are_refused_in_time(tmp_path):
+    for name, text in TEXTS.items():
+        (tmp_path / f"{name}.obj").write_bytes(text)
+    assert fuzz(tmp_path, "files", *(path.name for path in tmp_path.iterdir())) == (0, len(TEXTS))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 def test_small_files_that_stand_for_much_are_refused(tmp_path):
     made = {"a.glb": strips(), "b.glb": copies(), "c.glb": specks(), "d.glb": pictures(), "e.gltf": entries()}
-    for name, data in (made | {"f.obj": polygon()}).items():
+    for name, data in (made | {"f.obj": polygon(), "g.glb": scans()}).items():
         (tmp_path / name).write_bytes(data)
-    assert fuzz(tmp_path, "files", *(path.name for path in tmp_path.iterdir())) == (0, 6)
+    assert fuzz(tmp_path, "files", *(path.name for path in tmp_path.iterdir())) == (0, 7)
 
 
 def test_a_file_cut_short_anywhere_is_refused(tmp_path):

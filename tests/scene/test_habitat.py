@@ -9,7 +9,7 @@ import pytest
 from rooms import box, box_room, scene_of
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene import recipes
+from gym_batchnav.scene import files, recipes
 from gym_batchnav.scene.attributes import asset_frame, turn
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.compose import Placed, compose
@@ -238,7 +238,7 @@ def test_nothing_outside_the_folder_is_read(folder, path):
         ({"object_instances": [{"template_name": "crate", "translation": [1, 2]}]}, "translation is not 3 finite"),
         ({"object_instances": [{"template_name": "crate", "rotation": [0, 0, 0, 0]}]}, "rotation is zero"),
         ({"object_instances": [{"template_name": "crate", "uniform_scale": "big"}]}, "uniform_scale is not 1"),
-        ({"object_instances": [{"template_name": "crate", "uniform_scale": 1e400}]}, "uniform_scale is not 1"),
+        ({"object_instances": [{"template_name": "crate", "uniform_scale": 1e400}]}, "JSON holds Infinity"),
         ({"object_instances": [{"template_name": ""}]}, "means none"),
         ({"stage_instance": {"template_name": "castle"}}, "means none of its 1 stages"),
         ({"stage_instance": []}, "stage_instance is not a JSON object"),
@@ -260,6 +260,13 @@ def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
     path.write_text(text)
     with pytest.raises(SceneError, match=r"bad\.scene_dataset"):
         list_scenes(path)
+
+
+def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):
+    for name, limit, said in (("MAX_JSON_ITEMS", 5, "entries, of which at most 5"), ("MAX_JSON_BYTES", 40, "at most")):
+        with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{said}"):
+            patch.setattr(files, name, limit)
+            load(folder)
 
 
 def test_two_templates_of_one_name_are_no_answer(folder):

@@ -1,10 +1,15 @@
 import gzip
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gym_batchnav.task.dataset import read_episodes, scene_stem, write_episodes
+from gym_batchnav.task import dataset
+from gym_batchnav.task.dataset import read_episodes, scene_name_in, scene_stem, write_episodes
 from gym_batchnav.task.episode import episode_set
 
 
@@ -55,6 +60,57 @@ def test_scenes_are_told_apart_by_the_stem_of_their_id(tmp_path):
     assert scene_stem(r"C:\scenes\House.glb") == "House"
 
 
+def test_scenes_of_one_stem_are_told_apart_by_their_folders(tmp_path):
+    ids = ["v1/a/room.glb", "v1/b/room.glb", "v1/b/hall.glb", "b/room.glb", "room.glb", r"v1\a\room.basis.glb"]
+    rows = [row(scene_id=scene_id, episode_id=k) for k, scene_id in enumerate(ids)]
+    found = read_episodes(write(tmp_path / "e.json", rows))
+    assert {name: one.ids for name, one in found.items()} == {
+        "a/room": ("0", "5"),
+        "b/room": ("1", "3"),  # "b/room.glb" can mean no other
+        "hall": ("2",),
+        "room": ("4",),  # but "room.glb" can
+    }
+
+
+def test_a_scene_finds_its_episodes_by_the_longest_end_it_shares():
+    names = ["a/room", "b/room", "c/b/room", "hall"]
+    for aliases, name in (
+        (["room", "/home/me/a/room.glb"], "a/room"),
+        (["a/room"], "a/room"),
+        (["room", "/x/c/b/room.obj"], "c/b/room"),
+        (["hall"], "hall"),
+        (["hall", "/d/hall.glb"], "hall"),
+        (["attic", "/a/attic.glb"], None),
+        (["xroom"], None),
+    ):
+        assert scene_name_in(names, aliases) == name
+    with pytest.raises(ValueError, match=r"several scenes of that name \(b/room, c/b/room\)"):
+        scene_name_in(names, ["room", "/x/b/room.obj"])
+    with pytest.raises(ValueError, match=r"\(a/room, b/room, c/b/room\): give the scene's path"):
+        scene_name_in(names, ["room", "/elsewhere/room.glb"])
+
+
+@given(st.sets(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join), min_size=1, max_size=8))
+def test_no_two_scenes_are_merged_unless_one_id_is_the_end_of_the_other(ids):
+    with tempfile.TemporaryDirectory() as folder:
+        found = read_episodes(
+            write(Path(folder) / "e.json", [row(scene_id=one, episode_id=one) for one in sorted(ids)])
+        )
+    assert sorted(one for episodes in found.values() for one in episodes.ids) == sorted(ids)
+    for name, episodes in found.items():
+        whole = max(episodes.ids, key=len)
+        assert all(f"/{whole}".endswith(f"/{one}") for one in episodes.ids) and f"/{whole}".endswith(f"/{name}")
+
+
+def test_a_small_file_that_stands_for_much_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path / "bomb.json.gz", [row()] * 1000)
+    for name, limit, said in (("MAX_BYTES", 10_000, "more than 10,000 bytes"), ("MAX_ITEMS", 5000, "at most 5,000")):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=rf"bomb\.json\.gz: .*{said}"):
+            patch.setattr(dataset, name, limit)
+            read_episodes(path)
+    assert len(read_episodes(path)["Cantwell"]) == 1000
+
+
 def test_an_empty_top_level_file_stands_for_its_content_folder(tmp_path):
     (tmp_path / "content").mkdir()
     write(tmp_path / "content" / "Cantwell.json.gz", [row(), row()])
@@ -84,6 +140,7 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
         (b"", "not a Habitat episode file"),
         (b"\x1f\x8b\x08 broken", "not a Habitat episode file"),
         (b"{", "not a Habitat episode file"),
+        (b"[" * 100_000, "not a Habitat episode file"),
         (b"[]", "not a Habitat episode file"),
         (b'{"episodes": 3}', "list"),
         (b'{"episodes": []}', "no episodes"),

@@ -67,12 +67,39 @@ def test_episodes_across_islands_are_left_out_with_one_warning():
     start = np.array([[1, 0, 1], [1, 0, 1], [7, 0, 1], [500, 0, 1]], float)
     goal = np.array([[3, 0, 3], [7, 0, 1], [5, 0, 3], [1, 0, 1]], float)
     episodes = episode_set(start, np.zeros(4), goal, np.full(4, np.nan))
-    with pytest.warns(UserWarning, match="left out 2 of 4"):
+    said = r"left out 2 of 4 episodes \(1, 3\): 1 start or end .* this agent can walk, 1 have no way to their goal"
+    with pytest.warns(UserWarning, match=said):
         fitting = fit_episodes(episodes, navmesh, "file")
     np.testing.assert_allclose(fitting.distance, [8**0.5, 8**0.5], atol=0.02)
     assert fitting.ids == ("0", "2")
-    with pytest.raises(ValueError, match="none of the 1"):
+    with pytest.raises(ValueError, match=r"left out 1 of 1 .*give the agent= or the navmesh they were made for"):
         fit_episodes(episode_set(start[3:], np.zeros(1), goal[3:], np.ones(1)), navmesh, "file")
+
+
+def test_episodes_of_a_smaller_agent_are_left_out_by_name():
+    """A start 0.3 m from a wall: an agent of radius 0.2 m starts there, one of 1.2 m would start elsewhere."""
+    room = scene_of("room", box((0, 0, 0), (6, 2.6, 6), inward=True))
+    start, goal = np.array([[0.3, 0, 3], [3, 0, 3]], float), np.array([[3, 0, 3], [3, 0, 4]], float)
+    episodes = episode_set(start, np.zeros(2), goal, np.ones(2), ("by the wall", "in the middle"))
+    small = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=0.2))
+    assert fit_episodes(episodes, small, "file").ids == episodes.ids
+    large = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=1.2))
+    with pytest.warns(UserWarning, match=r"left out 1 of 2 episodes \(by the wall\): 1 start or end more than 0\.5 m"):
+        assert fit_episodes(episodes, large, "file").ids == ("in the middle",)
+
+
+def test_scenes_of_one_stem_get_their_own_episodes(tmp_path, episodes):
+    ids = {"v1/a/room.glb": 5, "v1/b/room.glb": 7}
+    parts = {
+        scene_id: episode_set(*(getattr(episodes, name)[:count] for name in ("start", "heading", "goal", "distance")))
+        for scene_id, count in ids.items()
+    }
+    write_episodes(parts, tmp_path / "episodes.json.gz")
+    preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
+    for folder, count in (("a", 5), ("b", 7)):
+        assert len(preparer(replace(box_room(), metadata={"path": f"/home/me/{folder}/room.glb"})).episodes) == count
+    with pytest.raises(ValueError, match=r"episodes\.json\.gz, scene 'room': it has several .*a/room, b/room"):
+        preparer(box_room())
 
 
 def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):

@@ -1,0 +1,73 @@
+"""The text of OBJ files: numbers, corners, groups, and what is refused."""
+
+import numpy as np
+import pytest
+
+from gym_batchnav.scene.load import SceneError, load_scene
+
+
+def test_what_no_obj_needs_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    corners, path = "v 0 0 0\nv 1 0 0\nv 0 1 0\n", tmp_path / "o.obj"
+    path.write_text(corners + "#" + "x" * 2**21 + "\nf 1 2 3\n")
+    assert len(load_scene(path).triangles) == 1
+    for text, reason in (
+        ("f" + " 1 2 3" * 3334, "line 4 says 'f 1 2 3.*a face may have 10,000 corners: cut it up"),
+        ("o " + "x" * 2**16 + "\nf 1 2 3", "a line of 65,538 bytes"),
+        (("f" + " 1" * 9000 + "\n") * 60, r"539,880 triangles out of 1,080,1\d\d bytes"),
+        ("o\n" * 1_000_001, "1,000,001 lines besides vertices and faces"),
+        ("".join(f"mtllib {k}\n" for k in range(1001)), "more than 1,000 material files"),
+        ("".join(f"g {k}\nf 1 2 3\n" for k in range(100_001)), "more than 100,000 parts"),
+        ("mtllib big.mtl\nf 1 2 3", "big.mtl has 8,388,609 bytes, of which at most 8,388,608 are read"),
+    ):
+        path.write_text(corners + text)
+        (tmp_path / "big.mtl").write_bytes(b"\n" * (2**23 + 1))
+        with pytest.raises(SceneError, match=reason):
+            load_scene(path)
+
+
+def test_vertices_of_an_obj_are_as_python_reads_them(tmp_path):
+    """Numbers of every form, against float(), which rounds once."""
+    rng = np.random.default_rng(0)
+    words = [
+        f"{x:.{p}{kind}}"
+        for x in rng.normal(size=60) * 10.0 ** rng.integers(-3, 4, 60)
+        for p, kind in ((6, "f"), (9, "e"))
+    ]
+    words += ["1", "+1.", "-.5", "1e3", "1E+03", "-0", "007", "0.12345678901234567890123", "0.1", "1e-30", "0e9"]
+    words += ["0.000000000000000000000001", "123456789.123456789"]
+    words = words[: len(words) // 3 * 3]
+    rows = [" ".join(words[k : k + 3]) for k in range(0, len(words), 3)]
+    expected = np.array([row.split() for row in rows], np.float64).astype(np.float32)
+    faces = "".join(f"f {k + 1} 1 1\n" for k in range(len(rows)))
+    (tmp_path / "o.obj").write_text("".join(f"v\t{row} \r\n" for row in rows) + faces)
+    scene = load_scene(tmp_path / "o.obj", up="y", scale=1)
+    np.testing.assert_array_equal(scene.vertices, expected)
+
+
+@pytest.mark.parametrize("word", ["1.5f", "one", "1e", "--1", "+", "1,5", "0x10", "1.2.3", "."])
+def test_a_word_that_is_no_number_is_shown_with_its_line(tmp_path, word):
+    (tmp_path / "o.obj").write_text(f"# two\nv 0 0 0\nv 1 {word} 0\nf 1 1 1\n")
+    with pytest.raises(SceneError, match=r"line 3 says 'v 1 .*not all of it is numbers"):
+        load_scene(tmp_path / "o.obj")
+
+
+@pytest.mark.parametrize("corner", ["0", "4", "-4", "1/2", "1/-2", "x", "1x", "1/x", "1/1x", "/1", "9" * 30])
+def test_a_corner_that_does_not_exist_is_shown_with_its_line(tmp_path, corner):
+    (tmp_path / "o.obj").write_text(f"v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nf 1 2 {corner}\nv 1 1 1\nvt 1 1\n")
+    with pytest.raises(SceneError, match=f"line 5 says 'f 1 2 {corner}': one of its corners does not exist before it"):
+        load_scene(tmp_path / "o.obj")
+
+
+def test_vertices_that_are_nan_cost_their_triangles_only(tmp_path):
+    text = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv nan 0 0\nv -inf 0 0\nv 0 -1.#IND 0\nf 1 2 3\nf 1 2 4\nf 1 2 5\n"
+    (tmp_path / "o.obj").write_text(text.replace("-1.#IND", "-nan(ind)"))
+    scene = load_scene(tmp_path / "o.obj")
+    assert len(scene.triangles) == 1
+    assert "2 triangles with corners that are not finite were dropped" in scene.warnings
+
+
+def test_only_the_materials_in_use_are_read(tmp_path):
+    (tmp_path / "s.mtl").write_text("newmtl used\nKd 0 1 0\nnewmtl other\nmap_Kd gone.png\n")
+    (tmp_path / "s.obj").write_text("mtllib s.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl used\nf 1 2 3\n")
+    scene = load_scene(tmp_path / "s.obj")
+    assert scene.materials.base_color.tolist() == [[0, 1, 0, 1]] and not any("gone" in one for one in scene.warnings)
