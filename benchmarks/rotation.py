@@ -1,13 +1,15 @@
 """Scenes that rotate: what it costs stepping, memory and start-up.
 
 python benchmarks/rotation.py                       # all parts
-python benchmarks/rotation.py --only throughput     # throughput, memory, ready, slot, sharing
+python benchmarks/rotation.py --only throughput     # throughput, loader, memory, ready, slot, sharing
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +58,63 @@ def throughput(seconds: float) -> None:
         )
         still.close()
         turning.close()
+
+
+def loader(seconds: float, pace: int = 150) -> None:
+    """Scenes that no cache has, N=256, depth, K=8: made by a process of their own, or by the thread beside the steps.
+
+    Each turn is of ``pace`` steps, in which one scene is made; nothing works for the others meanwhile. ``seconds`` for
+    all turns together.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        envs = {}
+        for name, rotate_every in (("no rotation", 10**9), ("process", pace), ("thread", pace)):
+            cache = Path(folder, name)
+            if envs:  # the scenes to begin with need not be made again
+                shutil.copytree(Path(folder, "no rotation"), cache)
+            keywords = {"scenes": "procedural:0-9999?area=80", "resident_scenes": 8, "rotate_every": rotate_every}
+            if name == "thread":
+                sources = scene_sources(keywords["scenes"], DiskCache(cache))
+                keywords = {"library": SceneLibrary(sources, 8, rotate_every=rotate_every)}
+            envs[name] = BatchNavEnv(256, cache_dir=cache, **keywords)
+            envs[name].reset(seed=0)
+        times: dict[str, list[np.ndarray]] = {name: [] for name in envs}
+        late = dict.fromkeys(envs, 0.0)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for name, env in envs.items():
+                # The first turn is shorter by one, so that in all others the next scene is ordered with the first step.
+                times[name].append(steps(env, pace - (not times[name])))
+                late[name] += wait_for_loaders()
+        off = np.concatenate(times["no rotation"])
+        for name in ("process", "thread"):
+            on = np.concatenate(times[name])
+            slow, slow_off = np.percentile(on, 99), np.percentile(off, 99)
+            print(
+                f"{len(times[name])} scenes made in the {name}, one in {pace} steps: {256e3 / on.mean():,.0f} frames/s "
+                f"against {256e3 / off.mean():,.0f} without rotation, {off.mean() / on.mean():.2f} of it; "
+                f"p99 of a step {slow:.1f} ms against {slow_off:.1f}, {slow / slow_off:.2f} times; "
+                f"longest {on.max():.0f} ms against {off.max():.0f}; "
+                f"{late[name] / len(times[name]):.1f} s a scene after its turn was over"
+            )
+        for env in envs.values():
+            env.close()
+
+
+def wait_for_loaders() -> float:
+    """Wait until neither this process nor its children compute; returns the seconds until they ended."""
+    begin = time.perf_counter()
+    while True:
+        before, clock = _seconds_computed(), time.perf_counter()
+        time.sleep(0.2)
+        if _seconds_computed() - before < 0.02:
+            return clock - begin
+
+
+def _seconds_computed() -> float:
+    this = psutil.Process()
+    spent = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(times.user + times.system for times in spent)
 
 
 def memory(swaps: int = 200) -> None:
@@ -137,6 +196,7 @@ def sharing() -> None:
 def main() -> None:
     parts: dict[str, Callable[[], None]] = {
         "throughput": lambda: throughput(arguments.seconds),
+        "loader": lambda: loader(arguments.seconds),
         "memory": memory,
         "ready": ready,
         "slot": slot,
@@ -144,7 +204,7 @@ def main() -> None:
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=parts, nargs="+", default=list(parts))
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each figure of throughput")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each figure of throughput, for all of loader")
     arguments = parser.parse_args()
     for name in arguments.only:
         parts[name]()

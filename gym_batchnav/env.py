@@ -61,7 +61,8 @@ class BatchNavEnv(NavBatch):
         rotate_every: Steps from one change of scene to the next, at least.
         deterministic_rotation: Change scenes at the same steps in every run, and wait for the loader where need be;
             otherwise stepping never waits.
-        max_scene_bytes: Leave out scenes with which more memory than this would be held.
+        max_scene_bytes: How much the scenes may take of main memory, and again of the graphics device; scenes that do
+            not fit are left out or passed over, and where agents may be in them already, the first reset says so.
         episode_file: A Habitat PointNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: How many episodes to sample in a scene that brings none.
         agent: Size and skill of the agent that navmeshes are built for. If not given, a navmesh that lies beside a
@@ -153,7 +154,7 @@ class BatchNavEnv(NavBatch):
             resident_scenes=resident_scenes,
             rotate_every=rotate_every,
             deterministic=deterministic_rotation,
-            max_bytes=max_scene_bytes,
+            max_scene_bytes=max_scene_bytes,
         )
         self._world = World(library, num_envs, preparer, episodes)
         simulator = BatchSimulator(

@@ -22,7 +22,7 @@ def library_for(
     resident_scenes: int | None,
     rotate_every: int,
     deterministic: bool,
-    max_bytes: int | None,
+    max_scene_bytes: int | None,
 ) -> SceneLibrary:
     """A library of scenes that are prepared ahead of their turn by a process of their own.
 
@@ -34,9 +34,18 @@ def library_for(
         resident_scenes: How many are; None for all of a few, of many one for every 32 environments, all with ``once``.
         rotate_every: See SceneLibrary.
         deterministic: See SceneLibrary.
-        max_bytes: See SceneLibrary.
+        max_scene_bytes: See SceneLibrary.
+
+    Raises:
+        ValueError: Episodes are to run once and not all scenes to be resident, or as for ``scene_sources`` and
+            SceneLibrary.
     """
     sources = scene_sources(scenes, preparer.cache)
+    if once and resident_scenes is not None and resident_scenes < len(sources):
+        raise ValueError(
+            f"episodes='once' needs every scene at hand: list {resident_scenes} instead of {len(sources)}, or leave "
+            f"resident_scenes={resident_scenes} out"
+        )
     if resident_scenes is None and not once and len(sources) > FEW_SCENES:
         resident_scenes = -(-num_envs // ENVS_PER_SCENE)
     worker = PreparationWorker(preparer)
@@ -45,7 +54,7 @@ def library_for(
         resident_scenes,
         rotate_every=rotate_every,
         deterministic=deterministic,
-        max_bytes=max_bytes,
+        max_scene_bytes=max_scene_bytes,
         warm=partial(warm, worker),
         rest=worker.rest,
     )

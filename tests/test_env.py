@@ -408,6 +408,11 @@ class TestSeeding:
             first, second = one.step(actions)[0], two.step(actions[order])[0]
             assert_equal({name: values[order] for name, values in first.items()}, second)
 
+    def test_environments_that_share_a_library_prepare_its_scenes_once(self, make, library, tmp_path):
+        one, two = make(4, library=library), make(2, library=library, cache_dir=tmp_path / "elsewhere")
+        assert one.navmesh(0) is two.navmesh(0)
+        assert make(1, library=library, num_episodes=7).navmesh(0) is not one.navmesh(0)
+
     def test_state_saved_and_set_goes_on_the_same(self, make):
         one, two = make(5), make(5)
         one.reset(seed=2)

@@ -4,6 +4,7 @@ import errno
 import threading
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from rooms import box_room
 from test_env import assert_equal, walk
 
 from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.library import SceneLibrary, SceneSource
 from gym_batchnav.scene.save import save_glb
 
@@ -148,11 +150,45 @@ def test_by_default_few_scenes_are_all_resident_and_of_many_one_for_32_environme
     assert len(make(4, resident_scenes=None, episodes="once").library.active) == COUNT
     with pytest.raises(ValueError, match="every scene at hand"):
         make(4, episodes="once")
+    assert len(make(4, resident_scenes=COUNT, episodes="once").library.active) == COUNT
     env = make(4)
     with pytest.raises(ValueError, match="every scene at hand"):
         env.reset(options={"episodes": "once"})
     with pytest.raises(ValueError, match="resident_scenes=0"):
         make(4, resident_scenes=0)
+
+
+def test_episodes_that_run_once_in_too_few_scenes_are_refused_before_anything_is_loaded(make, tmp_path, monkeypatch):
+    for room in ROOMS[:3]:
+        save_glb(room, tmp_path / f"{room.name}.glb")
+    monkeypatch.setattr("gym_batchnav.scene.recipes.load_scene", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(ValueError, match=r"list 2 instead of 3, or leave resident_scenes=2 out"):
+        make(4, scenes=tmp_path, resident_scenes=2, episodes="once")
+
+
+def test_the_limit_is_told_as_the_user_wrote_it(make):
+    with pytest.raises(ValueError, match="no scene fits into max_scene_bytes=1000: "):
+        make(max_scene_bytes=1000)
+
+
+@pytest.mark.opengl
+def test_what_scenes_take_on_the_device_is_known_and_limited(make):
+    rooms = [replace(box_room(f"{i}"), textures=(np.full((8, 8, 4), 200, np.uint8),)) for i in range(2)]
+    for room in rooms:
+        room.materials.texture[:] = 0
+    keywords = {"resident_scenes": None, "renderer": "opengl", "sensors": ("depth", "rgb")}
+    env = make(scenes=rooms, **keywords)
+    env.reset(seed=0)
+    stats = env.library.stats()
+    assert stats["device_bytes"] == env.renderer._scenes.nbytes > 2 * 4 * 256 * 256
+    limited = make(scenes=rooms, max_scene_bytes=stats["bytes"], **keywords)
+    limited.reset(seed=0)
+    assert limited.library.stats()["bytes"] == stats["bytes"]  # what is made of the scenes is shared, devices are not
+    other = make_renderer("opengl", limited.library)
+    with pytest.raises(ValueError, match=r"bytes of the graphics device, more than max_scene_bytes"):
+        other.target(limited.cameras.camera, ("depth", "rgb"))
+    other.close()
+    assert limited.library.stats()["device_bytes"] == stats["device_bytes"]
 
 
 def test_a_scene_where_the_agent_cannot_stand_is_left_out(make):

@@ -87,7 +87,7 @@ class Renderer(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the scenes take on the graphics device; 0 where they are drawn from main memory."""
+        """Bytes of the graphics device that scenes take, with room for others; 0 where main memory is drawn from."""
 
     def target(
         self,

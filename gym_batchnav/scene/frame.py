@@ -12,6 +12,7 @@ from gym_batchnav.scene.stage import StageConfig, read_stage_config
 _Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 _SPECIFIED = (".glb", ".gltf")  # formats that say: y up, in metres
 _USUAL_UP = {".obj": "y"}  # z for the others
+_BLOCK = 2**18  # triangles that are looked at together, which bounds the memory that it takes
 _CLEARLY = 2.0  # how many times more horizontal than vertical surface shows which way is up
 _MILLIMETRES, _CENTIMETRES = 1000.0, 100.0  # heights in units above which these are the unit
 _FAR = 8192.0  # metres: float32 coordinates beyond it are a millimetre apart, or more
@@ -82,10 +83,13 @@ def _rotation(
 
 def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, usual: str) -> str:
     """That of y and z which clearly more surface faces, else the usual one."""
-    a, b, c = (vertices[triangles[:, k]] for k in range(3))
-    normals = np.cross(b - a, c - a)
-    lengths = np.linalg.norm(normals, axis=1)
-    facing_y, facing_z = (lengths[np.abs(normals[:, axis]) > 0.95 * lengths].sum() for axis in (1, 2))
+    facing_y = facing_z = 0.0
+    for first in range(0, len(triangles), _BLOCK):
+        a, b, c = (vertices[triangles[first : first + _BLOCK, k]] for k in range(3))
+        normals = np.cross(b - a, c - a)
+        lengths = np.linalg.norm(normals, axis=1)
+        facing_y += lengths[np.abs(normals[:, 1]) > 0.95 * lengths].sum()
+        facing_z += lengths[np.abs(normals[:, 2]) > 0.95 * lengths].sum()
     up = "y" if facing_y > _CLEARLY * facing_z else "z" if facing_z > _CLEARLY * facing_y else usual
     if "z" in (up, usual):
         other = "y" if up == "z" else "z"

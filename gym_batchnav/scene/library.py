@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.progress import late_progress
+from gym_batchnav.scene.left_out import LeftOut
 from gym_batchnav.scene.loader import BackgroundLoader, Loaded, load
 from gym_batchnav.scene.mesh import Scene
 from gym_batchnav.scene.rotation import ScenePlan
-from gym_batchnav.scene.slots import NOTHING, Content, Preparer, SceneSlots, bytes_of
+from gym_batchnav.scene.slots import NOTHING, Content, Preparer, SceneSlots, counted
 
 SETTLE_STEPS = 16  # between a scene's arrival and its first agent: renderers send it to their device meanwhile
 
@@ -48,7 +49,8 @@ class SceneLibrary(SceneSlots):
         num_spare_slots: Further slots, empty at first; a quarter of K where scenes rotate if not given.
         rotate_every: Steps from one change of scene to the next, at least.
         deterministic: Wait for the loader, so that scenes change at the same steps in every run.
-        max_bytes: How much the library may hold; a scene that does not fit is passed over.
+        max_scene_bytes: How much the scenes and what is made of them may take of main memory, and again of a graphics
+            device; a scene that does not fit is passed over.
         warm: Called with a source in the background before it is loaded, to have another process do what it can.
         rest: Called when the last user has left, to let such a process end.
 
@@ -65,7 +67,7 @@ class SceneLibrary(SceneSlots):
         num_spare_slots: int | None = None,
         rotate_every: int = 250,
         deterministic: bool = False,
-        max_bytes: int | None = None,
+        max_scene_bytes: int | None = None,
         warm: Callable[[SceneSource], None] | None = None,
         rest: Callable[[], None] | None = None,
     ) -> None:
@@ -76,15 +78,15 @@ class SceneLibrary(SceneSlots):
         self.rotates = self._num_lanes < len(sources)
         if num_spare_slots is None:
             num_spare_slots = -(-self._num_lanes // 4) if self.rotates else 0
-        super().__init__(self._num_lanes + num_spare_slots)
+        super().__init__(self._num_lanes + num_spare_slots, max_scene_bytes)
         self.active = np.arange(self._num_lanes, dtype=np.int32)
         self._sources, self._warm, self._rest = tuple(sources), warm, rest
-        self._rotate_every, self._deterministic, self._max_bytes = rotate_every, deterministic, max_bytes
+        self._rotate_every, self._deterministic = rotate_every, deterministic
         self._plan = ScenePlan(len(sources), self._num_lanes)
         self._loader = BackgroundLoader()
         self._users: dict[int, np.ndarray] = {}  # by key, [num_slots] bool: where each user's agents are
         self._user_steps: dict[int, int] = {}
-        self._refused: dict[int, str] = {}
+        self._left_out = LeftOut(self.names)
         self._num_swaps, self._seconds_waited = 0, 0.0
         self._step, self._next_swap = 0, rotate_every
         self._arriving: tuple[int, int] | None = None  # a slot, and the step at which it takes over a lane
@@ -113,33 +115,58 @@ class SceneLibrary(SceneSlots):
     def add_preparer(self, preparer: Preparer) -> int:
         """Have ``preparer(scene)`` run on every scene that is held, now and later; returns the key of its results.
 
-        A scene that it refuses is left out as long as nobody has joined.
+        As long as nobody has joined, scenes that it refuses are left out, and so are those for which there is no room
+        any more beside what it makes.
 
         Raises:
-            ValueError: It refuses a scene that others may be in, or the last one; then nothing has changed.
+            ValueError: Others may be in such a scene, or it is the last one; then nothing has changed.
         """
-        num_refused = len(self._refused)
+        num_refused = len(self._left_out.reasons)
         key = super().add_preparer(preparer)
-        if len(self._refused) > num_refused:
+        fits = self._fits(self._memory)
+        if self._users and not fits:
+            problem = self._too_much(self._memory)
+            self.remove_preparer(key)
+            raise ValueError(f"{problem}: allow more, or keep fewer scenes resident")
+        if len(self._left_out.reasons) > num_refused or not fits:
             self._plan.restart(self._plan.seed)
-            self._fill_lanes()
+            try:
+                self._fill_lanes()
+            except ValueError:
+                self.remove_preparer(key)
+                raise
         return key
 
     def stats(self) -> dict[str, Any]:
         """What the library holds and has done.
 
         Returns:
-            ``scenes``: how many are listed; ``resident``: names of those held; ``swaps``: changes of scene so far;
-            ``refused``: reasons by name; ``bytes``: see ``nbytes``; ``seconds_waited``: for the loader while stepping.
+            ``scenes``: how many are listed; ``resident``: names of those that have a lane or were put in by hand;
+            ``arriving``: of those that will take over a lane; ``leaving``: of those that have lost theirs and that
+            agents are still in; ``swaps``: changes of scene so far; ``passed_over``: turns of scenes that did not
+            fit; ``refused``: reasons by name; ``bytes`` and ``device_bytes``: see ``nbytes`` and ``device_nbytes``;
+            ``seconds_waited``: for the loader while stepping.
         """
+        held: dict[str, list[str]] = {"resident": [], "arriving": [], "leaving": []}
+        for slot, scene in enumerate(self._scenes):
+            if scene is not None:
+                held[self._part_of(slot)].append(scene.name)
         return {
             "scenes": len(self.names),
-            "resident": tuple(scene.name for scene in self._scenes if scene is not None),
+            **{part: tuple(names) for part, names in held.items()},
             "swaps": self._num_swaps,
-            "refused": {self.names[index]: reason for index, reason in self._refused.items()},
+            "passed_over": self._left_out.num_passed_over,
+            "refused": self._left_out.by_name(),
             "bytes": self.nbytes,
+            "device_bytes": self.device_nbytes,
             "seconds_waited": self._seconds_waited,
         }
+
+    def _part_of(self, slot: int) -> str:
+        """What the scene in a slot is there for."""
+        if self._arriving is not None and slot == self._arriving[0]:
+            return "arriving"
+        return "resident" if slot in self.active or self.source_index[slot] < 0 else "leaving"
 
     # Users and their steps
 
@@ -279,57 +306,40 @@ class SceneLibrary(SceneSlots):
         self._arriving = None
         chosen: dict[int, Content] = {}
         too_large: set[int] = set()
-        size = 0
+        taken = np.zeros(2, np.int64)
         with late_progress("Loading scenes", self._num_lanes) as done:
             while len(chosen) < self._num_lanes and len(too_large) <= self._num_lanes:
-                index = self._plan.next({*chosen, *too_large, *self._refused})
+                index = self._plan.next({*chosen, *too_large, *self._left_out.reasons})
                 if index is None:
                     break
                 if index not in held:
                     loaded = load(index, self._sources[index].load, self._preparers)
-                    if loaded.scene is None:
-                        self._refuse(loaded)
+                    if loaded.error is not None:
+                        self._left_out.refuse(index, loaded.error)
                         continue
                     held[index] = index, loaded.scene, loaded.made
-                if self._fits(held[index], size):
-                    chosen[index] = held[index]
-                    size += _size(held[index])
+                wanted = taken + self._memory_of(held[index])
+                if self._fits(wanted):
+                    chosen[index], taken = held[index], wanted
                     self._plan.taken(index)
                     done()
                 else:
                     too_large.add(index)
         if not chosen:
-            raise ValueError(f"no scene fits into max_bytes={self._max_bytes}: allow more")
+            raise ValueError(f"no scene fits into max_scene_bytes={self._max_scene_bytes}: allow more")
         if too_large:
             warnings.warn(
-                f"{len(chosen)} scenes are resident: more do not fit max_bytes={self._max_bytes}", stacklevel=2
+                f"only {counted(len(chosen))} at a time: more do not fit into max_scene_bytes={self._max_scene_bytes}",
+                stacklevel=2,
             )
         self.active = np.arange(len(chosen), dtype=np.int32)
         self._hold(list(chosen.values()))
-
-    def _fits(self, content: Content, held: int) -> bool:
-        """Whether there is room for a scene beside ``held`` bytes."""
-        return self._max_bytes is None or held + _size(content) <= self._max_bytes
 
     def _decline(self, slot: int, error: ValueError) -> None:
         """A preparer refuses the scene in a slot: leave it out unless somebody may be in there."""
         if self._users or self.source_index[slot] < 0:
             raise error
-        self._refuse(Loaded(int(self.source_index[slot]), None, {}, error))
-
-    def _refuse(self, loaded: Loaded) -> None:
-        """Leave a scene out from now on and say so.
-
-        Raises:
-            ValueError: It was the last.
-        """
-        self._refused[loaded.index] = str(loaded.error)
-        if len(self._refused) == len(self.names):
-            if len(self.names) == 1 and loaded.error is not None:
-                raise loaded.error
-            reasons = "; ".join(f"{self.names[index]}: {reason}" for index, reason in self._refused.items())
-            raise ValueError(f"none of the {len(self.names)} scenes can be used: {reasons}")
-        warnings.warn(f"scene {self.names[loaded.index]!r} is left out: {loaded.error}", stacklevel=2)
+        self._left_out.refuse(int(self.source_index[slot]), error)
 
     def _empty_left_slots(self) -> None:
         """Empty the slots that have lost their lane and their last agent."""
@@ -360,16 +370,19 @@ class SceneLibrary(SceneSlots):
             if loaded is None:
                 return
             loaded = self._complete(loaded)
-            if loaded.scene is None:
-                self._refuse(loaded)
+            if loaded.error is not None:
+                self._left_out.refuse(loaded.index, loaded.error)
                 self._order_next()
                 continue
             content = loaded.index, loaded.scene, loaded.made
             self._plan.taken(loaded.index)
             self._next_swap = self._step + self._rotate_every
-            if self._fits(content, self.nbytes):  # else its turn has passed
+            if self._fits(self._memory + self._memory_of(content)):
                 self._install(free[0], content)
                 self._arriving = free[0], self._step + SETTLE_STEPS
+            else:
+                room = f"max_scene_bytes={self._max_scene_bytes} beside the {counted(self.num_held)} at hand"
+                self._left_out.pass_over(loaded.index, room)
             return
 
     def _complete(self, loaded: Loaded) -> Loaded:
@@ -388,7 +401,7 @@ class SceneLibrary(SceneSlots):
             held = set(self.source_index[self.active].tolist())
             if self._arriving is not None:
                 held.add(int(self.source_index[self._arriving[0]]))
-            index = self._plan.next(held | set(self._refused))
+            index = self._plan.next(held | set(self._left_out.reasons))
             if index is not None:
                 job = partial(_warm_and_load, self._sources[index], self._warm)
                 self._loader.request(index, job, self._preparers)
@@ -398,8 +411,3 @@ def _warm_and_load(source: SceneSource, warm: Callable[[SceneSource], None] | No
     if warm is not None:
         warm(source)
     return source.load()
-
-
-def _size(content: Content) -> int:
-    _, scene, made = content
-    return 0 if scene is None else bytes_of(scene, made)

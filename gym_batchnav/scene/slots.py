@@ -20,17 +20,20 @@ class SceneSlots:
 
     What others need of a scene (a ray tree, a navmesh, episodes) they have made by *preparers*: plain callables that
     run on every scene that is held, without anybody here knowing what they make. Equal preparers share their results.
+    What these take is known where they say so: ``nbytes`` of main memory, ``device_nbytes`` on a graphics device.
     A renderer that mirrors the slots on its device compares ``generation`` before it draws.
 
     Args:
         num_slots: How many.
+        max_scene_bytes: How much they may take of main memory, and again of graphics devices; None for any amount.
 
     Attributes:
         source_index: [num_slots] int32, number of the scene in the list of all, -1 for none and for scenes by hand.
         generation: Grows by one whenever the scene in any slot changes.
     """
 
-    def __init__(self, num_slots: int) -> None:
+    def __init__(self, num_slots: int, max_scene_bytes: int | None = None) -> None:
+        self._max_scene_bytes = max_scene_bytes
         self.source_index = np.full(num_slots, -1, np.int32)
         self.generation = 0
         self._scenes: list[Scene | None] = [None] * num_slots
@@ -105,9 +108,44 @@ class SceneSlots:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the scenes hold and what was made of them."""
-        held = zip(self._scenes, self._prepared, strict=True)
-        return sum(bytes_of(scene, made) for scene, made in held if scene is not None)
+        """Bytes of main memory that the scenes hold and what was made of them."""
+        return int(self._memory[0])
+
+    @property
+    def device_nbytes(self) -> int:
+        """Bytes that the scenes take on graphics devices; room that a renderer keeps for others does not count."""
+        return int(self._memory[1])
+
+    @property
+    def _memory(self) -> np.ndarray:
+        """[2] int64: bytes of main memory and of the graphics devices that all slots take."""
+        return sum((self._memory_of(self._content(slot)) for slot in range(self.num_slots)), np.zeros(2, np.int64))
+
+    def _memory_of(self, content: Content) -> np.ndarray:
+        """[2] int64: bytes of main memory and of the graphics devices; results that do not tell theirs do not count.
+
+        Everyone who asked for a result sends it to a device of their own.
+        """
+        _, scene, made = content
+        main = 0 if scene is None else scene.nbytes
+        main += sum(getattr(result, "nbytes", 0) for result in made.values())
+        device = sum(getattr(result, "device_nbytes", 0) * self._num_askers[key] for key, result in made.items())
+        return np.array([main, device], np.int64)
+
+    def _fits(self, memory: np.ndarray) -> bool:
+        """Whether so many bytes [2], of main memory and of graphics devices, may be taken."""
+        return self._max_scene_bytes is None or bool((memory <= self._max_scene_bytes).all())
+
+    def _too_much(self, memory: np.ndarray) -> str:
+        """What is wrong with so many bytes [2], which do not fit."""
+        assert self._max_scene_bytes is not None
+        where = ("main memory", "the graphics device")
+        taken = " and ".join(
+            f"{size:,} bytes of {what}"
+            for size, what in zip(memory.tolist(), where, strict=True)
+            if size > self._max_scene_bytes
+        )
+        return f"{counted(self.num_held)} at hand would take {taken}, more than max_scene_bytes={self._max_scene_bytes}"
 
     def _decline(self, slot: int, error: ValueError) -> None:
         """A preparer refuses the scene in a slot."""
@@ -130,6 +168,6 @@ class SceneSlots:
                 self._install(slot, content)
 
 
-def bytes_of(scene: Scene, made: dict[int, Any]) -> int:
-    """Bytes of a scene and of what was made of it; results without ``nbytes`` do not count."""
-    return scene.nbytes + sum(getattr(result, "nbytes", 0) for result in made.values())
+def counted(scenes: int) -> str:
+    """So many scenes, in words."""
+    return "1 scene" if scenes == 1 else f"{scenes} scenes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -55,7 +55,8 @@ class NavigationPreparer:
     settings: NavMeshSettings | None = None
     episode_file: Path | None = None
     num_episodes: int = 1000
-    cache: DiskCache | None = None
+    # It does not change what is made, so that equal preparers share their results wherever they keep them.
+    cache: DiskCache | None = field(default=None, compare=False)
 
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""

@@ -231,8 +231,7 @@ def _next_answer(answers: _Answers, timeout: float) -> dict[str, Any]:
 
 def main() -> None:
     """Answer requests from standard input until it closes."""
-    if hasattr(os, "nice"):
-        os.nice(LOWEST_PRIORITY)
+    _yield_to_others()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print goes to standard error
     sys.stdout = sys.stderr
@@ -242,6 +241,16 @@ def main() -> None:
         answer = json.dumps(_answer(json.loads(requests.get()))).encode()
         answers.write(b"\n" + _MARKER + answer + b"\n")
         answers.flush()
+
+
+def _yield_to_others() -> None:
+    """Give this process the lowest priority."""
+    if hasattr(os, "nice"):
+        os.nice(LOWEST_PRIORITY)
+        if os.getsid(0) == os.getpid():
+            # Linux shares processors among sessions first, and a process's niceness counts only within its own.
+            with suppress(OSError):
+                Path("/proc/self/autogroup").write_text(f"{LOWEST_PRIORITY}")
 
 
 def _read_requests(stream: IO[bytes], requests: queue.SimpleQueue[bytes]) -> None:
@@ -262,7 +271,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
         except (ValueError, OSError) as error:
             refused = str(error)
         except Exception as error:  # one bad scene must not take the others along
-            refused = f"scene {request['recipe'].get('name')!r} cannot be prepared: {error!r}"
+            refused = f"scene {request['recipe'].get('name')!r}: preparing it failed with {error!r}"
     # Of the cache the parent warns itself, who keeps marks in the same folder.
     meant = [one for one in caught if issubclass(one.category, UserWarning) and one.category is not CacheWarning]
     return {

@@ -5,6 +5,7 @@ import time
 import weakref
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -213,19 +214,134 @@ def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
     assert new not in library.active and library.prepared(new, late) == "late" and library.prepared(new, early) is None
 
 
-def test_limits_on_memory() -> None:
-    size = named("one").nbytes
-    with pytest.raises(ValueError, match="max_bytes"):
-        SceneLibrary(sources_of(4), 3, max_bytes=size - 1)
-    with pytest.warns(UserWarning, match="2 scenes are resident"):
-        assert SceneLibrary(sources_of(4), 3, max_bytes=2 * size).num_held == 2
-    library = SceneLibrary(sources_of(4), 2, rotate_every=1, max_bytes=2 * size, deterministic=True)
+@dataclass(frozen=True)
+class Takes:
+    """A preparer whose results say that they take so many bytes."""
+
+    main: int = 0
+    device: int = 0
+
+    def __call__(self, scene: Scene) -> SimpleNamespace:
+        return SimpleNamespace(nbytes=self.main, device_nbytes=self.device)
+
+
+SIZE = named("one").nbytes
+
+
+def test_scenes_that_do_not_fit_are_not_resident() -> None:
+    with pytest.raises(ValueError, match=rf"no scene fits into max_scene_bytes={SIZE - 1}: allow more"):
+        SceneLibrary(sources_of(4), 3, max_scene_bytes=SIZE - 1)
+    for count, words in ((1, "only 1 scene at"), (2, "only 2 scenes at")):
+        with pytest.warns(UserWarning, match=words):
+            assert SceneLibrary(sources_of(4), 3, max_scene_bytes=count * SIZE).num_held == count
+
+
+def test_a_scene_that_does_not_fit_beside_the_others_is_passed_over() -> None:
+    library = SceneLibrary(sources_of(4), 2, rotate_every=1, max_scene_bytes=2 * SIZE, deterministic=True)
     agents = Agents(library)
-    agents.step(50)
-    assert library.stats()["swaps"] == 0 and library.nbytes == 2 * size == library.stats()["bytes"]
-    roomy = SceneLibrary(sources_of(4), 2, rotate_every=1, max_bytes=3 * size, deterministic=True)
+    with pytest.warns(UserWarning, match=rf"passed over.*max_scene_bytes={2 * SIZE} beside the 2 scenes") as warned:
+        agents.step(50)
+    assert len(warned) == 1 and library.stats()["passed_over"] > 10
+    assert library.stats()["swaps"] == 0 and library.nbytes == 2 * SIZE == library.stats()["bytes"]
+    roomy = SceneLibrary(sources_of(4), 2, rotate_every=1, max_scene_bytes=3 * SIZE, deterministic=True)
     Agents(roomy).step(50)
-    assert roomy.stats()["swaps"] > 0 and not roomy.stats()["refused"]
+    assert roomy.stats()["swaps"] > 0 and roomy.stats()["passed_over"] == 0
+
+
+@pytest.mark.parametrize("where", ["main", "device"])
+def test_what_is_made_of_scenes_counts_in_either_memory(where: str) -> None:
+    """Room for five scenes, of which what is made of each takes the room of another."""
+    takes = Takes(SIZE) if where == "main" else Takes(device=2 * SIZE)
+    library = SceneLibrary(sources_of(6), 3, rotate_every=1, max_scene_bytes=5 * SIZE, deterministic=True)
+    with pytest.warns(UserWarning, match="only 2 scenes at a time"):
+        key = library.add_preparer(takes)
+    assert library.num_held == len(library.active) == 2 and library.prepared(1, key) is not None
+    stats = library.stats()
+    assert (stats["bytes"], stats["device_bytes"]) == ((4 * SIZE, 0) if where == "main" else (2 * SIZE, 4 * SIZE))
+    with pytest.warns(UserWarning, match="passed over"):
+        Agents(library).step(50)
+    assert library.stats()["swaps"] == 0
+
+
+def test_where_agents_may_be_too_much_is_refused() -> None:
+    library = SceneLibrary(sources_of(3), max_scene_bytes=4 * SIZE)
+    library.join()
+    before = library.get_state()
+    with pytest.raises(
+        ValueError, match=rf"3 scenes at hand would take {6 * SIZE:,} bytes of main memory, more than max_"
+    ):
+        library.add_preparer(Takes(SIZE))
+    problem = (
+        rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_scene_"
+    )
+    with pytest.raises(ValueError, match=problem):
+        library.add_preparer(Takes(SIZE, 3 * SIZE))
+    assert library.get_state() == before and library.nbytes == 3 * SIZE and library.device_nbytes == 0
+    library.add_preparer(Takes(SIZE // 3, SIZE))
+    assert library.device_nbytes == 3 * SIZE
+
+
+def test_where_nothing_fits_any_more_the_preparer_is_forgotten() -> None:
+    library = SceneLibrary(sources_of(2), max_scene_bytes=2 * SIZE)
+    with pytest.raises(ValueError, match="no scene fits"):
+        library.add_preparer(Takes(device=3 * SIZE))
+    assert library.device_nbytes == 0 and library.num_held == 2
+
+
+def test_everyone_has_a_device_of_their_own() -> None:
+    library = SceneLibrary(sources_of(2), max_scene_bytes=4 * SIZE)
+    first = library.add_preparer(Takes(10, SIZE))
+    second = library.add_preparer(Takes(10, SIZE))
+    assert (library.nbytes, library.device_nbytes) == (2 * (SIZE + 10), 4 * SIZE)
+    library.join()
+    with pytest.raises(ValueError, match=rf"{6 * SIZE:,} bytes of the graphics device"):
+        library.add_preparer(Takes(10, SIZE))
+    library.remove_preparer(first)
+    assert library.device_nbytes == 2 * SIZE
+    library.remove_preparer(second)
+    assert (library.nbytes, library.device_nbytes) == (2 * SIZE, 0)
+
+
+def test_stats_tell_who_comes_and_who_leaves() -> None:
+    library = SceneLibrary(sources_of(4), 2, num_spare_slots=2, rotate_every=5, deterministic=True)
+    first, second = names_in_lanes(library)
+    agents = Agents(library)
+
+    def parts() -> tuple[tuple[str, ...], ...]:
+        stats = library.stats()
+        return stats["resident"], stats["arriving"], stats["leaving"]
+
+    assert parts() == ((first, second), (), ())
+    agents.step(5, settle=False)
+    ((third,),) = parts()[1:2]
+    assert third not in (first, second) and parts()[0] == (first, second) and parts()[2] == ()
+    agents.step(SETTLE_STEPS, settle=False)
+    assert (set(parts()[0]), parts()[1], parts()[2]) == ({second, third}, (), (first,))
+    library.put(3, named("mine"))  # by hand: nobody takes it away
+    agents.step(2)
+    assert "mine" in parts()[0] and parts()[2] == () and first not in parts()[0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("scene 'scene_1': nothing to walk on", "nothing to walk on"),
+        ("scene '/homes/scene_1.glb': cut short", "'/homes/scene_1.glb': cut short"),
+        ("scene 'scene_10': of another", "'scene_10': of another"),
+        ("no such file", "no such file"),
+    ],
+)
+def test_a_scene_that_is_left_out_is_named_once(reason: str, told: str) -> None:
+    def load(name: str) -> Scene:
+        if name == "scene_1":
+            raise ValueError(reason)
+        return named(name)
+
+    with pytest.warns(UserWarning) as warned:
+        library = SceneLibrary(sources_of(3, load))
+    assert [str(one.message) for one in warned] == [f"scene 'scene_1' is left out: {told}"]
+    assert library.stats()["refused"] == {"scene_1": told}
 
 
 def test_equal_preparers_share_their_results() -> None:

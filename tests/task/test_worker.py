@@ -90,6 +90,8 @@ def test_the_child_is_polite_and_lonely(worker, folder):
     child = psutil.Process(worker._process.pid)
     assert child.nice() == 19 and child.environ()["NUMBA_NUM_THREADS"] == "1"
     assert child.children() == []
+    autogroup = Path(f"/proc/{child.pid}/autogroup")  # absent where the system does not group by sessions
+    assert not autogroup.exists() or autogroup.read_text().endswith("nice 19\n")
 
 
 def test_a_preparer_without_cache_is_refused():
@@ -250,11 +252,23 @@ def test_the_child_ends_with_its_parent(odd, tmp_path):
         stdout=subprocess.PIPE,
         env=environment,
     )
-    child = int(parent.stdout.readline())
+    child = psutil.Process(int(parent.stdout.readline()))
     wait_for((tmp_path / "slow.glb.begun").exists)
+    assert is_alive(child)
     parent.kill()  # without a chance to tidy up
     parent.communicate()
-    wait_for(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, 10)
+    end = time.monotonic() + 10  # far sooner than its minute of work
+    while is_alive(child) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not is_alive(child)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process runs; a zombie has ended, and its number may be another's."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_cache_that_refuses_costs_one_warning(folder, tmp_path):

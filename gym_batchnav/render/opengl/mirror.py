@@ -10,10 +10,9 @@ import numpy as np
 from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.heap import SlotHeap, Uploads
 from gym_batchnav.render.opengl.prepare import (
-    MATERIAL_RECORD,
+    DEVICE_BUFFERS,
     NUM_CLASSES,
     TRIANGLE_RECORD,
-    VERTEX_ATTRIBUTES,
     PreparedMesh,
     prepare_mesh,
 )
@@ -32,13 +31,6 @@ DRAW_COMMAND = np.dtype(
         ("base_instance", np.uint32),
     ]
 )
-
-# Every heap of the mirror with its buffers and the bytes of one of their items.
-_HEAPS = {
-    "vertices": {"positions": 12, "attributes": VERTEX_ATTRIBUTES.itemsize},
-    "triangles": {"indices": 12, "triangles": TRIANGLE_RECORD.itemsize},
-    "materials": {"materials": MATERIAL_RECORD.itemsize},
-}
 
 
 class SceneMirror:
@@ -78,7 +70,7 @@ class SceneMirror:
 
     def buffer(self, name: str) -> moderngl.Buffer:
         """One of positions, attributes, indices, triangles, materials."""
-        return next(heap.buffer(name) for heap_name, heap in self._heaps.items() if name in _HEAPS[heap_name])
+        return next(heap.buffer(name) for heap_name, heap in self._heaps.items() if name in DEVICE_BUFFERS[heap_name])
 
     @property
     def layout(self) -> int:
@@ -128,10 +120,10 @@ class SceneMirror:
                 "keep fewer scenes resident, or choose renderer='embree'"
             )
         if not self._heaps:
-            self._heaps = {name: SlotHeap(context, len(held), sizes, limit) for name, sizes in _HEAPS.items()}
+            self._heaps = {name: SlotHeap(context, len(held), sizes, limit) for name, sizes in DEVICE_BUFFERS.items()}
         if changed or not self.revision:
             for name, heap in self._heaps.items():
-                item = next(iter(_HEAPS[name]))
+                item = next(iter(DEVICE_BUFFERS[name]))
                 heap.place({slot: 0 if mesh is None else len(getattr(mesh, item)) for slot, mesh in changed.items()})
             self._held = held
             self._number_chunks()
@@ -143,7 +135,7 @@ class SceneMirror:
     def _pieces(self, slot: int, mesh: PreparedMesh) -> Iterator[int]:
         """Write a slot's geometry and materials piece by piece; yields the bytes of each."""
         for heap_name, heap in self._heaps.items():
-            for name in _HEAPS[heap_name]:
+            for name in DEVICE_BUFFERS[heap_name]:
                 yield from heap.write(name, slot, getattr(mesh, name))
 
     def _number_chunks(self) -> None:

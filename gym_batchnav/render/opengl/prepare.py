@@ -21,6 +21,13 @@ MATERIAL_RECORD = np.dtype(
     [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("unused", np.uint32)]
 )
 
+# What lies on the device: buffers that are laid out alike, with the bytes of one of their items.
+DEVICE_BUFFERS = {
+    "vertices": {"positions": 12, "attributes": VERTEX_ATTRIBUTES.itemsize},
+    "triangles": {"indices": 12, "triangles": TRIANGLE_RECORD.itemsize},
+    "materials": {"materials": MATERIAL_RECORD.itemsize},
+}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedMesh:
@@ -41,6 +48,11 @@ class PreparedMesh:
         """Bytes of main memory."""
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
+    @property
+    def device_nbytes(self) -> int:
+        """Bytes on the device, without what culling writes there."""
+        return sum(getattr(self, name).nbytes for buffers in DEVICE_BUFFERS.values() for name in buffers)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTextures:
@@ -53,6 +65,11 @@ class PreparedTextures:
     def nbytes(self) -> int:
         """Bytes of main memory."""
         return self.pool.nbytes + self.layers.nbytes
+
+    @property
+    def device_nbytes(self) -> int:
+        """Bytes on the device: every level, and a row of the table for every material."""
+        return self.nbytes
 
 
 def prepare_mesh(scene: Scene) -> PreparedMesh:
