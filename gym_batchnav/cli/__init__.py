@@ -1,4 +1,4 @@
-"""The command line: ``gym-batchnav demo | bench | scene | episodes``."""
+"""The command line: ``gym-batchnav demo | bench | scene | episodes | train | evaluate``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import gym_batchnav
 from gym_batchnav.cli.bench import bench
 from gym_batchnav.cli.demo import demo
 from gym_batchnav.cli.episodes import episodes
+from gym_batchnav.cli.evaluate import evaluate
 from gym_batchnav.cli.scene import scene
+from gym_batchnav.cli.train import train
 
 app = typer.Typer(
     help="Thousands of agents navigating shared, textured 3-D homes as one batch.",
@@ -40,6 +42,8 @@ def _options(
 
 
 app.command()(demo)
+app.command()(train)
+app.command()(evaluate)
 app.add_typer(bench, name="bench")
 app.add_typer(scene, name="scene")
 app.add_typer(episodes, name="episodes")

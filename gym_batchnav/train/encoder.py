@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -29,16 +30,28 @@ class RunningMoments(nn.Module):
         return (pictures - self.mean) * (self.variance + 1e-2).rsqrt()
 
     @torch.no_grad()
-    def update(self, pictures: Tensor) -> None:
-        """Take pictures [..., C] into account; only between a rollout's learning and the next rollout."""
+    def update(self, batches: Iterable[Tensor], total: Callable[[Tensor], Tensor]) -> None:
+        """Take batches of pictures [..., C] into account; only between a rollout's learning and the next rollout.
+
+        Args:
+            batches: At least one.
+            total: Sums a tensor over all that take batches into account at the same time.
+        """
+        sums = torch.stack([self._sums(pictures) for pictures in batches]).sum(0)
+        count, linear, square = total(sums).unbind(-1)
+        mean = linear / count
+        variance = square / count - mean**2
+        share, shift = count / (self.count + count), mean - self.mean
+        self.variance.copy_((1 - share) * self.variance + share * variance + share * (1 - share) * shift**2)
+        self.mean.copy_(self.mean + share * shift)
+        self.count.add_(count[0])
+
+    def _sums(self, pictures: Tensor) -> Tensor:
+        """Of each channel [C, 3] float64: how many pixels, the sum and the sum of squares of their values."""
         pixels = pictures.reshape(-1, pictures.shape[-1])
         variance, mean = torch.var_mean(pixels, dim=0, correction=0)
-        total = self.count + len(pixels)
-        share = (len(pixels) / total).to(mean.dtype)
-        delta = mean - self.mean
-        self.variance.lerp_(variance, share).add_(share * (1 - share) * delta**2)
-        self.mean.lerp_(mean, share)
-        self.count.copy_(total)
+        mean = mean.double()
+        return len(pixels) * torch.stack([torch.ones_like(mean), mean, variance.double() + mean**2], dim=-1)
 
 
 class PictureChannels(nn.Module):
@@ -69,10 +82,10 @@ class PictureChannels(nn.Module):
                 channels.append((bins == torch.arange(self.depth_bins, device=depth.device)).to(depth.dtype))
         return torch.cat(channels, dim=-1).permute(0, 3, 1, 2)
 
-    def update_moments(self, observation: dict[str, Tensor]) -> None:
-        """Take the RGB pictures of a rollout into account, if there are any."""
+    def update_moments(self, observation: dict[str, Tensor], total: Callable[[Tensor], Tensor]) -> None:
+        """Take the RGB pictures of a rollout into account, if there are any; see RunningMoments.update."""
         if self.moments is not None:
-            self.moments.update(observation["rgb"] / 255.0)
+            self.moments.update((pictures / 255.0 for pictures in observation["rgb"]), total)
 
 
 class SqueezeExcite(nn.Module):

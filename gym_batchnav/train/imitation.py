@@ -6,15 +6,19 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 
-def expert_share(frames: int, imitation_frames: int) -> float | None:
+def expert_share(progress: float, imitation_share: float) -> float | None:
     """The share of actions that the follower takes: 1 at the start, 0 from half of the imitation on, None after it.
 
     Later the policy acts alone and the follower only says what it would do, so that the policy learns to recover from
     its own mistakes.
+
+    Args:
+        progress: The share of the training that is over.
+        imitation_share: The share of the training that imitates.
     """
-    if frames >= imitation_frames:
+    if progress >= imitation_share:
         return None
-    return max(0.0, 1 - 2 * frames / imitation_frames)
+    return max(0.0, 1 - 2 * progress / imitation_share)
 
 
 def imitation_loss(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -128,10 +129,15 @@ class Policy(nn.Module):
             inputs.append(self.encoder(flat).unflatten(0, begun.shape))
         return torch.cat(inputs, dim=-1)
 
-    def update_moments(self, observation: dict[str, Tensor]) -> None:
-        """Let what normalises RGB take the pictures [T, N, H, W, 3] of a rollout into account, once it is learned."""
+    def update_moments(self, observation: dict[str, Tensor], total: Callable[[Tensor], Tensor]) -> None:
+        """Let what normalises RGB take the pictures [T, N, H, W, 3] of a rollout into account, once it is learned.
+
+        Args:
+            observation: Of the rollout.
+            total: Sums a tensor over all that learn from such rollouts at the same time.
+        """
         if self.encoder is not None:
-            self.encoder.channels.update_moments(observation)
+            self.encoder.channels.update_moments(observation, total)
 
 
 def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share, imitation_loss
 from gym_batchnav.train.lamb import Lamb, lamb_groups, scaled_learning_rate, schedule
 from gym_batchnav.train.policy import Policy
@@ -40,8 +41,11 @@ class PPOConfig:
         learning_rate: Of mini-batches of up to 256 frames; see ``lamb.scaled_learning_rate``.
         scale_learning_rate: Apply that rule.
         weight_decay: Of weight matrices.
-        imitation_frames: For so many frames at the start, imitate the shortest-path follower instead.
+        imitation_share: For this share of the training, at its start, imitate the shortest-path follower instead.
+        num_parts: Parts of the batch that take turns: one is simulated while another is inferred.
         autocast: Run the networks in bfloat16 where torch thinks it safe.
+        channels_last: Keep the encoder's weights in the order that tensor cores want.
+        compile: Have torch compile the encoder, which needs a C++ compiler, on a GPU also Triton.
     """
 
     total_frames: int = 2_500_000_000
@@ -59,15 +63,18 @@ class PPOConfig:
     learning_rate: float = 5e-4
     scale_learning_rate: bool = True
     weight_decay: float = 1e-2
-    imitation_frames: int = 0
+    imitation_share: float = 0.0
+    num_parts: int = 1
     autocast: bool = False
+    channels_last: bool = False
+    compile: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learned with."""
-        for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs"):
+        for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs", "num_parts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
-        for name in ("gamma", "gae_lambda"):
+        for name in ("gamma", "gae_lambda", "imitation_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give a number from 0 to 1")
         if self.optimizer not in OPTIMIZERS:
@@ -78,10 +85,10 @@ class PPOConfig:
 class Iteration:
     """What one rollout and the learning from it came to."""
 
-    frames: int  # since training began
-    seconds: dict[str, float]  # of this iteration, by part: simulate, infer, learn
-    losses: dict[str, float]  # parts of the loss and grad_norm, means over its mini-batches
-    episodes: dict[str, np.ndarray]  # [M] by measure, of the episodes that ended
+    frames: int  # of all workers, since training began
+    seconds: dict[str, float]  # of this worker, by part: those of the collector, learn, and wait for the rest
+    losses: dict[str, float]  # parts of the loss and grad_norm, means over the mini-batches of all workers
+    episodes: dict[str, np.ndarray]  # [M] by measure, of this worker's episodes that ended
 
 
 class PPO:
@@ -91,55 +98,87 @@ class PPO:
         env: A batch with autoreset mode SAME_STEP.
         policy: Trained in place, on the device where it is.
         config: How.
-        seed: Of the environment, the actions and the mini-batches.
+        seed: Of the environment, the actions and the mini-batches. Worker r takes seed + r * N for its N environments,
+            so that no two environments are alike.
+        workers: Who trains the policy together, each in as many environments; None for this process alone. All begin
+            with the weights of worker 0.
 
     Attributes:
         policy: The policy.
-        frames: Steps of all environments together so far.
+        frames: Steps of all environments of all workers together so far.
     """
 
-    def __init__(self, env: BatchNavEnv, policy: Policy, config: PPOConfig, seed: int = 0) -> None:
+    def __init__(
+        self, env: BatchNavEnv, policy: Policy, config: PPOConfig, seed: int = 0, workers: Workers | None = None
+    ) -> None:
         if env.num_envs < config.num_minibatches:
             raise ValueError(
                 f"num_minibatches={config.num_minibatches} of {env.num_envs} environments: give at most as many"
             )
         self.policy, self.config, self.frames = policy, config, 0
-        self.collector = Collector(env, policy, config.num_steps, seed, autocast=config.autocast)
+        self.workers = Workers() if workers is None else workers
+        if policy.encoder is not None:
+            prepare_encoder(policy.encoder, config)
+        self.workers.broadcast(policy)
+        own_seed = seed + self.workers.rank * env.num_envs
+        self.collector = Collector(env, policy, config.num_steps, own_seed, config.autocast, config.num_parts)
         self.optimizer = make_optimizer(policy, config)
         self.generator = torch.Generator().manual_seed(seed)
         self._peak_rate = config.learning_rate
         if config.scale_learning_rate:
             self._peak_rate = scaled_learning_rate(
-                config.learning_rate, config.num_steps, env.num_envs, config.num_minibatches
+                config.learning_rate, config.num_steps, env.num_envs, config.num_minibatches, self.workers.size
             )
 
-    def iterate(self) -> Iteration:
-        """Collect a rollout and learn from it."""
-        config, before = self.config, dict(self.collector.seconds)
-        imitates = expert_share(self.frames, config.imitation_frames)
-        rollout = self.collector.collect(imitates)
-        clock = time.perf_counter()
+    def iterate(self, progress: float | None = None) -> Iteration:
+        """Collect a rollout and learn from it.
+
+        Args:
+            progress: The share of the training that is over, the same for every worker; that of the frames if None.
+        """
+        config, clock = self.config, time.perf_counter()
+        before, waited = dict(self.collector.seconds), self.workers.seconds
+        progress = self.frames / config.total_frames if progress is None else progress
+        expert = expert_share(progress, config.imitation_share)
+        rollout = self._collect(expert)
+        collected = time.perf_counter()
+
         for group in self.optimizer.param_groups:
-            group["lr"] = self._peak_rate * schedule(self.frames / config.total_frames)
+            group["lr"] = self._peak_rate * schedule(progress)
+        losses = self._learn(rollout, imitates=expert is not None)
+        self.policy.update_moments(rollout.observed(slice(None, -1)), self.workers.total)
+        totals = self.workers.sum({"frames": rollout.num_frames, **losses})
+        self.frames += int(totals.pop("frames"))
+
+        end = time.perf_counter()
+        seconds = {part: spent - before[part] for part, spent in self.collector.seconds.items()}
+        seconds["learn"] = end - collected - (self.workers.seconds - waited)
+        seconds["wait"] = max(end - clock - sum(seconds.values()), 0.0)
+        means = {name: total / self.workers.size for name, total in totals.items()}
+        return Iteration(frames=self.frames, seconds=seconds, losses=means, episodes=rollout.episodes)
+
+    def _collect(self, expert: float | None) -> Rollout:
+        """A rollout, which ends early if most of the workers have theirs."""
+        workers, num_steps = self.workers, self.config.num_steps
+        if workers.size == 1:
+            return self.collector.collect(expert)
+        rollout = self.collector.collect(expert, cut=lambda rows: workers.is_late(rows / num_steps))
+        workers.collected()
+        return rollout
+
+    def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
+        """Learn from a rollout, mini-batch by mini-batch; means of the parts of the loss."""
+        config, parts = self.config, []
         advantages = gae(
             rollout.rewards, rollout.values, rollout.begun, rollout.bootstraps, config.gamma, config.gae_lambda
         )
         returns = advantages + rollout.values[:-1]
-        losses = []
         for _ in range(config.num_epochs):
             for envs in minibatches(rollout.actions.shape[1], config.num_minibatches, self.generator):
-                losses.append(self._learn(rollout, envs, advantages[:, envs], returns[:, envs], imitates is not None))
-        self.policy.update_moments(rollout.observed(slice(None, -1)))
-        self.frames += rollout.num_frames
-        seconds = {part: self.collector.seconds[part] - before[part] for part in before}
-        return Iteration(
-            frames=self.frames,
-            losses={name: float(torch.stack([one[name] for one in losses]).mean()) for name in losses[0]},
-            seconds={**seconds, "learn": time.perf_counter() - clock},
-            episodes=rollout.episodes,
-        )
+                parts.append(self._improve(rollout, envs, advantages[:, envs], returns[:, envs], imitates))
+        return {name: float(torch.stack([one[name] for one in parts]).mean()) for name in parts[0]}
 
-    def _learn(
+    def _improve(
         self, rollout: Rollout, envs: Tensor, advantages: Tensor, returns: Tensor, imitates: bool
     ) -> dict[str, Tensor]:
         """One step of the optimizer on the rollouts of some environments; the parts of the loss."""
@@ -151,9 +190,12 @@ class PPO:
         if imitates:
             loss, parts = imitation_loss(logits, values, rollout.expert_actions[:, envs], returns, config.value_weight)
         else:
+            if config.normalize_advantages:
+                advantages = standardize(advantages, self.workers.total)
             loss, parts = ppo_loss(logits, values, actions, rollout.log_probs[:, envs], advantages, returns, config)
         self.optimizer.zero_grad()
         loss.backward()
+        self.workers.average_gradients(self.policy, actions.numel())
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
         self.optimizer.step()
         return {**parts, "grad_norm": norm.detach()}
@@ -175,6 +217,14 @@ class PPO:
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
         self.collector.set_state(state["collector"])
+
+
+def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
+    """Lay out and compile an encoder as a configuration says."""
+    if config.channels_last:
+        encoder.to(memory_format=torch.channels_last)
+    if config.compile:
+        encoder.compile()
 
 
 def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
@@ -216,6 +266,15 @@ def minibatches(num_envs: int, count: int, generator: torch.Generator) -> Iterat
     yield from torch.randperm(num_envs, generator=generator).tensor_split(count)
 
 
+def standardize(values: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
+    """Values of any shape with mean 0 and deviation 1 over all workers, whose sums ``total`` makes."""
+    exact = values.double()
+    count, linear, square = total(torch.stack([torch.ones_like(exact).sum(), exact.sum(), exact.square().sum()]))
+    mean = linear / count
+    deviation = (square / count - mean**2).clamp(min=0).sqrt()
+    return ((exact - mean) / (deviation + 1e-8)).to(values.dtype)
+
+
 def ppo_loss(
     logits: Tensor,
     values: Tensor,
@@ -239,8 +298,6 @@ def ppo_loss(
     Returns:
         The loss and its parts without gradients: policy, value, entropy, kl (an estimate) and clipped (a share).
     """
-    if config.normalize_advantages:
-        advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
     all_log_probs = logits.log_softmax(-1)
     log_ratio = all_log_probs.gather(-1, actions[..., None]).squeeze(-1) - old_log_probs
     ratio = log_ratio.exp()

@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.train.distributed import Workers  # noqa: E402
 from gym_batchnav.train.encoder import (  # noqa: E402
     FixupBlock,
     PictureChannels,
@@ -36,7 +37,7 @@ def test_moments_are_those_of_all_pictures_shown():
     parts = [generator.normal(3, 2, (count, 5, 4, 3)).astype(np.float32) for count in (2, 7, 1)]
     moments = RunningMoments(3)
     for part in parts:
-        moments.update(torch.as_tensor(part))
+        moments.update(torch.as_tensor(part).split(2), Workers().total)
     pixels = np.concatenate([part.reshape(-1, 3) for part in parts])
     np.testing.assert_allclose(moments.mean, pixels.mean(0), rtol=1e-5)
     np.testing.assert_allclose(moments.variance, pixels.var(0), rtol=1e-5)

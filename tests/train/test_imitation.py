@@ -15,9 +15,9 @@ from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
 
 
 def test_the_expert_acts_at_first_and_then_only_speaks():
-    assert [expert_share(frames, 1000) for frames in (0, 250, 500, 999)] == [1.0, 0.5, 0.0, 0.0]
-    assert expert_share(1000, 1000) is None
-    assert expert_share(0, 0) is None
+    assert [expert_share(progress, 0.4) for progress in (0, 0.1, 0.2, 0.399)] == [1.0, 0.5, 0.0, 0.0]
+    assert expert_share(0.4, 0.4) is None
+    assert expert_share(0.0, 0.0) is None
 
 
 def test_the_loss_by_hand():
@@ -38,8 +38,8 @@ def test_a_seeing_agent_comes_to_agree_with_the_expert(tmp_path):
     env = BatchNavEnv(32, autoreset_mode="same_step", forward_step=0.5, turn_angle_deg=30, **keywords)
     torch.manual_seed(0)
     policy = make_policy("small", env.single_observation_space)
-    rollouts = {"num_steps": 16, "num_minibatches": 4, "num_epochs": 4, "imitation_frames": 10 * 32 * 16}
-    ppo = PPO(env, policy, PPOConfig(total_frames=50_000, optimizer="adamw", learning_rate=2e-3, **rollouts))
+    rollouts = {"num_steps": 16, "num_minibatches": 4, "num_epochs": 4, "imitation_share": 0.1}
+    ppo = PPO(env, policy, PPOConfig(total_frames=10 * 10 * 32 * 16, optimizer="adamw", learning_rate=2e-3, **rollouts))
     reports = [ppo.iterate() for _ in range(11)]
     env.close()
     agreement = [report.losses["agreement"] for report in reports[:10]]

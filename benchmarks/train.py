@@ -1,0 +1,87 @@
+"""Training end to end: frames/s of the preset ``cpu`` by part, and the memory of a large batch, in a minute or two.
+
+python benchmarks/train.py [--seconds 30] [--preset cpu]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+LEAST_FPS, MOST_WAIT, MOST_MEMORY = 1500, 0.10, 6 * 2**30
+
+
+def speed(preset: str, seconds: float) -> dict[str, Any]:
+    """What a short training of a preset comes to."""
+    from gym_batchnav.train.run import TrainingRun
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = TrainingRun(Path(folder) / "run", {"preset": preset, "time_limit": seconds})
+        run.go()
+        figures = run.finish()
+        run.close()
+    return figures
+
+
+def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
+    """Peak bytes of this process, which trains for three iterations."""
+    import torch
+
+    from gym_batchnav.train.policy import make_policy
+    from gym_batchnav.train.ppo import PPO
+    from gym_batchnav.train.presets import PRESETS
+
+    preset = PRESETS["cpu"]
+    env = preset.make_env(num_envs=num_envs, resident_scenes=resident_scenes)
+    ppo = PPO(env, make_policy(preset.policy, env.single_observation_space), preset.ppo)
+    torch.set_num_threads(preset.threads or 1)
+    for _ in range(3):
+        ppo.iterate()
+    env.close()
+    return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+
+
+def apart(what: str, **options: Any) -> dict[str, Any]:
+    """The figures of one of the functions above, from a fresh process."""
+    call = f"import json, runpy; print(json.dumps(runpy.run_path({__file__!r})[{what!r}](**{options!r})))"
+    done = subprocess.run([sys.executable, "-c", call], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def judged(value: float, bar: float, at_least: bool) -> str:
+    return "reached" if (value >= bar if at_least else value <= bar) else "NOT reached"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", default="cpu")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--num-envs", type=int, default=1024, help="of the measurement of memory")
+    parser.add_argument("--resident-scenes", type=int, default=16, help="of the measurement of memory")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    figures = apart("speed", preset=options.preset, seconds=options.seconds)
+    total = sum(figures["parts"].values())
+    wait = figures["parts"]["wait"] / total
+    print(f"preset {options.preset}: {figures['frames']:,} frames in {figures['seconds']:.0f} s")
+    for part, microseconds in figures["parts"].items():
+        print(f"  {part:<9} {microseconds:7.1f} us a frame  {microseconds / total:6.1%}")
+    print(f"  {figures['fps']:,.0f} frames/s; bar {LEAST_FPS:,}: {judged(figures['fps'], LEAST_FPS, True)}")
+    print(f"  no part computes {wait:.1%} of the time; bar {MOST_WAIT:.0%}: {judged(wait, MOST_WAIT, False)}")
+    peak = apart("memory", num_envs=options.num_envs, resident_scenes=options.resident_scenes)["peak_bytes"]
+    print(
+        f"N={options.num_envs:,}, K={options.resident_scenes}: peak {peak / 2**30:.2f} GiB; "
+        f"bar {MOST_MEMORY / 2**30:.0f} GiB: {judged(peak, MOST_MEMORY, False)}"
+    )
+    print(f"measured in {time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""``gym-batchnav train``: an agent that learns, watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from gym_batchnav.cli.extras import train_extra
+
+if TYPE_CHECKING:
+    from gym_batchnav.train.run import TrainingRun
+
+LINE_SECONDS = 30.0  # between two lines where there is no terminal
+INTERRUPTED = 130
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def train(
+    preset: Annotated[str | None, typer.Option(help="cpu (if not given), gpu, paper-depth or paper-rgb.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run; made if need be.")] = Path("batchnav-train"),
+    time_limit: Annotated[
+        str | None, typer.Option(help="End after so long a training: 90s, 60m, 2h. Loading does not count.")
+    ] = None,
+    frames: Annotated[
+        int | None, typer.Option(help="End after so many steps of all environments together.", min=1)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same run, as long as --frames ends it.", min=0)] = None,
+    scenes: Annotated[
+        list[str] | None, typer.Option(help="To learn in: all that scenes= takes; may be given several times.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="small, blind or paper.")] = None,
+    num_envs: Annotated[int | None, typer.Option(help="Agents.", min=1)] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Of torch and of Numba.", min=1)] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out; begin it if there is none.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as one JSON object in the last line.")
+    ] = False,
+) -> None:
+    """Train an agent to reach its goals.
+
+    The rate of learning comes down with the share of --frames or of --time-limit that is over, whichever is more. In
+    the folder --out stand the curve (curve.jsonl, curve.png, tensorboard/), checkpoints and at the end
+    policy.safetensors. Ctrl-C saves and leaves; a second one leaves at once.
+
+    Example: gym-batchnav train --preset cpu --time-limit 60m --out runs/first
+    """
+    with train_extra():
+        from gym_batchnav.train.run import TrainingRun
+
+    given = {
+        "preset": preset,
+        "seed": seed,
+        "frames": frames,
+        "time_limit": None if time_limit is None else seconds_of(time_limit),
+        "scenes": tuple(scenes) if scenes else None,
+        "policy": policy,
+        "num_envs": num_envs,
+        "device": device,
+        "threads": threads,
+    }
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    run = TrainingRun(
+        out, {name: value for name, value in given.items() if value is not None}, resume, note=console.print
+    )
+    console.quiet = run.workers.rank != 0
+    try:
+        console.print(_what(run))
+        with Interruption() as interruption, Display(run, console) as display:
+            complete = run.go(lambda: interruption.wanted, display.show)
+            summary = {**run.finish(), "complete": complete}
+    finally:
+        run.close()
+    console.print(_table(summary))
+    for file in summary["files"]:
+        console.print(file, markup=False)
+    if not complete:
+        console.print(f"Saved. Go on with: gym-batchnav train --out '{out}' --resume", markup=False)
+    if as_json and not console.quiet:
+        print(json.dumps(summary))
+    if not complete:
+        raise typer.Exit(INTERRUPTED)
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
+
+    Raises:
+        ValueError: it is none, or nothing.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not seconds:
+        raise ValueError(f"--time-limit {text!r}: write 90s, 60m or 2h")
+    return seconds
+
+
+class Interruption:
+    """While it is open, the first SIGINT or SIGTERM is only noted, and a second one ends the process at once.
+
+    Attributes:
+        wanted: Whether one has come.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def __enter__(self) -> Interruption:
+        """Take the signals over."""
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted:
+            os._exit(INTERRUPTED)  # not even waiting for the threads that load and write
+        self.wanted = True
+        # Not through the console, which may be in the middle of a line.
+        os.write(2, b"\nFinishing this iteration and saving; once more to leave at once\n")
+
+
+class Display:
+    """How a run is doing: a live bar on a terminal, a line every half minute elsewhere.
+
+    Args:
+        run: Not trained yet.
+        console: Where to write.
+    """
+
+    def __init__(self, run: TrainingRun, console: Console) -> None:
+        columns = (TextColumn("{task.percentage:.0f}%"), BarColumn(bar_width=20), TextColumn("{task.description}"))
+        self._console = console
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task("", total=1.0)
+        self._start = (time.perf_counter(), run.progress, run.ppo.frames)
+        self._told = time.perf_counter() - LINE_SECONDS + 5  # the first line comes soon
+
+    def __enter__(self) -> Display:
+        """Show the bar."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the bar as it is."""
+        self._bar.stop()
+
+    def show(self, run: TrainingRun) -> None:
+        """Tell how far the run is; called after every iteration."""
+        if self._console.is_terminal:
+            self._bar.update(self._task, completed=run.progress, description="\n".join(self._lines(run)))
+        elif time.perf_counter() - self._told > LINE_SECONDS:
+            self._told = time.perf_counter()
+            self._console.print(" | ".join([f"{100 * run.progress:.0f}%", *self._lines(run)]), markup=False)
+
+    def _lines(self, run: TrainingRun) -> list[str]:
+        """Frames, their rate and the time left; scores; shares of the parts."""
+        clock, progress, frames = self._start
+        elapsed, gained = time.perf_counter() - clock, run.progress - progress
+        rate = run.rows[-1]["fps"] if run.rows else (run.ppo.frames - frames) / elapsed
+        left = f", {_clock(elapsed * (1 - run.progress) / gained)} left" if gained > 0 else ""
+        lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
+        if run.rows:
+            row = run.rows[-1]
+            if row["success"] is not None:
+                led = " (the follower acts in part)" if row["losses"]["follower"] else ""
+                lines.append(f"success {row['success']:.2f}, SPL {row['spl']:.2f}{led}")
+            total = sum(row["parts"].values())
+            lines.append(" ".join(f"{part} {value / total:.0%}" for part, value in row["parts"].items()))
+        return lines
+
+
+def _clock(seconds: float) -> str:
+    """Hours, minutes and seconds of a duration."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _what(run: TrainingRun) -> str:
+    """What is about to be trained."""
+    preset = run.preset
+    parameters = sum(one.numel() for one in run.ppo.policy.parameters())
+    limit = run.settings.time_limit
+    ends = f"{preset.ppo.total_frames:,} frames" + ("" if limit is None else f" or {_clock(limit)}")
+    workers = "" if run.workers.size == 1 else f", {run.workers.size} workers"
+    return (
+        f"Training {preset.policy!r} ({parameters:,} parameters) with {preset.num_envs} agents on {preset.device}"
+        f"{workers} up to {ends}"
+    )
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    """The figures for people."""
+    table = Table(title=f"{summary['frames']:,} frames, {_clock(summary['seconds'])} of training")
+    table.add_column("", style="bold")
+    table.add_column("us a frame", justify="right")
+    table.add_column("share", justify="right")
+    total = sum(summary["parts"].values())
+    for part, microseconds in summary["parts"].items():
+        table.add_row(part, f"{microseconds:.1f}", f"{microseconds / total:.1%}")
+    table.add_section()
+    if summary["fps"] is not None:
+        table.add_row("frames/s", f"{summary['fps']:,.0f}", "")
+    for name in ("success", "spl"):
+        table.add_row(f"{name}, last minute", "-" if summary[name] is None else f"{summary[name]:.3f}", "")
+    return table

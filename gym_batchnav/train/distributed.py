@@ -1,0 +1,132 @@
+"""Several workers that train one policy, each in environments of its own: DD-PPO (Wijmans et al. 2020)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+DONE_SHARE = 0.6  # of the workers that have collected their rollouts: the others then end theirs
+SHORTEST_SHARE = 0.25  # of its steps that a rollout keeps in any case
+_COLLECTED = "collected"
+
+
+class Workers:
+    """This process among those that train one policy; without arguments it is alone and nothing below waits.
+
+    Every worker calls the same methods in the same order, or all wait for one another until a time limit.
+
+    Attributes:
+        rank: Which of the workers this is, from 0; worker 0 logs.
+        size: How many there are.
+        local_rank: Which of the workers on this machine this is; worker i takes GPU i.
+        seconds: Spent waiting for other workers so far.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.local_rank, self.seconds = 0, 1, 0, 0.0
+        self._store: Any = None
+        self._num_rollouts = 0  # that this worker has collected
+
+    @classmethod
+    def from_environment(cls, timeout: float = 600.0) -> Workers:
+        """Meet the workers that torchrun started, as its environment variables say; alone without them.
+
+        Args:
+            timeout: Seconds to wait for the others, now and later.
+
+        Raises:
+            RuntimeError: the others did not come.
+        """
+        workers = cls()
+        if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+            return workers
+        limit = timedelta(seconds=timeout)
+        backend = "gloo"
+        if torch.cuda.is_available() and torch.distributed.is_nccl_available():
+            backend = "cpu:gloo,cuda:nccl"
+        try:
+            store, workers.rank, workers.size = next(torch.distributed.rendezvous("env://", timeout=limit))
+            store.set_timeout(limit)
+            torch.distributed.init_process_group(
+                backend, store=store, rank=workers.rank, world_size=workers.size, timeout=limit
+            )
+        except RuntimeError as error:
+            rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+            raise RuntimeError(
+                f"worker {rank} of {size} did not meet the others within {timeout:g} s ({error}): start all of them "
+                "with the same torchrun --master-addr and --master-port"
+            ) from error
+        workers.local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        workers._store = torch.distributed.PrefixStore("gym_batchnav", store)
+        return workers
+
+    def broadcast(self, policy: nn.Module) -> None:
+        """Give every worker the weights and buffers of worker 0's policy."""
+        for values in (*policy.parameters(), *policy.buffers()):
+            self._wait_for(torch.distributed.broadcast, values.detach(), 0)
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum of a tensor over the workers; written into the tensor as well."""
+        self._wait_for(torch.distributed.all_reduce, values)
+        return values
+
+    def sum(self, numbers: dict[str, float]) -> dict[str, float]:
+        """The sums of numbers over the workers, which all give the same names; none at all is a barrier."""
+        totals = self.total(torch.tensor([*numbers.values(), 0.0], dtype=torch.float64))
+        return dict(zip(numbers, totals.tolist(), strict=False))
+
+    def average_gradients(self, policy: nn.Module, num_frames: int) -> None:
+        """Make every worker's gradients those of the mean over the frames of all workers.
+
+        Args:
+            policy: Its gradients are means over this worker's frames.
+            num_frames: How many those are.
+        """
+        if self.size == 1:
+            return
+        gradients = [parameter.grad for parameter in policy.parameters() if parameter.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients] + [gradients[0].new_ones(1)])
+        flat = self.total(flat.mul_(num_frames))
+        flat.div_(flat[-1].clone())
+        for gradient, mean in zip(gradients, flat.split([one.numel() for one in gradients] + [1]), strict=False):
+            gradient.copy_(mean.view(gradient.shape))
+
+    def is_late(self, share: float) -> bool:
+        """Whether a rollout of which this share is collected should end here: most other workers have all of theirs."""
+        if self.size == 1 or share < SHORTEST_SHARE:
+            return False
+        # Learning waits for all, so that every worker has collected as many rollouts as this one, or one more.
+        ahead = self._store.add(_COLLECTED, 0) - self.size * self._num_rollouts
+        return ahead >= DONE_SHARE * self.size
+
+    def collected(self) -> None:
+        """Tell the others that this worker has its rollout, whole or not; all learn from theirs before the next."""
+        self._num_rollouts += 1
+        if self.size > 1:
+            self._store.add(_COLLECTED, 1)
+
+    def close(self) -> None:
+        """Leave the others; safe twice."""
+        if self._store is not None:
+            self._store = None
+            torch.distributed.destroy_process_group()
+
+    def _wait_for(self, collective: Callable[..., Any], *arguments: Any) -> None:
+        """Call what all workers do together, if there are others."""
+        if self.size == 1:
+            return
+        clock = time.perf_counter()
+        try:
+            collective(*arguments)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"worker {self.rank} of {self.size} lost the others ({error}): see what they say, then start all again"
+            ) from error
+        self.seconds += time.perf_counter() - clock
