@@ -12,6 +12,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.generate import SEMANTIC_CLASSES, generate_apartment, semantic_class
@@ -202,12 +204,91 @@ def test_closed_doors_make_islands(seed: int) -> None:
         assert np.isinf(navmesh.geodesic_distance(np.repeat(away, len(within), axis=0), within)).all()
 
 
+def test_small_bathrooms_have_a_toilet() -> None:
+    for seed in (3, 37):  # It is hard to place in these.
+        assert "toilet_1" in generate_apartment(seed, area=25, triangles=5_000).objects
+
+
 def test_doors_open_and_closed_are_the_same_home() -> None:
     opened, shut = home(0, 100.0)[0], home(0, 100.0, closed_doors=2)[0]
     assert facts(opened, "rooms") == facts(shut, "rooms")
     assert sum(name.startswith("closed_door") for name in shut.objects) == 2
     assert not any(name.startswith("closed_door") for name in opened.objects)
     assert len(facts(shut, "free_space")[0]["areas"]) == len(facts(opened, "free_space")[0]["areas"]) - 2
+
+
+SIZES = ((None, None), (None, None), (25, 1), (60, 1), (120, None), (250, None), (400, None), (180, None))
+DOORWAY = 0.6  # metres on either side of a door that furniture leaves clear
+
+
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow) if k > 3 else k for k in range(100)])
+def test_homes_of_all_sizes_hold_together(seed: int) -> None:
+    area, storeys = SIZES[seed % len(SIZES)]
+    storeys = 1 + seed // len(SIZES) % 2 if area and storeys is None else storeys
+    scene = generate_apartment(seed, area=area, storeys=storeys, triangles=20_000)
+    navmesh = NavMesh.build(scene.vertices, scene.triangles)
+    assert_open_doors_join_rooms(scene, navmesh)
+    assert_furniture_leaves_walls_and_doors_alone(scene)
+    for storey in facts(scene, "free_space"):
+        truth = free_cells(storey, RADIUS)[0].sum() * CELL**2
+        assert 0.88 * truth < floor_area(navmesh, storey["floor"]) < 1.01 * truth
+
+
+def assert_open_doors_join_rooms(scene: Scene, navmesh: NavMesh) -> None:
+    """Each room's floor is one island, the same as its neighbours' behind open doors and no other's."""
+    rooms, doors = facts(scene, "rooms"), facts(scene, "doors")
+    together = {i: {i} for i in range(len(rooms))}
+    for door in doors:
+        if len(door["rooms"]) == 2 and not door["closed"]:
+            merged = together[door["rooms"][0]] | together[door["rooms"][1]]
+            together |= dict.fromkeys(merged, merged)
+    island_of = np.empty(navmesh.num_polygons, int)
+    for k, island in enumerate(navmesh.islands):
+        island_of[island.polygons] = k
+    middle = np.array([navmesh.vertices[polygon[polygon >= 0]].mean(axis=0) for polygon in navmesh.polygons])
+    home: dict[int, int] = {}
+    for i, room in enumerate(rooms):
+        if room["type"] == "stairs":
+            continue
+        x0, z0, x1, z1 = room["bounds"]
+        inside = (middle[:, 0] > x0) & (middle[:, 0] < x1) & (middle[:, 2] > z0) & (middle[:, 2] < z1)
+        inside &= np.abs(middle[:, 1] - room["floor"]) < 0.3
+        areas = np.bincount(island_of[inside], navmesh.polygon_area_xz[inside], len(navmesh.islands))
+        home[i] = int(areas.argmax())
+        assert areas.max() > 0.9, f"{areas.max():.2f} m2 of the {room['name']} can be walked"
+        assert areas.sum() - areas.max() < 0.3, f"a part of the {room['name']} is cut off"
+    for i in home:
+        for j in home:
+            same = home[i] == home[j]
+            assert same == (j in together[i]), f"{rooms[i]['name']} and {rooms[j]['name']}: same island is {same}"
+
+
+def assert_furniture_leaves_walls_and_doors_alone(scene: Scene) -> None:
+    """No piece leaves its room, and none but a door's own leaf stands before a door."""
+    rooms, doors, storeys = (facts(scene, key) for key in ("rooms", "doors", "free_space"))
+    instances = scene.metadata["instances"]
+    assert isinstance(instances, dict)
+    for identity in instances:
+        name = scene.objects[identity - 1]
+        if name.startswith("closed_door"):
+            continue
+        points = scene.vertices[scene.triangles[scene.triangle_object == identity]].reshape(-1, 3)
+        low, high = points.min(axis=0), points.max(axis=0)
+        assert any(
+            (low[[0, 2]] > np.array(room["bounds"][:2]) - 0.005).all()
+            and (high[[0, 2]] < np.array(room["bounds"][2:]) + 0.005).all()
+            and low[1] > room["floor"] - 0.02
+            for room in rooms
+        ), f"{name} leaves its room"
+        slack = 0.05 if name.startswith("door") else 0.005  # The handle of an open leaf reaches into the opening.
+        for door in doors:
+            floor = storeys[door["storey"]]["floor"]
+            if high[1] < floor + 0.05 or low[1] > floor + 2.0:
+                continue  # Rugs and lamps are in nobody's way.
+            reach = (DOORWAY, door["width"] / 2) if door["axis"] == "x" else (door["width"] / 2, DOORWAY)
+            shared = np.minimum(high[[0, 2]], np.add(door["center"], reach))
+            shared -= np.maximum(low[[0, 2]], np.subtract(door["center"], reach))
+            assert shared.min() < slack, f"{name} stands before the door of rooms {door['rooms']}"
 
 
 def test_every_object_has_a_class(tmp_path) -> None:
@@ -264,6 +345,22 @@ def test_sun_falls_where_a_ray_through_the_window_lands() -> None:
             assert out.min() == pytest.approx(panes[0].y0 + 0.06) and out.max() <= reach + 1e-9
             assert out.max() == pytest.approx(min(panes[0].y1 - 0.06, reach))
             assert not Daylight(room, -sun * [1, -1, 1]).sun_patches()
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(3, 3_000),
+    flat=st.sampled_from([1.0, 0.01, 0.0]),
+    turn=st.floats(0, 7),
+)
+def test_hull_of_many_points_reaches_as_far_as_they_do(seed: int, count: int, flat: float, turn: float) -> None:
+    points = np.clip(np.random.default_rng(seed).normal(size=(count, 2)), -0.9, 1.2) * [1, flat]
+    points = (points @ [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]).round(4)
+    hull = _convex_hull(points)
+    assert {tuple(corner) for corner in hull.tolist()} <= {tuple(point) for point in points.tolist()}
+    angle = np.linspace(0, 2 * np.pi, 100)
+    directions = np.array([np.cos(angle), np.sin(angle)])
+    np.testing.assert_allclose((hull @ directions).max(axis=0), (points @ directions).max(axis=0), atol=1e-9)
 
 
 def test_clip_and_hull_of_squares() -> None:

@@ -23,8 +23,8 @@ from gym_batchnav.scene.generate.programme import (
     choose_area,
     choose_storeys,
 )
+from gym_batchnav.scene.generate.shell import Shading, build_shell, num_cells
 from gym_batchnav.scene.generate.style import Style
-from gym_batchnav.scene.generate.walls import Shading, build_shell
 from gym_batchnav.scene.mesh import Scene
 
 __all__ = ["SEMANTIC_CLASSES", "generate_apartment", "semantic_class"]
@@ -35,6 +35,7 @@ _SHELL_SHARE = 0.25  # of the triangles go to walls, floors and ceilings
 _COARSEST = 0.1  # level of detail
 _COARSEST_GRID = 4.0  # metres
 _STEPS = 6  # of the search for a level of detail
+_MANY = 100_000  # triangles that are slow to build, so that a level need not come as near to them
 # Left out first where the budget is too small for the coarsest furniture, in this order.
 _ORNAMENTS = (
     *("shoes", "roll_holder", "coat_rack", "kitchen_things", "clock", "curtain_rod", "towel_rail", "radiator"),
@@ -106,7 +107,8 @@ def generate_apartment(
     solids = [catalogue.solid(piece.prototype, level) for piece in pieces]
     matrices = [transform((0, plan.floor(plan.rooms[piece.room].storey), 0)) @ piece.matrix for piece in pieces]
     furniture = _name_pieces(pieces, solids, matrices)
-    objects = _choose_shell(lambda cell: shell(cell, min(level, 2.0)), triangles - _count(furniture)) + furniture
+    cell = _choose_cell(plan, _count(shell(_COARSEST_GRID, min(level, 2.0))), triangles - _count(furniture))
+    objects = shell(cell, min(level, 2.0)) + furniture
     first = len(objects) - len(pieces)
     metadata: dict[str, object] = {
         "area": sum(room.area for room in plan.rooms),
@@ -204,10 +206,16 @@ def _choose_level(catalogue: Catalogue, pieces: list[Piece], budget: int) -> flo
     return _largest(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
 
 
-def _choose_shell(shell: Callable[[float], list[tuple[str, Solid]]], budget: int) -> list[tuple[str, Solid]]:
-    """The shell with the finest grid found within a number of triangles, or the coarsest."""
-    fineness = _largest(lambda fineness: _count(shell(1 / fineness)), budget, 1 / _COARSEST_GRID, 2.0)
-    return shell(1 / fineness)
+def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
+    """The smallest cell found, metres, with which the shell stays within a number of triangles, or the coarsest.
+
+    Args:
+        plan: Floor plan.
+        coarse: Triangles of the shell with the coarsest cell.
+        budget: Triangles it may have.
+    """
+    besides = coarse - 2 * num_cells(plan, _COARSEST_GRID)
+    return 1 / _largest(lambda fine: besides + 2 * num_cells(plan, 1 / fine), budget, 1 / _COARSEST_GRID, 2.0)
 
 
 def _largest(count: Callable[[float], int], limit: int, least: float, usual: float) -> float:
@@ -222,6 +230,7 @@ def _largest(count: Callable[[float], int], limit: int, least: float, usual: flo
     low, high = (least, count(least)), (usual, count(usual))
     if low[1] >= limit:
         return least
+    near = 0.97 if limit < _MANY else 0.9  # The shell is cut as fine as the furniture leaves triangles.
     for _ in range(_STEPS):
         (x0, n0), (x1, n1) = low, high
         power = max(float(np.log(n1 / n0) / np.log(x1 / x0)), 0.3)
@@ -234,7 +243,7 @@ def _largest(count: Callable[[float], int], limit: int, least: float, usual: flo
             low = found
         else:
             high = found
-        if low[1] > 0.97 * limit:
+        if low[1] > near * limit:
             break
     return max((point for point in (low, high) if point[1] <= limit), default=low)[0]
 

@@ -13,6 +13,7 @@ from gym_batchnav.scene.generate.plan import Door, Plan, Wall
 from gym_batchnav.scene.generate.stairs import Stairs
 
 _STEPPED_OVER, _WALKED_UNDER = 0.2, 1.5  # metres: nothing between these heights leaves its floor free
+_FEW = 100  # points whose hull is found as soon without leaving any out
 
 
 def free_space(plan: Plan, pieces: Sequence[Piece], solids: Sequence[Solid]) -> list[dict[str, object]]:
@@ -58,16 +59,17 @@ def _landing(wall: Wall, stairs: Stairs) -> list[float]:
 
 def _footprint(solid: Solid, matrix: np.ndarray) -> np.ndarray:
     """The convex outline [K, 2] of what of a solid an agent cannot step over or walk under; empty for none."""
-    corners = solid.vertices[solid.triangles]
-    height = corners[:, :, 1]
+    height = solid.vertices[:, 1][solid.triangles]
     stops = (height.max(axis=1) > _STEPPED_OVER) & (height.min(axis=1) < _WALKED_UNDER)
-    placed = corners[stops].reshape(-1, 3) @ matrix[:3, :3].T + matrix[:3, 3]
+    used = np.zeros(len(solid.vertices), bool)
+    used[solid.triangles[stops]] = True
+    placed = solid.vertices[used] @ matrix[:3, :3].T + matrix[:3, 3]
     return _convex_hull(placed[:, [0, 2]])
 
 
 def _convex_hull(points: np.ndarray) -> np.ndarray:
     """The corners [K, 2] of the convex hull of points [N, 2], in order (Andrew's monotone chain)."""
-    unique = np.unique(points.round(4), axis=0)
+    unique = np.unique(_outer_points(points).round(4), axis=0)
     chains = []
     for run in (unique.tolist(), unique[::-1].tolist()):
         chain: list[list[float]] = []
@@ -77,6 +79,22 @@ def _convex_hull(points: np.ndarray) -> np.ndarray:
             chain.append([x, z])
         chains += chain[:-1]
     return np.array(chains).reshape(-1, 2)
+
+
+def _outer_points(points: np.ndarray) -> np.ndarray:
+    """The points [N, 2] without those more than a millimetre inside the octagon of the outermost ones."""
+    if len(points) < _FEW:
+        return points
+    angle = np.arange(8) * (np.pi / 4)
+    corners = points[(points @ np.array([np.cos(angle), np.sin(angle)])).argmax(axis=0)]
+    sides = np.roll(corners, -1, axis=0) - corners
+    length = np.hypot(*sides.T)
+    if not length.any():
+        return points[:1]
+    corners, sides = corners[length > 0], sides[length > 0] / length[length > 0, None]
+    inward = np.array([-sides[:, 1], sides[:, 0]])
+    inside = (points @ inward > (corners * inward.T).sum(axis=1) + 0.001).all(axis=1)
+    return points[~inside]
 
 
 def _turn(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:

@@ -268,18 +268,23 @@ class RoomLayout:
 
 def flood(free: np.ndarray, start: tuple[int, int]) -> np.ndarray:
     """The free cells joined to ``start`` through sides."""
+    along_rows, along_columns = _stretches(free), _stretches(free.T).T
     reached = np.zeros_like(free)
     reached[start] = free[start]
     count = -1
     while count != (count := int(reached.sum())):
-        for _ in range(4):
-            reached[1:] |= reached[:-1]
-            reached[:-1] |= reached[1:]
-            reached &= free
-            reached[:, 1:] |= reached[:, :-1]
-            reached[:, :-1] |= reached[:, 1:]
-            reached &= free
+        for stretches in (along_rows, along_columns):
+            met = np.zeros(free.size + 1, bool)
+            met[stretches[reached]] = True
+            reached = met[stretches] & free
     return reached
+
+
+def _stretches(free: np.ndarray) -> np.ndarray:
+    """For every free cell the number of the stretch of free cells of its row that it is in."""
+    begins = free.copy()
+    begins[:, 1:] &= ~free[:, :-1]
+    return np.cumsum(begins).reshape(free.shape)
 
 
 def upright(at: tuple[float, float], yaw: float, y: float = 0.0) -> np.ndarray:

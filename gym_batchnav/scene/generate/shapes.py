@@ -95,19 +95,17 @@ def rounded_box(size: Sequence[float], radius: float, arc: int, flat: int = 1, b
     slopes = np.concatenate([slope, np.zeros(flat - 1), -slope[::-1]])
     place = np.concatenate([np.full(arc, -1.0), np.linspace(-1, 1, flat + 1), np.full(arc, 1.0)])
     count = len(place)
-    patches, uvs = [], []
-    for normal, tangent, bitangent in _FACES:
-        direction = normal + slopes[None, :, None] * tangent + slopes[:, None, None] * bitangent
-        direction = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
-        centre = normal + place[None, :, None] * tangent + place[:, None, None] * bitangent
-        points = (centre * (half - radius) + radius * direction).reshape(-1, 3)
-        patches.append(points)
-        uvs.append(np.stack([points @ tangent, -(points @ bitangent)], axis=-1))
-    vertices = np.concatenate(patches)
+    normal, tangent, bitangent = (_FACES[:, None, None, k] for k in range(3))
+    direction = normal + slopes[None, :, None] * tangent + slopes[:, None, None] * bitangent
+    direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+    centre = normal + place[None, :, None] * tangent + place[:, None, None] * bitangent
+    points = centre * (half - radius) + radius * direction
+    uvs = np.stack([(points * tangent).sum(axis=-1), -(points * bitangent).sum(axis=-1)], axis=-1)
+    vertices = points.reshape(-1, 3)
     share = vertices / half
     vertices[:, 1] += bulge * share[:, 1] * (1 - share[:, 0] ** 2) * (1 - share[:, 2] ** 2)
-    triangles = np.concatenate([_grid_triangles(count, count) + k * count**2 for k in range(6)])
-    return Shape(vertices + np.array([0, half[1] + bulge, 0]), np.concatenate(uvs), triangles)
+    triangles = (_grid_triangles(count, count) + np.arange(6)[:, None, None] * count**2).reshape(-1, 3)
+    return Shape(vertices + np.array([0, half[1] + bulge, 0]), uvs.reshape(-1, 2), triangles)
 
 
 def lathe(profile: Sequence[tuple[float, float]], segments: int, scale: tuple[float, float] = (1.0, 1.0)) -> Shape:

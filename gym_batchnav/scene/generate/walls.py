@@ -1,27 +1,24 @@
-"""The shell of an apartment: walls with their openings, floors, ceilings, stairs, frames, doors and window panes."""
+"""Walls and what fits into their openings: window panes, frames, doors; grids on which light falls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from gym_batchnav.scene.generate import shapes
-from gym_batchnav.scene.generate.build import COARSEST, Builder, Solid, transform
+from gym_batchnav.scene.generate.build import COARSEST, Builder, transform
 from gym_batchnav.scene.generate.daylight import Daylight
-from gym_batchnav.scene.generate.plan import JAMB, OUTER_WALL, Opening, Plan, Room, Wall
-from gym_batchnav.scene.generate.stairs import build_stairs
+from gym_batchnav.scene.generate.plan import JAMB, Opening, Wall
 
 CASING = 0.07  # metres, width of the boards around a door
 _SKIRTING = (0.07, 0.012)  # metres, height and thickness
-_FLOOR_LIGHT = 0.86  # share of the light on walls, so that patches of sun stand out
-_DOORSTEP_LIGHT = 0.68  # share of light on floors inside walls
+DOORSTEP_LIGHT = 0.68  # share of light on floors inside walls
 _VIEW = 3.6  # metres that the picture behind the windows is high; its horizon is at eye level
-Shading = Callable[[np.ndarray, np.ndarray], np.ndarray]  # x and z, metres -> share of light
 
 
-def _lines(low: float, high: float, cell: float, marks: Sequence[float] = ()) -> np.ndarray:
+def grid_lines(low: float, high: float, cell: float, marks: Sequence[float] = ()) -> np.ndarray:
     """Grid lines from low to high at most ``cell`` apart, closer near the ends, through all ``marks``."""
     stops = sorted({low, high, *marks})
     near = [d for d, coarsest in ((0.35, 2.5), (0.10, 1.2)) if 2.5 * d < high - low and cell < coarsest]
@@ -31,7 +28,7 @@ def _lines(low: float, high: float, cell: float, marks: Sequence[float] = ()) ->
     return np.append(np.concatenate(parts), high)
 
 
-def _corner_shade(distances: Sequence[np.ndarray], depth: float = 0.16) -> np.ndarray:
+def corner_shade(distances: Sequence[np.ndarray], depth: float = 0.16) -> np.ndarray:
     """Share of light left beside edges at the given distances (metres)."""
     light = np.ones(())
     for distance in distances:
@@ -45,27 +42,42 @@ def _hole(opening: Opening) -> tuple[float, float, float, float]:
     return opening.u0 - jamb, opening.u1 + jamb, opening.y0, opening.y1 + jamb
 
 
-def _wall_face(b: Builder, wall: Wall, height: float, cell: float, finish: str, daylight: Daylight) -> None:
-    """The face of a wall as a grid without its holes."""
+def wall_grid(wall: Wall, height: float, cell: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The grid on a wall.
+
+    Args:
+        wall: With its openings.
+        height: Of the room, metres.
+        cell: Largest side of a cell, metres.
+
+    Returns:
+        Lines u [C + 1] and y [R + 1], metres, and which cells [R, C] are wall rather than opening.
+    """
     half = wall.length / 2
     holes = [_hole(opening) for opening in wall.openings]
-    us = _lines(-half, half, cell, [u for hole in holes for u in hole[:2]])
-    ys = _lines(0.0, height, cell, [y for hole in holes for y in hole[2:] if y > 0])
-    u, y = np.meshgrid(us, ys)
-    shape = shapes.sheet(np.stack([u, y, 0 * u], axis=-1))
+    us = grid_lines(-half, half, cell, [u for hole in holes for u in hole[:2]])
+    ys = grid_lines(0.0, height, cell, [y for hole in holes for y in hole[2:] if y > 0])
     middle_u, middle_y = (us[1:] + us[:-1]) / 2, (ys[1:, None] + ys[:-1, None]) / 2
     solid = np.ones((len(ys) - 1, len(us) - 1), bool)
     for u0, u1, y0, y1 in holes:
         solid &= ~((middle_u > u0) & (middle_u < u1) & (middle_y > y0) & (middle_y < y1))
+    return us, ys, solid
+
+
+def wall_face(b: Builder, wall: Wall, height: float, cell: float, finish: str, daylight: Daylight) -> None:
+    """The face of a wall as a grid without its holes; lengths in metres."""
+    us, ys, solid = wall_grid(wall, height, cell)
+    u, y = np.meshgrid(us, ys)
+    shape = shapes.sheet(np.stack([u, y, 0 * u], axis=-1))
     keep = np.repeat(solid.ravel(), 2)
-    matrix = wall.matrix()
+    matrix, half = wall.matrix(), wall.length / 2
     light = daylight.at(shape.vertices @ matrix[:3, :3].T + matrix[:3, 3])
-    shade = light * _corner_shade([half - u, half + u, y, height - y]).ravel()
+    shade = light * corner_shade([half - u, half + u, y, height - y]).ravel()
     used = np.unique(shape.triangles[keep])
     b.add(finish, shapes.without_loose(shape._replace(triangles=shape.triangles[keep])), shade=shade[used])
 
 
-def _skirting(b: Builder, wall: Wall) -> None:
+def skirting(b: Builder, wall: Wall) -> None:
     """Boards along the foot of a wall, between its doors."""
     gaps = sorted((o.u0 - CASING, o.u1 + CASING) for o in wall.openings if o.kind != "window")
     ends = [-wall.length / 2, *(u for gap in gaps for u in gap), wall.length / 2]
@@ -74,7 +86,7 @@ def _skirting(b: Builder, wall: Wall) -> None:
             b.box("trim", (stop - start, *_SKIRTING), ((start + stop) / 2, 0, _SKIRTING[1] / 2))
 
 
-def _window(b: Builder, opening: Opening, finish: str) -> None:
+def window(b: Builder, opening: Opening, finish: str) -> None:
     """Reveal, frame, pane and sill of a window."""
     u0, u1, y0, y1, depth = opening.u0, opening.u1, opening.y0, opening.y1, opening.depth
     corners = [(u0, y0), (u1, y0), (u1, y1), (u0, y1)]
@@ -98,7 +110,7 @@ def _window(b: Builder, opening: Opening, finish: str) -> None:
     b.mat("trim", (width, depth - 0.05), (middle, y0 + 0.001, -(depth - 0.05) / 2))
 
 
-def _frame(b: Builder, opening: Opening, both: bool) -> None:
+def frame(b: Builder, opening: Opening, both: bool) -> None:
     """Lining and casings of a doorway, on ``both`` sides of the wall or one, and the strip of floor in it."""
     width, height, depth = opening.u1 - opening.u0, opening.y1, opening.depth
     middle, reach = (opening.u0 + opening.u1) / 2, 0.006
@@ -114,7 +126,7 @@ def _frame(b: Builder, opening: Opening, both: bool) -> None:
             at = (middle + side * (width / 2 + 0.004 + CASING / 2), 0, face)
             b.box("trim", (CASING, height + 0.004, thick), at, 0.004)
         b.box("trim", (width + 0.008 + 2 * CASING, CASING, thick), (middle, height + 0.004, face), 0.004)
-    b.mat("floor", (width + 2 * JAMB, depth), (middle, 0, -depth / 2), _DOORSTEP_LIGHT)
+    b.mat("floor", (width + 2 * JAMB, depth), (middle, 0, -depth / 2), DOORSTEP_LIGHT)
 
 
 def door_leaf(b: Builder, width: float = 0.88, height: float = 2.07) -> None:
@@ -133,129 +145,7 @@ def door_leaf(b: Builder, width: float = 0.88, height: float = 2.07) -> None:
         b.box("chrome", (0.035, 0.16, 0.006), (width - 0.07, 0.96, face * 0.022))
 
 
-def _floor(b: Builder, room: Room, finish: str, cell: float, daylight: Daylight, shading: Shading) -> None:
-    """The floor of a room with the patches of sun on it."""
-    x0, z0, x1, z1 = room.bounds
-    x, z = np.meshgrid(_lines(x0, x1, cell), _lines(z0, z1, cell)[::-1])  # Rows run towards -z: the face looks up.
-    points = np.stack([x, np.zeros_like(x), z], axis=-1)
-    shade = _FLOOR_LIGHT * daylight.at(points) * _corner_shade([x - x0, x1 - x, z - z0, z1 - z]) * shading(x, z)
-    b.add(finish, _laid_along(shapes.sheet(points), room), shade=shade.ravel())
-    for patch in daylight.sun_patches():
-        corners = np.stack([patch[:, 0], np.full(len(patch), 0.0015), patch[:, 1]], axis=1)
-        b.add(finish, _laid_along(shapes.fan(corners), room))
-
-
-def _laid_along(shape: shapes.Shape, room: Room) -> shapes.Shape:
-    """A level shape with its texture fixed to the world, planks lying along the room."""
-    return shape._replace(uvs=shape.vertices[:, [2, 0] if room.size[1] > room.size[0] else [0, 2]])
-
-
-def _ceiling(b: Builder, room: Room, cell: float, daylight: Daylight) -> None:
-    """The ceiling of a room."""
-    x0, z0, x1, z1 = room.bounds
-    x, z = np.meshgrid(_lines(x0, x1, cell), _lines(z0, z1, cell))
-    points = np.stack([x, np.full_like(x, room.height), z], axis=-1)
-    shade = daylight.at(points) ** 0.5 * _corner_shade([x - x0, x1 - x, z - z0, z1 - z])
-    b.add("ceiling", shapes.sheet(points), shade=shade.ravel())
-
-
-def _outside(b: Builder, plan: Plan, cell: float) -> None:
-    """The outer faces, and caps over the walls' thickness for views from above; they face down: none can be walked."""
-    t, height, top = OUTER_WALL, plan.floor(plan.storeys - 1) + plan.height, plan.storeys - 1
-    rooms = [room for room in plan.rooms if room.storey == top or room.kind == "stairs"]
-    x1, z1 = plan.extent[0] + t, plan.extent[1] + t
-    corners = np.array([[-t, -t], [-t, z1], [x1, z1], [x1, -t]])
-    for a, c in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        run = np.linspace(a, c, max(2, int(np.linalg.norm(c - a) / max(cell, 1.0)) + 1))
-        points = np.stack([np.stack([run[:, 0], np.full(len(run), y), run[:, 1]], axis=1) for y in (0.0, height)])
-        b.add("outside", shapes.sheet(points))
-    xs = np.unique([-t, x1, *(v for room in rooms for v in room.bounds[::2])])
-    zs = np.unique([-t, z1, *(v for room in rooms for v in room.bounds[1::2])])
-    mx, mz = (xs[1:] + xs[:-1]) / 2, (zs[1:, None] + zs[:-1, None]) / 2
-    wall = np.ones((len(zs) - 1, len(xs) - 1), bool)
-    for room in rooms:
-        r = room.bounds
-        wall &= ~((mx > r[0]) & (mx < r[2]) & (mz > r[1]) & (mz < r[3]))
-    x, z = np.meshgrid(xs, zs)
-    shape = shapes.sheet(np.stack([x, np.full_like(x, height), z], axis=-1))
-    kept = shape._replace(triangles=shape.triangles[np.repeat(wall.ravel(), 2)])
-    b.add("outside", shapes.without_loose(kept), shade=0.45)
-
-
-def build_shell(
-    plan: Plan,
-    builder: Callable[[], Builder],
-    cell: float,
-    sun: np.ndarray,
-    shading: Sequence[Shading],
-    accents: dict[int, int],
-) -> list[tuple[str, Solid]]:
-    """The objects of the shell.
-
-    Args:
-        plan: Floor plan.
-        builder: Makes an empty builder.
-        cell: Largest side of a grid cell on walls, floors and ceilings, metres.
-        sun: The way of the sunlight [3].
-        shading: For every room, how much light furniture leaves on its floor.
-        accents: The side of the accent wall by room.
-
-    Returns:
-        Names and solids.
-    """
-    objects: list[tuple[str, Solid]] = []
-    counts = {"window": 0, "door_frame": 0}
-    for i, room in enumerate(plan.rooms):
-        walls, floor, ceiling = builder(), builder(), builder()
-        daylight, lift = Daylight(room, sun), transform((0, plan.floor(room.storey), 0))
-        for wall in room.walls:
-            finish = f"wall_{room.kind}"
-            if accents.get(i) == wall.side:
-                finish = "wall_accent_bedroom" if room.kind == "bedroom" else "wall_accent"
-            parts = builder()
-            _wall_face(parts, wall, room.height, cell, finish, daylight)
-            if room.kind not in ("bath", "stairs"):
-                _skirting(parts, wall)
-            walls.merge(parts.solid().placed(wall.matrix()))
-            for opening in wall.openings:
-                fitting = builder()
-                if opening.kind == "window":
-                    kind = "window"
-                    _window(fitting, opening, finish)
-                elif opening.owner:
-                    kind = "door_frame"
-                    _frame(fitting, opening, opening.kind != "entrance")
-                    if opening.kind == "entrance":
-                        _front_door(fitting, opening)
-                else:
-                    continue
-                counts[kind] += 1
-                objects.append((f"{kind}_{counts[kind]}", fitting.solid().placed(lift @ wall.matrix())))
-        _ceiling(ceiling, room, 2 * cell, daylight)
-        if room.kind == "stairs":
-            floor.merge(_stairs(plan, builder()))
-        else:
-            finish = f"floor_{room.kind}" if room.kind in ("kitchen", "bath") else "floor"
-            _floor(floor, room, finish, cell, daylight, shading[i])
-        named = (("wall", walls), ("floor", floor), ("ceiling", ceiling))
-        for part, built in named:
-            name = room.name if (part, room.kind) == ("floor", "stairs") else f"{part}_{room.name}"
-            objects.append((name, built.solid().placed(lift)))
-    outside = builder()
-    _outside(outside, plan, cell)
-    return [*objects, ("outside", outside.solid())]
-
-
-def _stairs(plan: Plan, b: Builder) -> Solid:
-    """The stairs in the world, with the landing that they start from."""
-    assert plan.stairs is not None
-    wall, stairs = plan.stairs
-    b.mat("floor", (stairs.width, stairs.landing), (0, 0, stairs.landing / 2), _DOORSTEP_LIGHT)
-    build_stairs(b, stairs, "wall_stairs")
-    return b.solid().placed(wall.matrix())
-
-
-def _front_door(b: Builder, opening: Opening) -> None:
+def front_door(b: Builder, opening: Opening) -> None:
     """The closed leaf of the entrance."""
     leaf = b.empty()
     door_leaf(leaf, opening.u1 - opening.u0, opening.y1)

@@ -9,6 +9,8 @@ from gym_batchnav.scene.generate.layout import Piece, Prototype, RoomLayout, pla
 from gym_batchnav.scene.generate.plan import Wall
 from gym_batchnav.scene.generate.style import Style, prototype
 
+_ATTEMPTS = 9  # to place what a bathroom needs
+
 
 def furnish_kitchen(layout: RoomLayout, style: Style, longest: float = 3.8) -> bool:
     """A row of kitchen units along a wall, at most ``longest`` metres; False if there is no place for it."""
@@ -110,7 +112,7 @@ def furnish_bath(layout: RoomLayout) -> None:
     """Tub or shower, basin with mirror, toilet and what goes with them."""
     start, accesses = len(layout.pieces), len(layout.access)
     bathe = layout.rng.random() < 0.65
-    for attempt in range(6):
+    for attempt in range(_ATTEMPTS):
         washing = _place_tub(layout) if bathe and attempt < 3 else None
         if washing is None:
             shower = prototype(bath.shower, side=0.9 if attempt < 5 else 0.8)
@@ -118,7 +120,7 @@ def furnish_bath(layout: RoomLayout) -> None:
         vanity = prototype(bath.basin, width=0.75 if attempt < 3 else 0.6)
         basin = layout.along_walls(vanity, "basin", prefer="middle", access=0.5, gap=0.004)
         toilet = layout.along_walls(prototype(bath.toilet), "toilet", access=0.45, gap=0.004)
-        if (washing and basin and toilet) or attempt == 5:
+        if (washing and basin and toilet) or attempt == _ATTEMPTS - 1:
             break
         del layout.pieces[start:], layout.access[accesses:]
     if basin is not None:

@@ -95,29 +95,47 @@ def fill_shelf(b: Builder, width: float, height: float, at: Spot) -> None:
 def _books(b: Builder, x: float, end: float, height: float, count: int, at: Spot, coarse: bool) -> float:
     """A group of standing books from x on; returns where it ends. Coarse books are one block for the group."""
     start, tallest = x, 0.0
+    drawn = []
     for _ in range(count):
-        thick, tall, deep = (float(v) for v in b.rng.uniform((0.018, 0.60, 0.15), (0.045, 0.92, 0.21)))
+        thick, tall, deep = b.rng.uniform((0.018, 0.60, 0.15), (0.045, 0.92, 0.21)).tolist()
         spine, offset = int(b.rng.integers(32)), b.rng.random(2)
         if x + thick > end:
             break
         tallest = max(tallest, tall)
-        if not coarse:
-            shape = shapes.box((thick - 0.001, tall * height, deep))
-            across = (spine + 0.02 + 0.96 * (shape.uvs[:, :1] / thick + 0.5)) / 32
-            down = np.clip(1 + shape.uvs[:, 1:] / (tall * height), 0.02, 0.98)
-            spot = (at[0] + x + thick / 2, at[1], at[2] + 0.10 - deep / 2 + 0.01 * offset[0])
-            keep = np.isin(np.arange(12) // 2, [0, 1, 2, 4])  # The underside and the back are never seen.
-            shape = shapes.Shape(shape.vertices, np.concatenate([across, down], axis=1), shape.triangles[keep])
-            b.add("books", shapes.without_loose(shape), spot)
+        drawn.append((x, thick, tall * height, deep, spine, offset[0]))
         x += thick
-    if coarse and x > start:
+    if coarse and drawn:
         wide = x - start
         shape = shapes.box((wide, 0.9 * tallest * height, 0.17))
         across = (shape.uvs[:, :1] + wide / 2) / 0.9 + start
         down = np.clip(1 + shape.uvs[:, 1:] / (0.9 * tallest * height), 0.02, 0.98)
         spot = (at[0] + start + wide / 2, at[1], at[2] + 0.015)
         b.add("books", shape._replace(uvs=np.concatenate([across, down], axis=1)), spot)
+    elif drawn:
+        b.add("books", _standing(np.array(drawn), at))
     return x
+
+
+def _standing(books: np.ndarray, at: Spot) -> shapes.Shape:
+    """Books side by side, without the undersides and backs, which are never seen.
+
+    Args:
+        books: [N, 6], for each where it starts along x, its thickness, height and depth, metres, which of 32 spines it
+            shows, and by how much, 0 to 1, it stands forward.
+        at: Middle of the shelf.
+    """
+    start, thick, tall, deep, spine, forward = books[:, :, None].transpose(1, 0, 2)
+    unit = shapes.box((1, 1, 1))
+    seen = np.isin(np.arange(24) // 4, [0, 1, 2, 4])  # vertices of both sides, the top and the spine
+    foot = np.stack([at[0] + start + thick / 2, 0 * start + at[1], at[2] + 0.10 - deep / 2 + 0.01 * forward], axis=-1)
+    vertices = unit.vertices[seen] * np.stack([thick - 0.001, tall, deep], axis=-1) + foot
+    wide = np.concatenate([deep, deep, thick - 0.001, thick - 0.001], axis=1).repeat(4, axis=1)
+    high = np.concatenate([tall, tall, deep, tall], axis=1).repeat(4, axis=1)
+    across = (spine + 0.02 + 0.96 * (wide * unit.uvs[seen, 0] / thick + 0.5)) / 32
+    down = np.clip(1 + high * unit.uvs[seen, 1] / tall, 0.02, 0.98)
+    corner = 4 * np.arange(4 * len(books))[:, None, None] + np.array([[0, 1, 2], [0, 2, 3]])
+    uvs = np.stack([across, down], axis=-1)
+    return shapes.Shape(vertices.reshape(-1, 3), uvs.reshape(-1, 2), corner.reshape(-1, 3))
 
 
 def picture(b: Builder, width: float = 0.8, height: float = 0.6, quarter: int = 0, middle: float = 1.55) -> None:
