@@ -2,6 +2,8 @@
 
 python benchmarks/rotation.py                       # all parts
 python benchmarks/rotation.py --only throughput     # throughput, loader, memory, ready, slot, sharing
+
+Ends with exit code 1 if a figure misses its bar.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +30,26 @@ from gym_batchnav.scene.sources import scene_sources
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared"))
 
 
+@dataclass(frozen=True)
+class Bar:
+    """One figure and what is wanted of it."""
+
+    what: str
+    figure: float
+    bar: float
+    at_most: bool = False  # the figure shall be at most, not at least, the bar
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is what is wanted."""
+        return self.figure <= self.bar if self.at_most else self.figure >= self.bar
+
+    def __str__(self) -> str:
+        """A line for people."""
+        verdict = "met" if self.met else "NOT MET"
+        return f"  {self.what}: {self.figure:.3g} (bar {'<=' if self.at_most else '>='} {self.bar:g}), {verdict}"
+
+
 def steps(env: BatchNavEnv, count: int) -> np.ndarray:
     """Milliseconds of each of ``count`` steps along shortest paths; finding the actions is not counted."""
     times = np.empty(count)
@@ -37,8 +61,9 @@ def steps(env: BatchNavEnv, count: int) -> np.ndarray:
     return times
 
 
-def throughput(seconds: float) -> None:
+def throughput(seconds: float) -> list[Bar]:
     """64 scenes of one size, K=8, N=256, depth: rotation on against off, in turns; each figure takes ``seconds``."""
+    bars = []
     for rotate_every in (250, 50):
         still = BatchNavEnv(256, scenes="procedural:0-7?area=80")
         turning = BatchNavEnv(256, scenes="procedural:0-63?area=80", resident_scenes=8, rotate_every=rotate_every)
@@ -53,18 +78,21 @@ def throughput(seconds: float) -> None:
         late = [float(np.percentile(np.concatenate(times), 99)) for times in (off, on)]
         print(
             f"rotation every {rotate_every} steps: {256e3 / np.mean(on):,.0f} frames/s against "
-            f"{256e3 / np.mean(off):,.0f} without, {ratio:.2f} of it (bar 0.85); p99 of a step {late[1]:.1f} ms "
-            f"against {late[0]:.1f}, {late[1] / late[0]:.2f} times (bar 2); {turning.library.stats()['swaps']} swaps"
+            f"{256e3 / np.mean(off):,.0f} without, {ratio:.2f} of it; p99 of a step {late[1]:.1f} ms "
+            f"against {late[0]:.1f}, {late[1] / late[0]:.2f} times; {turning.library.stats()['swaps']} swaps"
         )
+        bars.append(Bar(f"rotation every {rotate_every} steps, frames/s against none", ratio, 0.85))
+        bars.append(Bar(f"rotation every {rotate_every} steps, p99 of a step", late[1] / late[0], 2, at_most=True))
         still.close()
         turning.close()
+    return bars
 
 
-def loader(seconds: float, pace: int = 150) -> None:
+def loader(seconds: float, pace: int = 150) -> list[Bar]:
     """Scenes that no cache has, N=256, depth, K=8: made by a process of their own, or by the thread beside the steps.
 
     Each turn is of ``pace`` steps, in which one scene is made; nothing works for the others meanwhile. ``seconds`` for
-    all turns together.
+    all turns together. It has no bar.
     """
     with tempfile.TemporaryDirectory() as folder:
         envs = {}
@@ -99,6 +127,7 @@ def loader(seconds: float, pace: int = 150) -> None:
             )
         for env in envs.values():
             env.close()
+    return []
 
 
 def wait_for_loaders() -> float:
@@ -117,8 +146,8 @@ def _seconds_computed() -> float:
     return sum(times.user + times.system for times in spent)
 
 
-def memory(swaps: int = 200) -> None:
-    """Resident memory while scenes are swapped."""
+def memory(swaps: int = 200) -> list[Bar]:
+    """Resident memory after every swap, without the first tenth of them."""
     env = BatchNavEnv(
         64, scenes="procedural:0-63", resident_scenes=8, rotate_every=1, max_episode_steps=60,
         deterministic_rotation=True,
@@ -131,27 +160,37 @@ def memory(swaps: int = 200) -> None:
         if env.library.stats()["swaps"] > done:
             done = env.library.stats()["swaps"]
             sizes.append(process.memory_info().rss / 2**20)
-    later = np.array(sizes[swaps // 10 :])
-    middle = (later.min() + later.max()) / 2
-    print(
-        f"{done} swaps: {later[: len(later) // 4].mean():,.0f} MiB at first, {later[-len(later) // 4 :].mean():,.0f} "
-        f"at the end, {middle:,.0f} in the middle, at most {100 * (later.max() / middle - 1):.1f}% off it (bar: 5%)"
-    )
     env.close()
+    later = np.array(sizes[len(sizes) // 10 :])
+    quarter = len(later) // 4
+    low, middle, high = later.min(), float(np.median(later)), later.max()
+    print(
+        f"{done} swaps: {low:,.0f} MiB at least, {middle:,.0f} in the median, {high:,.0f} at most; "
+        f"{later[:quarter].mean():,.0f} at first, {later[-quarter:].mean():,.0f} at the end"
+    )
+    return [
+        Bar(
+            "resident memory, % off its median", 100 * float(max(high - middle, middle - low)) / middle, 5, at_most=True
+        )
+    ]
 
 
-def ready() -> None:
-    """1,000 scenes listed: until the first observation, the second time."""
-    for what in ("cache not filled", "cache filled"):
-        start = time.perf_counter()
-        env = BatchNavEnv(256, scenes="procedural:0-999")
-        env.reset(seed=0)
-        print(f"1,000 scenes listed, {what}: ready in {time.perf_counter() - start:.2f} s (bar 5 s when filled)")
-        env.close()
+def ready() -> list[Bar]:
+    """1,000 scenes listed: until the first observation, with a new cache and again."""
+    with tempfile.TemporaryDirectory() as cache:
+        for what in ("cache not filled", "cache filled"):
+            start = time.perf_counter()
+            env = BatchNavEnv(256, scenes="procedural:0-999", cache_dir=cache)
+            env.reset(seed=0)
+            seconds = time.perf_counter() - start
+            print(f"1,000 scenes listed, {what}: ready in {seconds:.2f} s")
+            env.close()
+    return [Bar("1,000 scenes listed, cache filled, seconds until ready", seconds, 5, at_most=True)]
 
 
-def slot() -> None:
+def slot() -> list[Bar]:
     """A cached scene of 150,000 triangles into a slot."""
+    bars = []
     file = DATA / "scenes/aws_small_house/aws_small_house.glb"
     (source,) = scene_sources(file, DiskCache())
     for sensors in (("depth",), ("depth", "rgb")):
@@ -169,12 +208,14 @@ def slot() -> None:
             library.put(1, source.load())
             target.render(np.ones_like(agents.scene), views)
             times.append(time.perf_counter() - start)
-        print(f"{file.name}, {' + '.join(sensors)}: cached, in a slot and drawn in {min(times):.2f} s (bar 0.5 s)")
+        what = f"{file.name}, {' + '.join(sensors)}: seconds from the cache into a slot and drawn"
+        bars.append(Bar(what, min(times), 0.5, at_most=True))
         target.close()
         env.close()
+    return bars
 
 
-def sharing() -> None:
+def sharing() -> list[Bar]:
     """N=1,024 agents in 32 scenes against one."""
     shared = BatchNavEnv(1024, scenes="procedural:0-31", resident_scenes=32)
     shared.reset(seed=0)
@@ -188,13 +229,14 @@ def sharing() -> None:
         alone.close()
     print(
         f"N=1,024 in K=32: {1024e3 / np.mean(many):,.0f} frames/s, in K=1 (each of the 32 in turn): "
-        f"{1024e3 / np.mean(one):,.0f}; {np.mean(one) / np.mean(many):.2f} of it (bar: within 25%)"
+        f"{1024e3 / np.mean(one):,.0f}"
     )
     shared.close()
+    return [Bar("N=1,024 in K=32, frames/s against K=1", float(np.mean(one) / np.mean(many)), 0.75)]
 
 
 def main() -> None:
-    parts: dict[str, Callable[[], None]] = {
+    parts: dict[str, Callable[[], list[Bar]]] = {
         "throughput": lambda: throughput(arguments.seconds),
         "loader": lambda: loader(arguments.seconds),
         "memory": memory,
@@ -206,8 +248,14 @@ def main() -> None:
     parser.add_argument("--only", choices=parts, nargs="+", default=list(parts))
     parser.add_argument("--seconds", type=float, default=60.0, help="for each figure of throughput, for all of loader")
     arguments = parser.parse_args()
+    bars = []
     for name in arguments.only:
-        parts[name]()
+        found = parts[name]()
+        for bar in found:
+            print(bar, flush=True)
+        bars += found
+    if not all(bar.met for bar in bars):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

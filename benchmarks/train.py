@@ -15,12 +15,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.scene.library import SETTLE_STEPS
+
 LEAST_FPS, MOST_WAIT, MOST_MEMORY = 1500, 0.10, 6 * 2**30
 
 
 def speed(preset: str, seconds: float) -> dict[str, Any]:
     """What a short training of a preset comes to."""
-    from gym_batchnav.train.run import TrainingRun
+    with train_extra():
+        from gym_batchnav.train.run import TrainingRun
 
     with tempfile.TemporaryDirectory() as folder:
         run = TrainingRun(Path(folder) / "run", {"preset": preset, "time_limit": seconds})
@@ -31,18 +35,19 @@ def speed(preset: str, seconds: float) -> dict[str, Any]:
 
 
 def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
-    """Peak bytes of this process, which trains for three iterations."""
-    import torch
+    """Peak bytes of this process, which trains until as many scenes have changed as are resident."""
+    with train_extra():
+        import torch
 
-    from gym_batchnav.train.policy import make_policy
-    from gym_batchnav.train.ppo import PPO
-    from gym_batchnav.train.presets import PRESETS
+        from gym_batchnav.train.policy import make_policy
+        from gym_batchnav.train.ppo import PPO
+        from gym_batchnav.train.presets import PRESETS
 
     preset = PRESETS["cpu"]
-    env = preset.make_env(num_envs=num_envs, resident_scenes=resident_scenes)
+    env = preset.make_env(num_envs=num_envs, resident_scenes=resident_scenes, rotate_every=SETTLE_STEPS)
     ppo = PPO(env, make_policy(preset.policy, env.single_observation_space), preset.ppo)
     torch.set_num_threads(preset.threads or 1)
-    for _ in range(3):
+    while env.library.stats()["swaps"] < resident_scenes:
         ppo.iterate()
     env.close()
     return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}

@@ -184,7 +184,8 @@ class NavBatch(VectorEnv):
         setattr(self, name, values)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Release what was drawn into."""
+        """Release what was drawn into, and let go of a step under way."""
+        self._abandon_step()
         self.cameras.close()
 
     # Beyond Gymnasium

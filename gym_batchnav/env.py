@@ -131,6 +131,8 @@ class BatchNavEnv(NavBatch):
         check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         check_choice("episodes", episodes, MODES)
         check_choice("obs_device", obs_device, ("cpu", "cuda"))
+        if obs_device == "cuda" and renderer == "embree":
+            raise ValueError("obs_device='cuda' with renderer='embree': Embree draws into main memory; take 'opengl'")
         check_kind("task", task, PointNav)
         check_kind("camera", camera, Camera)
         check_kind("agent", agent, NavMeshSettings)

@@ -79,6 +79,7 @@ class BatchSimulator:
                 self.episodes.seed[index] = seed
                 self.episodes.count[index] = 0
         if mask.all() and None not in seeds and self.first == 0:
+            self.begun[:] = False  # the slots may come to hold other scenes than those that the agents stand in
             self._restart(self.schedule.mode, int(self.episodes.seed[0]))
 
     def change_mode(self, mode: str) -> None:

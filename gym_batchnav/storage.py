@@ -21,6 +21,20 @@ def check_destination(path: Path) -> None:
         raise PermissionError(f"cannot write '{path}': its folder may not be written to: name a file in another one")
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder that files can be written to, unless it is there.
+
+    Raises:
+        OSError: it cannot be made, or nothing can be written there.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "a file is in its place" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+        raise type(error)(f"folder '{path}' cannot be made: {reason}: name another one") from error
+    check_destination(path / "file")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file aside and rename it: it appears whole or not at all, also to other processes.
 

@@ -18,11 +18,13 @@ from typer.testing import CliRunner
 
 import gym_batchnav
 from gym_batchnav.cli import app
+from gym_batchnav.cli.scene.choice import frame_attributes
 from gym_batchnav.cli.scene.viewpoints import most_telling, storeys
 from gym_batchnav.geometry import Camera, forward_vectors
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene import recipes
+from gym_batchnav.scene.attributes import asset_frame
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
@@ -90,6 +92,41 @@ def test_view_shows_a_room_turned_as_told_and_says_how_to_keep_that(folder, tmp_
     (tmp_path / "flat.stage_config.json").write_text(told[told.index("{") :])
     (fact,) = (json.loads(line) for line in run("info", path, "--json").stdout.splitlines())
     assert fact["size"] == pytest.approx([6, 2.5, 4]) and fact["walkable_area"] > 20
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ({"up": [1, 0, 0], "front": [0, 0, 1]}, ["--scale", "0.5"]),  # x up
+        ({"up": [3, 0, 4], "front": [0, 1, 0]}, ["--scale", "0.5"]),  # between two axes
+        ({"up": [0, -1, 0], "scale": [1, 3, 1]}, ["--scale", "2"]),
+        ({"scale": [1, 2, 1]}, ["--up", "z"]),
+        ({"scale": [1, 2, 1], "units_to_meters": 3}, ["--up", "y"]),
+        ({"up": [1, 0, 1], "front": [0, 1, 0], "scale": [1, 2, 3]}, ["--up", "z"]),
+        ({"up": [1, 0, 0], "front": [0, 0, 1], "scale": [1, 2, 3]}, ["--up", "z", "--scale", "3"]),
+    ],
+)
+def test_what_view_says_to_keep_over_a_configuration_is_read_so(folder, config, options):
+    path, beside = folder / "room.glb", folder / "room.stage_config.json"
+    beside.write_text(json.dumps(config))
+    wanted = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
+    said = run("view", path, "--size", 32, "--renderer", "embree", *options).output
+    (told,) = (line for line in said.splitlines() if "'room.stage_config.json' beside it" in line)
+    beside.write_text(json.dumps({**config, **json.loads(told[told.index("{") :])}))
+    read = json.loads(run("info", path, "--json", "--no-walkable").stdout)
+    np.testing.assert_allclose(read["bounds"], wanted["bounds"], atol=1e-4)
+
+
+@pytest.mark.parametrize("up", [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, 0], [3, 0, 4], [1, 2, 2]])
+@pytest.mark.parametrize("factors", [[1.0, 1.0, 1.0], [0.3, 0.3, 0.3], [1.0, 2.0, 3.0]])
+def test_attributes_of_a_frame_give_that_frame(up, factors):
+    up = np.array(up) / np.linalg.norm(up)
+    front = np.cross(up, [0, 0, 1] if up[0] else [1, 0, 0])
+    front /= np.linalg.norm(front)
+    rotation = np.stack([np.cross(front, up), up, -front])
+    attributes = json.loads(json.dumps(frame_attributes(rotation, np.array(factors))))
+    for given, back in zip((rotation, factors), asset_frame(attributes), strict=True):
+        np.testing.assert_allclose(back, given, atol=1e-12)
 
 
 def test_one_of_several_scenes_is_named(folder, tmp_path):

@@ -1,5 +1,6 @@
 """The notebooks run from top to bottom and are kept with their pictures."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -7,7 +8,10 @@ import pytest
 from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-NEEDS = {"rendering": [pytest.mark.opengl]}
+NEEDS = {
+    "rendering": [pytest.mark.opengl],
+    "train": [pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")],
+}
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,26 @@ class TestWrongUse:
         with pytest.raises(ValueError, match="reset the first part with it"):
             second.reset(options={"episodes": "random"})
 
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_a_plan_that_began_anew_without_episodes_leaves_nobody_in_other_scenes(self, make, count):
+        env = make(sensors=(), **ROTATING)
+        parts = env.split(count) if count > 1 else (env,)
+        for part in parts:
+            part.reset(seed=0)
+        walk(parts[0], 3 * ROTATING["rotate_every"])
+        scenes = env.library.source_index.tolist()
+        beyond = np.full(6 // count, 50)  # of 30 a scene, and 120 in all slots
+        with pytest.raises(ValueError, match="which it enters, has 30"):
+            parts[0].reset(seed=1, options={"episodes": beyond})
+        assert env.library.source_index.tolist() != scenes
+        for part in parts:
+            for use in (lambda part=part: walk(part, 1), part.shortest_path_actions):
+                with pytest.raises(RuntimeError, match="before reset"):
+                    use()
+        for part in parts:
+            part.reset(seed=1)
+            walk(part, 3)
+
     def test_nothing_is_asked_of_the_whole_while_a_part_steps(self, make):
         env = make()
         first, second = env.split(2)
@@ -302,6 +322,15 @@ class TestWrongUse:
         with pytest.raises(RuntimeError, match="after close"):
             parts[1].step(np.zeros(3, int))
         parts[0].close(), env.close()
+
+    def test_parts_that_are_closed_in_the_middle_of_a_step_give_the_batch_back(self, make):
+        env = make(4)
+        env.reset(seed=0)
+        one, two = env.split(2)
+        one.send(np.ones(2, int))
+        one.close(), two.close()
+        env.step(np.ones(4, int))
+        env.get_state()
 
     def test_closing_a_part_leaves_the_others(self, make):
         env = make()

@@ -40,8 +40,10 @@ def demo(
     see), map.png (their ways from above) and clip.gif.
     """
     console = Console(stderr=as_json)
-    out.mkdir(parents=True, exist_ok=True)
     from gym_batchnav.env import BatchNavEnv
+    from gym_batchnav.storage import make_folder
+
+    make_folder(out)
 
     started = time.perf_counter()
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True) as progress:

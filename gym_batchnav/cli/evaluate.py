@@ -11,10 +11,11 @@ import typer
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.progress import late_progress
+from gym_batchnav.storage import make_folder
 
 if TYPE_CHECKING:
     from gym_batchnav.env import BatchNavEnv
@@ -63,10 +64,10 @@ def evaluate(
     """
     console = Console(stderr=as_json)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
     contest = make_contest(policy, blind, scenes, episodes, num_envs, renderer, sample, seed, console)
     try:
-        contest.run(console)
+        contest.run()
         summary = contest.summary(seed)
         console.print(contest.table(seed))
         if out is not None:
@@ -91,22 +92,15 @@ class Contest:
     episodes_per_scene: int
     results: dict[str, Episodes] = field(default_factory=dict)
 
-    def run(self, console: Console) -> None:
+    def run(self) -> None:
         """Run all agents."""
         from gym_batchnav.train.evaluate import evaluate as run_episodes
 
         total = self.episodes_per_scene * len(self.env.library.active)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
-            tasks = {name: progress.add_task(name, total=total) for name in self.agents}
-            for name, agent in self.agents.items():
-                env = self.env if name == "policy" else self.blind_env
-                self.results[name] = run_episodes(
-                    env,
-                    agent,
-                    self.episodes_per_scene,
-                    lambda done, task=tasks[name]: progress.update(task, completed=done),  # type: ignore[misc]
-                )
+        for name, agent in self.agents.items():
+            env = self.env if name == "policy" else self.blind_env
+            with late_progress(f"Episodes of the {name.replace('_', '-')} agent", total) as done:
+                self.results[name] = run_episodes(env, agent, self.episodes_per_scene, done)
 
     def estimates(self, seed: int) -> dict[str, dict[str, Estimate]]:
         """Means and intervals of all measures, by agent."""

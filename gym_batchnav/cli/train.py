@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gym_batchnav.train.run import TrainingRun
 
 LINE_SECONDS = 30.0  # between two lines where there is no terminal
+SETTLED = 5.0  # seconds after which the time that is left can be told
 INTERRUPTED = 130
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -53,14 +54,11 @@ def train(
     """Train an agent to reach its goals.
 
     The rate of learning comes down with the share of --frames or of --time-limit that is over, whichever is more. In
-    the folder --out stand the curve (curve.jsonl, curve.png, tensorboard/), checkpoints and at the end
-    policy.safetensors. Ctrl-C saves and leaves; a second one leaves at once.
+    the folder --out stand the curve (curve.jsonl, curve.png, tensorboard/), checkpoints and, when it ends or is
+    interrupted, policy.safetensors. Ctrl-C saves and leaves; a second one leaves at once.
 
     Example: gym-batchnav train --preset cpu --time-limit 60m --out runs/first
     """
-    with train_extra():
-        from gym_batchnav.train.run import TrainingRun
-
     given = {
         "preset": preset,
         "seed": seed,
@@ -72,6 +70,9 @@ def train(
         "device": device,
         "threads": threads,
     }
+    with train_extra():
+        from gym_batchnav.train.run import TrainingRun
+
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     run = TrainingRun(
         out, {name: value for name, value in given.items() if value is not None}, resume, note=console.print
@@ -104,7 +105,7 @@ def seconds_of(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not seconds:
-        raise ValueError(f"--time-limit {text!r}: write 90s, 60m or 2h")
+        raise ValueError(f"--time-limit {text!r}: write a duration above zero such as 90s, 60m or 2h")
     return seconds
 
 
@@ -152,6 +153,7 @@ class Display:
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._task = self._bar.add_task("", total=1.0)
         self._start = (time.perf_counter(), run.progress, run.ppo.frames)
+        self._num_rows = len(run.rows)  # of earlier processes
         self._told = time.perf_counter() - LINE_SECONDS + 5  # the first line comes soon
 
     def __enter__(self) -> Display:
@@ -177,11 +179,11 @@ class Display:
         """Frames, their rate and the time left; scores; shares of the parts."""
         clock, progress, frames = self._start
         elapsed, gained = time.perf_counter() - clock, run.progress - progress
-        rate = run.rows[-1]["fps"] if run.rows else (run.ppo.frames - frames) / elapsed
-        left = f", {_clock(elapsed * (1 - run.progress) / gained)} left" if gained > 0 else ""
+        row = run.rows[-1] if len(run.rows) > self._num_rows else None
+        rate = (run.ppo.frames - frames) / elapsed if row is None else row["fps"]
+        left = f", {_clock(elapsed * (1 - run.progress) / gained)} left" if elapsed > SETTLED and gained > 0 else ""
         lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
-        if run.rows:
-            row = run.rows[-1]
+        if row is not None:
             if row["success"] is not None:
                 led = " (the follower acts in part)" if row["losses"]["follower"] else ""
                 lines.append(f"success {row['success']:.2f}, SPL {row['spl']:.2f}{led}")

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.assemble import MAX_PARTS
 from gym_batchnav.scene.attributes import asset_frame, numbers, turn
 from gym_batchnav.scene.compose import Placed, compose
 from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneError, SceneFiles, parse_json
@@ -122,6 +123,8 @@ class _Dataset:
         self._files = SceneFiles(path)
         self.digests = self._files.digests
         self.warnings: list[str] = []
+        self._handles: dict[str, list[str]] = {}  # by kind
+        self._templates: dict[tuple[str, str], str] = {}  # handles by kind and template_name
         self._config = self._json(path.name)
 
     @property
@@ -154,30 +157,31 @@ class _Dataset:
     def scene_instance(self, handle: str) -> Scene:
         """A stage with the objects in it."""
         instance = {**self._defaults("scene_instances"), **self._json(handle)}
+        rows = instance.get("object_instances", [])
+        if not isinstance(rows, list):
+            raise ValueError("object_instances is not a list")
+        if len(rows) > MAX_PARTS:
+            raise ValueError(f"it has {len(rows):,} objects, more than {MAX_PARTS:,}: place fewer")
         stage_instance = _mapping(instance["stage_instance"], "stage_instance")
         if {"translation", "rotation"} & set(stage_instance):
             self._left_out("the place of its stage: stages stand where their files have them")
         stage = self.stage(self._template("stages", stage_instance["template_name"]))
         if instance.get("articulated_object_instances"):
             self._left_out("its articulated objects: URDF is not read")
-        rows = instance.get("object_instances", [])
         origin = str(instance.get("translation_origin", "COM"))
         scene, navmesh = stage, None if rows else stage.navmesh  # the stage's own knows nothing of the objects
         if rows:
-            handles = self.listed("objects")
             templates: dict[str, tuple[Scene, np.ndarray]] = {}
-            placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, handles, templates) for row in rows)]
+            placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, templates) for row in rows)]
             scene = compose(handle, placed)
         if instance.get("navmesh_instance"):
             paths = _mapping(self._config.get("navmesh_instances", {}), "navmesh_instances")
             navmesh = self._navmesh(str(paths[instance["navmesh_instance"]]))
         return replace(scene, navmesh=navmesh)
 
-    def _placed(
-        self, row: Mapping[str, Any], origin: str, handles: list[str], templates: dict[str, tuple[Scene, np.ndarray]]
-    ) -> Placed:
+    def _placed(self, row: Mapping[str, Any], origin: str, templates: dict[str, tuple[Scene, np.ndarray]]) -> Placed:
         """An object instance; ``templates`` keeps what was loaded, with its centre of mass."""
-        handle = _template_of(handles, "objects", row["template_name"])
+        handle = self._template("objects", row["template_name"])
         if handle not in templates:
             attributes = self._attributes("objects", handle)
             asset, (rotation, factors) = self._asset(handle, attributes), asset_frame(attributes)
@@ -221,7 +225,13 @@ class _Dataset:
         return dict(_mapping(section.get("default_attributes", {}), "default_attributes"))
 
     def _template(self, kind: str, name: object) -> str:
-        return _template_of(self.listed(kind), kind, name)
+        """What a ``template_name`` means, looked up once, since many rows have the same."""
+        key = kind, str(name)
+        if key not in self._templates:
+            if kind not in self._handles:
+                self._handles[kind] = self.listed(kind)
+            self._templates[key] = _template_of(self._handles[kind], kind, name)
+        return self._templates[key]
 
     def _matches(self, pattern: str) -> Iterator[str]:
         """The files that a pattern names, or that lie in the folders it names, by path in the dataset's folder."""

@@ -33,11 +33,13 @@ class LeftOut:
         reason = str(error).removeprefix(f"scene {name!r}: ").removeprefix("scene ")
         self.reasons[index] = reason
         if len(self.reasons) == len(self._names):
-            if len(self._names) == 1:
-                raise error
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.by_name().items())
-            raise ValueError(f"none of the {len(self._names)} scenes can be used: {reasons}")
+            raise error if len(self._names) == 1 else self.none_left()
         warnings.warn(f"scene {name!r} is left out: {reason}", stacklevel=3)
+
+    def none_left(self) -> ValueError:
+        """The error to raise where every scene is left out."""
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in self.by_name().items())
+        return ValueError(f"none of the {len(self._names)} scenes can be used: {reasons}")
 
     def pass_over(self, index: int, room: str) -> None:
         """Let the turn of a scene pass for which there is no room; said the first time."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from gym_batchnav.progress import late_progress
 from gym_batchnav.scene.left_out import LeftOut
+from gym_batchnav.scene.library_state import contents_of, name_of
 from gym_batchnav.scene.loader import BackgroundLoader, Loaded, load
 from gym_batchnav.scene.mesh import Scene
 from gym_batchnav.scene.rotation import ScenePlan
@@ -121,20 +122,15 @@ class SceneLibrary(SceneSlots):
         Raises:
             ValueError: Others may be in such a scene, or it is the last one; then nothing has changed.
         """
-        num_refused = len(self._left_out.reasons)
-        key = super().add_preparer(preparer)
-        fits = self._fits(self._memory)
-        if self._users and not fits:
-            problem = self._too_much(self._memory)
+        reasons, plan = dict(self._left_out.reasons), self._plan.get_state()
+        key, refusals = self._prepare(preparer)
+        try:
+            self._adapt(refusals)
+        except Exception:
             self.remove_preparer(key)
-            raise ValueError(f"{problem}: allow more, or keep fewer scenes resident")
-        if len(self._left_out.reasons) > num_refused or not fits:
-            self._plan.restart(self._plan.seed)
-            try:
-                self._fill_lanes()
-            except ValueError:
-                self.remove_preparer(key)
-                raise
+            self._left_out.reasons = reasons
+            self._plan.set_state(plan)
+            raise
         return key
 
     def stats(self) -> dict[str, Any]:
@@ -177,11 +173,17 @@ class SceneLibrary(SceneSlots):
         return key
 
     def leave(self, key: int) -> None:
-        """Forget a user; unknown keys are ignored. The background thread ends with the last one."""
+        """Forget a user; unknown keys are ignored. The background thread ends with the last one.
+
+        If it was ahead of the others, their steps go on from its last, so that the scenes keep changing.
+        """
         if self._users.pop(key, None) is None:
             return
         del self._user_steps[key]
-        if not self._users:
+        if self._users:
+            behind = self._step - max(self._user_steps.values())
+            self._user_steps = {user: steps + behind for user, steps in self._user_steps.items()}
+        else:
             self._loader.close()
             self._loader = BackgroundLoader()
             if self._rest is not None:
@@ -226,7 +228,7 @@ class SceneLibrary(SceneSlots):
         """All that ``set_state`` needs to go on from here: plain values."""
         return {
             "scenes": len(self.names),
-            "names": [self._name_of(*self._content(slot)[:2]) for slot in range(self.num_slots)],
+            "names": [name_of(content, self.names) for content in self._contents],
             "source_index": self.source_index.tolist(),
             "active": self.active.tolist(),
             "plan": self._plan.get_state(),
@@ -243,10 +245,10 @@ class SceneLibrary(SceneSlots):
             ValueError: The state is of other scenes, one of them cannot be loaded any more, or agents of another user
                 are where a scene would change; then nothing has changed.
         """
-        contents = self._contents_of(state)
-        for slot, (_, scene, _) in enumerate(contents):
+        contents = contents_of(state, self.names, self._contents, self._load)
+        for slot, content in enumerate(contents):
             others = (slots[slot] for user, slots in self._users.items() if user != key)
-            if scene is not self._scenes[slot] and any(others):
+            if self._differs(slot, content) and any(others):
                 raise ValueError(f"scene {self.name(slot)!r} cannot change: agents of another environment are in it")
         self._hold(contents)
         self._loader.forget()
@@ -256,44 +258,11 @@ class SceneLibrary(SceneSlots):
         self._step = self._user_steps[key] = int(state["step"])
         self._next_swap, self._num_swaps = int(state["next_swap"]), int(state["num_swaps"])
 
-    def _contents_of(self, state: dict[str, Any]) -> list[Content]:
-        """What the slots hold in a state; scenes that are not held are loaded.
-
-        Raises:
-            ValueError: They are not the scenes of this library, or one cannot be loaded.
-        """
-        indices, names = list(state.get("source_index", ())), list(state.get("names", ()))
-        if not len(indices) == len(names) == self.num_slots or state.get("scenes") != len(self.names):
-            raise ValueError("the state is of other scenes: give the environment the same scenes=")
-        held = {content[0]: content for content in map(self._content, range(self.num_slots))}
-        contents: list[Content] = []
-        for slot, (index, name) in enumerate(zip(indices, names, strict=True)):
-            here = self._content(slot)
-            if name is None:
-                contents.append(NOTHING)
-            elif index < 0 and name == self._name_of(*here[:2]):
-                contents.append(here)
-            elif index < 0:
-                raise ValueError(
-                    f"the state has scene {name!r} in slot {slot}, which was put there by hand: put it again"
-                )
-            elif index >= len(self.names) or name != self.names[index]:
-                raise ValueError(f"the state has scene {name!r}: give the environment the same scenes=")
-            elif index in held:
-                contents.append(held[index])
-            else:
-                loaded = load(index, self._sources[index].load, self._preparers)
-                if loaded.error is not None:
-                    raise ValueError(f"scene {name!r} of the state cannot be loaded: {loaded.error}") from loaded.error
-                held[index] = index, loaded.scene, loaded.made
-                contents.append(held[index])
-        return contents
-
-    def _name_of(self, index: int, scene: Scene | None) -> str | None:
-        """The name of what a slot holds: as listed, or its own if it was put there by hand."""
-        return None if scene is None else self.names[index] if index >= 0 else scene.name
-
     # Changes
+
+    def _load(self, index: int) -> Loaded:
+        """A scene of the list, and what all preparers make of it, here and now."""
+        return load(index, self._sources[index].load, self._preparers)
 
     def _fill_lanes(self) -> None:
         """Give every lane the scene with which the plan begins; what is held already is not loaded again.
@@ -301,9 +270,8 @@ class SceneLibrary(SceneSlots):
         Raises:
             ValueError: No scene can be loaded, or none fits.
         """
-        held = {content[0]: content for content in map(self._content, range(self.num_slots)) if content[0] >= 0}
+        held = {content[0]: content for content in self._contents if content[0] >= 0}
         self._loader.forget()
-        self._arriving = None
         chosen: dict[int, Content] = {}
         too_large: set[int] = set()
         taken = np.zeros(2, np.int64)
@@ -313,7 +281,7 @@ class SceneLibrary(SceneSlots):
                 if index is None:
                     break
                 if index not in held:
-                    loaded = load(index, self._sources[index].load, self._preparers)
+                    loaded = self._load(index)
                     if loaded.error is not None:
                         self._left_out.refuse(index, loaded.error)
                         continue
@@ -325,6 +293,8 @@ class SceneLibrary(SceneSlots):
                     done()
                 else:
                     too_large.add(index)
+        if not chosen and not too_large:
+            raise self._left_out.none_left()
         if not chosen:
             raise ValueError(f"no scene fits into max_scene_bytes={self._max_scene_bytes}: allow more")
         if too_large:
@@ -332,14 +302,26 @@ class SceneLibrary(SceneSlots):
                 f"only {counted(len(chosen))} at a time: more do not fit into max_scene_bytes={self._max_scene_bytes}",
                 stacklevel=2,
             )
+        self._arriving = None
         self.active = np.arange(len(chosen), dtype=np.int32)
         self._hold(list(chosen.values()))
 
-    def _decline(self, slot: int, error: ValueError) -> None:
-        """A preparer refuses the scene in a slot: leave it out unless somebody may be in there."""
-        if self._users or self.source_index[slot] < 0:
-            raise error
-        self._left_out.refuse(int(self.source_index[slot]), error)
+    def _adapt(self, refusals: Mapping[int, ValueError]) -> None:
+        """Choose other scenes where a new preparer refuses some, by slot, or what it makes takes too much room.
+
+        Raises:
+            ValueError: Somebody may be in there, or no scene is left.
+        """
+        for slot, error in refusals.items():
+            if self._users or self.source_index[slot] < 0:
+                raise error
+            self._left_out.refuse(int(self.source_index[slot]), error)
+        fits = self._fits(self._memory)
+        if self._users and not fits:
+            raise ValueError(f"{self._too_much(self._memory)}: allow more, or keep fewer scenes resident")
+        if refusals or not fits:
+            self._plan.restart(self._plan.seed)
+            self._fill_lanes()
 
     def _empty_left_slots(self) -> None:
         """Empty the slots that have lost their lane and their last agent."""

@@ -21,7 +21,6 @@ __all__ = ["SUFFIXES", "SceneError", "load_scene"]
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _GLTF = (".glb", ".gltf")
 _MAX_BYTES = {".gltf": MAX_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES}
-_VERSION = 2  # of what this loader makes of a file; part of content_hash
 _MAX_MESSAGE = 600  # characters: messages quote the file
 _REACH = 1.0  # metres that a scene's own navmesh may stand out of it
 
@@ -88,7 +87,7 @@ def load_scene(
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
-        files.add_to_hash(f"{_VERSION} {suffix} {up} {scale} {scene!r}")
+        files.add_to_hash(f"{suffix} {up} {scale} {scene!r}")
         loaded = _load(files, suffix, name or path.stem, up, scale, scene)
     except OSError as error:
         raise SceneError(f"scene '{path}': {error}: put the file there or mend the name") from error

@@ -53,7 +53,7 @@ class Scene:
     objects: tuple[str, ...] = ()  # name of every semantic id, from id 1
     navmesh: NavMesh | None = None  # one that came with the file
     warnings: tuple[str, ...] = ()  # what the loader had to leave out or guess, one sentence each
-    content_hash: str = ""  # of the source's bytes and the loading options; keys the cache
+    content_hash: str = ""  # of the source's bytes and the loading options
     metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
 
     @property

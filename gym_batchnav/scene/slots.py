@@ -71,30 +71,31 @@ class SceneSlots:
         """What the preparer of ``key`` made of the scene in ``slot``, None if the slot is empty."""
         return self._prepared[slot].get(key)
 
-    def add_preparer(self, preparer: Preparer) -> int:
-        """Have ``preparer(scene)`` run on every scene that is held, now and later; returns the key of its results.
+    def _prepare(self, preparer: Preparer) -> tuple[int, dict[int, ValueError]]:
+        """Have a preparer run on every scene that is held; returns the key of its results and, by slot, its refusals.
 
-        Raises:
-            ValueError: It refuses a scene; then nothing has changed.
+        The scenes that it refuses stay, with nothing made of them: it is for the caller to empty their slots or to
+        remove the preparer.
         """
         for key, known in self._preparers.items():
             if known == preparer:
                 self._num_askers[key] += 1
-                return key
+                return key, {}
         made: dict[int, Any] = {}
+        refusals: dict[int, ValueError] = {}
         with late_progress("Preparing scenes", self.num_held) as done:
             for slot, scene in enumerate(self._scenes):
                 if scene is not None:
                     try:
                         made[slot] = preparer(scene)
                     except ValueError as error:
-                        self._decline(slot, error)
+                        refusals[slot] = error
                     done()
         key, self._next_key = self._next_key, self._next_key + 1
         self._preparers[key], self._num_askers[key] = preparer, 1
         for slot, result in made.items():
             self._prepared[slot][key] = result
-        return key
+        return key, refusals
 
     def remove_preparer(self, key: int) -> None:
         """Forget a preparer and what it made once all who asked for it have said so; unknown keys are ignored."""
@@ -119,7 +120,7 @@ class SceneSlots:
     @property
     def _memory(self) -> np.ndarray:
         """[2] int64: bytes of main memory and of the graphics devices that all slots take."""
-        return sum((self._memory_of(self._content(slot)) for slot in range(self.num_slots)), np.zeros(2, np.int64))
+        return sum(map(self._memory_of, self._contents), np.zeros(2, np.int64))
 
     def _memory_of(self, content: Content) -> np.ndarray:
         """[2] int64: bytes of main memory and of the graphics devices; results that do not tell theirs do not count.
@@ -147,24 +148,26 @@ class SceneSlots:
         )
         return f"{counted(self.num_held)} at hand would take {taken}, more than max_scene_bytes={self._max_scene_bytes}"
 
-    def _decline(self, slot: int, error: ValueError) -> None:
-        """A preparer refuses the scene in a slot."""
-        raise error
-
     def _install(self, slot: int, content: Content) -> None:
         """Place a scene and what was made of it in a slot."""
         self.source_index[slot], self._scenes[slot], self._prepared[slot] = content
         self.generation += 1
 
-    def _content(self, slot: int) -> Content:
-        """What a slot holds."""
-        return int(self.source_index[slot]), self._scenes[slot], self._prepared[slot]
+    @property
+    def _contents(self) -> list[Content]:
+        """What every slot holds."""
+        return list(zip(self.source_index.tolist(), self._scenes, self._prepared, strict=True))
+
+    def _differs(self, slot: int, content: Content) -> bool:
+        """Whether a slot holds another scene, or the same one from another place in the list."""
+        index, scene, _ = content
+        return bool(self.source_index[slot] != index) or self._scenes[slot] is not scene
 
     def _hold(self, contents: Sequence[Content]) -> None:
         """Have the first slots hold these and the others nothing."""
         for slot in range(self.num_slots):
             content = contents[slot] if slot < len(contents) else NOTHING
-            if self._scenes[slot] is not content[1]:
+            if self._differs(slot, content):
                 self._install(slot, content)
 
 

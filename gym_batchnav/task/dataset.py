@@ -7,17 +7,34 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from itertools import takewhile
-from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gym_batchnav.storage import write_atomically
 from gym_batchnav.task.episode import EpisodeSet, episode_set
 
-MAX_BYTES = 2**28
-MAX_ITEMS = 2**24  # objects, lists and values; each takes some hundred bytes once it is read
+MAX_BYTES = 2**28  # of one file
+MAX_ITEMS = 2**24  # objects, lists and values of one file; each takes some hundred bytes while it is read
+MAX_TOTAL_BYTES, MAX_TOTAL_ITEMS = 2**31, 2**27  # of all files; an item takes some ten bytes once its file was read
+
+FileState = tuple[str, int, int]  # path, time of the last change, nanoseconds, and size, bytes
+
+
+class _Size(NamedTuple):
+    """How much has been read."""
+
+    num_bytes: int
+    num_items: int
+
+
+class _Episodes(NamedTuple):
+    """Episodes of one scene in one file."""
+
+    rows: np.ndarray  # [E] int64, numbers among those of all files
+    ids: list[str]
+    values: np.ndarray  # [E, 8] float64: start (3), heading, goal (3), distance
 
 
 def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
@@ -36,19 +53,37 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
         ValueError: the file is not such a dataset, or holds no episode; the message names the row.
     """
     path = Path(path)
-    rows = _read_rows(path)
-    if not rows and (path.parent / "content").is_dir():
-        rows = [row for part in sorted((path.parent / "content").glob("*.json*")) for row in _read_rows(part)]
-    by_scene: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
-    for index, row in enumerate(rows):
-        by_scene.setdefault(_parts(str(row.get("scene_id", ""))), []).append((index, row))
+    rows, size = _read_rows(path, _Size(0, 0))
+    by_scene = _by_scene(path, rows, 0)
+    if not rows:
+        num_rows = 0
+        for part in _content_of(path):  # each is made small before the next is read
+            rows, size = _read_rows(part, size)
+            for parts, found in _by_scene(part, rows, num_rows).items():
+                by_scene.setdefault(parts, []).extend(found)
+            num_rows += len(rows)
     if not by_scene:
         raise ValueError(f"{path}: no episodes")
     names = _names(list(by_scene))
-    merged: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for parts, numbered in by_scene.items():
-        merged.setdefault(names[parts], []).extend(numbered)
-    return {name: _parse_rows(path, sorted(numbered, key=itemgetter(0))) for name, numbered in merged.items()}
+    merged: dict[str, list[_Episodes]] = {}
+    for parts, found in by_scene.items():
+        merged.setdefault(names[parts], []).extend(found)
+    return {name: _joined(found) for name, found in merged.items()}
+
+
+def state_of_files(path: Path) -> tuple[FileState, ...]:
+    """By what to notice that ``read_episodes`` would give something else: all files that it may read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    status = [(file, file.stat()) for file in (path, *_content_of(path))]
+    return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
+
+
+def _content_of(path: Path) -> list[Path]:
+    """The files of ``content/`` beside a dataset's top-level file."""
+    return sorted((path.parent / "content").glob("*.json*"))
 
 
 def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | None:
@@ -151,8 +186,8 @@ def _shortest(parts: tuple[str, ...], ending_so: Mapping[tuple[str, ...], list[t
     return "/".join(next(own, parts))
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows under "episodes" of one file."""
+def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
+    """The rows under "episodes" of one file, and how much has been read with it."""
     try:
         opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
@@ -162,6 +197,12 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         num_items = sum(map(text.count, (b"{", b"[", b",")))
         if num_items > MAX_ITEMS:
             raise ValueError(f"{path}: {num_items:,} entries, of which at most {MAX_ITEMS:,} are read; split the file")
+        size = _Size(before.num_bytes + len(text), before.num_items + num_items)
+        if size.num_bytes > MAX_TOTAL_BYTES or size.num_items > MAX_TOTAL_ITEMS:
+            raise ValueError(
+                f"{path}: with the files before it these are more than {MAX_TOTAL_BYTES:,} bytes or "
+                f"{MAX_TOTAL_ITEMS:,} entries; take files out of the folder"
+            )
         rows = json.loads(text)["episodes"]
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such episode file") from None
@@ -180,13 +221,21 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         ) from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path}: 'episodes' must be a list of objects")
-    return rows
+    return rows, size
 
 
-def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]]) -> EpisodeSet:
-    """The rows of one scene as an EpisodeSet; a missing geodesic distance reads NaN."""
-    ids, start, heading, goal, distance = [], [], [], [], []
-    for index, row in numbered:
+def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[str, ...], list[_Episodes]]:
+    """The rows of a file by the scene's id; ``first`` rows came before them."""
+    found: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
+    for index, row in enumerate(rows):
+        found.setdefault(_parts(str(row.get("scene_id", ""))), []).append((index, row))
+    return {parts: [_parse_rows(path, numbered, first)] for parts, numbered in found.items()}
+
+
+def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: int) -> _Episodes:
+    """Rows of one scene and their numbers in the file; a missing geodesic distance reads NaN."""
+    ids, values = [], np.empty((len(numbered), 8))
+    for k, (index, row) in enumerate(numbered):
         try:
             position = np.array(row["start_position"], np.float64).reshape(3)
             rotation = np.array(row["start_rotation"], np.float64).reshape(4)
@@ -196,12 +245,17 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]]) -> Episo
                 raise ValueError("a number that is not finite")
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
-        ids.append(str(row.get("episode_id", index)))
-        start.append(position)
-        heading.append(_yaw(rotation))
-        goal.append(target)
-        distance.append(length)
-    return episode_set(np.array(start), np.array(heading), np.array(goal), np.array(distance), tuple(ids))
+        ids.append(str(row.get("episode_id", first + index)))
+        values[k] = (*position, _yaw(rotation), *target, length)
+    return _Episodes(np.array([first + index for index, _ in numbered]), ids, values)
+
+
+def _joined(found: list[_Episodes]) -> EpisodeSet:
+    """Episodes of one scene in the order of their rows."""
+    order = np.argsort(np.concatenate([one.rows for one in found]))
+    values = np.concatenate([one.values for one in found])[order]
+    ids = [name for one in found for name in one.ids]
+    return episode_set(values[:, :3], values[:, 3], values[:, 4:7], values[:, 7], tuple(ids[k] for k in order))
 
 
 def _yaw(rotation: np.ndarray) -> float:

@@ -15,11 +15,13 @@ from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
 from gym_batchnav.navmesh.tables import GEODESICS_VERSION, NavigationTables
 from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene.habitat import scene_name
 from gym_batchnav.scene.mesh import Scene
-from gym_batchnav.task.dataset import read_episodes, scene_name_in
+from gym_batchnav.task.dataset import FileState, read_episodes, scene_name_in, state_of_files
 from gym_batchnav.task.episode import SAMPLER_VERSION, EpisodeSet, episode_set, sample_episodes
 
 MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
+MAKERS = f"{BUILDER_VERSION}-{GEODESICS_VERSION}-{SAMPLER_VERSION}"  # versions of all that keeps something in the cache
 _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 
 
@@ -86,8 +88,7 @@ class NavigationPreparer:
                 return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
             except ValueError as error:
                 raise ValueError(f"scene {scene.name!r}: {error}") from error
-        stat = file.stat()
-        by_scene = _read_episodes_once(file, stat.st_mtime_ns, stat.st_size)
+        by_scene = _read_episodes_once(file, state_of_files(file))
         where = f"{file}, scene {scene.name!r}"
         try:
             name = scene_name_in(by_scene, (scene.name, str(scene.metadata.get("path", ""))))
@@ -100,15 +101,15 @@ class NavigationPreparer:
 
 
 @lru_cache(maxsize=1)
-def _read_episodes_once(file: Path, modified: int, size: int) -> dict[str, EpisodeSet]:
-    """A dataset is read once for all of its scenes, and again when it changes."""
+def _read_episodes_once(file: Path, state: tuple[FileState, ...]) -> dict[str, EpisodeSet]:
+    """A dataset is read once for all of its scenes, and again when one of its files changes."""
     return read_episodes(file)
 
 
 def _episode_file_beside(scene: Scene) -> Path | None:
     """The dataset ``<scene>.json.gz`` in the folder of the scene's file, if there is one."""
-    path = scene.metadata.get("path")
-    beside = Path(str(path)).with_suffix(".json.gz") if path else None
+    path = Path(str(scene.metadata.get("path", "")))
+    beside = path.with_name(f"{scene_name(path.name)}.json.gz") if path.name else None
     return beside if beside is not None and beside.is_file() else None
 
 
@@ -153,18 +154,26 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     Raises:
         ValueError: there is no walkable area; the message names the scene.
     """
-    key = f"navmesh-{BUILDER_VERSION}-{scene.content_hash}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}"
-    if cache is not None and scene.content_hash:
-        arrays = cache.load(key)
-        if arrays is not None and set(NAVMESH_ARRAYS) <= set(arrays):
-            return NavMesh(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings)
+    key = f"navmesh-{BUILDER_VERSION}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
+    arrays = cache.load(key) if cache is not None else None
+    if arrays is not None and set(NAVMESH_ARRAYS) <= set(arrays):
+        return NavMesh(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings)
     try:
         navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
     except ValueError as error:
         raise ValueError(f"scene {scene.name!r}: {error}") from error
-    if cache is not None and scene.content_hash:
+    if cache is not None:
         cache.store(key, {name: getattr(navmesh, name) for name in NAVMESH_ARRAYS})
     return navmesh
+
+
+def _geometry_of(scene: Scene) -> str:
+    """SHA-256 of all that a navmesh is built from, whoever made it and by whatever version."""
+    content = hashlib.sha256()
+    for array in (scene.vertices, scene.triangles):
+        content.update(f"{array.dtype.str} {array.shape} ".encode())
+        content.update(np.ascontiguousarray(array).data)
+    return content.hexdigest()
 
 
 def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: DiskCache | None) -> EpisodeSet:

@@ -1,7 +1,8 @@
 """A process that fills the disk cache, so that the process that steps only has to read what is there.
 
 The child is this module run as a program: a plain process with pipes at the lowest priority. It reads one request a
-line, JSON, and answers each with one line of JSON behind a marker, so that whatever else is printed does no harm.
+line, JSON, and answers each with two lines of JSON, one when it begins and one when it is done. They stand behind a
+marker, so that whatever else is printed does no harm.
 """
 
 from __future__ import annotations
@@ -27,20 +28,30 @@ from gym_batchnav.scene.cache import CacheWarning, DiskCache
 from gym_batchnav.scene.library import SceneSource
 from gym_batchnav.scene.loader import LOWEST_PRIORITY
 from gym_batchnav.scene.recipes import key_of, source_from_recipe
-from gym_batchnav.task.prepare import NavigationPreparer
+from gym_batchnav.task.prepare import MAKERS, NavigationPreparer
 
 _MARKER = b"gym_batchnav answers: "
 _MAX_LINE, _MAX_TEXT, _MAX_WARNINGS = 2**20, 2000, 50  # bytes, characters, sentences of an answer
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TIMEOUT = 300.0  # seconds for one scene
 _PATIENCE = 1.0  # seconds that a process gets to end by itself
+_TRIES = 3  # processes that may be lost over one scene: somebody else may have ended two of them
+_BEGUN: dict[str, Any] = {"begun": True}
 
 _writing = threading.Lock()
 _Answers = queue.SimpleQueue[bytes | None]
 
 
 class WorkerLost(RuntimeError):
-    """The process that prepares scenes has died, was closed, or does not answer as it should."""
+    """The process that prepares scenes has died, was closed, does not answer as it should, or could not be started.
+
+    Attributes:
+        begun: Whether it had begun with the scene, which may then be to blame.
+    """
+
+    def __init__(self, message: str, begun: bool = False) -> None:
+        super().__init__(message)
+        self.begun = begun
 
 
 class PreparationWorker:
@@ -94,26 +105,31 @@ class PreparationWorker:
         """
         process, answers = self._started()
         assert process.stdin is not None
+        begun = False
         try:
             process.stdin.write(json.dumps({**self._request, "recipe": recipe}).encode() + b"\n")
             process.stdin.flush()
-            answer = _next_answer(answers, self.timeout)
+            begun = _next_answer(answers, self.timeout) == _BEGUN
+            answer = _next_answer(answers, self.timeout) if begun else {}
+            if answer.keys() != {"refused", "warnings", "files"}:
+                raise ValueError("it gave a malformed answer")
         except (OSError, ValueError) as error:
             self._stop(process)
             raise WorkerLost(
-                f"the process that prepares scenes was lost: {error} (exit {process.returncode})"
+                f"the process that prepares scenes was lost: {error} (exit {process.returncode})", begun
             ) from error
         for sentence in answer["warnings"]:
             warnings.warn(sentence, stacklevel=2)
         if answer["refused"] is not None:
             raise ValueError(answer["refused"])
-        self._disk.store(self._mark(recipe), {"prepared": np.ones(1, bool)})
+        self._disk.store(self._mark(recipe), {"files": np.array(answer["files"], str)})
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
-        """Whether a scene has been prepared like this before, as far as the cache remembers."""
+        """Whether a scene has been prepared like this before, and all that was kept of it is still in the cache."""
         try:
-            return self._disk.load(self._mark(recipe)) is not None
-        except OSError:
+            mark = self._disk.load(self._mark(recipe))
+            return mark is not None and all((self._disk.directory / name).is_file() for name in mark["files"].tolist())
+        except (OSError, KeyError):
             return False
 
     @property
@@ -123,7 +139,7 @@ class PreparationWorker:
 
     def _mark(self, recipe: Mapping[str, Any]) -> str:
         """The key of the entry that says that a scene was prepared."""
-        return f"prepared {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
+        return f"prepared {MAKERS} {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
 
     def rest(self) -> None:
         """End the process until another scene is to be prepared; from any thread."""
@@ -148,13 +164,16 @@ class PreparationWorker:
                 raise WorkerLost("the process that prepares scenes is closed: make another PreparationWorker")
             self._resting = False
             if self._process is None or self._process.poll() is not None:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", __name__],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    env=_environment(),
-                    **_apart(),
-                )
+                try:
+                    self._process = subprocess.Popen(
+                        [sys.executable or "", "-m", __name__],
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        env=_environment(),
+                        **_apart(),
+                    )
+                except OSError as error:
+                    raise WorkerLost(f"no process that prepares scenes can be started: {error}") from error
                 self._answers = queue.SimpleQueue()
                 threading.Thread(target=_read_answers, args=(self._process.stdout, self._answers), daemon=True).start()
             return self._process, self._answers
@@ -174,18 +193,31 @@ class PreparationWorker:
 def warm(worker: PreparationWorker, source: SceneSource) -> None:
     """Have a scene prepared that a SceneLibrary is about to load; a lost process costs a warning.
 
+    A scene over which processes are lost time and again must not be loaded by the one that steps: it may take that
+    along as well. Only where no process gets as far as the scene is it left to the one that steps.
+
     Raises:
         ValueError: the scene is refused.
         WorkerLost: nobody wants the scene any more.
     """
     if source.recipe is None or worker.is_prepared(source.recipe):
         return
-    try:
-        worker.prepare(source.recipe)
-    except WorkerLost as error:
-        if worker.dismissed:
-            raise
-        warnings.warn(f"{error}: scene {source.name!r} is prepared by the process that steps", stacklevel=2)
+    begun = False
+    for remaining in reversed(range(_TRIES)):
+        try:
+            worker.prepare(source.recipe)
+            return
+        except WorkerLost as error:
+            if worker.dismissed:
+                raise
+            begun = begun or error.begun
+            if begun and not remaining:
+                raise ValueError(
+                    f"scene {source.name!r}: {_TRIES} processes in turn were lost over it, the last: {error}; it may "
+                    "take more memory or time than there is: make it smaller"
+                ) from error
+            then = "is tried again" if remaining else "is prepared by the process that steps"
+            warnings.warn(f"{error}: scene {source.name!r} {then}", stacklevel=2)
 
 
 def _environment() -> dict[str, str]:
@@ -224,7 +256,7 @@ def _next_answer(answers: _Answers, timeout: float) -> dict[str, Any]:
     if line is None:
         raise ValueError("it ended before it answered")
     answer = json.loads(line[len(_MARKER) :])
-    if not isinstance(answer, dict) or answer.keys() != {"refused", "warnings"}:
+    if not isinstance(answer, dict):
         raise ValueError("it gave a malformed answer")
     return answer
 
@@ -238,9 +270,15 @@ def main() -> None:
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
     while True:
-        answer = json.dumps(_answer(json.loads(requests.get()))).encode()
-        answers.write(b"\n" + _MARKER + answer + b"\n")
-        answers.flush()
+        request = json.loads(requests.get())
+        _tell(answers, _BEGUN)
+        _tell(answers, _answer(request))
+
+
+def _tell(answers: IO[bytes], answer: Mapping[str, Any]) -> None:
+    """Write one line of an answer."""
+    answers.write(b"\n" + _MARKER + json.dumps(answer).encode() + b"\n")
+    answers.flush()
 
 
 def _yield_to_others() -> None:
@@ -262,12 +300,14 @@ def _read_requests(stream: IO[bytes], requests: queue.SimpleQueue[bytes]) -> Non
 
 
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare one scene: why it was refused (None if it was not), and the warnings it caused."""
+    """Prepare one scene: why it was refused (None if it was not), the warnings it caused, and what the cache keeps."""
     refused = None
+    disk = _disk(request["cache_dir"], request["max_bytes"])
+    disk.used.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            _prepare(request)
+            _prepare(request, disk)
         except (ValueError, OSError) as error:
             refused = str(error)
         except Exception as error:  # one bad scene must not take the others along
@@ -277,12 +317,12 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "refused": refused and refused[:_MAX_TEXT],
         "warnings": [str(one.message)[:_MAX_TEXT] for one in meant[:_MAX_WARNINGS]],
+        "files": sorted(path.name for path in disk.used if path.is_file()),
     }
 
 
-def _prepare(request: Mapping[str, Any]) -> None:
+def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
     settings, episode_file = request["settings"], request["episode_file"]
-    disk = _disk(request["cache_dir"], request["max_bytes"])
     preparer = NavigationPreparer(
         settings=None if settings is None else NavMeshSettings(**settings),
         episode_file=None if episode_file is None else Path(episode_file),
@@ -293,16 +333,30 @@ def _prepare(request: Mapping[str, Any]) -> None:
 
 
 class _Disk(DiskCache):
-    """A cache that the end of the process does not interrupt in the middle of an entry."""
+    """A cache that the end of the process does not interrupt in the middle of an entry.
+
+    Attributes:
+        used: The paths of the entries that were asked for or stored.
+    """
+
+    def __init__(self, directory: str, max_bytes: int) -> None:
+        super().__init__(directory, max_bytes)
+        self.used: set[Path] = set()
+
+    def load(self, key: str) -> dict[str, np.ndarray] | None:
+        """The arrays stored under ``key``."""
+        self.used.add(self._path(key))
+        return super().load(key)
 
     def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays under ``key``."""
+        self.used.add(self._path(key))
         with _writing:
             super().store(key, arrays)
 
 
 @cache
-def _disk(directory: str, max_bytes: int) -> DiskCache:
+def _disk(directory: str, max_bytes: int) -> _Disk:
     """One cache for all requests, so that a folder that refuses is warned of once."""
     return _Disk(directory, max_bytes)
 

@@ -145,7 +145,7 @@ def read_file(path: Path, form: str, max_bytes: int) -> tuple[Arrays, Any, dict[
         with safe_open(path, framework="np") as file:
             header = file.metadata() or {}
             if header.get("format") != form:
-                raise ValueError(f"'{path}' is no {form} but {header.get('format')!r}: give a file of that kind")
+                raise ValueError(f"'{path}' is no {form} but {header.get('format')!r}: give another file of its folder")
             arrays = {name: file.get_tensor(name) for name in file.keys()}
             tree, about = json.loads(header["tree"]), json.loads(header["about"])
     except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:

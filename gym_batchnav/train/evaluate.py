@@ -64,7 +64,7 @@ def evaluate(
         env: A batch in which all scenes are resident; its episodes are begun anew, each once.
         agent: Acts.
         episodes_per_scene: Take so many of each scene's episodes, the first ones; all of them if not given.
-        progress: Called after every step with the number of episodes that have ended.
+        progress: Called with the number of episodes that ended in a step.
 
     Raises:
         ValueError: a scene has fewer episodes, scenes rotate, or the batch does not begin episodes by itself.
@@ -90,8 +90,8 @@ def evaluate(
             counts = ended & np.isin(measures["episode_index"], wanted)
             rows.append({name: measures[name][counts] for name in _MEASURED})
             num_ended += int(counts.sum())
-        if progress is not None:
-            progress(num_ended)
+            if progress is not None:
+                progress(int(counts.sum()))
     return _in_order(env, {name: np.concatenate([row[name] for row in rows]) for name in _MEASURED})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+EPSILON = 1e-5  # keeps divisions finite
 TRUST_LIMITS = (0.01, 100.0)
 MAX_WEIGHT_NORM = 10.0
 
@@ -34,7 +35,7 @@ class Lamb(torch.optim.Optimizer):
         parameters: Iterable[Any],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-5,
+        eps: float = EPSILON,
         weight_decay: float = 1e-2,
         trust: bool = True,
     ) -> None:

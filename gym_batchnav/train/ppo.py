@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share, imitation_loss
-from gym_batchnav.train.lamb import Lamb, lamb_groups, scaled_learning_rate, schedule
+from gym_batchnav.train.lamb import EPSILON, Lamb, lamb_groups, scaled_learning_rate, schedule
 from gym_batchnav.train.policy import Policy
 from gym_batchnav.train.rollout import Collector, Rollout
 
@@ -234,7 +234,7 @@ def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
         return Lamb(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
     for group in groups:
         group.pop("trust", None)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=config.weight_decay, eps=1e-5)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=config.weight_decay, eps=EPSILON)
 
 
 def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamma: float, gae_lambda: float) -> Tensor:

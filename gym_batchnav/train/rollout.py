@@ -114,13 +114,15 @@ class Collector:
             for part in self._parts:  # while one is drawn, the policy acts for the next
                 if step > 0:
                     ended.append(self._receive(part, step - 1))
-                self._send(part, step, expert_share)
+                with self._inferring():
+                    self._send(part, step, expert_share)
             self._row = step + 1
             if self._row < self.num_steps and cut is not None and cut(self._row):
                 break
         for part in self._parts:
             ended.append(self._receive(part, self._row - 1))
-            _, rollout.values[self._row, part.envs], _ = self._infer(part, self._row)
+            with self._inferring():
+                _, rollout.values[self._row, part.envs], _ = self._infer(part, self._row)
         rollout.episodes = {name: np.concatenate([measures[name] for measures in ended]) for name in ended[0]}
         return rollout if self._row == self.num_steps else rollout.head(self._row)
 
@@ -169,7 +171,8 @@ class Collector:
         rollout.bootstraps[step, envs] = 0
         if truncated.any():
             cut = np.nonzero(truncated)[0]
-            values = self._final_values(part, info["final_obs"], cut)
+            with self._inferring():
+                values = self._final_values(part, info["final_obs"], cut)
             rollout.bootstraps[step, torch.as_tensor(envs.start + cut)] = values
         ended = terminated | truncated
         self._put(step + 1, envs, observation, part.taken, ended)
@@ -189,6 +192,17 @@ class Collector:
         self.seconds["render"] += drawn
         self.seconds["simulate"] += time.perf_counter() - clock - drawn
 
+    @contextmanager
+    def _inferring(self) -> Iterator[None]:
+        """Count the time towards inference, but for what is simulated within it.
+
+        A GPU computes while Python goes on: its time shows where actions are fetched from it.
+        """
+        clock, simulated = time.perf_counter(), self.seconds["simulate"] + self.seconds["render"]
+        yield
+        simulated = self.seconds["simulate"] + self.seconds["render"] - simulated
+        self.seconds["infer"] += time.perf_counter() - clock - simulated
+
     def _infer(self, part: _Part, row: int) -> Any:
         """Logits, values and the next memory for a row of a part."""
         observation = self._rollout.observed(row, part.envs)
@@ -196,11 +210,8 @@ class Collector:
 
     def _act(self, observation: dict[str, Tensor], memory: Tensor, begun: Tensor) -> Any:
         """Logits, values and the next memory for one step of some environments."""
-        clock = time.perf_counter()
         with torch.autocast(begun.device.type, torch.bfloat16, enabled=self.autocast):
-            result = self.policy(observation, memory, begun)
-        self.seconds["infer"] += time.perf_counter() - clock
-        return result
+            return self.policy(observation, memory, begun)
 
     def _final_values(self, part: _Part, final_obs: dict[str, Any], cut: np.ndarray) -> Tensor:
         """Values [M] of the last observations of the episodes in a part's environments ``cut`` [M], which timed out."""

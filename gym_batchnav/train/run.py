@@ -19,6 +19,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.progress import late_progress
+from gym_batchnav.storage import make_folder
 from gym_batchnav.train import checkpoint
 from gym_batchnav.train.curve import Row, Window, append_row, cut_curve, draw_curve, flat_numbers, row_of
 from gym_batchnav.train.distributed import Workers
@@ -70,6 +71,7 @@ class TrainingRun:
             device = _device(self.preset.device, self.workers.local_rank)
             self._path = out / (CHECKPOINT if self._leads else f"checkpoint_{self.workers.rank}.safetensors")
             state = self._load()
+            self._check_alike(-1 if state is None else state["ppo"]["frames"])
             note = note if self._leads else lambda text: None
             self._env = _warm_env(self.preset.make_env, note)
             undo.callback(self._env.close)
@@ -80,14 +82,14 @@ class TrainingRun:
             if state is not None:
                 note(f"Going on after {state['ppo']['frames']:,} frames")
                 self._go_on_from(state["ppo"])
+            self.seconds: float = 0.0 if state is None else state["seconds"]
+            self.rows: list[Row] = []
+            self._session, self._wall = Window(), 0.0  # since this process began to train
+            self._board: SummaryWriter | None = None
+            if self._leads:
+                self.rows = self._begin_log()
+            self._writer = checkpoint.CheckpointWriter()
             undo.pop_all()
-        self.seconds: float = 0.0 if state is None else state["seconds"]
-        self.rows: list[Row] = []
-        self._writer = checkpoint.CheckpointWriter()
-        self._session, self._wall = Window(), 0.0  # since this process began to train
-        self._board: SummaryWriter | None = None
-        if self._leads:
-            self.rows = self._begin_log()
 
     @property
     def progress(self) -> float:
@@ -141,14 +143,18 @@ class TrainingRun:
 
         Returns:
             frames, seconds, fps and parts (of this process's training), success and spl (of the last minute; None
-            without episodes), files.
+            where no episode ended in it that was the policy's alone), files.
         """
         kind, preset = self.preset.policy, self.settings.preset
         if self._leads:
             about = policy_about(self._env, kind, preset, self.ppo.frames, self.settings.seed)
             save_policy(self.out / POLICY, self.ppo.policy, about)
             draw_curve(self.rows, self.out / PICTURE, f"{preset}: {kind}, {self.preset.num_envs} agents")
-        recent = [row for row in self.rows if row["seconds"] > self.seconds - RECENT_SECONDS and row["episodes"]]
+        recent = [
+            row
+            for row in self.rows
+            if row["seconds"] > self.seconds - RECENT_SECONDS and row["episodes"] and not row["losses"]["follower"]
+        ]
         counts = [row["episodes"] for row in recent]
         session = row_of(self._session.sums, self.ppo.frames, self.seconds, self._wall) if self._wall else {}
         return {
@@ -183,7 +189,21 @@ class TrainingRun:
             return None
         state, about = checkpoint.load(self._path)
         check_same_run(about, self.settings, self._path)
+        stored, size = about.get("workers"), self.workers.size
+        if stored != size:
+            raise ValueError(f"'{self._path}' is of a run with {stored} workers, not {size}: start as many")
         return state
+
+    def _check_alike(self, frames: int) -> None:
+        """Refuse to go on from checkpoints of different moments, as where some were lost.
+
+        Raises:
+            ValueError: the workers' ``frames`` (-1 without a checkpoint) are not the same.
+        """
+        mine = {str(rank): float(frames * (rank == self.workers.rank)) for rank in range(self.workers.size)}
+        found = [int(one) for one in self.workers.sum(mine).values()]
+        if len(set(found)) > 1:
+            raise ValueError(f"the checkpoints in '{self.out}' are of {found} frames (-1: none): begin another run")
 
     def _go_on_from(self, state: dict[str, Any]) -> None:
         """Set the state of a checkpoint."""
@@ -195,12 +215,13 @@ class TrainingRun:
     def _save(self) -> None:
         """Have a checkpoint written beside the training."""
         state = {"seconds": self.seconds, "ppo": self.ppo.get_state()}
-        self._writer.save(self._path, state, self.settings.description())
+        about = {**self.settings.description(), "workers": self.workers.size}
+        self._writer.save(self._path, state, about)
 
     def _begin_log(self) -> list[Row]:
         """Write the settings and open the logs; returns the lines of the curve up to here."""
         write_run_file(self.out, self.settings)
-        self._board = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.ppo.frames or None)
+        self._board = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.ppo.frames + 1)
         return cut_curve(self.out / CURVE, self.ppo.frames)
 
     def _log(self, window: Window, wall: float) -> None:
@@ -226,7 +247,7 @@ def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
     """The settings of the run to begin or to go on with in a folder."""
     if not (out / FILE).exists():
         settings = RunSettings(**given)
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         return settings
     if not resume:
         raise FileExistsError(f"'{out}' holds a run: go on with it by --resume, or give another --out")

@@ -10,7 +10,7 @@ from typing import Any
 import gym_batchnav
 from gym_batchnav.arguments import check_choice, check_counts, check_positive
 from gym_batchnav.storage import write_atomically
-from gym_batchnav.train.presets import PRESETS, Preset
+from gym_batchnav.train.presets import ON_A_GPU, PRESETS, Preset
 
 FILE = "run.json"
 CHANGEABLE = ("frames", "time_limit", "threads")  # when a run is gone on with
@@ -63,11 +63,13 @@ class RunSettings:
         }
         if changes.get("policy") == "blind":
             changes["sensors"] = ()  # nothing is drawn that nobody looks at
-        changes["ppo"] = replace(
-            preset.ppo,
-            total_frames=self.frames or preset.ppo.total_frames,
-            num_minibatches=min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),
-        )
+        learning: dict[str, Any] = {
+            "total_frames": self.frames or preset.ppo.total_frames,
+            "num_minibatches": min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),
+        }
+        if changes.get("device") == "cpu":
+            learning |= {**dict.fromkeys(ON_A_GPU, False), "num_parts": 1}
+        changes["ppo"] = replace(preset.ppo, **learning)
         return replace(preset, **changes)
 
     def changed(self, given: dict[str, Any], where: Path) -> RunSettings:

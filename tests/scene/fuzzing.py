@@ -1,6 +1,7 @@
 """A program that loads damaged scenes under limits of time and memory: ``fuzzing.py bytes FILE...`` or ``... json``.
 
-``fuzzing.py files FILE...`` loads the files as they are.
+``fuzzing.py files FILE...`` loads the files as they are. A FILE may be a scene instance of the Habitat dataset in its
+folder.
 
 Every load gives a sound scene or a SceneError, within ten seconds and one GiB; else the program fails or is killed.
 It prints how many scenes were loaded and how many refused.
@@ -21,16 +22,24 @@ from glb import SQUARE_UVS, Glb, four_colors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gym_batchnav.scene.habitat import DATASET_ENDING, load_habitat_scene
 from gym_batchnav.scene.load import SceneError, load_scene
 
 SECONDS, MAX_BYTES = 10, 2**30
 OUTCOMES: Counter[str] = Counter()
 
 
+def read(path):
+    if path.name.endswith(".scene_instance.json"):
+        (dataset,) = path.parent.glob(f"*{DATASET_ENDING}")
+        return load_habitat_scene(dataset, path.name)
+    return load_scene(path)
+
+
 def load(path):
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of processor time; its signal ends the process
     try:
-        scene = load_scene(path)
+        scene = read(path)
     except SceneError as error:
         assert not isinstance(error.__cause__, MemoryError), error
         assert len(str(error)) < 2000

@@ -1,6 +1,7 @@
 """Damaged files: each gives a sound scene or a SceneError, in bounded time and memory."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from glb import SQUARE_UVS, Glb, square
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from rooms import box, box_room, scene_of
 
 from gym_batchnav.scene.load import SceneError, load_scene
+from gym_batchnav.scene.save import save_glb
 
 TESTS = Path(__file__).parents[1]
 
@@ -101,6 +104,34 @@ def test_bytes_flipped_and_files_cut_at_every_kilobyte(tmp_path, write):
 def test_any_json_gives_a_sound_scene_or_a_scene_error(tmp_path):
     loaded, refused = fuzz(tmp_path, "json")
     assert min(loaded, refused) > 10
+
+
+def write_dataset(folder, rows):
+    """A Habitat dataset of a room and a crate, with one scene instance, whose name is returned."""
+    save_glb(box_room(), folder / "room.glb")
+    save_glb(scene_of("crate", box((0, 0, 0), (1, 1, 1))), folder / "crate.glb")
+    dataset = {
+        "stages": {"paths": {".glb": ["room.glb"]}},
+        "objects": {"paths": {".glb": ["crate.glb"]}},
+        "scene_instances": {"paths": {".json": ["*"]}},
+    }
+    (folder / "home.scene_dataset_config.json").write_text(json.dumps(dataset))
+    instance = {"stage_instance": {"template_name": "room"}, "object_instances": rows}
+    (folder / "home.scene_instance.json").write_text(json.dumps(instance))
+    return "home.scene_instance.json"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+def test_a_damaged_instance_of_a_dataset_gives_a_sound_scene_or_a_scene_error(tmp_path):
+    row = {"template_name": "crate", "translation": [1, 2, 3], "rotation": [1, 0, 0, 0], "uniform_scale": 0.5}
+    loaded, refused = fuzz(tmp_path, "bytes", write_dataset(tmp_path, [row, row]))
+    assert loaded + refused > 200 and min(loaded, refused) > 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@pytest.mark.parametrize(("count", "outcome"), [(100_000, (1, 0)), (1_000_000, (0, 1))])
+def test_a_dataset_of_many_objects_is_loaded_or_refused_in_time(tmp_path, count, outcome):
+    assert fuzz(tmp_path, "files", write_dataset(tmp_path, [{"template_name": "crate"}] * count)) == outcome
 
 
 def strips() -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from rooms import box, box_room, scene_of
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene import files, recipes
+from gym_batchnav.scene import files, habitat, recipes
 from gym_batchnav.scene.attributes import asset_frame, turn
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.compose import Placed, compose
@@ -129,6 +129,29 @@ def test_an_object_is_scaled_then_turned_about_its_centre_of_mass(folder):
     np.testing.assert_allclose(crate, [[1, 0, 1 - 0.8], [1 + 0.8, 6, 1]], atol=1e-5)
 
 
+def test_too_many_objects_are_refused_before_any_is_looked_at(folder, monkeypatch):
+    row = {"template_name": "crate"}
+    monkeypatch.setattr(habitat, "MAX_PARTS", 3)
+    write_instance(folder, [row] * 3)
+    assert len(crates_of(load(folder))) == 3
+    monkeypatch.setattr(habitat, "load_scene", lambda *_, **__: pytest.fail("loaded"))
+    write_instance(folder, [row] * 4)
+    with pytest.raises(SceneError, match=r"apt_0.*: it has 4 objects, more than 3: place fewer"):
+        load(folder)
+    write_instance(folder, {"template_name": "crate"})
+    with pytest.raises(SceneError, match="object_instances is not a list"):
+        load(folder)
+
+
+def test_a_template_is_looked_up_once_however_many_rows_name_it(folder, monkeypatch):
+    asked = []
+    look_up = habitat._template_of
+    monkeypatch.setattr(habitat, "_template_of", lambda *given: asked.append(given[2]) or look_up(*given))
+    write_instance(folder, [{"template_name": name} for name in ("crate", "objects/crate", "crate", "crate")])
+    assert len(crates_of(load(folder))) == 4
+    assert sorted(asked) == ["crate", "objects/crate", "stages/room"]
+
+
 def test_a_quaternion_turns_about_its_axis():
     axis, angle = np.array([1.0, 2.0, -2.0]) / 3, 0.7
     matrix = turn(5 * np.array([np.cos(angle / 2), *(np.sin(angle / 2) * axis)]))  # of any length
@@ -234,7 +257,7 @@ def test_nothing_outside_the_folder_is_read(folder, path):
     [
         ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' means none of its 1 objects"),
         ({"object_instances": [{}]}, "malformed"),
-        ({"object_instances": 7}, "malformed"),
+        ({"object_instances": 7}, "object_instances is not a list"),
         ({"object_instances": [{"template_name": "crate", "translation": [1, 2]}]}, "translation is not 3 finite"),
         ({"object_instances": [{"template_name": "crate", "rotation": [0, 0, 0, 0]}]}, "rotation is zero"),
         ({"object_instances": [{"template_name": "crate", "uniform_scale": "big"}]}, "uniform_scale is not 1"),

@@ -20,6 +20,9 @@ def named(name: str) -> Scene:
     return box_room(name)
 
 
+SIZE = named("one").nbytes
+
+
 def sources_of(count: int, load=named) -> list[SceneSource]:
     return [SceneSource(f"scene_{i}", partial(load, f"scene_{i}")) for i in range(count)]
 
@@ -192,6 +195,78 @@ def test_a_preparers_refusal_costs_one_scene_before_anybody_is_there() -> None:
     assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"]
 
 
+@dataclass(frozen=True)
+class Refuses:
+    """A preparer that can do nothing with some scenes, and whose results for the others take so many bytes."""
+
+    scenes: tuple[str, ...]
+    size: int = 0
+
+    def __call__(self, scene: Scene) -> SimpleNamespace:
+        if scene.name in self.scenes:
+            raise ValueError("nothing to walk on")
+        return SimpleNamespace(nbytes=self.size)
+
+
+@pytest.mark.filterwarnings("ignore:scene .* is left out")
+@pytest.mark.parametrize(
+    ("preparer", "problem"),
+    [
+        (Refuses(("scene_0", "scene_1", "scene_2", "scene_3")), "none of the 4 scenes can be used: scene_"),
+        (Refuses(("scene_0", "scene_1"), 10**6), "no scene fits into max_scene_bytes=100000: allow more"),
+    ],
+)
+def test_a_preparer_that_finds_no_scene_changes_nothing(preparer: Refuses, problem: str) -> None:
+    def start() -> tuple[SceneLibrary, Agents]:
+        """A library that has rotated before its last user left."""
+        library = SceneLibrary(sources_of(4), 2, rotate_every=3, max_scene_bytes=10**5, deterministic=True)
+        agents = Agents(library)
+        agents.step(2 * SETTLE_STEPS)
+        library.leave(agents.key)
+        return library, Agents(library)
+
+    assert 3 * SIZE < 10**5
+    (library, agents), (other, others) = start(), start()
+    library.leave(agents.key)
+    before, generation = library.get_state(), library.generation
+    with pytest.raises(ValueError, match=problem):
+        library.add_preparer(preparer)
+    assert library.get_state() == before and library.generation == generation and not library.stats()["refused"]
+    agents = Agents(library)
+    for _ in range(100):
+        agents.step()
+        others.step()
+        assert names_in_lanes(library) == names_in_lanes(other)
+    library.restart(agents.key, 1)
+    other.restart(others.key, 1)
+    assert names_in_lanes(library) == names_in_lanes(other)
+
+
+def test_a_refused_scene_among_agents_is_not_left_out_later() -> None:
+    library = SceneLibrary(sources_of(2))
+    library.put(1, named("mine"))
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="nothing to walk on"):
+        library.add_preparer(Refuses(("scene_0", "mine")))
+    assert library.stats()["refused"] == {} and library.stats()["resident"] == ("scene_0", "mine")
+
+
+def test_memory_is_not_blamed_for_damaged_files() -> None:
+    def load(name: str) -> Scene:
+        if loaded:
+            raise ValueError("the file is damaged")
+        loaded.append(name)
+        return named(name)
+
+    loaded: list[str] = []
+    library = SceneLibrary(sources_of(3, load), 1, rotate_every=1, deterministic=True)
+    library.put(0, named("mine"))
+    agents = Agents(library)
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"none of the 3 scenes .*the file is damaged"):
+        agents.step(3)
+    with pytest.raises(ValueError, match=r"none of the 3 scenes .*the file is damaged"):
+        library.restart(agents.key, 1)
+
+
 def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
     started, may_load = threading.Event(), threading.Event()
 
@@ -223,9 +298,6 @@ class Takes:
 
     def __call__(self, scene: Scene) -> SimpleNamespace:
         return SimpleNamespace(nbytes=self.main, device_nbytes=self.device)
-
-
-SIZE = named("one").nbytes
 
 
 def test_scenes_that_do_not_fit_are_not_resident() -> None:
@@ -421,6 +493,20 @@ def test_restart_begins_the_plan_of_a_seed_and_loads_only_what_is_not_held() -> 
     assert library.stats()["swaps"] == 0 and library.num_held == 3
 
 
+def test_a_scene_listed_twice_is_known_by_its_place_in_the_list() -> None:
+    scene = named("same")
+    library = SceneLibrary([SceneSource("same", lambda: scene)] * 3, 1, deterministic=True)
+    agents, plan = Agents(library), ScenePlan(3, 1)
+    firsts = []
+    for seed in range(6):
+        library.restart(agents.key, seed)
+        plan.restart(seed)
+        firsts.append(plan.next(()))
+        assert library.source_index[0] == firsts[-1] == library.get_state()["source_index"][0]
+        agents.step()
+    assert set(firsts) == {0, 1, 2}
+
+
 def test_several_users_keep_their_slots() -> None:
     library = SceneLibrary(sources_of(5), 1, num_spare_slots=2, rotate_every=1, deterministic=True)
     first, second = Agents(library), Agents(library)
@@ -441,3 +527,22 @@ def test_several_users_keep_their_slots() -> None:
     library.leave(second.key)
     library.leave(first.key)
     library.leave(first.key)
+
+
+@pytest.mark.parametrize("behind", [0, 100])
+def test_scenes_go_on_changing_when_the_user_ahead_leaves(behind: int) -> None:
+    library = SceneLibrary(sources_of(5), 1, num_spare_slots=2, rotate_every=10, deterministic=True)
+    ahead, middle, last = Agents(library), Agents(library), Agents(library)
+    middle.step(behind)
+    ahead.step(200)
+    library.leave(ahead.key)
+    left, swaps = library.source_index[0], library.stats()["swaps"]
+    assert library.active[0] != 0
+    library.occupy(last.key, library.active)
+    middle.step(2)  # the last two agents move over
+    assert library.source_index[0] != left
+    middle.step(2 * (10 + SETTLE_STEPS))
+    assert library.stats()["swaps"] >= swaps + 2
+    swaps = library.stats()["swaps"]
+    last.step(behind)  # still as far behind the one now ahead
+    assert library.stats()["swaps"] == swaps

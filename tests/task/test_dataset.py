@@ -111,6 +111,29 @@ def test_a_small_file_that_stands_for_much_is_refused(tmp_path, monkeypatch):
     assert len(read_episodes(path)["Cantwell"]) == 1000
 
 
+def test_many_files_that_together_stand_for_much_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "content").mkdir()
+    for k in range(5):
+        write(tmp_path / "content" / f"{k}.json.gz", [row()] * 100)
+    path = write(tmp_path / "val.json.gz", [])
+    for name, limit in (("MAX_TOTAL_BYTES", 50_000), ("MAX_TOTAL_ITEMS", 5000)):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=rf"\d\.json\.gz: .*{limit:,}"):
+            patch.setattr(dataset, name, limit)
+            read_episodes(path)
+    assert len(read_episodes(path)["Cantwell"]) == 500
+
+
+def test_episodes_of_a_scene_in_several_files_keep_their_order(tmp_path):
+    (tmp_path / "content").mkdir()
+    for k, ids in enumerate((["v1/b/room.glb", "b/room.glb"], ["v1/b/room.glb", "b/room.glb"])):
+        rows = [row(scene_id=one, start_position=[2 * k + i, 0, 0]) for i, one in enumerate(ids)]
+        for one in rows:
+            del one["episode_id"]
+        write(tmp_path / "content" / f"{k}.json", rows)
+    (found,) = read_episodes(write(tmp_path / "val.json", [])).values()
+    assert found.ids == ("0", "1", "2", "3") and found.start[:, 0].tolist() == [0, 1, 2, 3]
+
+
 def test_an_empty_top_level_file_stands_for_its_content_folder(tmp_path):
     (tmp_path / "content").mkdir()
     write(tmp_path / "content" / "Cantwell.json.gz", [row(), row()])

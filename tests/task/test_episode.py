@@ -102,6 +102,28 @@ def test_scenes_of_one_stem_get_their_own_episodes(tmp_path, episodes):
         preparer(box_room())
 
 
+@pytest.mark.parametrize("ending", ["glb", "scene_instance.json", "stage_config.json"])
+def test_episodes_beside_a_scene_are_found_by_its_name(tmp_path, navmesh, episodes, ending):
+    write_episodes({"home.glb": episodes}, tmp_path / "home.json.gz")
+    scene = replace(box_room(), name="home", metadata={"path": str(tmp_path / f"home.{ending}")})
+    assert len(NavigationPreparer(num_episodes=3).episodes(scene, navmesh)) == len(episodes)
+
+
+def test_a_part_of_a_dataset_that_changes_is_read_anew(tmp_path, navmesh, episodes):
+    def few(count):
+        columns = (getattr(episodes, name)[:count] for name in ("start", "heading", "goal", "distance"))
+        return {"room.glb": episode_set(*columns)}
+
+    write_episodes({}, tmp_path / "val.json.gz")
+    preparer = NavigationPreparer(episode_file=tmp_path / "val.json.gz")
+    (tmp_path / "content").mkdir()
+    for count in (5, 7):
+        write_episodes(few(count), tmp_path / "content" / "room.json.gz")
+        assert len(preparer.episodes(box_room(), navmesh)) == count
+    write_episodes(few(2), tmp_path / "content" / "more.json.gz")
+    assert len(preparer.episodes(box_room(), navmesh)) == 9
+
+
 def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):
     write_episodes({"castle.glb": episodes}, tmp_path / "episodes.json.gz")
     preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
@@ -115,8 +137,15 @@ def test_a_scene_that_nobody_can_walk_in_is_refused_by_name(tmp_path):
         NavigationPreparer(NavMeshSettings(), cache=DiskCache(tmp_path))(wall)
 
 
+def test_other_geometry_gets_another_navmesh_whatever_the_scene_says(tmp_path):
+    preparer = NavigationPreparer(cache=DiskCache(tmp_path))
+    for width in (8, 10):
+        scene = replace(box_room(width=width), content_hash="of a generator whose version nobody raised")
+        assert np.ptp(preparer.navmesh(scene).vertices[:, 0]) == pytest.approx(width, abs=0.5)
+
+
 def test_what_was_prepared_is_recalled_from_the_cache_until_it_is_damaged(tmp_path, monkeypatch):
-    scene = replace(box_room(), content_hash="of the room")
+    scene = box_room()
     preparer = NavigationPreparer(num_episodes=20, cache=DiskCache(tmp_path))
     first = preparer(scene)
 

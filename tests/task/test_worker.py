@@ -19,7 +19,7 @@ from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.sources import scene_sources
 from gym_batchnav.task import worker as module
 from gym_batchnav.task.prepare import NavigationPreparer
-from gym_batchnav.task.worker import PreparationWorker, WorkerLost
+from gym_batchnav.task.worker import PreparationWorker, WorkerLost, warm
 
 SETTINGS = NavMeshSettings(agent_radius=0.2)
 
@@ -150,6 +150,83 @@ def test_a_child_that_dies_is_told_and_replaced(odd, tmp_path):
     with pytest.raises(WorkerLost, match="exit 3"):
         odd.prepare(recipe(tmp_path / "crash.glb"))
     odd.prepare(recipe(tmp_path / "room.glb"))
+
+
+def source_of(path: Path):
+    (source,) = scene_sources(path)
+    return source
+
+
+def test_a_scene_that_kills_its_process_each_time_is_refused_by_name(odd, tmp_path):
+    with (
+        pytest.warns(UserWarning, match="'crash' is tried again") as caught,
+        pytest.raises(ValueError, match=r"scene 'crash': 3 processes .*exit 3.* make it smaller"),
+    ):
+        warm(odd, source_of(tmp_path / "crash.glb"))
+    assert not any("by the process that steps" in str(one.message) for one in caught)
+    warm(odd, source_of(tmp_path / "room.glb"))
+
+
+def test_a_scene_that_hangs_its_process_each_time_is_refused_by_name(odd, tmp_path):
+    odd.prepare(recipe(tmp_path / "room.glb"))  # so that kernels are compiled
+    odd.timeout = 3.0
+    with (
+        pytest.warns(UserWarning, match="'slow' is tried again"),
+        pytest.raises(ValueError, match=r"scene 'slow': .*no answer within 3 seconds"),
+    ):
+        warm(odd, source_of(tmp_path / "slow.glb"))
+    assert (tmp_path / "slow.glb.begun").exists()
+
+
+def test_a_process_that_somebody_kills_costs_no_scene(preparer, folder, tmp_path, monkeypatch):
+    worker, prepare = PreparationWorker(preparer), PreparationWorker.prepare
+    lost = [WorkerLost("it was lost", begun=True)] * 2
+
+    def killed(self, wanted):
+        if lost:
+            raise lost.pop()
+        prepare(self, wanted)
+
+    monkeypatch.setattr(PreparationWorker, "prepare", killed)
+    monkeypatch.setattr(worker, "is_prepared", lambda _: False)
+    with pytest.warns(UserWarning, match="'room' is tried again"):
+        warm(worker, source_of(folder / "room.glb"))
+    assert not lost
+    worker.close()
+
+
+@pytest.mark.parametrize("executable", [None, "/no/such/program", "dies at once"])
+def test_where_no_process_can_be_started_the_scene_is_left_to_the_one_that_steps(
+    preparer, folder, tmp_path, monkeypatch, executable
+):
+    if executable == "dies at once":
+        (tmp_path / "sitecustomize.py").write_text("import os\nos._exit(4)")
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    else:
+        monkeypatch.setattr(sys, "executable", executable)
+    worker = PreparationWorker(preparer)
+    monkeypatch.setattr(worker, "is_prepared", lambda _: False)
+    with pytest.warns(UserWarning, match="'room' is prepared by the process that steps"):
+        warm(worker, source_of(folder / "room.glb"))
+    worker.close()
+
+
+def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_path, monkeypatch):
+    worker = PreparationWorker(NavigationPreparer(SETTINGS, num_episodes=5, cache=DiskCache(tmp_path / "cache")))
+    wanted = recipe(folder / "room.glb")
+    worker.prepare(wanted)
+    entries = set((tmp_path / "cache").iterdir())
+    assert worker.is_prepared(wanted) and len(entries) == 5  # scene, navmesh, geodesics, episodes, mark
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "MAKERS", "another")
+        assert not worker.is_prepared(wanted)
+    for entry in entries:
+        content = entry.read_bytes()
+        entry.unlink()
+        assert not worker.is_prepared(wanted)
+        entry.write_bytes(content)
+    assert worker.is_prepared(wanted)
+    worker.close()
 
 
 @pytest.mark.parametrize("end", ["kill", "close"])

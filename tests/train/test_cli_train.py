@@ -32,7 +32,7 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "60", "m", "-5m", "0s", "1h30m", "1e3s", "nan s"])
 def test_what_is_no_duration(text):
-    with pytest.raises(ValueError, match=r"--time-limit .*: write 90s, 60m or 2h"):
+    with pytest.raises(ValueError, match=r"--time-limit .*: write a duration above zero such as 90s, 60m or 2h"):
         seconds_of(text)
 
 

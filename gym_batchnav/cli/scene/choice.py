@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ FrameScale = Annotated[
 ]
 
 _SHOWN = 8  # names in a message
-_UP = {"y": [0, 1, 0], "z": [0, 0, 1]}
+# Rotations that bring up to y.
+_UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])}
 
 
 def chosen_source(
@@ -67,6 +70,31 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
 
 def how_to_keep(scene: Scene) -> str:
     """What to write where, so that environments read a scene's file with the same up and scale."""
-    up, scale = scene.metadata["up"], scene.metadata["scale"]
-    config = json.dumps({"up": _UP[str(up)], "units_to_meters": scale})
-    return f"to have it read so by environments too, write into '{scene.name}.stage_config.json' beside it: {config}"
+    from gym_batchnav.scene.files import SceneFiles
+    from gym_batchnav.scene.stage import read_stage_config
+
+    path, up = Path(str(scene.metadata["path"])), str(scene.metadata["up"])
+    # Of a configuration that turns the file neither way the metadata has the name.
+    config = None if up in _UP else read_stage_config(SceneFiles(path))
+    rotation = _UP[up] if config is None else config.rotation
+    kept = json.dumps(frame_attributes(rotation, np.broadcast_to(np.asarray(scene.metadata["scale"]), 3)))
+    return f"to have it read so by environments too, let '{path.stem}.stage_config.json' beside it say this: {kept}"
+
+
+def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any]:
+    """The attributes of a stage configuration for a frame, the inverse of ``asset_frame``.
+
+    Args:
+        rotation: [3, 3], takes the asset's up to +y and its front to -z.
+        factors: [3], metres in a unit along the axes after the rotation.
+
+    Returns:
+        All four that count, so that none of an older configuration is left to count with them.
+    """
+    scale, unit = rotation.T @ factors, 1.0
+    if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes only change places: signs say nothing
+        scale = np.abs(scale)
+        if (factors == factors[0]).all():
+            scale, unit = np.ones(3), float(factors[0])
+    up, front = (rotation[1] + 0.0).tolist(), (-rotation[2] + 0.0).tolist()  # the sum turns -0.0 into 0.0
+    return {"up": up, "front": front, "scale": (scale + 0.0).tolist(), "units_to_meters": unit}

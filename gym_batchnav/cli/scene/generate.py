@@ -45,12 +45,13 @@ def generate(
     from gym_batchnav.progress import late_progress
     from gym_batchnav.scene.generate import generate_apartment
     from gym_batchnav.scene.save import save_glb
+    from gym_batchnav.storage import make_folder
     from gym_batchnav.task.dataset import write_episodes
     from gym_batchnav.task.episode import sample_episodes
 
     numbers = _numbers(seeds)
     stems = _stems(name, numbers)
-    _make_folder(out)
+    make_folder(out)
     console = Console()
     with late_progress("Generating homes", len(numbers)) as done:
         for stem, seed in zip(stems, numbers, strict=True):
@@ -105,22 +106,6 @@ def _stems(name: str, seeds: Sequence[int]) -> list[str]:
     if len(set(stems)) < len(stems):
         raise ValueError(f"--name {name!r}: gives several homes one name, put {{seed}} or {{index}} into it")
     return stems
-
-
-def _make_folder(out: Path) -> None:
-    """Make the folder for the files.
-
-    Raises:
-        OSError: it cannot be made, or nothing can be written there.
-    """
-    from gym_batchnav.storage import check_destination
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = "a file is in its place" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
-        raise type(error)(f"--out '{out}' cannot be made: {reason}: name another folder") from error
-    check_destination(out / "home.glb")
 
 
 def _told(home: Scene, navmesh: NavMesh) -> str:

@@ -127,8 +127,7 @@ def generate_apartment(
         "free_space": free_space(plan, pieces, solids),
         "instances": {first + k + 1: (pieces[k].prototype.key, matrices[k]) for k in range(len(pieces))},
     }
-    options = (seed, area, storeys, closed_doors, triangles)
-    return _assemble(name or f"apartment_{seed}", objects, finishes, seed, options, metadata)
+    return _assemble(name or f"apartment_{seed}", objects, finishes, seed, metadata)
 
 
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
@@ -264,7 +263,6 @@ def _assemble(
     objects: list[tuple[str, Solid]],
     finishes: dict[str, Finish],
     seed: int,
-    options: tuple[object, ...],
     metadata: dict[str, object],
 ) -> Scene:
     """One Scene of all objects, with the materials that they use."""
@@ -276,10 +274,12 @@ def _assemble(
     shade = np.concatenate([solid.shade for solid in solids])
     colors = np.full((len(shade), 4), 255, np.uint8)
     colors[:, :3] = np.rint(255 * np.clip(shade, 0, 1))[:, None]
+    vertices = np.concatenate([solid.vertices for solid in solids]).astype(np.float32)
+    triangles = np.concatenate([s.triangles + k for s, k in zip(solids, starts[:-1], strict=True)]).astype(np.int32)
     return Scene(
         name=name,
-        vertices=np.concatenate([solid.vertices for solid in solids]).astype(np.float32),
-        triangles=np.concatenate([s.triangles + k for s, k in zip(solids, starts[:-1], strict=True)]).astype(np.int32),
+        vertices=vertices,
+        triangles=triangles,
         triangle_material=material.astype(np.int32),
         triangle_object=np.repeat(np.arange(1, len(solids) + 1), [len(s.triangles) for s in solids]).astype(np.int32),
         materials=materials,
@@ -287,6 +287,6 @@ def _assemble(
         colors=colors,
         textures=textures,
         objects=tuple(name for name, _ in objects),
-        content_hash=hashlib.sha256(repr(("apartment", 2, *options)).encode()).hexdigest(),
+        content_hash=hashlib.sha256(vertices.tobytes() + triangles.tobytes()).hexdigest(),
         metadata=metadata,
     )

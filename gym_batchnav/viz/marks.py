@@ -1,0 +1,42 @@
+"""The colours of pictures, and marks drawn on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import ImageDraw, ImageFont
+
+BACKGROUND = (246, 245, 242)
+INK = (38, 40, 44)
+PATH_COLORS = (
+    (214, 69, 65), (52, 120, 190), (230, 146, 40), (46, 150, 100), (142, 84, 170), (30, 160, 170), (190, 80, 130),
+    (120, 110, 40),
+)  # fmt: skip
+BADGE = 9  # radius of a numbered disc, pixels
+
+
+def color_of(number: int) -> tuple[int, int, int]:
+    """The colour of a number from 1; they repeat."""
+    return PATH_COLORS[(number - 1) % len(PATH_COLORS)]
+
+
+def draw_disc(draw: ImageDraw.ImageDraw, centre: Sequence[float], radius: float, color: tuple[int, int, int]) -> None:
+    """A filled disc with a white rim."""
+    x, y = centre
+    draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=color, outline=(255, 255, 255), width=2)
+
+
+def draw_badge(draw: ImageDraw.ImageDraw, centre: Sequence[float], number: int) -> None:
+    """A number on a disc of its colour."""
+    draw_disc(draw, centre, BADGE, color_of(number))
+    x, y = centre
+    draw.text((x, y), str(number), fill=(255, 255, 255), font=ImageFont.load_default(13), anchor="mm")
+
+
+def draw_star(draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, color: tuple[int, int, int]) -> None:
+    """A five-pointed star with a white rim."""
+    angles = np.arange(10) * np.pi / 5
+    reach = radius * np.where(np.arange(10) % 2, 0.45, 1.0)
+    points = centre + np.stack([np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
+    draw.polygon([tuple(point) for point in points], fill=color, outline=(255, 255, 255), width=1 + (radius > 8))

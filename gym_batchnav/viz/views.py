@@ -1,0 +1,85 @@
+"""Views of scenes drawn for people, with lines along edges and light."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.api import Renderer
+
+SKY = (201, 219, 235)
+_FAR = 1e6  # metres
+_LIGHT = np.array([-0.35, 0.55, 0.76])  # unit vector towards it: left, up and behind the viewer
+_SIDE_LIGHT = 0.3  # how much darker it is where that light does not fall
+_EDGE = (0.25, 1.0)  # steps of slope at which a line begins to show, and is drawn in full
+_LINE = 0.55  # how dark it is
+
+
+def drawn(
+    renderer: Renderer,
+    camera: Camera,
+    slots: np.ndarray,
+    views: np.ndarray,
+    sky: tuple[int, int, int] = SKY,
+) -> np.ndarray:
+    """Views as pictures for people: what cameras see, with lines along edges and light from the upper left.
+
+    Shapes can be told apart in them even where a scene is all of one colour.
+
+    Args:
+        renderer: Draws the scenes.
+        camera: Its size, field of view and near plane count.
+        slots: [N] int, the library's slot that each view looks into.
+        views: [N, 4, 4] float32, world-to-camera.
+        sky: The colour where nothing is hit.
+
+    Returns:
+        Pictures [N, H, W, 3] uint8.
+    """
+    fine = 2 if max(camera.width, camera.height) <= 2048 else 1  # rays a pixel's side
+    camera = replace(
+        camera, width=fine * camera.width, height=fine * camera.height, max_depth=_FAR, normalize_depth=False,
+        depth_miss="zero",
+    )  # fmt: skip
+    target = renderer.target(camera, ("rgb", "depth"), num_views=1, buffers=1)
+    pictures = []
+    for slot, view in zip(slots, views, strict=True):  # one at a time, which bounds the memory
+        images = target.render(np.array([slot]), view[None])
+        depth = images["depth"][0, ..., 0]
+        shade = _shade(depth, camera)[..., None]
+        picture = np.where(depth[..., None] > 0, images["rgb"][0] * shade, sky)
+        height, width = depth.shape
+        picture = picture.reshape(height // fine, fine, width // fine, fine, 3).mean(axis=(1, 3))
+        pictures.append(np.round(picture).astype(np.uint8))
+    target.close()
+    return np.stack(pictures)
+
+
+def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:
+    """How bright each pixel is drawn, [H, W] in (0, 1], by metric depth [H, W] with 0 where nothing is hit.
+
+    The inverse of depth is linear in the picture along a plane: its slope gives the plane's normal, and where its
+    second difference is not zero there is an edge.
+    """
+    height, width = depth.shape
+    pixel = 2 * camera.tan_half_width / width  # size of a pixel at unit distance
+    inverse = np.divide(1, depth, where=depth > 0, out=np.zeros(depth.shape))
+    slopes, bends = [], np.zeros(depth.shape)
+    for axis in (1, 0):
+        step = np.diff(inverse, axis=axis)
+        padding = [(0, 0), (0, 0)]
+        padding[axis] = (1, 1)
+        step = np.pad(step, padding, mode="edge")
+        before, after = (np.take(step, range(start, start + depth.shape[axis]), axis) for start in (0, 1))
+        bends = np.maximum(bends, np.abs(after - before))
+        slopes.append(np.where(np.abs(before) < np.abs(after), before, after) / pixel)  # across no edge
+    x = ((np.arange(width) + 0.5) / width * 2 - 1) * camera.tan_half_width
+    y = ((np.arange(height) + 0.5) / height * 2 - 1)[:, None] * camera.tan_half_height
+    normal = np.stack([-slopes[0], slopes[1], inverse - x * slopes[0] - y * slopes[1]])
+    lit = np.tensordot(_LIGHT, normal, 1) / np.maximum(np.linalg.norm(normal, axis=0), 1e-12)
+    edge = np.divide(bends, inverse * pixel, where=inverse > 0, out=np.zeros(depth.shape))
+    line = np.clip((edge - _EDGE[0]) / (_EDGE[1] - _EDGE[0]), 0, 1)
+    light = np.clip(lit / _LIGHT[2], 0, 1)  # what faces the viewer counts as fully lit
+    return (1 - _SIDE_LIGHT * (1 - light)) * (1 - _LINE * line)

@@ -1,0 +1,33 @@
+"""The policies that ship: what they weigh, and what they can do. CI evaluates all 500 episodes."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from gym_batchnav.scene.sources import assets_dir  # noqa: E402
+from gym_batchnav.train.agents import PolicyAgent  # noqa: E402
+from gym_batchnav.train.curve import read_rows  # noqa: E402
+from gym_batchnav.train.evaluate import evaluate  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy  # noqa: E402
+from gym_batchnav.train.presets import PRESETS  # noqa: E402
+
+SEES, BLIND = (assets_dir() / f"pointnav_{name}.safetensors" for name in ("depth", "blind"))
+
+
+def test_they_are_small_and_learned_from_as_many_frames():
+    assert SEES.stat().st_size + BLIND.stat().st_size < 5 * 2**20
+    _, about = load_policy(SEES)
+    _, about_blind = load_policy(BLIND)
+    assert (about.kind, about_blind.kind) == ("small", "blind")
+    assert about.preset == about_blind.preset == "cpu" and about.frames == about_blind.frames
+    assert read_rows(SEES.with_suffix(".jsonl"))[-1]["frames"] == about.frames
+
+
+def test_sight_tells_in_homes_that_neither_saw():
+    homes = PRESETS["cpu"].held_out[:6]
+    env = PRESETS["cpu"].make_evaluation_env(24, 4, scenes=homes)
+    sees, blind = (evaluate(env, PolicyAgent(load_policy(path)[0])) for path in (SEES, BLIND))
+    env.close()
+    assert len(sees) == len(blind) == 24
+    assert sees.success.mean() >= 0.85 and sees.spl.mean() >= 0.75
+    assert sees.spl.mean() >= blind.spl.mean() + 0.1
