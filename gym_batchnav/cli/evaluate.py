@@ -200,11 +200,16 @@ def make_contest(
     policy, about = load_policy(policy_file)
     sample_seed = seed if sample else None
     agents: dict[str, Agent] = {"policy": PolicyAgent(policy, sample_seed)}
-    blind_file = blind_file or _shipped(SHIPPED_BLIND)
-    if blind_file is not None:
-        blind_policy, blind_about = load_policy(blind_file)
-        _check_blind(blind_file, blind_about, about)
-        agents["blind"] = PolicyAgent(blind_policy, sample_seed)
+    chosen = blind_file or _shipped(SHIPPED_BLIND)
+    if chosen is not None:
+        blind_policy, blind_about = load_policy(chosen)
+        try:
+            _check_blind(chosen, blind_about, about)
+            agents["blind"] = PolicyAgent(blind_policy, sample_seed)
+        except ValueError as error:
+            if blind_file is not None:
+                raise
+            console.print(f"Without the blind agent that ships: {error}", markup=False)
     agents |= {"random": RandomAgent(seed), "shortest_path": ShortestPathAgent()}
 
     preset = PRESETS.get(about.preset, PRESETS["cpu"])
