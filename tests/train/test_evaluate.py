@@ -90,7 +90,7 @@ def test_only_the_first_episodes_of_each_scene_are_taken(make, per_scene):
     episodes = evaluate(make(5, sensors=()), TableAgent(), per_scene, seen.append)
     expected = np.concatenate([scene * PER_SCENE + np.arange(per_scene) for scene in range(3)])
     np.testing.assert_array_equal(episodes.episode_index, expected)
-    assert seen[-1] == len(expected) and (np.diff(seen) >= 0).all()
+    assert sum(seen) == len(expected) and min(seen) >= 0
 
 
 @pytest.mark.parametrize("seed", [None, 5])
