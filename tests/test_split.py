@@ -329,15 +329,19 @@ class TestWrongUse:
         one, two = env.split(2)
         one.send(np.ones(2, int))
         one.close(), two.close()
+        before = env.episodes.num_steps.copy()
         env.step(np.ones(4, int))
-        env.get_state()
+        np.testing.assert_array_equal(env.episodes.num_steps, before + 1)
+        assert env.get_state()["episodes"]["num_steps"].tolist() == (before + 1).tolist()
 
     def test_closing_a_part_leaves_the_others(self, make):
         env = make()
         first, second = env.split(2)
         first.reset(seed=0), second.reset(seed=0)
         first.close()
-        walk(second, 3)
+        for _ in range(3):
+            second.step(np.ones(3, int))
+        assert env.episodes.num_steps.tolist() == [0, 0, 0, 3, 3, 3]
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
