@@ -23,11 +23,15 @@ ONLY = {
     "trimesh": "scene/read_trimesh.py",
     "embreex": "render/embree.py",
     "DracoPy": "scene/read_draco.py",
-    "torch": ("train/", "render/opengl/cuda.py"),
+    "torch": ("train/", "render/opengl/cuda.py", "adapters/"),
+    "imageio": "viz/",
     "safetensors": "train/",
     "tensorboard": "train/",
     "cuda": "render/opengl/cuda.py",
-    "stable_baselines3": "adapters/",
+    **dict.fromkeys(
+        ("stable_baselines3", "ray", "torchrl", "skrl", "pufferlib", "tianshou", "rl_games", "sample_factory"),
+        "adapters/",
+    ),
 }
 
 

@@ -1,0 +1,47 @@
+"""What adapters ask of the batch they are given, and of the libraries they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+
+def check_batch(env: Any, mode: AutoresetMode, library: str) -> None:
+    """Refuse what an adapter cannot drive.
+
+    Args:
+        env: A vector environment, which may be wrapped.
+        mode: The autoreset mode that the library counts episodes right with.
+        library: Its name, for the message.
+
+    Raises:
+        ValueError: It is no vector environment or resets itself in another mode; the message says how to make one.
+    """
+    name = mode.name.lower()
+    remedy = f"gymnasium.make_vec('BatchNav/PointNav-v0', num_envs=..., autoreset_mode={name!r})"
+    if not isinstance(env, VectorEnv):
+        raise ValueError(f"{library} is given a {type(env).__name__}: its adapter takes a batch, {remedy}")
+    found = env.metadata.get("autoreset_mode")
+    if found != mode:
+        given = found.name.lower() if isinstance(found, AutoresetMode) else found
+        raise ValueError(f"{library} needs autoreset_mode={name!r}, this batch has {given!r}: {remedy}")
+
+
+@contextmanager
+def needs(package: str) -> Iterator[None]:
+    """Around the imports of a library.
+
+    Args:
+        package: What to install, as pip takes it.
+
+    Raises:
+        ModuleNotFoundError: The library is missing; the message says how to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        message = f"{error.name} is not installed, which this adapter needs: pip install {package!r}"
+        raise ModuleNotFoundError(message, name=error.name) from error

@@ -1,0 +1,91 @@
+"""A batch that writes down every episode that ends: the truth that other libraries' counts are held to."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gym_batchnav.env import BatchNavEnv
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One episode from its beginning to its end."""
+
+    env: int  # index in the batch
+    episode: int  # the environment's own number, ``episode_index``
+    length: int  # actions that counted
+    reward: float  # their sum
+    terminated: bool
+    truncated: bool
+    success: bool
+    spl: float
+
+
+class LedgerEnv(BatchNavEnv):
+    """BatchNavEnv that keeps what its episodes came to.
+
+    Args:
+        num_envs: N.
+        ledger: A folder for a file of lines, one an episode, for tests whose environment lives in another process.
+        keywords: Those of BatchNavEnv.
+
+    Attributes:
+        ended: Every episode that ended, in order.
+    """
+
+    def __init__(self, num_envs: int = 1, *, ledger: str | Path | None = None, **keywords) -> None:
+        super().__init__(num_envs, **keywords)
+        self.ended: list[Ended] = []
+        self._folder = None if ledger is None else Path(ledger)
+        self._reward, self._length = np.zeros(num_envs), np.zeros(num_envs, int)
+        self._beginning = np.zeros(num_envs, bool)
+
+    def reset(self, *, seed=None, options=None):
+        """Forget what was going on in the environments that are reset."""
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
+        self._reward[mask], self._length[mask], self._beginning[mask] = 0, 0, False
+        return super().reset(seed=seed, options=options)
+
+    def send(self, actions):
+        """With NEXT_STEP the step after an end begins an episode and does not count."""
+        self._beginning = self.episodes.done | ~self.episodes.valid
+        super().send(actions)
+
+    def recv(self):
+        """Write down what has ended."""
+        observation, reward, terminated, truncated, info = super().recv()
+        self._reward += reward
+        self._length += ~self._beginning
+        own = info.get("final_info", info)
+        for index in np.nonzero(terminated | truncated)[0].tolist():
+            self._write(
+                Ended(
+                    env=index,
+                    episode=int(own["episode_index"][index]),
+                    length=int(self._length[index]),
+                    reward=float(self._reward[index]),
+                    terminated=bool(terminated[index]),
+                    truncated=bool(truncated[index]),
+                    success=bool(own["success"][index]),
+                    spl=float(own["spl"][index]),
+                )
+            )
+            self._reward[index] = self._length[index] = 0
+        return observation, reward, terminated, truncated, info
+
+    def _write(self, ended: Ended) -> None:
+        self.ended.append(ended)
+        if self._folder is not None:
+            with (self._folder / f"{os.getpid()}-{id(self)}.jsonl").open("a") as file:
+                print(json.dumps(asdict(ended)), file=file)
+
+
+def read_ledger(folder: Path) -> list[Ended]:
+    """The episodes that the batches of other processes wrote into a folder."""
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return [Ended(**json.loads(line)) for line in lines]
