@@ -1,6 +1,7 @@
 """Thousands of agents navigating shared, textured 3-D homes as one batch, behind Gymnasium's VectorEnv.
 
-Importing the package registers ``BatchNav/PointNav-v0`` with Gymnasium; everything heavy is imported when it is used.
+Importing the package registers ``BatchNav/PointNav-v0`` with Gymnasium, and the same task with observations of one
+array: ``BatchNav/PointNavScan-v0`` and ``BatchNav/PointNavImage-v0``. Everything heavy is imported when it is used.
 """
 
 from __future__ import annotations
@@ -49,4 +50,14 @@ gymnasium.register(
     id="BatchNav/PointNav-v0",
     entry_point="gym_batchnav.adapters.single:SingleEnv",
     vector_entry_point="gym_batchnav.env:BatchNavEnv",
+)
+gymnasium.register(
+    id="BatchNav/PointNavScan-v0",
+    entry_point="gym_batchnav.adapters.flat:SingleScan",
+    vector_entry_point="gym_batchnav.adapters.flat:make_scan",
+)
+gymnasium.register(
+    id="BatchNav/PointNavImage-v0",
+    entry_point="gym_batchnav.adapters.flat:SingleImage",
+    vector_entry_point="gym_batchnav.adapters.flat:make_image",
 )

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from gym_batchnav.render.api import check_sensors
 from gym_batchnav.simulator import NUM_ACTIONS
+from gym_batchnav.task.api import Sensor
 
 
 def check_counts(**counts: int) -> None:
@@ -44,6 +46,16 @@ def check_kind(name: str, value: object, kind: type) -> None:
     """Refuse what is neither None nor of a kind."""
     if value is not None and not isinstance(value, kind):
         raise ValueError(f"{name}={value!r}: give a {kind.__name__}")
+
+
+def sensors_of(sensors: Sequence[str | Sensor]) -> tuple[tuple[str, ...], tuple[Sensor, ...]]:
+    """What a camera is to record, by name, and other sensors."""
+    if not isinstance(sensors, (tuple, list)):
+        raise ValueError(f"sensors={sensors!r}: give a tuple, such as ('depth',), or () for blind agents")
+    pictures = tuple(one for one in sensors if isinstance(one, str))
+    if pictures:
+        check_sensors(pictures)
+    return pictures, tuple(one for one in sensors if not isinstance(one, str))
 
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:

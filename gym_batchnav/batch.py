@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from gym_batchnav.process import claim_process
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.simulator import NUM_ACTIONS, BatchSimulator
+from gym_batchnav.task.api import Task, TaskState
+from gym_batchnav.task.components import Components, Measured
 from gym_batchnav.task.episode import EpisodeSet
-from gym_batchnav.task.pointnav import PointNav, PointNavMeasures
 from gym_batchnav.task.schedule import MODES
 from gym_batchnav.task.state import AgentState, EpisodeState
 
@@ -35,13 +36,14 @@ class NavBatch(VectorEnv):
     Args:
         simulator: Moves the agents and keeps their episodes.
         cameras: Draws what the agents see.
-        task: What is asked.
+        components: What is asked, perceived and measured.
         autoreset_mode: When the next episode begins.
         max_episode_steps: An episode that has not ended after so many actions is truncated.
         render_mode: None or ``"rgb_array"``.
         timings: Where seconds are counted, by part of the step; from zero if not given.
 
     Attributes:
+        components: The task with all sensors and measures.
         parts: What it was split into; it does not step itself before these are closed.
     """
 
@@ -52,25 +54,41 @@ class NavBatch(VectorEnv):
         simulator: BatchSimulator,
         cameras: AgentCameras,
         *,
-        task: PointNav,
+        components: Components,
         autoreset_mode: AutoresetMode,
         max_episode_steps: int,
         render_mode: str | None,
         timings: dict[str, float] | None = None,
     ) -> None:
         self.num_envs = simulator.num_agents
-        self.simulator, self.cameras, self.task = simulator, cameras, task
+        self.simulator, self.cameras, self.components = simulator, cameras, components
         self.autoreset_mode, self.max_episode_steps, self.render_mode = autoreset_mode, max_episode_steps, render_mode
         self.metadata = {**self.metadata, "autoreset_mode": autoreset_mode}
-        self.single_observation_space = Dict(
-            {**picture_spaces(cameras.camera, cameras.sensors), **task.observation_spaces()}
-        )
+        self.single_observation_space = Dict({**picture_spaces(cameras.camera, cameras.sensors), **components.spaces})
         self.single_action_space = Discrete(NUM_ACTIONS)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.timings = dict.fromkeys(PARTS, 0.0) if timings is None else timings
         self.parts: tuple[NavBatch, ...] = ()
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
+
+    def __repr__(self) -> str:
+        """How many environments in what, and what is asked, in a line."""
+        scenes = [self.library.name(slot) for slot in self.library.active[:2].tolist()]
+        more = ", ..." if len(self.library.names) > len(scenes) else ""
+        return (
+            f"{type(self).__name__}(num_envs={self.num_envs}, scenes=[{', '.join(map(repr, scenes))}{more}], "
+            f"sensors={self.cameras.sensors}, task={self.task!r}, autoreset_mode={self.autoreset_mode.name.lower()!r})"
+        )
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """How notebooks show it: what the agents see, beside a table of its settings."""
+        from gym_batchnav.viz.portraits import batch_bundle
+
+        under_way = any(one._sent is not None for one in (self, *self.parts))
+        return batch_bundle(self, under_way, include, exclude)
 
     # Gymnasium's vector API
 
@@ -109,8 +127,8 @@ class NavBatch(VectorEnv):
             rows = episodes_of(wanted, self.num_envs, self.num_episodes)[mask]
         self._abandon_step()
         self.simulator.seed(seeds, mask)
-        self.simulator.begin_episodes(np.nonzero(mask)[0], rows)
-        return self._observe(), self._info(np.zeros(self.num_envs, bool))
+        self._begin_episodes(mask, rows)
+        return self._observe(), self._info(self._measured())
 
     def step(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Act in every environment.
@@ -137,9 +155,12 @@ class NavBatch(VectorEnv):
         clock = self._tick("episodes", clock)
         self.simulator.move(actions, active)
         clock = self._tick("move", clock)
-        measures = self.task.measure(self.episodes, self.max_episode_steps)
-        reward = np.where(active, self.task.reward(measures), 0.0)
-        terminated, truncated = (active & ended for ended in self.task.ended(measures))
+        state = self.task_state
+        self.components.update(state, actions, active)
+        measures = self.components.measure(state)
+        reward, over = self.components.score(state, measures)
+        reward, terminated = np.where(active, reward, np.float64(0)), active & over
+        truncated = active & state.timed_out & ~terminated
         self.episodes.done[:] = terminated | truncated
         clock = self._tick("measure", clock)
         info = self._autoreset(beginning, measures)
@@ -215,6 +236,23 @@ class NavBatch(VectorEnv):
         """What every environment's episode is and what has come of it, as arrays that are written in place."""
         return self.simulator.episodes
 
+    @property
+    def task(self) -> Task:
+        """What is asked."""
+        return self.components.task
+
+    @property
+    def task_state(self) -> TaskState:
+        """What tasks, sensors and measures read."""
+        return TaskState(
+            agents=self.agents,
+            episodes=self.episodes,
+            memory=self.simulator.memory,
+            navmesh=self.navmesh,
+            max_episode_steps=self.max_episode_steps,
+            success_distance=self.task.success_distance,
+        )
+
     def episode_set(self, slot: int) -> EpisodeSet:
         """The episodes of the scene in a slot."""
         return self.simulator.world.episode_set(slot)
@@ -277,19 +315,28 @@ class NavBatch(VectorEnv):
             )
         return self.episodes.done.copy()
 
-    def _autoreset(self, beginning: np.ndarray, measures: PointNavMeasures) -> dict[str, Any]:
+    def _begin_episodes(self, mask: np.ndarray, wanted: np.ndarray | None = None) -> None:
+        """Begin the next episodes, or those ``wanted`` [M] int, in the M environments of a mask [N] bool."""
+        indices = self.simulator.begin_episodes(np.nonzero(mask)[0], wanted)
+        self.components.begin(self.task_state, indices)
+
+    def _autoreset(self, beginning: np.ndarray, measures: Measured) -> dict[str, Any]:
         """Begin the episodes that the autoreset mode begins in this step; returns the step's infos."""
         clock, done = time.perf_counter(), self.episodes.done.copy()
+        ends = self._end_info(done, measures)
         if self.autoreset_mode != AutoresetMode.SAME_STEP or not done.any():
-            self.simulator.begin_episodes(np.nonzero(beginning)[0])
-            info = self._info(done, measures)
+            if beginning.any():
+                self._begin_episodes(beginning)
+                measures = self._measured()
+            info = {**self._info(measures), **ends}
             self._tick("episodes", clock)
             return info
+        clock = self._tick("episodes", clock)
         final_obs = self._observe_some(np.nonzero(done)[0])  # in their old scene, before they move on
         clock = self._tick("render", clock)
-        final_info = self._info(done, measures)
-        self.simulator.begin_episodes(np.nonzero(done | beginning)[0])
-        info = self._info(np.zeros_like(done))
+        final_info = {**self._info(measures), **ends}
+        self._begin_episodes(done | beginning)
+        info = self._info(self._measured())
         self._tick("episodes", clock)
         info.update({"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()})
         return info
@@ -310,36 +357,43 @@ class NavBatch(VectorEnv):
         clock = time.perf_counter()
         images = self.cameras.finish()
         clock = self._tick("render", clock)
-        felt = self.task.observe(self.agents, self.episodes)
+        felt = self.components.observe(self.task_state)
         observation = {**images, **{name: self.cameras.to_device(values) for name, values in felt.items()}}
         self._tick("observe", clock)
         return observation
 
     def _observe_some(self, indices: np.ndarray) -> Observation:
         """Dense observations of which only the rows ``indices`` [M] are filled; the others are zero."""
-        felt = self.task.observe(self.agents, self.episodes)
+        felt = self.components.observe(self.task_state)
         dense = {name: spread(values[indices], indices, self.num_envs) for name, values in felt.items()}
         return {
             **self.cameras.of_some(self.agents, indices),
             **{name: self.cameras.to_device(values) for name, values in dense.items()},
         }
 
-    def _info(self, ended: np.ndarray, end_measures: PointNavMeasures | None = None) -> dict[str, Any]:
-        """Gymnasium's infos: an array a key and its mask; end measures are masked by ``ended`` [N]."""
-        agents, episodes = self.agents, self.episodes
-        measures = self.task.measure(episodes, self.max_episode_steps)
+    def _measured(self) -> Measured:
+        """The measures of the present state."""
+        return self.components.measure(self.task_state)
+
+    def _info(self, measures: Measured) -> dict[str, Any]:
+        """Gymnasium's infos of any step: an array a key and its mask."""
+        scene, episodes = self.agents.scene, self.episodes
         info: dict[str, Any] = {
-            "scene_index": self.library.source_index[agents.scene],
-            "episode_index": self.simulator.schedule.index(agents.scene, episodes.episode),
-            **{name: getattr(measures, name).copy() for name in self.task.step_measures},
+            "scene_index": self.library.source_index[scene],
+            "episode_index": self.simulator.schedule.index(scene, episodes.episode),
+            **{name: measures[name].copy() for name in self.components.step_measures},
         }
         if self.simulator.schedule.mode == "once":
             info["episode_valid"] = episodes.valid.copy()
         info.update({f"_{name}": np.ones(self.num_envs, bool) for name in tuple(info)})
-        if ended.any():
-            for name in self.task.end_measures:
-                values = getattr(end_measures, name)
-                info[name], info[f"_{name}"] = np.where(ended, values, values.dtype.type(0)), ended.copy()
+        return info
+
+    def _end_info(self, ended: np.ndarray, measures: Measured) -> dict[str, Any]:
+        """Infos of the environments ``ended`` [N] bool, and their masks; none if there are none."""
+        info: dict[str, Any] = {}
+        for name in self.components.end_measures if ended.any() else ():
+            values = measures[name]
+            info[name], info[f"_{name}"] = np.where(ended, values, values.dtype.type(0)), ended.copy()
         return info
 
     # Checks and book-keeping

@@ -17,17 +17,20 @@ from gym_batchnav.arguments import (
     check_flags,
     check_kind,
     check_positive,
+    sensors_of,
 )
 from gym_batchnav.batch import NavBatch, Observation
 from gym_batchnav.cameras import AgentCameras
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.render.api import RENDERERS, check_sensors
+from gym_batchnav.render.api import RENDERERS
 from gym_batchnav.residents import library_for
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.sources import SceneSpec
 from gym_batchnav.simulator import BatchSimulator
+from gym_batchnav.task.api import Measure, Sensor, Task
+from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.task.prepare import NavigationPreparer
 from gym_batchnav.task.schedule import MODES
@@ -46,8 +49,10 @@ class BatchNavEnv(NavBatch):
         scenes: What to walk in: ``"apartments"`` (the shipped ones, if not given), one of their names, the path of a
             scene file, a folder or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or
             ``"procedural:FIRST-LAST"``, a Scene, or a list of these.
-        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``; empty for blind agents.
-        task: What is asked; PointNav() if not given.
+        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, none of them for blind agents, and Sensors of
+            ``task.api`` besides those that the task brings.
+        task: What is asked; PointNav() if not given. See ``task.api`` for how to make your own.
+        measures: Measures of ``task.api`` to report besides those that the task brings.
         camera: The agents' camera; Camera() if not given (64 x 64 pixels, 90 degrees, 1.25 m above the navmesh, whose
             heights lie up to 0.2 m above the floor, as Recast's do).
         renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"`` or ``"embree"``.
@@ -93,8 +98,9 @@ class BatchNavEnv(NavBatch):
         num_envs: int = 1,
         *,
         scenes: SceneSpec | None = None,
-        sensors: Sequence[str] = ("depth",),
-        task: PointNav | None = None,
+        sensors: Sequence[str | Sensor] = ("depth",),
+        task: Task | None = None,
+        measures: Sequence[Measure] = (),
         camera: Camera | None = None,
         renderer: str = "auto",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
@@ -125,15 +131,14 @@ class BatchNavEnv(NavBatch):
         check_counts(**{name: limit for name, limit in limits.items() if limit is not None})
         check_positive(forward_step=forward_step, turn_angle_deg=turn_angle_deg)
         check_flags(sliding=sliding, reuse_buffers=reuse_buffers, deterministic_rotation=deterministic_rotation)
-        if not isinstance(sensors, (tuple, list)) or len(sensors) > 0:
-            check_sensors(sensors)
+        pictured, felt = sensors_of(sensors)
         check_choice("renderer", renderer, RENDERERS)
         check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         check_choice("episodes", episodes, MODES)
         check_choice("obs_device", obs_device, ("cpu", "cuda"))
         if obs_device == "cuda" and renderer == "embree":
             raise ValueError("obs_device='cuda' with renderer='embree': Embree draws into main memory; take 'opengl'")
-        check_kind("task", task, PointNav)
+        components = Components(PointNav() if task is None else task, felt, measures)
         check_kind("camera", camera, Camera)
         check_kind("agent", agent, NavMeshSettings)
         check_kind("library", library, SceneLibrary)
@@ -158,7 +163,7 @@ class BatchNavEnv(NavBatch):
             deterministic=deterministic_rotation,
             max_scene_bytes=max_scene_bytes,
         )
-        self._world = World(library, num_envs, preparer, episodes)
+        self._world = World(library, num_envs, preparer, episodes, components.memory(num_envs))
         simulator = BatchSimulator(
             self._world, forward_step=forward_step, turn_angle=float(np.radians(turn_angle_deg)), sliding=sliding
         )
@@ -166,7 +171,7 @@ class BatchNavEnv(NavBatch):
             library,
             renderer,
             camera or Camera(),
-            tuple(sensors),
+            pictured,
             num_envs,
             reuse_buffers=reuse_buffers,
             buffers=buffers,
@@ -175,7 +180,7 @@ class BatchNavEnv(NavBatch):
         super().__init__(
             simulator,
             cameras,
-            task=task or PointNav(),
+            components=components,
             autoreset_mode=reset_mode,
             max_episode_steps=max_episode_steps,
             render_mode=render_mode,
@@ -212,7 +217,7 @@ class BatchNavEnv(NavBatch):
             NavBatch(
                 simulator,
                 seen,
-                task=self.task,
+                components=self.components,
                 autoreset_mode=self.autoreset_mode,
                 max_episode_steps=self.max_episode_steps,
                 render_mode=self.render_mode,

@@ -30,6 +30,7 @@ class BatchSimulator:
     Attributes:
         agents: AgentState, the rows of the world's.
         episodes: EpisodeState, the rows of the world's.
+        memory: What is remembered of the episodes, the rows of the world's.
         begun: [N] bool, who is in an episode of the present plan of scenes and episodes.
         schedule: Which episode comes next; the world's.
         first: Index of the first agent in the world.
@@ -49,6 +50,7 @@ class BatchSimulator:
         self.schedule = world.schedule
         self.forward_step, self.turn_angle, self.sliding = forward_step, turn_angle, sliding
         self.agents, self.episodes = rows_of(world.agents, rows), rows_of(world.episodes, rows)
+        self.memory = {name: array[rows.start : rows.stop] for name, array in world.memory.items()}
         self.begun = world.begun[rows.start : rows.stop]
         self._moved, self._collided = np.zeros(len(rows), np.float32), np.zeros(len(rows), bool)
 
@@ -129,7 +131,7 @@ class BatchSimulator:
         episodes.previous_distance[:] = episodes.distance
         self._update_distance()
 
-    def begin_episodes(self, indices: np.ndarray, wanted: np.ndarray | None = None) -> None:
+    def begin_episodes(self, indices: np.ndarray, wanted: np.ndarray | None = None) -> np.ndarray:
         """Begin an episode for some agents.
 
         Args:
@@ -137,11 +139,14 @@ class BatchSimulator:
             wanted: [M] int, the episodes to run, numbered through all scenes, or where scenes rotate, in the scene that
                 each agent enters; None takes the next ones of the schedule.
 
+        Returns:
+            Those of the agents for whom there was an episode.
+
         Raises:
             ValueError: a scene has fewer episodes; then nothing has changed.
         """
         if len(indices) == 0:
-            return
+            return indices
         self.world.follow()
         state = self.episodes
         if wanted is None:
@@ -160,12 +165,14 @@ class BatchSimulator:
             self._place(here, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
             state.episode[here], state.goal_index[here] = rows, episodes.goal_index[rows]
             state.goal[here] = episodes.goals[episodes.goal_index[rows]]
+            state.start[here], state.start_heading[here] = episodes.start[rows], episodes.heading[rows]
             for distance in (state.start_distance, state.previous_distance, state.distance):
                 distance[here] = episodes.distance[rows]
         state.path_length[indices] = 0
         state.num_steps[indices] = state.num_collisions[indices] = 0
         state.stopped[indices] = False
         self.world.occupy()
+        return indices
 
     def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
         """Put agents elsewhere in their scenes; their episodes go on.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.task.episode import EpisodeSet
 from gym_batchnav.task.prepare import Navigation, NavigationPreparer
 from gym_batchnav.task.schedule import EpisodeSchedule
-from gym_batchnav.task.state import agent_state, check_arrays, copy_arrays, episode_state, write_arrays
+from gym_batchnav.task.state import agent_state, arrays_of, check_arrays, episode_state, write_arrays
 
 
 class World:
@@ -25,21 +27,29 @@ class World:
         num_agents: N.
         preparer: Makes navmesh, tables and episodes of each scene.
         episodes: ``"random"`` or ``"once"``, see EpisodeSchedule.
+        memory: What tasks, sensors and measures remember of the present episodes, arrays [N, ...] by name.
 
     Attributes:
         library: The scenes.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
+        memory: As given, written in place.
         begun: [N] bool, who is in an episode of the present plan of scenes and episodes.
         schedule: Which episode comes next.
         navmeshes: The kernels' view of all slots.
     """
 
     def __init__(
-        self, library: SceneLibrary, num_agents: int, preparer: NavigationPreparer, episodes: str = "random"
+        self,
+        library: SceneLibrary,
+        num_agents: int,
+        preparer: NavigationPreparer,
+        episodes: str = "random",
+        memory: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
         self.library = library
         self.agents, self.episodes = agent_state(num_agents), episode_state(num_agents)
+        self.memory = memory
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.begun = np.zeros(num_agents, bool)
         self.schedule = EpisodeSchedule([0], episodes, rotates=library.rotates)
@@ -103,8 +113,7 @@ class World:
     def get_state(self) -> dict[str, Any]:
         """All that ``set_state`` needs to go on from here: copied arrays and plain values."""
         return {
-            "agents": copy_arrays(self.agents),
-            "episodes": copy_arrays(self.episodes),
+            **{part: {name: one.copy() for name, one in arrays.items()} for part, arrays in self._arrays.items()},
             "schedule": self.schedule.get_state(),
             "library": self.library.get_state(),
         }
@@ -113,13 +122,14 @@ class World:
         """Go on from a state that a world of the same arguments gave.
 
         Raises:
-            ValueError: it is of another number of agents, or of other scenes or episodes; then nothing has changed.
+            ValueError: it is of another number of agents, or of other scenes, episodes or sensors; then nothing has
+                changed.
         """
-        missing = {"agents", "episodes", "schedule", "library"} - set(state)
+        missing = {*self._arrays, "schedule", "library"} - set(state)
         if missing:
             raise ValueError(f"state without {', '.join(sorted(missing))}: give what get_state() returned")
-        for current, given in ((self.agents, state["agents"]), (self.episodes, state["episodes"])):
-            check_arrays(current, given)
+        for part, arrays in self._arrays.items():
+            check_arrays(arrays, state[part])
         before = self.library.get_state()
         self.library.set_state(self._user, state["library"])
         self.follow()
@@ -130,8 +140,8 @@ class World:
             self.follow()
             raise
         self.schedule.set_state(state["schedule"])
-        write_arrays(self.agents, state["agents"])
-        write_arrays(self.episodes, state["episodes"])
+        for part, arrays in self._arrays.items():
+            write_arrays(arrays, state[part])
         self.begun[:] = True
         self.occupy()
 
@@ -139,6 +149,11 @@ class World:
         """Let the library forget what was prepared for this world; safe twice."""
         self.library.remove_preparer(self._key)
         self.library.leave(self._user)
+
+    @property
+    def _arrays(self) -> dict[str, Mapping[str, np.ndarray]]:
+        """All arrays with a row an agent, by what they are of and by name."""
+        return {"agents": arrays_of(self.agents), "episodes": arrays_of(self.episodes), "memory": self.memory}
 
     def _check_rows(self, state: dict[str, Any]) -> None:
         """Refuse a state whose rows point past what the scenes have.

@@ -43,24 +43,24 @@ class LedgerEnv(BatchNavEnv):
         self.ended: list[Ended] = []
         self._folder = None if ledger is None else Path(ledger)
         self._reward, self._length = np.zeros(num_envs), np.zeros(num_envs, int)
-        self._beginning = np.zeros(num_envs, bool)
+        self._idle = np.zeros(num_envs, bool)
 
     def reset(self, *, seed=None, options=None):
         """Forget what was going on in the environments that are reset."""
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        self._reward[mask], self._length[mask], self._beginning[mask] = 0, 0, False
+        self._reward[mask], self._length[mask], self._idle[mask] = 0, 0, False
         return super().reset(seed=seed, options=options)
 
     def send(self, actions):
         """With NEXT_STEP the step after an end begins an episode and does not count."""
-        self._beginning = self.episodes.done | ~self.episodes.valid
+        self._idle = self.episodes.done | ~self.episodes.valid
         super().send(actions)
 
     def recv(self):
         """Write down what has ended."""
         observation, reward, terminated, truncated, info = super().recv()
         self._reward += reward
-        self._length += ~self._beginning
+        self._length += ~self._idle
         own = info.get("final_info", info)
         for index in np.nonzero(terminated | truncated)[0].tolist():
             self._write(

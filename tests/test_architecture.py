@@ -58,6 +58,30 @@ def imports_in(source: str, lazy: bool = True) -> list[str]:
     return names
 
 
+SHOWS_ITSELF = "_repr_mimebundle_"  # the one method that may import from above: from viz, which draws it in notebooks
+
+
+def imports_to_show(source: str) -> list[str]:
+    """What a file imports from viz, by statements in methods that show their object and by no other means."""
+    methods = [
+        method
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == SHOWS_ITSELF
+    ]
+    names = [name for method in methods for name in imports_in(ast.unparse(method))]
+    return [name for name in names if name.startswith("gym_batchnav.viz.")]
+
+
+def imports_across_floors(source: str) -> list[str]:
+    """What a file imports, but for what it needs to show itself."""
+    names = imports_in(source)
+    for name in imports_to_show(source):
+        names.remove(name)
+    return names
+
+
 def eager_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes that run when a module is imported."""
     for child in ast.iter_child_nodes(node):
@@ -92,10 +116,31 @@ def floor_of(name: str) -> str:
 @pytest.mark.parametrize("module", [module for module in MODULES if module != "__init__.py"])
 def test_no_floor_uses_one_above(module):
     own = FLOORS.index(floor_of(module))
-    for name in imports_of(module):
+    for name in imports_across_floors((PACKAGE / module).read_text()):
         if name.startswith("gym_batchnav."):
             used = floor_of(name.removeprefix("gym_batchnav."))
             assert used in FLOORS[: own + 1], f"{module} imports {name}"
+
+
+VIZ, ENV = "from gym_batchnav.viz.portraits import show", "from gym_batchnav.env import BatchNavEnv"
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        (f"class C:\n    def _repr_mimebundle_(self):\n        {VIZ}", []),
+        (f"class C:\n    def _repr_mimebundle_(self):\n        {ENV}", ["gym_batchnav.env.BatchNavEnv"]),
+        (f"class C:\n    def __repr__(self):\n        {VIZ}", ["gym_batchnav.viz.portraits.show"]),
+        (f"class C:\n    {VIZ}\n    def _repr_mimebundle_(self): ...", ["gym_batchnav.viz.portraits.show"]),
+        (f"def _repr_mimebundle_(self):\n    {VIZ}", ["gym_batchnav.viz.portraits.show"]),
+        (
+            f"{VIZ}\nclass C:\n    def _repr_mimebundle_(self):\n        {VIZ}",
+            ["gym_batchnav.viz.portraits.show"],
+        ),
+    ],
+)
+def test_only_what_shows_itself_may_look_up_and_only_at_viz(source, left):
+    assert imports_across_floors(source) == left
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -471,7 +471,7 @@ class TestWrongUse:
             ({"autoreset_mode": "never"}, "never"),
             ({"render_mode": "human"}, "human"),
             ({"episodes": "twice"}, "twice"),
-            ({"task": "nope"}, "PointNav"),
+            ({"task": "nope"}, "task='nope'.*Task"),
             ({"camera": 64}, "Camera"),
         ],
     )

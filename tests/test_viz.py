@@ -123,6 +123,33 @@ def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room
         assert lean @ (east, south) > 1 and abs(lean @ (south, east)) < 1
 
 
+def test_viewpoints_of_one_place_do_not_hide_each_other(room):
+    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+    plain = viz.navmesh_map(navmesh, size=400)
+    crowd = np.array([[-2.0, 0, 0], [-2.0, 0, 0], [-1.95, 0, 0], [3.0, 0, 2.0]])
+    picture = viz.draw_viewpoints(plain, crowd, np.zeros(4), [1, 2, 3, 4])
+    alone = viz.draw_viewpoints(plain, crowd[3:], np.zeros(1), [4])
+
+    def disc(drawn, number):
+        return (drawn == viz.PATH_COLORS[number - 1]).all(axis=2)
+
+    visible = [disc(picture, number).sum() for number in (1, 2, 3, 4)]
+    assert min(visible) > 0.75 * max(visible)
+    np.testing.assert_array_equal(disc(picture, 4), disc(alone, 4))  # who stands clear is where they are
+    for number in (1, 2, 3):
+        shift = np.argwhere(disc(picture, number))[:, ::-1].mean(axis=0) - plain.pixels(crowd[number - 1])
+        assert np.linalg.norm(shift) < 40
+
+
+def test_the_bar_of_one_metre_leaves_the_map_under_it_to_be_seen(room):
+    plain = viz.navmesh_map(NavMesh.build(room.vertices, room.triangles, NavMeshSettings()), size=400)
+    red = replace(plain, picture=np.full_like(plain.picture, (200, 30, 30)))
+    covered = (viz.draw_trajectories(red, []) != (200, 30, 30)).any(axis=2)
+    rows, columns = np.nonzero(covered)
+    assert np.ptp(columns) + 1 == pytest.approx(plain.pixels_per_metre + 4, abs=3)
+    assert covered.sum() < 0.6 * np.ptp(rows) * np.ptp(columns)
+
+
 def test_a_number_stands_in_the_corner_of_its_picture():
     blank = np.full((80, 80, 3), 255, np.uint8)
     one, two = viz.numbered(blank, 1), viz.numbered(blank, 2)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.env import BatchNavEnv
 
@@ -18,9 +19,14 @@ class SingleEnv(gymnasium.Env):
     measures; the limit of this class is 500 steps, or its own keyword of that name.
 
     Given its scene, it behaves as environment i of a batch seeded s does when it is seeded s + i.
+
+    Attributes:
+        make_batch: Makes the batch that it steps: a BatchNavEnv, or a wrapper round one.
+        batch: The BatchNavEnv of one environment.
     """
 
     metadata: dict[str, Any] = BatchNavEnv.metadata
+    make_batch: ClassVar[Callable[..., VectorEnv]] = BatchNavEnv
 
     def __init__(self, **kwargs: Any) -> None:
         for name in ("num_envs", "autoreset_mode"):
@@ -28,26 +34,25 @@ class SingleEnv(gymnasium.Env):
                 raise ValueError(f"{name}={kwargs[name]!r}: use gymnasium.make_vec for a batch")
         if kwargs.get("library") is None:
             kwargs.setdefault("deterministic_rotation", True)
-        self.batch = BatchNavEnv(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
-        self.observation_space = self.batch.single_observation_space
+        self._envs = self.make_batch(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
+        self.batch = cast(BatchNavEnv, self._envs.unwrapped)
+        self.observation_space = self._envs.single_observation_space
         self.action_space = self.batch.single_action_space
         self.render_mode = self.batch.render_mode
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; ``options={"episodes": index}`` chooses it."""
         super().reset(seed=seed)
         if options and isinstance(options.get("episodes"), (int, np.integer)):
             options = {**options, "episodes": np.array([options["episodes"]])}
-        observation, info = self.batch.reset(seed=seed, options=options)
+        observation, info = self._envs.reset(seed=seed, options=options)
         if not self.batch.episodes.valid[0]:
             raise RuntimeError("every episode has run once: reset(options={'episodes': 'once'}) begins them anew")
         return _first(observation), _present(info)
 
-    def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Act once: observation, reward, terminated, truncated, info."""
-        observation, reward, terminated, truncated, info = self.batch.step(np.asarray(action).reshape(1))
+        observation, reward, terminated, truncated, info = self._envs.step(np.asarray(action).reshape(1))
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), _present(info)
 
     def render(self) -> np.ndarray | None:
@@ -60,9 +65,11 @@ class SingleEnv(gymnasium.Env):
         self.batch.close()
 
 
-def _first(observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The only row of every array."""
-    return {name: values[0] for name, values in observation.items()}
+def _first(observation: Any) -> Any:
+    """The only row of an array, or of every array in a dict."""
+    if isinstance(observation, dict):
+        return {name: values[0] for name, values in observation.items()}
+    return observation[0]
 
 
 def _present(info: dict[str, Any]) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class Run:
         if not len(self.watched):
             return files
         floor = float(np.median([path[0][1] for path in self.paths]))
-        above = viz.scene_map(env.renderer, env.library.scene(0), 0, size=900, floor=floor)
+        above = viz.batch_map(env, 0, 900, floor)
         paths = [np.array(path) for path in self.paths]
         viz.save_picture(viz.draw_trajectories(above, paths, self.goals), out / "map.png")
         files[out / "map.png"] = f"ways of {len(paths)} agents in {env.library.names[0]}, from disc to star"
@@ -179,14 +179,11 @@ class Run:
         """The clip: the map with the agents beside what they see."""
         from gym_batchnav import viz
 
-        small = viz.scene_map(self.env.renderer, self.env.library.scene(0), 0, size=640, floor=floor)
+        small = viz.batch_map(self.env, 0, 640, floor)
         frames = []
         for index, (pictures, positions, headings) in enumerate(self.film):
             walked = [np.array(path[: (index + 1) * CLIP_EVERY + 1]) for path in self.paths]
-            ways = viz.draw_trajectories(small, walked, self.goals, width=2)
-            picture = viz.draw_agents(ways, small, positions, headings)
-            framed = [viz.framed(view, viz.PATH_COLORS[k % len(viz.PATH_COLORS)]) for k, view in enumerate(pictures)]
-            frames.append(viz.side_by_side([picture, viz.mosaic(np.array(framed), columns=2)]))
+            frames.append(viz.map_beside_views(small, walked, self.goals, positions, headings, list(pictures)))
         return frames
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,19 @@ class NavMesh(record.NavMesh):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.navmesh`` file that Habitat and Recast's tools load."""
         write_navmesh(self, path)
+
+    def __repr__(self) -> str:
+        """Its counts, in a line."""
+        area = f"{self.navigable_area:.1f} m2 on {self.num_islands} islands"
+        return f"NavMesh({area}, {self.num_polygons:,} polygons, agent radius {self.settings.agent_radius:g} m)"
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """How notebooks show it: from above, with its counts."""
+        from gym_batchnav.viz.portraits import navmesh_bundle
+
+        return navmesh_bundle(self, include, exclude)
 
     @cached_property
     def _ground(self) -> Ground:

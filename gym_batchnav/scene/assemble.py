@@ -214,7 +214,6 @@ class SceneBuilder:
             objects=tuple(self._objects),
             navmesh=navmesh,
             warnings=tuple(self._files.warnings),
-            content_hash=self._files.content_hash,
             metadata=metadata,
         )
 

@@ -88,7 +88,7 @@ class DiskCache:
         """Keep arrays under ``key``, in place of what was there.
 
         Args:
-            key: What the arrays follow from: the scene's content hash, the maker's name, version and settings.
+            key: What the arrays follow from: a digest of their source, the maker's name, version and settings.
             arrays: They hold numbers, flags or text, no objects.
 
         Raises:

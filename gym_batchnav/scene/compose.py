@@ -28,7 +28,7 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
         placed: At least one.
 
     Returns:
-        A Scene without navmesh, content hash and metadata; its warnings are those of its parts.
+        A Scene without navmesh and metadata; its warnings are those of its parts.
 
     Raises:
         ValueError: together they have more than ``MAX_TRIANGLES``.

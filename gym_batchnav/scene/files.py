@@ -59,7 +59,6 @@ class SceneFiles:
         self.num_bytes = 0
         self._read: dict[Path, bytes] = {}
         self._folders: dict[Path, dict[str, Path]] = {}
-        self._hash = hashlib.sha256()
 
     def main(self, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         """The bytes of the scene's main file, of which there may be ``max_bytes``."""
@@ -100,15 +99,6 @@ class SceneFiles:
         self.warnings.append(sentence)
         self.aloud.append(sentence)
 
-    def add_to_hash(self, text: str) -> None:
-        """Let an option that shapes the scene count in ``content_hash``."""
-        self._hash.update(text.encode(errors="surrogatepass") + b"\0")
-
-    @property
-    def content_hash(self) -> str:
-        """SHA-256, in hexadecimal, of all that was read and of the options."""
-        return self._hash.hexdigest()
-
     def _in_any_case(self, parts: Sequence[str]) -> Path | None:
         """The file in the scene's folder whose path has these parts but for case, None for none."""
         found: Path | None = self.path.parent
@@ -132,8 +122,6 @@ class SceneFiles:
             self._read[path] = path.read_bytes()
             self.num_bytes += len(self._read[path])
             self.digests[name] = hashlib.sha256(self._read[path]).hexdigest()
-            self._hash.update(len(self._read[path]).to_bytes(8, "little"))
-            self._hash.update(self._read[path])
         return self._read[path]
 
 

@@ -19,8 +19,6 @@ a warning; lights, shaders, physics and semantic descriptions without one.
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
 import posixpath
 import reprlib
 import warnings
@@ -91,7 +89,6 @@ def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
             scene,
             name=scene_name(handle),
             warnings=(*scene.warnings, *files.warnings),
-            content_hash=files.content_hash,
             metadata={"files": files.digests},
         )
 
@@ -126,11 +123,6 @@ class _Dataset:
         self._handles: dict[str, list[str]] = {}  # by kind
         self._templates: dict[tuple[str, str], str] = {}  # handles by kind and template_name
         self._config = self._json(path.name)
-
-    @property
-    def content_hash(self) -> str:
-        """SHA-256, in hexadecimal, of the digests of all files read."""
-        return hashlib.sha256(json.dumps(self.digests, sort_keys=True).encode()).hexdigest()
 
     def listed(self, kind: str) -> list[str]:
         """The files of ``"stages"``, ``"objects"`` or ``"scene_instances"``, by path in the folder, sorted."""

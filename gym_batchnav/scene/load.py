@@ -87,7 +87,6 @@ def load_scene(
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
-        files.add_to_hash(f"{suffix} {up} {scale} {scene!r}")
         loaded = _load(files, suffix, name or path.stem, up, scale, scene)
     except OSError as error:
         raise SceneError(f"scene '{path}': {error}: put the file there or mend the name") from error
@@ -124,7 +123,7 @@ def _navmesh_beside(files: SceneFiles, vertices: np.ndarray) -> NavMesh | None:
     beside = files.path.with_suffix(".navmesh")
     if not beside.is_file():
         return None
-    files.beside(beside.name)  # so that it counts in the hash
+    files.beside(beside.name)  # so that it is noted
     navmesh = NavMesh.load(beside)
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     navmesh_low, navmesh_high = navmesh.bounds

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +55,21 @@ class Scene:
     objects: tuple[str, ...] = ()  # name of every semantic id, from id 1
     navmesh: NavMesh | None = None  # one that came with the file
     warnings: tuple[str, ...] = ()  # what the loader had to leave out or guess, one sentence each
-    content_hash: str = ""  # of the source's bytes and the loading options
     metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
+
+    def __repr__(self) -> str:
+        """Its name and counts, in a line."""
+        size = " x ".join(f"{length:.1f}" for length in np.ptp(self.bounds, axis=0)) if len(self.vertices) else "0"
+        counts = f"{len(self.triangles):,} triangles, {len(self.objects):,} objects, {len(self.textures):,} textures"
+        return f"Scene({self.name!r}, {size} m, {counts})"
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """How notebooks show it: from above, with its counts."""
+        from gym_batchnav.viz.portraits import scene_bundle
+
+        return scene_bundle(self, include, exclude)
 
     @property
     def bounds(self) -> np.ndarray:

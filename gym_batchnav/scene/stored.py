@@ -46,7 +46,6 @@ def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
         "name": scene.name,
         "objects": scene.objects,
         "warnings": scene.warnings,
-        "content_hash": scene.content_hash,
         "num_pictures": len(scene.textures),
         "navmesh": None,
     }
@@ -79,7 +78,6 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
             objects=tuple(facts["objects"]),
             navmesh=navmesh,
             warnings=tuple(facts["warnings"]),
-            content_hash=facts["content_hash"],
             metadata=_decode(facts["metadata"], arrays),
         )
     except (KeyError, IndexError, TypeError, RecursionError) as error:

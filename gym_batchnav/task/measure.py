@@ -1,8 +1,12 @@
-"""How a run is scored: Habitat's measures as functions of arrays, one row an environment."""
+"""How a run is scored: Habitat's measures, as functions of arrays with one row an environment and as Measures."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+
+from gym_batchnav.task.api import Measure, TaskState
 
 
 def success(stopped: np.ndarray, distance_to_goal: np.ndarray, success_distance: float) -> np.ndarray:
@@ -28,3 +32,73 @@ def soft_spl(distance_to_goal: np.ndarray, start_distance: np.ndarray, path_leng
         distance_to_goal, start_distance, out=np.ones_like(distance_to_goal), where=start_distance > 0
     )
     return np.maximum(0, 1 - remaining) * efficiency(start_distance, path_length)
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceToGoal(Measure):
+    """Geodesic metres [N] float32 from agent to goal."""
+
+    name = "distance_to_goal"
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """The distances [N]; inf where there is no way."""
+        return state.episodes.distance
+
+
+@dataclass(frozen=True, slots=True)
+class PathLength(Measure):
+    """Metres [N] float64 walked."""
+
+    name = "path_length"
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """The lengths [N]."""
+        return state.episodes.path_length
+
+
+@dataclass(frozen=True, slots=True)
+class CollisionsCount(Measure):
+    """Moves [N] int32 that ended at an obstacle."""
+
+    name = "collisions_count"
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """The counts [N]."""
+        return state.episodes.num_collisions
+
+
+@dataclass(frozen=True, slots=True)
+class Success(Measure):
+    """Whether each agent [N] bool called STOP within the task's ``success_distance`` of its goal."""
+
+    name = "success"
+    at_end = True
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """See ``success``."""
+        return success(state.episodes.stopped, state.episodes.distance, state.success_distance)
+
+
+@dataclass(frozen=True, slots=True)
+class SPL(Measure):
+    """Success weighted by path length [N] float64."""
+
+    name = "spl"
+    at_end = True
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """See ``spl``."""
+        return spl(Success().measure(state), state.episodes.start_distance, state.episodes.path_length)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftSPL(Measure):
+    """SPL with progress in the place of success [N] float64."""
+
+    name = "soft_spl"
+    at_end = True
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """See ``soft_spl``."""
+        episodes = state.episodes
+        return soft_spl(episodes.distance, episodes.start_distance, episodes.path_length)

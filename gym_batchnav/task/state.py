@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -25,6 +26,8 @@ class EpisodeState:
     seed: np.ndarray  # [N] uint64, keys the draws of each environment
     count: np.ndarray  # [N] int64, episodes begun since the last seeding
     episode: np.ndarray  # [N] int32, row in the scene's EpisodeSet
+    start: np.ndarray  # [N, 3] float32, metres
+    start_heading: np.ndarray  # [N] float32, radians
     goal: np.ndarray  # [N, 3] float32, metres
     goal_index: np.ndarray  # [N] int32, row in the scene's goals
     start_distance: np.ndarray  # [N] float32, geodesic, metres
@@ -54,6 +57,8 @@ def episode_state(num_envs: int) -> EpisodeState:
         seed=np.zeros(num_envs, np.uint64),
         count=np.zeros(num_envs, np.int64),
         episode=np.zeros(num_envs, np.int32),
+        start=np.zeros((num_envs, 3), np.float32),
+        start_heading=np.zeros(num_envs, np.float32),
         goal=np.zeros((num_envs, 3), np.float32),
         goal_index=np.zeros(num_envs, np.int32),
         start_distance=np.zeros(num_envs, np.float32),
@@ -77,26 +82,25 @@ def rows_of(state: State, rows: range) -> State:
     return type(state)(**views)
 
 
-def copy_arrays(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:
-    """Every array of a state, copied, by name."""
-    return {field.name: getattr(state, field.name).copy() for field in fields(state)}
+def arrays_of(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:
+    """Every array of a state, by name."""
+    return {field.name: getattr(state, field.name) for field in fields(state)}
 
 
-def check_arrays(state: AgentState | EpisodeState, arrays: dict[str, np.ndarray]) -> None:
-    """Refuse arrays that ``write_arrays`` could not write into a state.
+def check_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays that ``write_arrays`` could not write into others.
 
     Raises:
         ValueError: an array is missing or has another shape, as when the state is of another number of environments.
     """
-    for field in fields(state):
-        current = getattr(state, field.name)
-        given = np.asarray(arrays[field.name]) if field.name in arrays else None
-        if given is None or given.shape != current.shape or given.dtype.kind != current.dtype.kind:
-            found = "missing" if given is None else f"{given.dtype} {given.shape}"
-            raise ValueError(f"state array {field.name!r} is {found}, expected {current.dtype} {current.shape}")
+    for name, current in arrays.items():
+        found = np.asarray(given[name]) if name in given else None
+        if found is None or found.shape != current.shape or found.dtype.kind != current.dtype.kind:
+            text = "missing" if found is None else f"{found.dtype} {found.shape}"
+            raise ValueError(f"state array {name!r} is {text}, expected {current.dtype} {current.shape}")
 
 
-def write_arrays(state: AgentState | EpisodeState, arrays: dict[str, np.ndarray]) -> None:
-    """Write the arrays that ``copy_arrays`` gave back into a state."""
-    for field in fields(state):
-        getattr(state, field.name)[...] = arrays[field.name]
+def write_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:
+    """Write given arrays into those of the same names."""
+    for name, current in arrays.items():
+        current[...] = given[name]

@@ -50,7 +50,7 @@ class PolicyAgent:
         """Forget everything.
 
         Raises:
-            ValueError: the environment does not draw what the policy sees.
+            ValueError: the environment does not give what the policy sees and reads.
         """
         sensors = () if self.policy.encoder is None else self.policy.encoder.channels.sensors
         missing = [name for name in sensors if name not in env.cameras.sensors]
@@ -58,6 +58,12 @@ class PolicyAgent:
             raise ValueError(
                 f"the policy sees {', '.join(missing)}, which the environment does not draw: "
                 f"make it with sensors={sensors}"
+            )
+        missing = [name for name in self.policy.task_sensors if name not in env.components.sensors]
+        if missing:
+            raise ValueError(
+                f"the policy reads {', '.join(missing)}, which the environment has not: make it with the policy's task "
+                "and sensors"
             )
         self._state = self.policy.initial_state(env.num_envs)
         self._previous = torch.zeros(env.num_envs, dtype=torch.int64, device=self.policy.device)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -12,32 +11,32 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.train.agents import Agent
 
-MEASURES = ("spl", "soft_spl", "success", "collisions_count", "num_steps", "distance_to_goal")
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episodes:
-    """What came of E episodes, one row each, in the order of their numbers."""
+    """What came of E episodes, one row each, in the order of their numbers.
+
+    Measures can be read as attributes too: ``episodes.spl``.
+    """
 
     scene_index: np.ndarray  # [E] int64, row of library.names
     episode_index: np.ndarray  # [E] int64, counted through all scenes as in the environment's infos
-    success: np.ndarray  # [E] bool
-    spl: np.ndarray  # [E] float64
-    soft_spl: np.ndarray  # [E] float64
-    collisions_count: np.ndarray  # [E] int64
     num_steps: np.ndarray  # [E] int64
-    path_length: np.ndarray  # [E] float64, metres
-    distance_to_goal: np.ndarray  # [E] float64, geodesic, metres, at the end
     start_distance: np.ndarray  # [E] float64, geodesic, metres
+    measures: dict[str, np.ndarray]  # [E] bool, int64 or float64 at the end, by name: all of the environment's
 
     def __len__(self) -> int:
         """The number of episodes."""
         return len(self.episode_index)
 
-
-_MEASURED = tuple(field.name for field in fields(Episodes) if field.name != "start_distance")  # while they run
+    def __getattr__(self, name: str) -> np.ndarray:
+        """A measure [E]."""
+        if name == "measures" or name not in self.measures:  # the first while a copy is being made
+            raise AttributeError(f"episodes without a measure {name!r}")
+        return self.measures[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,7 @@ def evaluate(
     agent.reset(env)
     begun, ended = np.ones(env.num_envs, bool), np.zeros(env.num_envs, bool)
     num_steps = np.zeros(env.num_envs, np.int64)
+    names = ("scene_index", "episode_index", "num_steps", *env.components.measures)
     rows: list[dict[str, np.ndarray]] = []
     num_ended = 0
     while num_ended < len(wanted):
@@ -88,11 +88,11 @@ def evaluate(
         if ended.any():
             measures = {**info.get("final_info", info), "num_steps": num_steps}
             counts = ended & np.isin(measures["episode_index"], wanted)
-            rows.append({name: measures[name][counts] for name in _MEASURED})
+            rows.append({name: measures[name][counts] for name in names})
             num_ended += int(counts.sum())
             if progress is not None:
                 progress(int(counts.sum()))
-    return _in_order(env, {name: np.concatenate([row[name] for row in rows]) for name in _MEASURED})
+    return _in_order(env, {name: np.concatenate([row[name] for row in rows]) for name in names})
 
 
 def numbers_of(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.ndarray:
@@ -119,16 +119,19 @@ def _in_order(env: BatchNavEnv, measured: dict[str, np.ndarray]) -> Episodes:
     order = np.argsort(measured["episode_index"])
     slots, rows = env.simulator.schedule.locate(measured["episode_index"][order])
     starts = [env.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), rows, strict=True)]
-    kinds: dict[str, Any] = {"success": bool, "spl": float, "soft_spl": float, "path_length": float}
-    kinds["distance_to_goal"] = float
-    columns = {name: values[order].astype(kinds.get(name, np.int64)) for name, values in measured.items()}
-    return Episodes(**columns, start_distance=np.array(starts, float))
+    columns = {name: _widened(values[order]) for name, values in measured.items()}
+    rest = {name: columns.pop(name) for name in env.components.measures}
+    return Episodes(**columns, start_distance=np.array(starts, float), measures=rest)
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    """Values as bool, int64 or float64."""
+    return values.astype({"b": bool, "f": float}.get(values.dtype.kind, np.int64))
 
 
 def estimates(episodes: Episodes, seed: int = 0) -> dict[str, Estimate]:
-    """The means of all measures over some episodes, with intervals."""
-    values = {name: getattr(episodes, name) for name in MEASURES}
-    return bootstrap(values, episodes.scene_index, seed)
+    """The means of all measures over some episodes, with intervals; NaN where a value is not a finite number."""
+    return bootstrap({**episodes.measures, "num_steps": episodes.num_steps}, episodes.scene_index, seed)
 
 
 def bootstrap(
@@ -150,6 +153,7 @@ def bootstrap(
     _, scene, sizes = np.unique(scene, return_inverse=True, return_counts=True)
     order = np.argsort(scene, kind="stable")
     table = np.stack([np.asarray(column, float)[order] for column in values.values()], axis=1)
+    table[:, ~np.isfinite(table).all(axis=0)] = np.nan
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     rng = np.random.default_rng(seed)
     means = np.empty((resamples, table.shape[1]))

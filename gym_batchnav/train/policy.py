@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
 import torch
 from torch import Tensor, nn
 
+from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.simulator import NUM_ACTIONS
-from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.sensor import PointGoal
 from gym_batchnav.train.encoder import PATCH, SEResNet9, SmallEncoder
 
 POLICIES = ("paper", "small", "blind")
 PICTURES = ("depth", "rgb")
-GOAL = PointNav.sensor
+GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
 EMBEDDING = 32
 
@@ -55,8 +57,31 @@ class RecurrentCore(nn.Module):
         return torch.cat(outputs), state
 
 
+class VectorEmbedding(nn.Module):
+    """Embeds a sensor's reading after bringing it to the order of 1: by its bounds, or by a logarithm without bounds.
+
+    Args:
+        box: Space [K] of the sensor. An element counts as bounded if its bounds are less than 1e6 apart.
+    """
+
+    def __init__(self, box: gymnasium.spaces.Box) -> None:
+        super().__init__()
+        low, high = torch.as_tensor(box.low).double(), torch.as_tensor(box.high).double()
+        bounded = (high > low) & (high - low < 1e6)
+        self.register_buffer("center", torch.where(bounded, (low + high) / 2, 0).float())
+        self.register_buffer("scale", torch.where(bounded, (high - low) / 2, 0).float())  # 0: without bounds
+        self.linear = nn.Linear(len(low), EMBEDDING)
+
+    def forward(self, readings: Tensor) -> Tensor:
+        """Readings [..., K] of any dtype -> [..., 32]."""
+        readings = readings.to(self.center.dtype)
+        by_bounds = (readings - self.center) / self.scale.where(self.scale > 0, 1)
+        by_logarithm = readings.sign() * readings.abs().log1p()
+        return self.linear(by_bounds.where(self.scale > 0, by_logarithm))
+
+
 class Policy(nn.Module):
-    """Features of pictures, goal and previous action -> a recurrent core -> an actor and a critic.
+    """Features of pictures, goal, other sensors and previous action -> a recurrent core -> an actor and a critic.
 
     Args:
         encoder: Makes features [B, F] of an observation's pictures; None for a blind policy.
@@ -64,6 +89,7 @@ class Policy(nn.Module):
         core_kind: ``"lstm"`` or ``"gru"``.
         hidden_size: H, of the core.
         num_layers: Layers of the core.
+        vectors: Spaces [K] of other sensors, by name.
     """
 
     def __init__(
@@ -73,18 +99,26 @@ class Policy(nn.Module):
         core_kind: str,
         hidden_size: int,
         num_layers: int = 1,
+        vectors: Mapping[str, gymnasium.spaces.Box] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.goal_embedding = nn.Linear(3, EMBEDDING) if sees_goal else None
         self.action_embedding = nn.Embedding(NUM_ACTIONS + 1, EMBEDDING)  # row 0: an episode begins
-        num_inputs = EMBEDDING * (2 if sees_goal else 1) + (0 if encoder is None else encoder.num_features)
+        self.vectors = tuple(vectors)
+        self.vector_embeddings = nn.ModuleList(VectorEmbedding(box) for box in vectors.values())
+        num_inputs = EMBEDDING * (1 + sees_goal + len(vectors)) + (0 if encoder is None else encoder.num_features)
         self.core = RecurrentCore(core_kind, num_inputs, hidden_size, num_layers)
         self.actor = nn.Linear(hidden_size, NUM_ACTIONS)
         self.critic = nn.Linear(hidden_size, 1)
         for head, gain in ((self.actor, 0.01), (self.critic, 1.0)):
             nn.init.orthogonal_(head.weight, gain)
             nn.init.zeros_(head.bias)
+
+    @property
+    def task_sensors(self) -> tuple[str, ...]:
+        """The sensors that it reads besides the camera."""
+        return (*((GOAL,) if self.goal_embedding is not None else ()), *self.vectors)
 
     @property
     def device(self) -> torch.device:
@@ -124,6 +158,7 @@ class Policy(nn.Module):
             distance, angle = observation[GOAL].unbind(-1)
             goal = torch.stack([distance, torch.cos(angle), -torch.sin(angle)], dim=-1)
             inputs.append(self.goal_embedding(goal))
+        inputs += [embed(observation[name]) for name, embed in zip(self.vectors, self.vector_embeddings, strict=True)]
         if self.encoder is not None:
             flat = {name: observation[name].flatten(0, 1) for name in self.encoder.channels.sensors}
             inputs.append(self.encoder(flat).unflatten(0, begun.shape))
@@ -146,23 +181,33 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256)
             or ``"blind"`` (the GRU alone: pictures are ignored).
-        space: The environment's ``single_observation_space``.
+        space: The environment's ``single_observation_space``. Besides pictures and goal it may have 1-D Boxes.
 
     Returns:
         The policy on the CPU, with random weights from torch's global generator.
 
     Raises:
-        ValueError: the kind is unknown, or the space has no pictures that it could see.
+        ValueError: the kind is unknown, the space has no pictures that it could see, or a sensor that it cannot read.
     """
     if kind not in POLICIES:
         raise ValueError(f"policy {kind!r}: choose one of {', '.join(map(repr, POLICIES))}")
-    sees_goal = GOAL in space.spaces
+    sees_goal, vectors = GOAL in space.spaces, _vectors(kind, space)
     if kind == "blind":
-        return Policy(None, sees_goal, "gru", 256)
+        return Policy(None, sees_goal, "gru", 256, vectors=vectors)
     sensors, height, width = _pictures(kind, space)
     if kind == "small":
-        return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256)
-    return Policy(SEResNet9(sensors, height, width), sees_goal, "lstm", 512, num_layers=2)
+        return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, vectors=vectors)
+    return Policy(SEResNet9(sensors, height, width), sees_goal, "lstm", 512, num_layers=2, vectors=vectors)
+
+
+def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spaces.Box]:
+    """The spaces of sensors other than the camera, the goal and the previous action, which a policy is told anyway."""
+    known = (*SENSOR_FORMATS, GOAL, PREVIOUS_ACTION)
+    vectors: dict[str, Any] = {name: one for name, one in space.spaces.items() if name not in known}
+    for name, one in vectors.items():
+        if not isinstance(one, gymnasium.spaces.Box) or len(one.shape) != 1:
+            raise ValueError(f"policy {kind!r} cannot read sensor {name!r}, {one}: give it a Box of shape (K,)")
+    return vectors
 
 
 def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...], int, int]:

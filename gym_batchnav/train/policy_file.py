@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 
 from gym_batchnav.arguments import check_choice, check_counts, check_positive
@@ -15,12 +16,12 @@ from gym_batchnav.cameras import picture_spaces
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import check_sensors
-from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.checkpoint import join, read_file, split, write_file
-from gym_batchnav.train.policy import POLICIES, Policy, make_policy
+from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy
 
 FORMAT = "gym_batchnav policy 1"
 MAX_BYTES = 256 * 2**20
+MAX_READINGS = 2**16  # of all sensors besides the camera
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class PolicyAbout:
         preset: What it was trained by.
         frames: Steps of all environments together that it has learned from.
         seed: Of the training.
+        task_sensors: How many numbers each sensor has that it reads besides the camera, by name.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class PolicyAbout:
     preset: str
     frames: int
     seed: int
+    task_sensors: dict[str, int] = field(default_factory=lambda: {GOAL: 2})
 
     def __post_init__(self) -> None:
         """Refuse what no environment can be made of."""
@@ -56,6 +59,11 @@ class PolicyAbout:
             check_sensors(self.sensors)
         check_positive(forward_step=self.forward_step, turn_angle_deg=self.turn_angle_deg)
         check_counts(max_episode_steps=self.max_episode_steps)
+        if not isinstance(self.task_sensors, dict):
+            raise ValueError(f"task_sensors={self.task_sensors!r}: give sizes by name")
+        check_counts(**self.task_sensors)
+        if sum(self.task_sensors.values()) > MAX_READINGS:
+            raise ValueError(f"task_sensors={self.task_sensors!r}: give at most {MAX_READINGS:,} numbers in all")
         for name, kind in (("preset", str), ("frames", int), ("seed", int)):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name}={getattr(self, name)!r}: give a value of type {kind.__name__}")
@@ -67,7 +75,8 @@ class PolicyAbout:
 
     def observation_space(self) -> gymnasium.spaces.Dict:
         """What one agent of such an environment observes."""
-        return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **PointNav().observation_spaces()})
+        felt = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
+        return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **felt})
 
 
 def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: int) -> PolicyAbout:
@@ -82,6 +91,11 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         preset=preset,
         frames=frames,
         seed=seed,
+        task_sensors={
+            name: math.prod(space.shape or ())
+            for name, space in env.components.spaces.items()
+            if name != PREVIOUS_ACTION
+        },
     )
 
 

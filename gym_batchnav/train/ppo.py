@@ -15,7 +15,7 @@ from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share, imitation_loss
 from gym_batchnav.train.lamb import EPSILON, Lamb, lamb_groups, scaled_learning_rate, schedule
-from gym_batchnav.train.policy import Policy
+from gym_batchnav.train.policy import GOAL, Policy
 from gym_batchnav.train.rollout import Collector, Rollout
 
 OPTIMIZERS = ("lamb", "adamw")
@@ -114,6 +114,11 @@ class PPO:
         if env.num_envs < config.num_minibatches:
             raise ValueError(
                 f"num_minibatches={config.num_minibatches} of {env.num_envs} environments: give at most as many"
+            )
+        if config.imitation_share > 0 and GOAL not in env.components.sensors:
+            raise ValueError(
+                f"imitation_share={config.imitation_share}: the follower walks to a goal of which "
+                f"{type(env.task).__name__} tells the agent nothing: give 0, or the sensor PointGoal"
             )
         self.policy, self.config, self.frames = policy, config, 0
         self.workers = Workers() if workers is None else workers

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
 from PIL import Image, ImageDraw, ImageFont
 
 from gym_batchnav import viz
@@ -18,7 +18,6 @@ from gym_batchnav.train.evaluate import Episodes, Estimate
 
 MAP_SIZE = 420  # pixels along the longer side
 CLIP_MAP_SIZE = 640
-MAX_CLIP_FRAMES = 120
 IDEAL_COLOR = (120, 124, 130)  # of the shortest path
 CAPTION = 26  # pixels
 
@@ -35,7 +34,8 @@ def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
 def episode_table(env: BatchNavEnv, results: Mapping[str, Episodes]) -> str:
     """All episodes of all agents as CSV, with the names of agents, scenes and episodes."""
     text = io.StringIO()
-    columns = [field.name for field in fields(Episodes) if field.name != "scene_index"]
+    measures = list(dict.fromkeys(name for episodes in results.values() for name in episodes.measures))
+    columns = ["episode_index", *measures, "num_steps", "start_distance"]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["agent", "scene", "episode", *columns])
     for agent, episodes in results.items():
@@ -45,24 +45,6 @@ def episode_table(env: BatchNavEnv, results: Mapping[str, Episodes]) -> str:
             names = (agent, env.library.name(slot), env.episode_set(slot).ids[row])
             writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
     return text.getvalue()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Film:
-    """What M agents did, each in one episode."""
-
-    slots: np.ndarray  # [M], slots of their scenes
-    goals: np.ndarray  # [M, 3], metres
-    positions: np.ndarray  # [T + 1, M, 3], metres; who has arrived stays
-    headings: np.ndarray  # [T + 1, M], radians
-    num_steps: np.ndarray  # [M], steps of each episode
-    spl: np.ndarray  # [M]
-    pictures: np.ndarray  # [T + 1, F, S, S, 3] uint8, what the first F agents saw
-
-    def path(self, index: int, until: int | None = None) -> np.ndarray:
-        """The way [steps, 3] of an agent up to step ``until``, or to its end."""
-        last = int(self.num_steps[index])
-        return self.positions[: (last if until is None else min(until, last)) + 1, index]
 
 
 def longest_episodes(episodes: Episodes, num_scenes: int, per_scene: int) -> np.ndarray:
@@ -77,11 +59,13 @@ def longest_episodes(episodes: Episodes, num_scenes: int, per_scene: int) -> np.
     return np.concatenate(numbers)
 
 
-def film(env: BatchNavEnv, agent: Agent, episodes: np.ndarray, num_filmed: int = 0, picture_size: int = 144) -> Film:
+def film(
+    env: BatchNavEnv, agent: Agent, episodes: np.ndarray, num_filmed: int = 0, picture_size: int = 144
+) -> viz.Recording:
     """Watch an agent in some episodes.
 
     Args:
-        env: A batch of M environments that begins episodes in the next step.
+        env: A batch of M environments that begins no episode in the step that ends one.
         agent: Acts.
         episodes: [M] int, the numbers of the episodes.
         num_filmed: Of how many of them, the first ones, to keep what is seen.
@@ -90,39 +74,24 @@ def film(env: BatchNavEnv, agent: Agent, episodes: np.ndarray, num_filmed: int =
     Raises:
         ValueError: the environment is of another autoreset mode.
     """
-    if env.autoreset_mode != AutoresetMode.NEXT_STEP:
-        raise ValueError(f"autoreset_mode {env.autoreset_mode.name}: a film needs autoreset_mode='next_step'")
-    observation, _ = env.reset(options={"episodes": episodes})
     agent.reset(env)
-    slots, goals = env.agents.scene.copy(), env.episodes.goal.copy()
-    positions, headings = [env.agents.position.copy()], [env.agents.heading.copy()]
-    filmed = np.arange(num_filmed)
-    pictures = [env.pictures(filmed, picture_size)]
-    begun, running = np.ones(env.num_envs, bool), np.ones(env.num_envs, bool)
-    num_steps, spl = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs)
-    while running.any():
-        observation, _, terminated, truncated, info = env.step(agent.act(env, observation, begun))
-        begun = np.zeros(env.num_envs, bool)
-        num_steps += running
-        positions.append(np.where(running[:, None], env.agents.position, positions[-1]))
-        headings.append(np.where(running, env.agents.heading, headings[-1]))
-        pictures.append(pictures[-1].copy())
-        seeing = filmed[running[filmed]]
-        if len(seeing):
-            pictures[-1][seeing] = env.pictures(seeing, picture_size)
-        ended = running & (terminated | truncated)
-        if ended.any():
-            spl[ended] = info["spl"][ended]
-        running &= ~ended
-    return Film(slots, goals, np.stack(positions), np.stack(headings), num_steps, spl, np.stack(pictures))
+    begun = np.ones(env.num_envs, bool)
+
+    def act(observation: dict[str, Any]) -> np.ndarray:
+        actions = agent.act(env, observation, begun.copy())
+        begun[:] = False
+        return actions
+
+    everyone = np.arange(env.num_envs)
+    return viz.record_episodes(env, act, indices=everyone, num_filmed=num_filmed, size=picture_size, episodes=episodes)
 
 
-def trajectories(env: BatchNavEnv, taken: Film) -> np.ndarray:
+def trajectories(env: BatchNavEnv, taken: viz.Recording) -> np.ndarray:
     """Maps [H, W, 3] of the scenes of a film: each agent's way in colour, from disc to star, the shortest in grey."""
     maps = []
     for slot in dict.fromkeys(taken.slots.tolist()):
         here = np.nonzero(taken.slots == slot)[0]
-        above = _map(env, taken, slot, MAP_SIZE)
+        above = viz.batch_map(env, slot, MAP_SIZE, floor=float(np.median(taken.positions[0, here, 1])))
         navmesh = env.navmesh(slot)
         ideal = [navmesh.shortest_path(taken.positions[0, index], taken.goals[index]) for index in here]
         picture = viz.draw_trajectories(above, ideal, colors=[IDEAL_COLOR], width=2)
@@ -133,30 +102,9 @@ def trajectories(env: BatchNavEnv, taken: Film) -> np.ndarray:
     return viz.mosaic(np.stack(maps), columns=min(3, len(maps)), gap=8)
 
 
-def clip(env: BatchNavEnv, taken: Film) -> list[np.ndarray]:
+def clip(env: BatchNavEnv, taken: viz.Recording) -> list[np.ndarray]:
     """Frames [H, W, 3]: the map with the agents that were filmed beside what they see; they share one scene."""
-    count = taken.pictures.shape[1]
-    slot = int(taken.slots[0])
-    above = _map(env, taken, slot, CLIP_MAP_SIZE)
-    last = int(taken.num_steps[:count].max())
-    stride = max(2, -(-last // MAX_CLIP_FRAMES))
-    frames = []
-    for step in [*range(0, last, stride), last]:
-        ways = [taken.path(index, step) for index in range(count)]
-        picture = viz.draw_trajectories(above, ways, taken.goals[:count], width=2)
-        picture = viz.draw_agents(picture, above, taken.positions[step, :count], taken.headings[step, :count])
-        views = [
-            viz.framed(view, viz.PATH_COLORS[index % len(viz.PATH_COLORS)])
-            for index, view in enumerate(taken.pictures[step])
-        ]
-        frames.append(viz.side_by_side([picture, viz.mosaic(np.stack(views), columns=2)]))
-    return frames
-
-
-def _map(env: BatchNavEnv, taken: Film, slot: int, size: int) -> viz.TopDownMap:
-    """The scene in a slot from above."""
-    floor = float(np.median(taken.positions[0, taken.slots == slot, 1]))
-    return viz.scene_map(env.renderer, env.library.scene(slot), slot, size=size, floor=floor)
+    return viz.episode_clip(env, taken, CLIP_MAP_SIZE)
 
 
 def _captioned(picture: np.ndarray, text: str) -> np.ndarray:

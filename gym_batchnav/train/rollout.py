@@ -181,7 +181,7 @@ class Collector:
     @property
     def _measures(self) -> tuple[str, ...]:
         """What is reported of an episode when it ends."""
-        return (*self.env.task.end_measures, "collisions_count")
+        return tuple(self.env.components.measures)
 
     @contextmanager
     def _simulating(self) -> Iterator[None]:

@@ -1,5 +1,10 @@
-"""Pictures of what happens, as arrays [H, W, 3] uint8: mosaics, maps from above, trajectories, clips."""
+"""Pictures of what happens, as arrays [H, W, 3] uint8: mosaics, maps from above, trajectories, clips.
 
+``gym_batchnav.viz.figures`` has Matplotlib figures; it takes the extra ``[viz]`` and is imported by its own name.
+"""
+
+from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views
+from gym_batchnav.viz.fields import draw_field, field_legend, geodesic_field
 from gym_batchnav.viz.maps import (
     OUTLINE,
     WALKABLE,
@@ -12,8 +17,10 @@ from gym_batchnav.viz.maps import (
     scene_map,
 )
 from gym_batchnav.viz.marks import BACKGROUND, INK, PATH_COLORS
+from gym_batchnav.viz.recording import Recording, record_episodes
 from gym_batchnav.viz.save import check_picture_path, save_clip, save_picture
 from gym_batchnav.viz.sheets import (
+    captioned,
     comparison,
     depth_picture,
     difference_picture,
@@ -21,10 +28,11 @@ from gym_batchnav.viz.sheets import (
     mosaic,
     numbered,
     semantic_picture,
+    sensor_picture,
     side_by_side,
     titled,
 )
-from gym_batchnav.viz.views import SKY, drawn
+from gym_batchnav.viz.views import SKY, AgentViews, drawn
 
 __all__ = [
     "BACKGROUND",
@@ -33,24 +41,35 @@ __all__ = [
     "PATH_COLORS",
     "SKY",
     "WALKABLE",
+    "AgentViews",
+    "Recording",
     "TopDownMap",
+    "batch_map",
+    "captioned",
     "check_picture_path",
     "comparison",
     "depth_picture",
     "difference_picture",
     "draw_agents",
+    "draw_field",
     "draw_outline",
     "draw_trajectories",
     "draw_viewpoints",
     "drawn",
+    "episode_clip",
+    "field_legend",
     "framed",
+    "geodesic_field",
+    "map_beside_views",
     "mosaic",
     "navmesh_map",
     "numbered",
+    "record_episodes",
     "save_clip",
     "save_picture",
     "scene_map",
     "semantic_picture",
+    "sensor_picture",
     "side_by_side",
     "titled",
 ]

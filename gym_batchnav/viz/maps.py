@@ -157,7 +157,13 @@ def draw_viewpoints(
     """
     image = Image.fromarray(top_down.picture)
     draw = ImageDraw.Draw(image)
-    for centre, heading, number in zip(top_down.pixels(positions), headings, numbers, strict=True):
+    places = top_down.pixels(positions)
+    centres = _apart(places, 2.2 * BADGE)
+    for place, centre in zip(places, centres, strict=True):
+        if np.linalg.norm(centre - place) > 1:
+            draw.line([tuple(place), tuple(centre)], fill=INK, width=2)
+            draw_disc(draw, place, 3, INK)
+    for centre, heading, number in zip(centres, headings, numbers, strict=True):
         angles = heading + np.array([0, 0.75, -0.75])
         reach = BADGE * np.array([2.0, 1.0, 1.0])
         corners = centre + np.stack([-np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
@@ -165,6 +171,25 @@ def draw_viewpoints(
         draw_badge(draw, centre, number)
     _scale_bar(draw, top_down)
     return np.asarray(image)
+
+
+def _apart(places: np.ndarray, distance: float) -> np.ndarray:
+    """Places [N, 2] moved until no two are nearer than a distance, pixels; those that stand clear stay."""
+    centres = np.array(places, np.float64)
+    away = np.arange(len(centres)) * 2.4  # radians: where those of one place go
+    for _ in range(64):
+        gap = centres[:, None] - centres[None]
+        length = np.linalg.norm(gap, axis=2)
+        np.fill_diagonal(length, np.inf)
+        near = length < distance - 0.1
+        if not near.any():
+            break
+        side = away[:, None] * np.ones(len(away))
+        side = np.where(np.arange(len(away))[:, None] < np.arange(len(away)), side, side.T + np.pi)
+        apart = np.stack([np.cos(side), np.sin(side)], axis=2)
+        direction = np.where(length[..., None] > 1e-3, gap / np.maximum(length, 1e-3)[..., None], apart)
+        centres += (np.where(near, distance - length, 0)[..., None] * direction / 2).sum(axis=1)
+    return centres
 
 
 def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
@@ -179,8 +204,9 @@ def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
 
 
 def _scale_bar(draw: ImageDraw.ImageDraw, top_down: TopDownMap) -> None:
-    """A bar of one metre in the lower left corner."""
-    bottom, length = top_down.picture.shape[0] - 14, top_down.pixels_per_metre
-    draw.rectangle((8, bottom - 22, 20 + max(length, 24), bottom + 7), fill=BACKGROUND)
-    draw.line((14, bottom, 14 + length, bottom), fill=INK, width=3)
-    draw.text((14, bottom - 18), "1 m", fill=INK, font=ImageFont.load_default(13))
+    """A bar of one metre in the lower left corner; only its rim covers the map."""
+    bottom, length = top_down.picture.shape[0] - 8, top_down.pixels_per_metre
+    draw.line((6, bottom, 10 + length, bottom), fill=BACKGROUND, width=7)
+    font = ImageFont.load_default(13)
+    draw.text((8, bottom - 20), "1 m", fill=INK, font=font, stroke_width=2, stroke_fill=BACKGROUND)
+    draw.line((8, bottom, 8 + length, bottom), fill=INK, width=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,14 @@ import numpy as np
 from PIL import Image
 
 from gym_batchnav.storage import check_destination, write_atomically
+from gym_batchnav.viz.extra import viz_extra
+from gym_batchnav.viz.marks import BACKGROUND
+
+# By suffix: the codec, and how good the picture is to be, in its own terms.
+_CODECS = {
+    ".mp4": ("libx264", ["-crf", "20", "-preset", "medium"]),
+    ".webm": ("libvpx-vp9", ["-crf", "30", "-b:v", "0"]),
+}
 
 
 def check_picture_path(path: str | Path) -> None:
@@ -36,24 +45,56 @@ def save_picture(picture: np.ndarray, path: str | Path) -> None:
 
 
 def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0) -> None:
-    """Write frames [H, W, 3] as an animated GIF or PNG, by the path's suffix; the file appears whole or not at all."""
+    """Write frames [H, W, 3] uint8 as a clip; the file appears whole or not at all.
+
+    Args:
+        frames: At least one, all of one size.
+        path: Its suffix says how: ``.gif``, ``.png`` (animated), or ``.mp4`` and ``.webm``, which take the extra
+            ``[viz]`` and even sizes: an odd one is filled up by a row or a column of the background.
+        fps: Frames a second.
+
+    Raises:
+        ValueError: there is no frame, sizes differ, or the suffix names no format.
+        RuntimeError: the extra is not installed.
+        OSError: no file can be written there.
+    """
     path = Path(path)
+    check_destination(path)
+    sizes = {frame.shape for frame in frames}
+    if len(sizes) != 1:
+        raise ValueError(f"cannot write '{path}': frames of sizes {sorted(sizes)}: give one or more of the same size")
+    video = path.suffix.lower() in _CODECS
+    write_atomically(path, _video(frames, path.suffix.lower(), fps) if video else _animation(frames, path, fps))
+
+
+def _video(frames: Sequence[np.ndarray], suffix: str, fps: float) -> bytes:
+    """The bytes of a film in the container of a suffix."""
+    height, width = frames[0].shape[:2]
+    padding = ((0, height % 2), (0, width % 2), (0, 0))
+    even = np.stack([np.pad(frame, padding, constant_values=BACKGROUND[0]) for frame in frames])
+    codec, quality = _CODECS[suffix]
+    with tempfile.TemporaryDirectory() as folder, viz_extra(f"a clip in {suffix}"):
+        import imageio.v3 as iio
+
+        film = Path(folder) / f"film{suffix}"
+        iio.imwrite(
+            film, even, plugin="FFMPEG", fps=fps, codec=codec, quality=None, macro_block_size=2, output_params=quality
+        )
+        return film.read_bytes()
+
+
+def _animation(frames: Sequence[np.ndarray], path: Path, fps: float) -> bytes:
+    """The bytes of an animated picture in the format that a path ends in."""
+    name = _format_of(path)
     images = [Image.fromarray(frame) for frame in frames]
-    if path.suffix.lower() == ".gif":
+    if name == "GIF":
         # One palette for all frames, or colours flicker.
         some = np.unique(np.linspace(0, len(frames) - 1, 5).astype(int))
         palette = Image.fromarray(np.concatenate([frames[index] for index in some])).quantize(256)
         images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     buffer = io.BytesIO()
-    images[0].save(
-        buffer,
-        format=_format_of(path),
-        save_all=True,
-        append_images=images[1:],
-        duration=round(1000 / fps),
-        loop=0,
-    )
-    write_atomically(path, buffer.getvalue())
+    images[0].save(buffer, format=name, save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0)
+    return buffer.getvalue()
 
 
 def _format_of(path: Path) -> str:

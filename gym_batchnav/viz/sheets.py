@@ -9,6 +9,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, draw_badge
 
+CAPTION = 26  # pixels of a line of words below a picture
+
 
 def depth_picture(depth: np.ndarray) -> np.ndarray:
     """Depth [..., H, W, 1] in [0, 1] as grey [..., H, W, 3] uint8, near bright and far dark."""
@@ -21,6 +23,13 @@ def semantic_picture(semantic: np.ndarray) -> np.ndarray:
     ids = semantic[..., 0].astype(np.uint32)
     hashed = (ids * np.uint32(2654435761))[..., None] >> np.array([8, 16, 24], np.uint32)
     return np.where(ids[..., None] == 0, 0, 64 + (hashed % 192)).astype(np.uint8)
+
+
+def sensor_picture(sensor: str, image: np.ndarray) -> np.ndarray:
+    """What a sensor recorded [..., H, W, channels] as a fresh picture [..., H, W, 3] uint8; depth lies in [0, 1]."""
+    if sensor == "depth":
+        return depth_picture(image)
+    return semantic_picture(image) if sensor == "semantic" else image.copy()
 
 
 def mosaic(pictures: np.ndarray, columns: int | None = None, gap: int = 2) -> np.ndarray:
@@ -81,4 +90,13 @@ def titled(picture: np.ndarray, title: str) -> np.ndarray:
     left, top, right, bottom = draw.textbbox((8, 6), title, font=font)
     draw.rectangle((left - 4, top - 3, right + 4, bottom + 3), fill=BACKGROUND)
     draw.text((8, 6), title, fill=INK, font=font)
+    return np.asarray(image)
+
+
+def captioned(picture: np.ndarray, text: str) -> np.ndarray:
+    """A picture [H, W, 3] with a line of words below it."""
+    height, width = picture.shape[:2]
+    image = Image.new("RGB", (width, height + CAPTION), BACKGROUND)
+    image.paste(Image.fromarray(picture))
+    ImageDraw.Draw(image).text((8, height + 4), text, fill=INK, font=ImageFont.load_default(15))
     return np.asarray(image)

@@ -1,13 +1,19 @@
-"""Views of scenes drawn for people, with lines along edges and light."""
+"""Views of scenes drawn for people: with lines along edges and light, or just as agents see them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gym_batchnav.geometry import Camera
+from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.render.api import Renderer
+from gym_batchnav.viz.sheets import sensor_picture
+
+if TYPE_CHECKING:
+    from gym_batchnav.batch import NavBatch
 
 SKY = (201, 219, 235)
 _FAR = 1e6  # metres
@@ -55,6 +61,36 @@ def drawn(
         pictures.append(np.round(picture).astype(np.uint8))
     target.close()
     return np.stack(pictures)
+
+
+class AgentViews:
+    """What agents of a batch see, as pictures; drawn into a target of its own, so that the run does not notice.
+
+    Args:
+        env: The batch.
+        sensors: Which of ``"rgb"``, ``"depth"`` and ``"semantic"``.
+        size: Pixels along the longer side of a picture; its shape is that of the agents' camera.
+        num_views: The most agents that are drawn at once.
+    """
+
+    def __init__(self, env: NavBatch, sensors: Sequence[str], size: int, num_views: int) -> None:
+        camera = env.cameras.camera
+        scale = size / max(camera.width, camera.height)
+        width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))
+        self._camera = replace(camera, width=width, height=height, normalize_depth=True, depth_miss="far")
+        self._env = env
+        self._target = env.renderer.target(self._camera, tuple(sensors), num_views=num_views, buffers=1)
+
+    def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Pictures [M, H, W, 3] uint8 of what the agents ``indices`` [M] see now, by sensor; depth is grey."""
+        agents = self._env.agents
+        views = view_matrices(agents.position[indices], agents.heading[indices], self._camera.eye_height)
+        images = self._target.render(agents.scene[indices], views)
+        return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
+
+    def close(self) -> None:
+        """Release the target; safe twice."""
+        self._target.close()
 
 
 def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:

@@ -1,22 +1,484 @@
-"""Stable-Baselines3 drives the single environment (CI installs it; GYM_BATCHNAV_REQUIRE=sb3 forbids the skip)."""
+"""Stable-Baselines3 on a batch: what it counts, stores and bootstraps from is held to the environment's own record."""
 
-import os
+# ruff: noqa: E402 - what is not installed is not imported
 
+from libraries import require
+
+require("stable_baselines3")
+
+import csv
+import importlib
+import sys
+
+import gymnasium
+import numpy as np
 import pytest
-from rooms import box_room
+import torch
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from ledger import LedgerEnv
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback, StopTrainingOnRewardThreshold
+from stable_baselines3.common.env_checker import check_env
+from stable_baselines3.common.torch_layers import NatureCNN
+from stable_baselines3.common.vec_env import (
+    VecFrameStack,
+    VecMonitor,
+    VecNormalize,
+    VecTransposeImage,
+    VecVideoRecorder,
+)
 
+from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
 from gym_batchnav.adapters.single import SingleEnv
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.geometry import Camera
 
-if "sb3" not in os.environ.get("GYM_BATCHNAV_REQUIRE", ""):
-    pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
+N, LIMIT = 4, 12
+GOAL = "pointgoal_with_gps_compass"
 
 
-def test_sb3s_checker_is_content(tmp_path):
-    from stable_baselines3.common.env_checker import check_env
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks this small are slower on two."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
-    library = SceneLibrary.from_scenes([box_room()])
+
+@pytest.fixture
+def make(library, tmp_path):
+    """A batch with pictures just large enough for SB3's own network and episodes that soon time out."""
+    made = []
+
+    def make(num_envs=N, mode="same_step", **keywords):
+        keywords = {"camera": Camera(36, 36), "max_episode_steps": LIMIT, "num_episodes": 10, **keywords}
+        made.append(LedgerEnv(num_envs, library=library, autoreset_mode=mode, cache_dir=tmp_path, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+class Seen(BaseCallback):
+    """Keeps what SB3's algorithm was given and what a rollout made of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps, self.stored = [], None
+
+    def _on_step(self):
+        given = [self.locals[name] for name in ("actions", "rewards", "dones")]
+        self.steps.append((*(np.array(values) for values in given), self.locals["infos"]))
+        return True
+
+    def _on_rollout_end(self):
+        if hasattr(self.model, "rollout_buffer"):
+            self.stored = self.model.rollout_buffer.rewards.copy()
+
+
+def policy_of(env, seed=0, **keywords):
+    """PPO whose first rollouts end by STOP as well as by time-out: a random policy stops one time in four."""
+    model = PPO("MultiInputPolicy", env, **{"n_steps": 32, "batch_size": 64, "n_epochs": 1, "seed": seed, **keywords})
+    with torch.no_grad():
+        model.policy.action_net.bias[0] -= 2.5
+    return model
+
+
+def steps(env, count=60, seed=1):
+    """What ``count`` random steps of a VecEnv return."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield env.step(rng.choice(4, size=env.num_envs, p=[0.05, 0.55, 0.2, 0.2]))
+
+
+def as_bytes(depth):
+    """The picture that SB3 is to be given of depth in [0, 1]."""
+    return np.floor(np.float64(depth) * 255 + 0.5).astype(np.uint8)
+
+
+def same(stored, true):
+    """Depth and goal that SB3 has, of whatever order of axes, against the batch's own of one environment."""
+    np.testing.assert_array_equal(np.ravel(stored["depth"]), as_bytes(true["depth"]).ravel())
+    np.testing.assert_array_equal(np.ravel(stored[GOAL]), true[GOAL])
+
+
+def replay(env, actions):
+    """Per step what a batch that nobody resets by itself observes and is rewarded: the true last observations."""
+    env.reset(seed=list(range(env.num_envs)))
+    for row in actions:
+        observation, reward, terminated, truncated, _ = env.step(row)
+        yield observation, reward, terminated, truncated
+        if (terminated | truncated).any():
+            env.reset(options={"reset_mask": terminated | truncated})
+
+
+def test_sb3s_checker_is_content(library, tmp_path):
     env = SingleEnv(sensors=("depth", "rgb"), library=library, num_episodes=20, cache_dir=tmp_path)
     check_env(env, warn=False)
     assert not env.batch.closed
     env.close()
+
+
+# Training: counts, stored rewards and observations
+
+
+def test_what_sb3_counts_is_what_happened(make, tmp_path):
+    env = VecMonitor(SB3VecEnv(make()), str(tmp_path / "log"), info_keywords=("spl", "episode_index"))
+    seen, model = Seen(), policy_of(env)
+    model.learn(1500, callback=seen)
+    env.close()
+    ended = env.unwrapped.batch.ended
+    rows = list(csv.DictReader((tmp_path / "log.monitor.csv").read_text().splitlines()[1:]))
+    assert len(rows) == env.episode_count == len(ended) > 100
+    assert [int(row["l"]) for row in rows] == [one.length for one in ended]
+    np.testing.assert_allclose([float(row["r"]) for row in rows], [one.reward for one in ended], atol=1e-5)
+    assert [float(row["spl"]) for row in rows] == [one.spl for one in ended]
+    assert [int(row["episode_index"]) for row in rows] == [one.episode for one in ended]
+    assert [info["l"] for info in model.ep_info_buffer] == [one.length for one in ended[-100:]]
+    assert list(model.ep_success_buffer) == [one.success for one in ended[-100:]]
+    infos = [(index, info) for *_, done, infos in seen.steps for index, info in enumerate(infos) if done[index] or info]
+    told = [(index, info["TimeLimit.truncated"], info["is_success"]) for index, info in infos]
+    assert told == [(one.env, one.truncated, one.success) for one in ended]
+    assert 10 < sum(one.truncated for one in ended) < len(ended) - 10
+
+
+def test_a_time_out_is_bootstrapped_from_its_true_last_observation(make):
+    env, seen = SB3VecEnv(make()), Seen()
+    model = policy_of(env, n_steps=64)
+    values_of = {}
+
+    def remember(observation):  # before the policy learns
+        with torch.no_grad():
+            return float(model.policy.predict_values(model.policy.obs_to_tensor(observation)[0]))
+
+    class Ends(Seen):
+        def _on_rollout_end(self):
+            super()._on_rollout_end()
+            twin = replay(make(mode="disabled"), [actions for actions, *_ in self.steps])
+            for step, (observation, reward, terminated, truncated) in enumerate(twin):
+                for index in range(N):
+                    row = {name: values[index] for name, values in observation.items()}
+                    if terminated[index] | truncated[index]:
+                        same(self.steps[step][3][index]["terminal_observation"], row)
+                    row = {**row, "depth": as_bytes(row["depth"])}
+                    last = model.gamma * remember(row) if truncated[index] else 0.0
+                    values_of[step, index] = (reward[index] + last, self.stored[step, index], truncated[index])
+
+    seen = Ends()
+    model.learn(64 * N, callback=seen)
+    expected, stored, truncated = np.array(list(values_of.values())).T
+    np.testing.assert_allclose(stored, expected, atol=1e-5)
+    assert len(expected) == 64 * N and truncated.sum() > 5
+
+
+def test_a_replay_buffer_holds_true_last_observations(make):
+    seen = Seen()
+    model = DQN("MultiInputPolicy", SB3VecEnv(make()), buffer_size=400, learning_starts=10_000, seed=0)
+    model.learn(60 * N, callback=seen)
+    buffer, ends = model.replay_buffer, 0
+    actions = buffer.actions[:60, :, 0]
+    for step, (observation, reward, terminated, truncated) in enumerate(replay(make(mode="disabled"), actions)):
+        np.testing.assert_allclose(buffer.rewards[step], reward, atol=1e-6)
+        np.testing.assert_array_equal(buffer.dones[step], terminated | truncated)
+        np.testing.assert_array_equal(buffer.timeouts[step], truncated)
+        for index in range(N):
+            stored = {name: values[step, index] for name, values in buffer.next_observations.items()}
+            same(stored, {name: values[index] for name, values in observation.items()})
+        ends += terminated.sum() + truncated.sum()
+    assert ends > 20
+
+
+@pytest.mark.parametrize(("name", "policy"), [("PointNavScan", "MlpPolicy"), ("PointNavImage", "CnnPolicy")])
+def test_observations_of_one_array_train(name, policy, library, tmp_path):
+    keywords = {"camera": Camera(36, 36)} if name == "PointNavImage" else {}
+    batch = gymnasium.make_vec(
+        f"BatchNav/{name}-v0", num_envs=N, library=library, cache_dir=tmp_path, num_episodes=10,
+        autoreset_mode="same_step", max_episode_steps=LIMIT, **keywords,
+    )  # fmt: skip
+    env, seen = VecMonitor(SB3VecEnv(batch)), Seen()
+    PPO(policy, env, n_steps=32, batch_size=64, n_epochs=1, seed=0).learn(64 * N, callback=seen)
+    infos = [info for *_, infos in seen.steps for info in infos if info]
+    assert len(infos) == env.episode_count > 10
+    space = env.observation_space
+    shapes = {space.shape, (*space.shape[2:], *space.shape[:2])}  # SB3 puts channels first
+    assert {info["terminal_observation"].shape for info in infos} <= shapes
+    env.close()
+
+
+# Observations, infos, seeds and options
+
+
+def test_depth_is_a_picture_of_bytes(make):
+    env, twin = SB3VecEnv(make(sensors=("depth", "rgb", "semantic"))), make(sensors=("depth", "rgb", "semantic"))
+    env.seed(7)
+    first, true = env.reset(), twin.reset(seed=7)[0]
+    np.testing.assert_array_equal(first["depth"], as_bytes(true["depth"]))
+    assert len(np.unique(first["depth"])) > 20
+    for name in ("rgb", "semantic", GOAL):
+        np.testing.assert_array_equal(first[name], true[name])
+    assert all(env.observation_space[name].contains(values[0]) for name, values in first.items())
+    assert env.observation_space["semantic"].dtype == np.int32
+    policy = PPO("MultiInputPolicy", env).policy
+    networks = {name: type(network) for name, network in policy.features_extractor.extractors.items()}
+    assert [name for name, network in networks.items() if network is NatureCNN] == ["depth", "rgb"]
+
+
+def test_depth_in_metres_spans_the_same_bytes(make):
+    metres = Camera(36, 36, normalize_depth=False, max_depth=5.0)
+    env, twin = SB3VecEnv(make(camera=metres)), make(camera=metres)
+    env.seed(7)
+    np.testing.assert_array_equal(env.reset()["depth"], as_bytes(twin.reset(seed=7)[0]["depth"] / 5))
+
+
+def test_depth_of_floats_keeps_its_precision(make):
+    env, twin = SB3VecEnv(make(), depth="float32"), make()
+    env.seed(7)
+    depth, true = env.reset()["depth"], twin.reset(seed=7)[0]["depth"]
+    np.testing.assert_array_equal(depth, true.reshape(N, 1, 36, 36))
+    assert env.observation_space["depth"].contains(depth[0])
+    for wanted, normalize in ((torch.nn.Flatten, True), (NatureCNN, False)):
+        model = PPO("MultiInputPolicy", env, policy_kwargs={"normalize_images": normalize})
+        assert type(model.policy.features_extractor.extractors["depth"]) is wanted
+        model.predict({name: values[0] for name, values in twin_row(depth, true).items()})
+
+
+def twin_row(depth, true):
+    return {"depth": depth, GOAL: np.zeros((len(true), 2), np.float32)}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_infos_tell_of_the_episodes_that_ended_and_of_those_that_began(make, wrapped):
+    batch = make()
+    env = SB3VecEnv(RecordEpisodeStatistics(batch) if wrapped else batch, step_infos=True)
+    env.seed(0)
+    env.reset()
+    own, lengths = [info["episode_index"] for info in env.reset_infos], np.zeros(N, int)
+    for _, reward, done, infos in steps(env):
+        assert reward.dtype == np.float32
+        lengths += 1
+        for index, info in enumerate(infos):
+            assert type(info["distance_to_goal"]) is float and info["episode_index"] == own[index]
+            assert ("terminal_observation" in info) == ("success" in info) == done[index]
+            if done[index]:
+                assert not wrapped or info["episode"]["l"] == lengths[index]
+                own[index], lengths[index] = env.reset_infos[index]["episode_index"], 0
+                assert own[index] == batch.simulator.schedule.index(batch.agents.scene, batch.episodes.episode)[index]
+                assert "success" not in env.reset_infos[index]
+    assert len(batch.ended) > 10
+    assert env.env_is_wrapped(RecordEpisodeStatistics, [0, 2]) == [wrapped] * 2
+
+
+def test_seeds_and_options_hold_for_one_reset(make):
+    env, twin = SB3VecEnv(make()), make()
+    for _ in range(2):
+        env.seed(3)
+        np.testing.assert_array_equal(env.reset()[GOAL], twin.reset(seed=3)[0][GOAL])
+    np.testing.assert_array_equal(env.reset()[GOAL], twin.reset()[0][GOAL])
+    env.set_options([{"episodes": number} for number in (4, 3, 12, 0)])
+    env.reset()
+    assert [info["episode_index"] for info in env.reset_infos] == [4, 3, 12, 0]
+    env.set_options({"episodes": "once"})
+    env.reset()
+    assert sorted(info["episode_index"] for info in env.reset_infos) == [0, 1, 10, 11]
+    env.reset()  # goes on with what is left
+    assert sorted(info["episode_index"] for info in env.reset_infos) == [2, 3, 12, 13]
+
+
+def test_attributes_and_methods_are_the_batchs(make):
+    env = SB3VecEnv(RecordEpisodeStatistics(make(render_mode="rgb_array")))
+    env.reset()
+    assert env.get_attr("max_episode_steps", [0, 1]) == [LIMIT, LIMIT]
+    assert env.get_attr("episode_count") == [0] * N  # the wrapper's
+    assert env.has_attr("num_episodes") and not env.has_attr("no_such_thing")
+    env.set_attr("max_episode_steps", 5)
+    assert env.get_attr("max_episode_steps") == [5] * N
+    assert env.env_method("scene_name", 1, indices=0) == ["second"]
+    assert [frame.shape for frame in env.env_method("render", indices=[1, 3])] == [(256, 256, 3)] * 2
+    with pytest.raises(ValueError, match=r"share it; leave out indices"):
+        env.set_attr("max_episode_steps", 5, indices=[0])
+
+
+# SB3's wrappers
+
+
+def test_vec_normalize_takes_the_goal_and_leaves_pictures(make):
+    env = VecNormalize(SB3VecEnv(make()), norm_obs_keys=[GOAL], clip_obs=1e6)
+    env.reset()
+    ends = 0
+    for observation, _, done, infos in steps(env):
+        np.testing.assert_array_equal(observation["depth"], env.get_original_obs()["depth"])
+        np.testing.assert_allclose(observation[GOAL], env.normalize_obs(env.get_original_obs())[GOAL])
+        for index in np.nonzero(done)[0]:
+            # Unnormalised, the last goal is one that the agent could come to see; the first of the next is another.
+            last = env.unnormalize_obs({**infos[index]["terminal_observation"]})[GOAL]
+            assert infos[index]["distance_to_goal"] >= last[0] - 1e-3
+            ends += 1
+    assert ends > 10
+    unnormalised = VecNormalize(SB3VecEnv(make()), norm_obs=False)
+    unnormalised.reset()
+    seen = [reward for _, reward, _, _ in steps(unnormalised)]
+    assert np.std(seen) > 2 * np.std([one.reward / one.length for one in env.unwrapped.batch.ended])
+
+
+def test_vec_frame_stack_begins_anew_with_an_episode(make):
+    env = VecFrameStack(SB3VecEnv(make()), 3, channels_order={"depth": "last", GOAL: "last"})
+    before, ends = env.reset(), 0
+    for observation, _, done, infos in steps(env):
+        assert observation["depth"].shape == (N, 36, 36, 3)
+        for index in range(N):
+            last = (
+                infos[index]["terminal_observation"] if done[index] else {k: v[index] for k, v in observation.items()}
+            )
+            np.testing.assert_array_equal(last["depth"][..., :2], before["depth"][index, ..., 1:])
+            np.testing.assert_array_equal(last[GOAL][:4], before[GOAL][index, 2:])
+            if done[index]:
+                assert not observation["depth"][index, ..., :2].any() and observation["depth"][index, ..., 2].any()
+                ends += 1
+        before = observation
+    assert ends > 10
+
+
+def test_vec_transpose_image_turns_last_observations_as_well(make):
+    env, twin = VecTransposeImage(SB3VecEnv(make(sensors=("depth", "rgb")))), SB3VecEnv(make(sensors=("depth", "rgb")))
+    for one in (env, twin):
+        one.seed(0)
+        one.reset()
+    ends = 0
+    for turned, plain in zip(steps(env), steps(twin), strict=True):
+        np.testing.assert_array_equal(turned[0]["rgb"], plain[0]["rgb"].transpose(0, 3, 1, 2))
+        for index in np.nonzero(plain[2])[0]:
+            last, true = (step[3][index]["terminal_observation"]["rgb"] for step in (turned, plain))
+            np.testing.assert_array_equal(last, true.transpose(2, 0, 1))
+            ends += 1
+    assert ends > 10
+
+
+def test_vec_video_recorder_films_some_of_the_environments(make, tmp_path):
+    pytest.importorskip("moviepy")
+    from moviepy import VideoFileClip
+
+    env = SB3VecEnv(make(6, render_mode="rgb_array"), render_envs=3)
+    env = VecVideoRecorder(env, str(tmp_path), lambda step: step == 0, video_length=8)
+    env.reset()
+    np.testing.assert_array_equal(env.render()[:256, :256], env.unwrapped.batch.render()[0])
+    list(steps(env, 10))
+    env.close()
+    with VideoFileClip(str(next(tmp_path.glob("*.mp4")))) as clip:
+        assert (clip.size, clip.fps, clip.n_frames) == ([512, 512], 10, 9)  # three frames in a square of four
+
+
+# Evaluation
+
+
+def test_an_evaluation_runs_every_episode_once_and_tells_spl(make, tmp_path):
+    batch = make(3, episodes="once")
+    held_out = VecMonitor(SB3VecEnv(batch))
+    model = policy_of(SB3VecEnv(make()))
+    callback = NavEvalCallback(
+        held_out, eval_freq=15, log_path=str(tmp_path), best_model_save_path=str(tmp_path / "best")
+    )
+    callback.verbose = 0
+    model.learn(128, callback=callback)
+    kept = np.load(tmp_path / "evaluations.npz")
+    assert kept["timesteps"].tolist() == [60, 120]
+    assert kept["episode_index"].tolist() == list(range(20)) == sorted(one.episode for one in batch.ended[:20])
+    assert len(batch.ended) == 40
+    for row, first in enumerate((0, 20)):
+        ended = sorted(batch.ended[first : first + 20], key=lambda one: one.episode)
+        assert kept["ep_lengths"][row].tolist() == [one.length for one in ended]
+        assert kept["successes"][row].tolist() == [one.success for one in ended]
+        assert kept["spl"][row].tolist() == [one.spl for one in ended]
+        np.testing.assert_allclose(kept["results"][row], [one.reward for one in ended], atol=1e-5)
+    assert callback.last_mean_reward == pytest.approx(kept["results"][1].mean())
+    assert callback.best_mean_reward == pytest.approx(kept["results"].mean(axis=1).max())
+    assert PPO.load(tmp_path / "best" / "best_model").num_timesteps in (60, 120)
+
+
+def test_the_logger_is_told_of_spl_and_a_good_model_ends_training(make, tmp_path):
+    from stable_baselines3.common.logger import configure
+
+    model = policy_of(SB3VecEnv(make()))
+    model.set_logger(configure(str(tmp_path), ["csv"]))
+    stop = StopTrainingOnRewardThreshold(-100)
+    model.learn(1000, NavEvalCallback(SB3VecEnv(make()), eval_freq=10, callback_on_new_best=stop, verbose=0))
+    assert model.num_timesteps == 40
+    (row,) = csv.DictReader((tmp_path / "progress.csv").open())
+    assert {"eval/spl", "eval/soft_spl", "eval/success_rate", "eval/mean_reward", "eval/mean_ep_length"} <= set(row)
+
+
+class ShortestPath:
+    """Acts as the follower does, through SB3's ``predict``."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return self.batch.shortest_path_actions(), None
+
+
+def test_a_perfect_agent_is_scored_as_one(make):
+    batch = make(7, max_episode_steps=500, sensors=())
+    scores = evaluate_once(ShortestPath(batch), SB3VecEnv(batch))
+    assert scores["success"].all() and scores["spl"].mean() > 0.98
+    assert scores["episode_index"].tolist() == list(range(20))
+    assert (scores["distance_to_goal"] < 0.2).all()
+
+
+# What newcomers meet
+
+
+def test_the_wrong_batch_is_refused_with_what_to_do(make):
+    with pytest.raises(ValueError, match=r"needs autoreset_mode='same_step', this batch has 'next_step': gymnasium"):
+        SB3VecEnv(make(mode=AutoresetMode.NEXT_STEP))
+    with pytest.raises(ValueError, match=r"is given a str: its adapter takes a batch, gymnasium\.make_vec"):
+        SB3VecEnv("BatchNav/PointNav-v0")
+    batch = make()
+    with pytest.raises(ValueError, match=r"depth='int8'.*'float32'"):
+        SB3VecEnv(batch, depth="int8")
+    batch.cameras.device = "cuda"
+    with pytest.raises(ValueError, match=r"obs_device='cpu'"):
+        SB3VecEnv(batch)
+    batch.cameras.device = "cpu"
+
+
+def test_depth_without_bounds_makes_no_bytes(make):
+    env = make()
+    env.single_observation_space["depth"].high[:] = np.inf
+    with pytest.raises(ValueError, match=r"give depth='float32'"):
+        SB3VecEnv(env)
+    SB3VecEnv(env, depth="float32")
+
+
+def test_pictures_too_small_for_sb3s_network_are_told_of(make):
+    with pytest.warns(UserWarning, match=r"depth of 32x40 pixels is too small .* camera=Camera\(36, 36\)"):
+        SB3VecEnv(make(camera=Camera(32, 40)))
+
+
+def test_options_and_steps_out_of_order_are_refused(make):
+    env = SB3VecEnv(make())
+    for options in ([{"episodes": 1}], [{}] * N, [{"episodes": 1, "reset_mask": 2}] * N):
+        with pytest.raises(ValueError, match=r"give every environment \{'episodes': number\}"):
+            env.set_options(options)
+    env.reset()
+    with pytest.raises(RuntimeError, match=r"without step_async"):
+        env.step_wait()
+    env.step_async(np.ones(N, int))
+    assert env.reset()["depth"].shape == (N, 36, 36, 1)  # lets go of the step, as VecEnv promises
+    env.close()
+    env.close()
+
+
+def test_an_evaluation_of_something_else_is_refused(make):
+    with pytest.raises(ValueError, match=r"given a LedgerEnv: give SB3VecEnv\(batch\)"):
+        NavEvalCallback(make())
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    monkeypatch.delitem(sys.modules, "gym_batchnav.adapters.sb3")
+    for name in [name for name in sys.modules if name.startswith("stable_baselines3.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'stable-baselines3>="):
+        importlib.import_module("gym_batchnav.adapters.sb3")

@@ -40,7 +40,7 @@ def digest(scene: Scene) -> str:
     assert scene.uvs is not None and scene.colors is not None
     arrays = [scene.vertices, scene.triangles, scene.triangle_material, scene.triangle_object, scene.uvs, scene.colors]
     arrays += [scene.materials.base_color, scene.materials.texture, *scene.textures]
-    found = hashlib.sha256(repr((scene.objects, scene.content_hash)).encode())
+    found = hashlib.sha256(repr(scene.objects).encode())
     for array in arrays:
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()

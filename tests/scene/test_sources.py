@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rooms import box, box_room, scene_of
 
-from gym_batchnav.scene import generate, recipes
+from gym_batchnav.scene import recipes
 from gym_batchnav.scene.cache import DiskCache
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.sources import scene_sources, shipped_scenes, source_from_recipe
@@ -130,7 +130,7 @@ def test_a_recipe_makes_the_same_scene_elsewhere(tmp_path, monkeypatch):
         other = source_from_recipe(recipe, None)
         scene, again = source.load(), other.load()
         assert other.name == source.name == scene.name == again.name and other.recipe == recipe
-        assert np.array_equal(scene.vertices, again.vertices) and scene.content_hash == again.content_hash
+        assert np.array_equal(scene.vertices, again.vertices)
         assert scene.metadata.keys() == again.metadata.keys()
     with pytest.raises(ValueError, match="no recipe"):
         source_from_recipe({"kind": "wish"})
@@ -265,19 +265,12 @@ def test_a_changed_generator_forgets_its_scenes(tmp_path, monkeypatch, count_loa
     disk = DiskCache(tmp_path)
     (source,) = scene_sources("procedural:1?triangles=6000", disk)
     first, second = source.load(), source.load()
-    assert len(count_loads) == 1 and first.content_hash == second.content_hash
+    assert len(count_loads) == 1 and np.array_equal(first.vertices, second.vertices)
     monkeypatch.setattr(recipes, "code_digest", lambda _: "other code")
     third = source.load()
-    assert len(count_loads) == 2 and third.content_hash == first.content_hash  # the geometry is as it was
+    assert len(count_loads) == 2 and np.array_equal(third.vertices, first.vertices)
     (other,) = scene_sources("procedural:1?triangles=7000", disk)
-    assert other.load().content_hash != third.content_hash
-
-
-def test_a_generator_that_builds_otherwise_makes_other_content(monkeypatch):
-    first = generate.generate_apartment(1, triangles=6000)
-    original = generate.transform
-    monkeypatch.setattr(generate, "transform", lambda move: original(np.add(move, (0, 0.125, 0))))  # all pieces float
-    assert generate.generate_apartment(1, triangles=6000).content_hash != first.content_hash
+    assert len(other.load().triangles) > len(third.triangles)
 
 
 def test_code_counts_by_its_bytes(tmp_path, monkeypatch):

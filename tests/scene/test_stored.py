@@ -53,7 +53,6 @@ def furnished() -> Scene:
         textures=(np.zeros((2, 3, 4), np.uint8), rng.integers(0, 256, (5, 1, 4), np.uint8)),
         navmesh=NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=0.25)),
         warnings=("Up was guessed to be z", "2 lines were left out"),
-        content_hash="abc",
         metadata={"origin": (0.0, 1.5, -2), "nested": {3: [None, True, {"a": np.eye(4)}], "number": np.float32(0.1)}},
     )
 

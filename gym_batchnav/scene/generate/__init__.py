@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Callable
 
@@ -287,6 +286,5 @@ def _assemble(
         colors=colors,
         textures=textures,
         objects=tuple(name for name, _ in objects),
-        content_hash=hashlib.sha256(vertices.tobytes() + triangles.tobytes()).hexdigest(),
         metadata=metadata,
     )

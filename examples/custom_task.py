@@ -1,0 +1,59 @@
+"""A task of your own, learned in a minute: stroll through homes, half a metre away from every wall."""
+
+import argparse
+
+import gymnasium
+import numpy as np
+import torch
+
+from gym_batchnav.geometry import forward_vectors
+from gym_batchnav.task.api import Measure, Sensor, Task
+from gym_batchnav.train.policy import make_policy
+from gym_batchnav.train.ppo import PPO, PPOConfig
+
+
+class Whiskers(Sensor):  # metres to the nearest wall, 2 at most: from the agent, half left, ahead and half right of it
+    name, space = "whiskers", gymnasium.spaces.Box(0, 2, (4,), np.float32)
+
+    def observe(self, state):
+        metres = np.zeros((state.num_envs, 4), np.float32)
+        for navmesh, rows in state.by_scene():
+            for column, (reach, angle) in enumerate([(0, 0), (0.75, 0.8), (0.75, 0), (0.75, -0.8)]):
+                points = state.agents.position[rows] + reach * forward_vectors(state.agents.heading[rows] + angle)
+                metres[rows, column] = np.nan_to_num(navmesh.distance_to_obstacle(points))
+        return metres
+
+
+class StepsStrolled(Measure):  # steps forward that ended far from walls
+    name, at_end = "steps_strolled", True
+
+    def memory(self, num_envs):
+        return {"strolled": np.zeros(num_envs, int), "strolled_now": np.zeros(num_envs, bool)}
+
+    def update(self, state, actions, active):
+        state.memory["strolled_now"][:] = active & (actions == 1) & (Whiskers().observe(state)[:, 0] > 0.5)
+        state.memory["strolled"] += state.memory["strolled_now"]
+
+    def measure(self, state):
+        return state.memory["strolled"]
+
+
+class Stroll(Task):  # STOP ends an episode, as in any task that does not say otherwise
+    sensors, measures = (Whiskers(),), (StepsStrolled(),)
+
+    def reward(self, state, measures):
+        return state.memory["strolled_now"]
+
+
+gymnasium.register("Stroll-v0", vector_entry_point="gym_batchnav.env:BatchNavEnv", kwargs={"task": Stroll()})
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=500_000, help="steps of all agents together")
+    frames = parser.parse_args().frames
+    torch.set_num_threads(1)  # more only wait for each other in networks as small as these
+    env = gymnasium.make_vec("Stroll-v0", 128, sensors=(), autoreset_mode="same_step", max_episode_steps=100).unwrapped
+    config = PPOConfig(frames, num_minibatches=4, normalize_advantages=True, optimizer="adamw", learning_rate=2.5e-3)
+    ppo = PPO(env, make_policy("blind", env.single_observation_space), config)
+    while ppo.frames < frames:
+        steps = np.concatenate([ppo.iterate().episodes["steps_strolled"] for _ in range(10)])
+        print(f"{ppo.frames:7,} frames: {steps.mean():5.1f} steps strolled in an episode", flush=True)

@@ -1,0 +1,83 @@
+"""PPO with RLlib on depth scans, on one machine or a Ray cluster: python examples/rllib_ppo.py --help."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import ray
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.tune import register_env
+
+from gym_batchnav.adapters.rllib import make_batch
+
+
+def log_spl(*, episode, metrics_logger, **_):
+    """Put what the environment measured at an episode's end among RLlib's metrics."""
+    measures = episode.get_infos(-1)
+    for name in ("spl", "success"):
+        metrics_logger.log_value(name, float(measures[name]), window=500)
+
+
+def make_config(options):
+    """RLlib's PPO on batches of gym_batchnav, one in each env runner."""
+    register_env("batchnav", make_batch)
+    steps = options.env_runners * options.num_envs * options.rollout
+    return (
+        PPOConfig()
+        .environment(
+            "batchnav",
+            env_config={"id": options.env, "scenes": options.scenes, "max_episode_steps": options.episode_steps},
+        )
+        .env_runners(
+            num_env_runners=options.env_runners,
+            num_envs_per_env_runner=options.num_envs,
+            gym_env_vectorize_mode="vector_entry_point",
+            rollout_fragment_length=options.rollout,
+        )
+        .learners(num_learners=0)  # learn in this process
+        .rl_module(model_config={"fcnet_hiddens": [128, 128], "vf_share_layers": True})
+        .training(
+            lr=5e-4,
+            entropy_coeff=0.01,
+            vf_loss_coeff=0.5,
+            num_epochs=4,
+            train_batch_size_per_learner=steps,
+            minibatch_size=max(steps // 8, 1),
+        )
+        .callbacks(on_episode_end=log_spl)
+        .debugging(seed=options.seed)
+    )
+
+
+def main():
+    """Train, print what RLlib counted, and keep a checkpoint."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--env", default="BatchNav/PointNavScan-v0", help="id; its observations are one row of numbers")
+    parser.add_argument("--scenes", default="apartments", help="what to walk in: files, folders, shipped apartments")
+    parser.add_argument("--env-runners", type=int, default=1, help="processes that hold a batch each")
+    parser.add_argument("--num-envs", type=int, default=64, help="environments in each batch")
+    parser.add_argument("--rollout", type=int, default=64, help="steps of each environment from one update to the next")
+    parser.add_argument("--frames", type=int, default=200_000, help="steps of all environments together")
+    parser.add_argument("--episode-steps", type=int, default=200, help="actions after which an episode is cut off")
+    parser.add_argument("--address", help="of a Ray cluster, such as auto; one is started on this machine if not given")
+    parser.add_argument("--seed", type=int, default=1, help="of scenes, episodes and network")
+    parser.add_argument("--out", default="runs/rllib", help="folder for the checkpoint")
+    options = parser.parse_args()
+
+    start = {} if options.address else {"num_cpus": options.env_runners + 1, "include_dashboard": False}
+    ray.init(address=options.address, logging_level="error", **start)
+    algorithm, frames = make_config(options).build_algo(), 0
+    while frames < options.frames:
+        counted = algorithm.train()["env_runners"]
+        frames = int(counted["num_env_steps_sampled_lifetime"])
+        names = ("episode_return_mean", "episode_len_mean", "spl", "success")
+        means = ", ".join(f"{name} {counted.get(name, np.nan):.3f}" for name in names)
+        print(f"{frames} frames, {counted['num_episodes_lifetime']:.0f} episodes: {means}", flush=True)
+    path = algorithm.save_to_path(str(Path(options.out).resolve()))
+    algorithm.stop()
+    ray.shutdown()
+    print(f"the checkpoint is in {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,364 @@
+"""Stable-Baselines3: a batch as its VecEnv, and evaluation that runs every episode exactly once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from gymnasium.spaces import Box, Dict
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from gym_batchnav.adapters.requirements import check_batch, needs
+from gym_batchnav.arguments import check_choice, check_counts
+from gym_batchnav.batch import NavBatch
+
+with needs("stable-baselines3>=2.6"):
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.callbacks import EvalCallback
+    from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
+
+DEPTH_CODES = ("uint8", "float32")
+SHOWN = ("reward", "length", "success", "spl")  # of an evaluation, in the terminal
+SMALLEST_PICTURE = 36  # pixels on each side that NatureCNN, SB3's own network for pictures, can take
+
+Observation = Any  # an array [N, ...], or a dict of them
+Indices = int | Iterable[int] | None
+
+
+class SB3VecEnv(VecEnv):
+    """A batch with autoreset SAME_STEP as the VecEnv that Stable-Baselines3 learns from.
+
+    SB3 takes only bytes as pictures. ``depth`` therefore becomes uint8 [H, W, 1], rounded to 255 steps of
+    ``max_depth / 255`` (4 cm of the default 10 m), and ``MultiInputPolicy`` looks at it with a CNN, as it does at
+    ``rgb``. With ``depth="float32"`` it stays as it is, [1, H, W]: SB3 then flattens it, unless it is told
+    ``policy_kwargs={"normalize_images": False}``, which makes it a CNN's again (and leaves ``rgb`` undivided by 255).
+    ``semantic`` stays int32, and SB3's own extractor flattens the ids to plain numbers: give it one that embeds them.
+    Observations of one array, as of ``BatchNav/PointNavScan-v0``, are handed on as they are.
+
+    The info of an environment whose episode ended holds ``terminal_observation``, ``TimeLimit.truncated``,
+    ``is_success`` and the measures of the episode that ended, as numbers; the infos of the others are empty unless
+    ``step_infos`` is set. ``reset_infos`` are those of the episodes that began last.
+
+    Args:
+        env: A BatchNavEnv or a Gymnasium vector wrapper round one.
+        depth: ``"uint8"`` or ``"float32"``, see above.
+        step_infos: Put the measures into every environment's info at every step.
+        render_envs: ``render()`` and SB3's videos show the first so many environments side by side.
+
+    Raises:
+        ValueError: The batch has another autoreset mode, its observations stay on a GPU, or its depth has no bounds.
+    """
+
+    def __init__(
+        self, env: VectorEnv, *, depth: str = "uint8", step_infos: bool = False, render_envs: int = 16
+    ) -> None:
+        check_batch(env, AutoresetMode.SAME_STEP, "Stable-Baselines3")
+        check_choice("depth", depth, DEPTH_CODES)
+        check_counts(render_envs=render_envs)
+        self.batch = cast(NavBatch, env.unwrapped)  # with what it has beyond Gymnasium
+        if self.batch.cameras.device != "cpu":
+            raise ValueError("Stable-Baselines3 takes NumPy arrays: make the batch with obs_device='cpu'")
+        self.env, self.spec, self.step_infos, self.render_envs = env, env.spec, step_infos, render_envs
+        self._as_bytes, self._depth_scale = depth == "uint8", np.float32(0)
+        space: Any = env.single_observation_space
+        if isinstance(space, Dict) and "depth" in space.spaces:
+            space = Dict({**space.spaces, "depth": self._depth_space(cast(Box, space["depth"]))})
+        _warn_of_small_pictures(space)
+        super().__init__(env.num_envs, space, env.single_action_space)
+        self.metadata: dict[str, Any] = {**self.metadata, "render_fps": env.metadata["render_fps"]}
+        self._batch_options: dict[str, Any] = {}
+        self._actions: np.ndarray | None = None
+
+    def reset(self) -> Observation:
+        """Begin an episode in every environment with what ``seed`` and ``set_options`` said since the last reset."""
+        seeds = self._seeds if None not in self._seeds else None
+        observation, info = self.env.reset(seed=seeds, options=self._batch_options or None)
+        self._reset_seeds()
+        self._batch_options, self._actions = {}, None
+        self.reset_infos = _to_dicts(info, np.arange(self.num_envs))
+        return self._encode(observation)
+
+    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        """Options of the next reset: the batch's own, or one dict an environment with the episode it is to run.
+
+        Raises:
+            ValueError: A list that is not one such dict an environment.
+        """
+        if not isinstance(options, list):
+            self._batch_options = dict(options or {})
+            return
+        numbers = [one["episodes"] for one in options if set(one) == {"episodes"}]
+        if len(options) != self.num_envs or len(numbers) != self.num_envs:
+            raise ValueError("set_options of a list: give every environment {'episodes': number}, or one dict for all")
+        self._batch_options = {"episodes": np.array(numbers)}
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Act in every environment: [N] integers; the batch moves now and is drawn meanwhile."""
+        self._actions = np.asarray(actions)
+        if self.env is self.batch:
+            self.batch.send(self._actions)
+
+    def step_wait(self) -> tuple[Observation, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Observations, rewards [N] float32, done [N] bool, an info for every environment."""
+        if self._actions is None:
+            raise RuntimeError("step_wait() without step_async(): no step is under way")
+        step = self.batch.recv() if self.env is self.batch else self.env.step(self._actions)
+        self._actions = None
+        observation, reward, terminated, truncated, info = step
+        done = terminated | truncated
+        infos = self._infos(np.nonzero(done)[0], truncated & ~terminated, info)
+        return self._encode(observation), reward.astype(np.float32), done, infos
+
+    def close(self) -> None:
+        """Close the batch; safe twice."""
+        self.env.close()
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """What the first ``render_envs`` agents see, [256, 256, 3] uint8 each; None for each without a render mode."""
+        shown = np.arange(min(self.num_envs, self.render_envs))
+        return [None] * len(shown) if self.render_mode is None else list(self.batch.pictures(shown))
+
+    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
+        """An attribute of the batch or of a wrapper round it, once for each of the environments, which share it."""
+        return [getattr(self._owner(attr_name), attr_name)] * self._count(indices)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+        """Set an attribute for all environments, which share it.
+
+        Raises:
+            ValueError: ``indices`` are not all of them.
+        """
+        if self._count(indices) != self.num_envs:
+            raise ValueError(f"set_attr({attr_name!r}): the environments of a batch share it; leave out indices=")
+        setattr(self._owner(attr_name), attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any) -> list:
+        """Call a method once, of the batch or of a wrapper round it; each of the environments is given the result."""
+        result = getattr(self._owner(method_name), method_name)(*method_args, **method_kwargs)
+        if method_name == "render" and result is not None:
+            return [result[index] for index in self._get_indices(indices)]
+        return [result] * self._count(indices)
+
+    def env_is_wrapped(self, wrapper_class: type, indices: Indices = None) -> list[bool]:
+        """Whether a wrapper of this class is round the batch, once for each of the environments."""
+        return [any(isinstance(layer, wrapper_class) for layer in self._layers())] * self._count(indices)
+
+    def _depth_space(self, space: Box) -> Box:
+        """The space of the depth that is handed over."""
+        height, width, _ = space.shape
+        if not self._as_bytes:
+            return Box(space.low.reshape(1, height, width), space.high.reshape(1, height, width), dtype=np.float32)
+        if space.low.any() or not np.isfinite(space.high).all() or np.ptp(space.high):
+            raise ValueError("depth that does not lie between 0 and one bound makes no bytes: give depth='float32'")
+        self._depth_scale = np.float32(255) / space.high.flat[0]
+        return Box(0, 255, space.shape, np.uint8)
+
+    def _encode(self, observation: Observation) -> Observation:
+        """Observations of any number of environments as SB3 is to have them."""
+        if not isinstance(observation, dict) or "depth" not in observation:
+            return observation
+        depth = observation["depth"]
+        if self._as_bytes:
+            levels = depth * self._depth_scale
+            levels += np.float32(0.5)  # rounds: what becomes bytes is cut off
+            return {**observation, "depth": levels.astype(np.uint8)}
+        return {**observation, "depth": depth.reshape(len(depth), 1, *depth.shape[1:3])}
+
+    def _infos(self, ended: np.ndarray, timed_out: np.ndarray, info: dict[str, Any]) -> list[dict[str, Any]]:
+        """SB3's infos: those of the environments ``ended`` [M] are of the episodes that ended."""
+        present = {name: values for name, values in info.items() if name.lstrip("_") not in ("final_obs", "final_info")}
+        everyone = np.arange(self.num_envs)
+        infos = _to_dicts(present, everyone) if self.step_infos else [{} for _ in range(self.num_envs)]
+        if len(ended) == 0:
+            return infos
+        final = info["final_info"]
+        begun = {name: values for name, values in present.items() if name in final}
+        # What wrappers add, such as "episode", is of the episode that ended.
+        final = {**final, **{name: values for name, values in present.items() if name not in final}}
+        last = self._encode(_rows(info["final_obs"], ended))
+        own, following = _to_dicts(final, ended), _to_dicts(begun, ended)
+        for row, index in enumerate(ended.tolist()):
+            self.reset_infos[index] = following[row]
+            infos[index] = {
+                **own[row],
+                "terminal_observation": _rows(last, row),
+                "TimeLimit.truncated": bool(timed_out[index]),
+            }
+            if "success" in own[row]:
+                infos[index]["is_success"] = own[row]["success"]
+        return infos
+
+    def _count(self, indices: Indices) -> int:
+        """How many environments SB3 means."""
+        return len(list(self._get_indices(indices)))
+
+    def _owner(self, name: str) -> Any:
+        """The outermost of the wrappers and the batch that has an attribute; the batch if none has."""
+        return next((layer for layer in self._layers() if hasattr(layer, name)), self.batch)
+
+    def _layers(self) -> Iterator[Any]:
+        """The wrappers from the outermost, then the batch."""
+        layer = self.env
+        while isinstance(layer, VectorWrapper):
+            yield layer
+            layer = layer.env
+        yield layer
+
+
+class NavEvalCallback(EvalCallback):
+    """SB3's EvalCallback that runs every episode of a batch exactly once and reports SPL as well.
+
+    Which episodes count does not depend on how long they take, and every evaluation runs the same ones. The logger is
+    given ``eval/`` with ``mean_reward``, ``mean_ep_length``, ``success_rate`` and the mean of every measure (``spl``,
+    ``soft_spl``, ``distance_to_goal``, ...). ``evaluations.npz`` holds SB3's ``timesteps`` [E], ``results``,
+    ``ep_lengths`` and ``successes`` [E, episodes], ``episode_index`` [episodes] and every measure [E, episodes].
+
+    Args:
+        eval_env: An SB3VecEnv or SB3's wrappers round one, in which all scenes are resident, and not the one that is
+            trained on: an evaluation begins its episodes anew.
+        eval_freq: Evaluate every so many steps of the training batch, each of which is one step of every environment.
+        keywords: Those of EvalCallback but ``n_eval_episodes`` and ``render``.
+
+    Raises:
+        ValueError: ``eval_env`` is not such an environment.
+    """
+
+    def __init__(self, eval_env: VecEnv, *, eval_freq: int = 10_000, **keywords: Any) -> None:
+        _check_nav(eval_env)
+        super().__init__(eval_env, eval_freq=eval_freq, warn=False, **keywords)
+        self._history: list[dict[str, np.ndarray]] = []
+        self.best_mean_reward: float = -np.inf
+
+    def _init_callback(self) -> None:
+        """Make folders; that SB3 wraps the training batch and not this one does no harm."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
+            super()._init_callback()
+
+    def _on_step(self) -> bool:
+        """Evaluate if it is time; False ends the training."""
+        if self.eval_freq <= 0 or self.n_calls % self.eval_freq:
+            return True
+        if self.model.get_vec_normalize_env() is not None:
+            sync_envs_normalization(self.training_env, self.eval_env)
+        episodes = evaluate_once(self.model, self.eval_env, self.deterministic)
+        self._record(episodes)
+        if self.log_path is not None:
+            self._save(episodes)
+        going_on = True
+        if self.last_mean_reward > self.best_mean_reward:
+            self.best_mean_reward = self.last_mean_reward
+            if self.best_model_save_path is not None:
+                self.model.save(Path(self.best_model_save_path) / "best_model")
+            if self.callback_on_new_best is not None:
+                going_on = self.callback_on_new_best.on_step()
+        return going_on and (self.callback is None or self._on_event())
+
+    def _record(self, episodes: dict[str, np.ndarray]) -> None:
+        """Tell the logger and, if asked to, the terminal."""
+        means = {name: float(values.mean()) for name, values in episodes.items() if name != "episode_index"}
+        names = {"reward": "mean_reward", "length": "mean_ep_length", "success": "success_rate"}
+        self.last_mean_reward = means["reward"]
+        for name, mean in means.items():
+            self.logger.record(f"eval/{names.get(name, name)}", mean)
+        self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        self.logger.dump(self.num_timesteps)
+        if self.verbose >= 1:
+            told = ", ".join(f"{name} {means[name]:.3f}" for name in SHOWN if name in means)
+            print(f"{self.num_timesteps} timesteps, {len(episodes['reward'])} episodes: {told}")
+
+    def _save(self, episodes: dict[str, np.ndarray]) -> None:
+        """Write all evaluations so far, under the names that SB3's own callback gives them where it has them."""
+        self.evaluations_timesteps.append(self.num_timesteps)
+        self._history.append(episodes)
+        names = {"reward": "results", "length": "ep_lengths", "success": "successes"}
+        history: dict[str, Any] = {
+            names.get(name, name): np.stack([one[name] for one in self._history])
+            for name in episodes
+            if name != "episode_index"
+        }
+        history.update(timesteps=self.evaluations_timesteps, episode_index=episodes["episode_index"])
+        np.savez(self.log_path, **history)
+
+
+def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True) -> dict[str, np.ndarray]:
+    """Run every episode of a batch exactly once with a model of SB3.
+
+    Args:
+        model: Anything with SB3's ``predict``, recurrent ones included.
+        env: An SB3VecEnv or SB3's wrappers round one, in which all scenes are resident; its episodes begin anew, and
+            its batch goes on in the mode ``episodes="once"``.
+        deterministic: Take the likeliest action instead of drawing one.
+
+    Returns:
+        An array [E] each, in the order of ``episode_index``: that, ``reward`` (the sum; VecMonitor's where there is
+        one), ``length`` in steps, and the measures of the task, numbers all.
+
+    Raises:
+        ValueError: ``env`` is not such an environment.
+    """
+    num_episodes = _check_nav(env).batch.num_episodes
+    env.set_options({"episodes": "once"})
+    observation, state, begun = env.reset(), None, np.ones(env.num_envs, bool)
+    rewards, lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
+    rows: list[dict[str, Any]] = []
+    while len(rows) < num_episodes:
+        actions, state = model.predict(observation, state=state, episode_start=begun, deterministic=deterministic)
+        observation, reward, begun, infos = env.step(actions)
+        rewards += reward
+        lengths += 1
+        for index in np.nonzero(begun)[0].tolist():
+            told = infos[index].get("episode", {"r": rewards[index], "l": lengths[index]})
+            rows.append({**_measures(infos[index]), "reward": float(told["r"]), "length": int(told["l"])})
+        rewards[begun] = lengths[begun] = 0
+    rows.sort(key=lambda row: row["episode_index"])
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _check_nav(env: Any) -> SB3VecEnv:
+    """The batch within SB3's wrappers."""
+    inner = env.unwrapped if isinstance(env, VecEnv) else env
+    if not isinstance(inner, SB3VecEnv):
+        raise ValueError(f"evaluation is given a {type(inner).__name__}: give SB3VecEnv(batch), wrapped or not")
+    return inner
+
+
+def _rows(observation: Observation, rows: Any) -> Observation:
+    """Some rows, or one, of an array or of a dict of arrays."""
+    if isinstance(observation, dict):
+        return {name: values[rows] for name, values in observation.items()}
+    return observation[rows]
+
+
+def _to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]:
+    """What a batch's masked infos hold for environments ``indices`` [M], as plain numbers."""
+    dicts: list[dict[str, Any]] = [{} for _ in indices]
+    for name, values in info.items():
+        if name.startswith("_"):
+            continue
+        column = _to_dicts(values, indices) if isinstance(values, dict) else values[indices].tolist()
+        there = info[f"_{name}"][indices].tolist() if f"_{name}" in info else [True] * len(indices)
+        for own, value, present in zip(dicts, column, there, strict=True):
+            if present:
+                own[name] = value
+    return dicts
+
+
+def _measures(info: dict[str, Any]) -> dict[str, Any]:
+    """The number of an episode that ended and its measures, of SB3's info at its end."""
+    other = ("scene_index", "episode_valid", "TimeLimit.truncated", "is_success")
+    return {name: value for name, value in info.items() if name not in other and isinstance(value, (int, float))}
+
+
+def _warn_of_small_pictures(space: Any) -> None:
+    """Say what SB3's own network cannot take, as SB3's checker does for single environments."""
+    spaces: Any = space.spaces if isinstance(space, Dict) else {"observation": space}
+    for name, one in spaces.items():
+        if one.dtype == np.uint8 and len(one.shape) == 3 and min(one.shape[:2]) < SMALLEST_PICTURE:
+            size = f"{one.shape[1]}x{one.shape[0]}"
+            least = f"camera=Camera({SMALLEST_PICTURE}, {SMALLEST_PICTURE})"
+            message = f"{name} of {size} pixels is too small for SB3's NatureCNN: take {least} or a network of your own"
+            warnings.warn(message, stacklevel=3)

@@ -1,0 +1,165 @@
+"""TianshouVecEnv: a batch as tianshou's vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from gym_batchnav.adapters.requirements import check_batch, needs
+
+with needs("tianshou>=2"):
+    from tianshou.data import Batch
+    from tianshou.env import BaseVectorEnv
+
+Ids: TypeAlias = int | Sequence[int] | np.ndarray
+SPACES = {"action_space": "single_action_space", "observation_space": "single_observation_space"}
+
+
+class TianshouVecEnv(BaseVectorEnv):
+    """Steps and resets environments by their ids, as tianshou's Collector does.
+
+    tianshou resets what has ended. The batch has done so already (with SAME_STEP only the last views of episodes are
+    drawn beside those of the step; a reset of its own would draw every view again): ``step`` returns the true last
+    observation of an episode, and the ``reset`` that follows hands out the first one of the next.
+
+    Observations are a Batch with one array a sensor, without copies. Infos are one dict an environment, with
+    ``env_id`` among its keys; ``success``, ``spl`` and ``soft_spl`` are in it where an episode has ended.
+
+    Args:
+        env: A BatchNavEnv with ``autoreset_mode="same_step"``, or a Gymnasium VectorWrapper round one.
+
+    Raises:
+        ValueError: The batch resets itself in another mode, or runs each episode once.
+    """
+
+    # No worker is made for an environment, which is all that the constructor of the base would do.
+    def __init__(self, env: VectorEnv) -> None:
+        check_batch(env, AutoresetMode.SAME_STEP, "tianshou")
+        batch: Any = env.unwrapped
+        if batch.simulator.schedule.mode == "once":
+            raise ValueError(
+                "tianshou begins episodes that it does not finish, so they cannot run exactly once: "
+                "take episodes='random', or step the batch without tianshou"
+            )
+        self.env: Any = env  # seeds are the batch's, which takes sequences
+        self.env_num = batch.num_envs
+        self.is_async, self.is_closed = False, False
+        self._valid = batch.episodes.valid
+        self._pending = np.zeros(self.env_num, bool)  # ended, and tianshou has not asked for what comes next
+        self._first: tuple[np.ndarray, Any, np.ndarray] | None = None  # ids, observations and infos of the pending
+
+    def reset(
+        self, env_id: Ids | None = None, *, seed: int | Sequence[int | None] | None = None
+    ) -> tuple[Any, np.ndarray]:
+        """Begin an episode in some environments.
+
+        Args:
+            env_id: Their M indices, or one; all if not given.
+            seed: Environment i is seeded with ``seed + i``, or with ``seed[i]`` of a sequence of N.
+
+        Returns:
+            Observations [M, ...] and infos [M] of dicts.
+        """
+        self._assert_is_not_closed()
+        ids = self._ids(env_id)
+        begun, self._pending[ids] = self._pending[ids], False
+        if self._first is not None and seed is None and begun.all():
+            waiting, observation, infos = self._first
+            rows = np.searchsorted(waiting, ids)
+            return observation[rows], infos[rows]
+        mask = np.zeros(self.env_num, bool)
+        mask[ids if seed is not None else ids[~begun]] = True
+        dense, info = self.env.reset(seed=seed, options={"reset_mask": mask})
+        return _batch(dense)[ids], self._infos(info, ids)
+
+    def step(
+        self, action: np.ndarray | Any, id: Ids | None = None
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Act in some environments; the others stand still.
+
+        Args:
+            action: [M] integers from 0 to 3.
+            id: Their M indices, or one; all if not given.
+
+        Returns:
+            Observations, rewards, terminated, truncated and infos of these environments.
+        """
+        self._assert_is_not_closed()
+        ids = self._ids(id)
+        actions, acts = np.zeros(self.env_num, np.int64), np.zeros(self.env_num, bool)
+        actions[ids], acts[ids] = action, True
+        with self._standing_still(~acts):
+            dense, reward, terminated, truncated, info = self.env.step(actions)
+        ended = terminated | truncated
+        observation, infos = _batch(dense), self._infos(info, np.arange(self.env_num))
+        self._pending[acts] = ended[acts]
+        if self._pending.any():
+            waiting = np.nonzero(self._pending)[0]
+            self._first = waiting, observation[waiting], infos[waiting]
+        if ended.any():
+            observation[ended] = _batch(info["final_obs"])[ended]
+            infos[ended] = self._infos(info["final_info"], ended)
+        if np.array_equal(ids, np.arange(self.env_num)):
+            return observation, reward, terminated, truncated, infos
+        return observation[ids], reward[ids], terminated[ids], truncated[ids], infos[ids]
+
+    def seed(self, seed: int | Sequence[int | None] | None = None) -> list[list[int] | None]:
+        """Begin the plans of scenes and episodes anew, with seeds as of ``reset``; returns one list an environment."""
+        self._assert_is_not_closed()
+        seeds = [seed + i for i in range(self.env_num)] if isinstance(seed, int) else seed
+        self.reset(seed=seeds)
+        return [None if one is None else [one] for one in seeds or [None] * self.env_num]
+
+    def render(self, **kwargs: Any) -> list[np.ndarray]:
+        """What every agent sees, as frames [256, 256, 3] uint8; empty without a render mode."""
+        self._assert_is_not_closed()
+        return list(self.env.render() or ())
+
+    def close(self) -> None:
+        """Close the batch; safe twice."""
+        self.env.close()
+        self.is_closed = True
+
+    def get_env_attr(self, key: str, id: Ids | None = None) -> list[Any]:
+        """An attribute of the batch, once for each environment; spaces are those of a single environment."""
+        self._assert_is_not_closed()
+        return [getattr(self.env, SPACES.get(key, key))] * len(self._ids(id))
+
+    def set_env_attr(self, key: str, value: Any, id: Ids | None = None) -> None:
+        """Set an attribute of the batch, which all environments share.
+
+        Raises:
+            ValueError: It is to be set for some environments only.
+        """
+        self._assert_is_not_closed()
+        if id is not None:
+            raise ValueError(f"set_env_attr({key!r}, id=...): the environments of a batch share it; leave out id=")
+        setattr(self.env.unwrapped, key, value)
+
+    def _ids(self, ids: Ids | None) -> np.ndarray:
+        """Indices [M] of environments."""
+        return np.arange(self.env_num) if ids is None else np.atleast_1d(np.asarray(ids, np.int64))
+
+    @contextmanager
+    def _standing_still(self, still: np.ndarray) -> Iterator[None]:
+        """Let a step pass over environments ``still`` [N] bool, as over those that have no episode to run."""
+        self._valid[still] = False
+        try:
+            yield
+        finally:
+            self._valid[still] = True
+
+    def _infos(self, info: dict[str, Any], rows: np.ndarray) -> np.ndarray:
+        """Infos of the environments ``rows`` ([N] bool or [M] indices) as tianshou takes them, [M] dicts."""
+        names = [name for name in info if isinstance(info[name], np.ndarray) and name[0] != "_" and name != "final_obs"]
+        columns = [info[name][rows].tolist() for name in names] + [np.arange(self.env_num)[rows].tolist()]
+        return np.array([dict(zip((*names, "env_id"), values, strict=True)) for values in zip(*columns, strict=True)])
+
+
+def _batch(observation: Any) -> Any:
+    """A Batch of the arrays of a Dict; an array stays one."""
+    return Batch(observation) if isinstance(observation, dict) else observation

@@ -1,0 +1,79 @@
+"""Flee: get away from where you started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.task.api import Measure, Task, TaskState
+from gym_batchnav.task.measure import CollisionsCount, PathLength
+from gym_batchnav.task.sensor import GPS, Compass
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceFromStart(Measure):
+    """Metres [N] float64 from each agent's start to where it is; inf where no way leads there, as after ``set_pose``.
+
+    Attributes:
+        geodesic: Along the shortest way; False for the straight line, which takes less time to compute.
+    """
+
+    geodesic: bool = True
+
+    name = "distance_from_start"
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """The distance, and how it changed in the last step."""
+        return {"distance_from_start": np.zeros(num_envs), "distance_gained": np.zeros(num_envs)}
+
+    def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
+        """Measure how far the agents have come."""
+        before = state.memory["distance_from_start"].copy()
+        now = self._distances(state)
+        known = np.isfinite(before) & np.isfinite(now)
+        state.memory["distance_from_start"][:] = now
+        state.memory["distance_gained"][:] = np.subtract(now, before, out=np.zeros_like(now), where=known)
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """The distances [N]."""
+        return state.memory["distance_from_start"]
+
+    def _distances(self, state: TaskState) -> np.ndarray:
+        """Metres [N] from start to agent."""
+        start, position = state.episodes.start, state.agents.position
+        if not self.geodesic:
+            return np.linalg.norm(position.astype(np.float64) - start, axis=1)
+        distance = np.empty(state.num_envs)
+        for navmesh, rows in state.by_scene():
+            distance[rows] = navmesh.geodesic_distance(start[rows], position[rows])
+        return distance
+
+
+@dataclass(frozen=True, slots=True)
+class Flee(Task):
+    """The paper's Flee: come far from the start within ``max_episode_steps``. STOP does nothing.
+
+    The reward of a step is by how many metres it took the agent further from its start.
+
+    Attributes:
+        geodesic: Measure along shortest ways; False for straight lines.
+    """
+
+    geodesic: bool = True
+
+    sensors = (GPS(), Compass())
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """What is reported: ``distance_from_start``, ``path_length`` and ``collisions_count``."""
+        return DistanceFromStart(self.geodesic), PathLength(), CollisionsCount()
+
+    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Reward [N] float64 of the step."""
+        return state.memory["distance_gained"]
+
+    def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Never: time ends an episode."""
+        return np.zeros(state.num_envs, bool)

@@ -1,0 +1,128 @@
+"""How far it is to a goal, as colours on a map."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.navmesh.ground import fill_heights
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.viz.maps import TopDownMap
+from gym_batchnav.viz.marks import BACKGROUND, INK
+
+FIELD_COLORS = np.array(
+    [(250, 236, 170), (247, 197, 110), (236, 146, 92), (206, 96, 104), (156, 66, 124), (98, 48, 122), (46, 32, 86)],
+    np.float64,
+)  # from near to far
+UNREACHABLE = (176, 178, 182)
+_SHIFT = 1e-2  # metres from a pixel's middle to the navmesh, at most
+_BAR = 16  # pixels across
+
+
+def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, height: float | None = None) -> np.ndarray:
+    """How far it is from the middle of every pixel of a map to a goal.
+
+    Args:
+        navmesh: Where one can walk.
+        goal: [3], metres; snapped first.
+        top_down: The map, see ``navmesh_map`` and ``scene_map``.
+        height: Where floors lie above one another, the one nearest to this height counts, metres; the goal's if not
+            given.
+
+    Returns:
+        [H, W] float32: geodesic metres, inf where no way leads to the goal, NaN where nobody can walk.
+
+    Raises:
+        ValueError: the goal lies nowhere near the navmesh.
+    """
+    goal = np.asarray(goal, np.float64).reshape(3)
+    tables = navmesh.tables(goal[None])
+    covering = _polygons(navmesh, top_down, float(goal[1]) if height is None else height)
+    row, column = np.nonzero(covering >= 0)
+    points = np.zeros((len(row), 3), np.float32)
+    middle = np.stack([column, row], axis=1) + 0.5
+    points[:, [0, 2]] = middle / top_down.pixels_per_metre + np.array(top_down.origin)
+    fill_heights(tables.ground, covering[row, column], points)
+    snapped, polygon = navmesh.snap_with_polygon(points)
+    with np.errstate(invalid="ignore"):
+        near = np.hypot(*(snapped - points)[:, [0, 2]].T) <= _SHIFT
+    count = int(near.sum())
+    distance = np.empty(count, np.float32)
+    batch = NavMeshBatch(1)
+    batch.set_slot(0, tables)
+    zeros = np.zeros(count, np.int32)
+    batch.distance(zeros, polygon[near], np.ascontiguousarray(snapped[near], np.float32), zeros, distance)
+    field = np.full(covering.shape, np.nan, np.float32)
+    field[row[near], column[near]] = distance
+    return field
+
+
+def draw_field(top_down: TopDownMap, field: np.ndarray, contour: float = 1.0, strength: float = 0.8) -> TopDownMap:
+    """A map with distances drawn on it as colours and lines of equal distance.
+
+    Args:
+        top_down: The map.
+        field: [H, W], metres, as of ``geodesic_field``; grey where it is infinite, nothing is drawn where it is NaN.
+        contour: Metres from line to line; 0 for none.
+        strength: From 0 to 1, how much of the map the colours cover.
+    """
+    shown = np.isfinite(field)
+    colors = np.where(shown[..., None], field_colors(field, farthest(field)), UNREACHABLE)
+    mixed = (1 - strength) * top_down.picture + strength * colors
+    picture = np.where(np.isnan(field)[..., None], top_down.picture, mixed)
+    if contour > 0:
+        band = np.floor(np.where(shown, field, 0) / contour)
+        for axis in (0, 1):
+            here, there = (np.take(band, np.arange(band.shape[axis] - 1) + k, axis) for k in (0, 1))
+            both = np.logical_and(*(np.take(shown, np.arange(band.shape[axis] - 1) + k, axis) for k in (0, 1)))
+            line = np.nonzero(both & (here != there))
+            picture[line] = 0.45 * picture[line] + 0.55 * np.array(INK)
+    return replace(top_down, picture=np.round(picture).astype(np.uint8))
+
+
+def field_legend(field: np.ndarray, height: int, contour: float = 1.0) -> np.ndarray:
+    """What the colours of ``draw_field`` mean, in metres: a bar [height, W, 3] uint8 to stand beside the map."""
+    far = farthest(field)
+    inside = max(1, height - 24)
+    bar = field_colors(np.linspace(far, 0, inside), far)
+    sheet = np.empty((height, 76, 3), np.uint8)
+    sheet[:] = BACKGROUND
+    sheet[12 : 12 + inside, 8 : 8 + _BAR] = bar[:, None]
+    image = Image.fromarray(sheet)
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(13)
+    step = contour if contour > 0 else 1.0
+    every = step * max(1, int(np.ceil(far / step * 22 / inside)))  # 22 pixels a line of text at least
+    for metres in np.arange(0, far + 1e-6, every):
+        y = 12 + (inside - 1) * (1 - metres / far)
+        draw.line((8, y, 12 + _BAR, y), fill=INK)
+        draw.text((16 + _BAR, y), f"{metres:g} m", fill=INK, font=font, anchor="lm")
+    return np.asarray(image)
+
+
+def field_colors(metres: np.ndarray, far: float) -> np.ndarray:
+    """Colours [..., 3] float64, 0 to 255, of distances [...] in metres from 0 to ``far``."""
+    place = np.nan_to_num(np.asarray(metres, np.float64) / far, nan=0.0, posinf=1.0)
+    stops = np.linspace(0, 1, len(FIELD_COLORS))
+    return np.stack([np.interp(place, stops, channel) for channel in FIELD_COLORS.T], axis=-1)
+
+
+def farthest(field: np.ndarray) -> float:
+    """The largest finite distance of a field, metres; 1 if there is none."""
+    found = field[np.isfinite(field)]
+    return max(float(found.max()), 1e-3) if len(found) else 1.0
+
+
+def _polygons(navmesh: NavMesh, top_down: TopDownMap, height: float) -> np.ndarray:
+    """The polygon [H, W] int32 on or about every pixel, -1 for none; where several are, that nearest to a height."""
+    picture_height, picture_width = top_down.picture.shape[:2]
+    image = Image.new("I", (picture_width, picture_height), -1)
+    draw = ImageDraw.Draw(image)
+    used = navmesh.polygons >= 0
+    heights = np.where(used, navmesh.vertices[navmesh.polygons, 1], 0).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
+    for index in np.argsort(-np.abs(heights - height), kind="stable").tolist():
+        outline = top_down.pixels(navmesh.vertices[navmesh.polygons[index][used[index]]])
+        draw.polygon([tuple(point) for point in outline.tolist()], fill=index)
+    return np.asarray(image, np.int32)

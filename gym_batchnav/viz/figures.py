@@ -1,0 +1,173 @@
+"""Matplotlib figures of maps, distances, sets of episodes and recordings; needs the extra ``[viz]``.
+
+A figure belongs to who asked for it and to no list of open ones: show it in a notebook, or call its ``savefig``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.task.episode import EpisodeSet
+from gym_batchnav.viz.extra import viz_extra
+from gym_batchnav.viz.fields import FIELD_COLORS, draw_field, farthest, geodesic_field
+from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, navmesh_map
+from gym_batchnav.viz.marks import PATH_COLORS
+from gym_batchnav.viz.recording import Recording
+
+with viz_extra("a figure"):
+    from matplotlib import figure
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+_METRES = "{} (m)"
+
+
+class Figure(figure.Figure):
+    """A Matplotlib figure that notebooks show wherever it was made."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", bbox_inches="tight")
+        return buffer.getvalue()
+
+
+def map_figure(
+    top_down: TopDownMap,
+    paths: Sequence[np.ndarray] = (),
+    goals: np.ndarray | None = None,
+    positions: np.ndarray | None = None,
+    headings: np.ndarray | None = None,
+    title: str = "",
+    width: float = 7.0,
+) -> Figure:
+    """A map with axes in metres, north (-z) up.
+
+    Args:
+        top_down: The map.
+        paths: One way [T, 3] an agent, metres, from disc to star.
+        goals: [len(paths), 3], metres.
+        positions: [N, 3], metres: agents as arrow heads.
+        headings: [N], radians, theirs.
+        title: Above it.
+        width: Inches.
+    """
+    picture = draw_trajectories(top_down, paths, goals) if len(paths) else top_down.picture
+    if positions is not None:
+        angles = np.zeros(len(positions)) if headings is None else headings
+        picture = draw_agents(picture, top_down, positions, angles)
+    made, axes = _map_axes(top_down, picture, width)
+    axes.set_title(title)
+    return made
+
+
+def field_figure(
+    navmesh: NavMesh,
+    goal: np.ndarray,
+    top_down: TopDownMap | None = None,
+    contour: float = 1.0,
+    title: str = "Geodesic distance to the goal",
+    width: float = 7.5,
+) -> Figure:
+    """How far it is to a goal, as colours with a bar in metres and lines of equal distance.
+
+    Args:
+        navmesh: Where one can walk.
+        goal: [3], metres.
+        top_down: What to draw on; a map of the navmesh if not given.
+        contour: Metres from line to line; 0 for none.
+        title: Above it.
+        width: Inches.
+    """
+    top_down = top_down or navmesh_map(navmesh)
+    field = geodesic_field(navmesh, goal, top_down)
+    picture = draw_trajectories(draw_field(top_down, field, contour), [np.asarray(goal)[None]], np.asarray(goal)[None])
+    made, axes = _map_axes(top_down, picture, width)
+    colors = LinearSegmentedColormap.from_list("distance", [tuple(color / 255) for color in FIELD_COLORS])
+    scale = ScalarMappable(Normalize(0, farthest(field)), colors)
+    made.colorbar(scale, ax=axes, label=_METRES.format("distance"), shrink=0.8)
+    axes.set_title(title)
+    return made
+
+
+def episodes_figure(episodes: EpisodeSet, title: str = "", width: float = 9.0) -> Figure:
+    """How a set of episodes is spread: geodesic distances, how winding the ways are, and where they begin and end.
+
+    Args:
+        episodes: The episodes of one scene.
+        title: Above it.
+        width: Inches.
+    """
+    made = Figure(figsize=(width, width / 3), layout="constrained")
+    lengths, bends, places = made.subplots(1, 3)
+    color = _rgb(1)
+    lengths.hist(episodes.distance, bins=30, color=color)
+    lengths.set(xlabel=_METRES.format("geodesic distance"), ylabel="episodes")
+    straight = np.linalg.norm(episodes.goal - episodes.start, axis=1)
+    bends.hist(episodes.distance / np.maximum(straight, 1e-6), bins=30, color=color)
+    bends.set(xlabel="geodesic / straight distance", ylabel="episodes")
+    for points, name, index in ((episodes.start, "starts", 1), (episodes.goals, "goals", 0)):
+        places.scatter(points[:, 0], points[:, 2], s=4, color=_rgb(index), label=name)
+    places.set(xlabel=_METRES.format("x"), ylabel=_METRES.format("z"), aspect="equal")
+    places.invert_yaxis()
+    places.legend(fontsize="small", markerscale=2)
+    made.suptitle(title or f"{len(episodes):,} episodes")
+    return made
+
+
+def strip_figure(recording: Recording, index: int = 0, count: int = 6, width: float = 10.0) -> Figure:
+    """One episode at a glance: what the agent saw at some of its steps, above how far it was from the goal.
+
+    Args:
+        recording: In which the agent was filmed.
+        index: Which of the filmed agents.
+        count: How many pictures.
+        width: Inches.
+
+    Raises:
+        ValueError: the agent was not filmed.
+    """
+    if not 0 <= index < recording.num_filmed:
+        raise ValueError(f"index={index} of {recording.num_filmed} filmed agents: record more with num_filmed=")
+    last = int(recording.num_steps[index])
+    steps = np.unique(np.linspace(0, last, count).round().astype(int))
+    rows = len(recording.pictures)
+    made = Figure(figsize=(width, width / len(steps) * rows + 2.2), layout="constrained")
+    grid = made.add_gridspec(rows + 1, len(steps), height_ratios=[*[1.0] * rows, 1.2])
+    for row, pictures in enumerate(recording.pictures.values()):
+        for column, step in enumerate(steps.tolist()):
+            axes = made.add_subplot(grid[row, column])
+            axes.imshow(pictures[step, index])
+            axes.set_axis_off()
+            if row == 0:
+                axes.set_title(f"step {step}", fontsize="small")
+    below = made.add_subplot(grid[rows, :])
+    below.plot(recording.distances[: last + 1, index], color=_rgb(1))
+    below.plot(steps, recording.distances[steps, index], "o", color=_rgb(0))
+    below.set(xlabel="step", ylabel=_METRES.format("to the goal"), ylim=(0, None), xlim=(0, max(1, last)))
+    title = f"{last} steps"
+    if np.isfinite(recording.spl[index]):
+        outcome = "reached" if recording.success[index] else "not reached"
+        title = f"goal {outcome} after {title}, SPL {recording.spl[index]:.2f}"
+    below.set_title(title, fontsize="small")
+    return made
+
+
+def _map_axes(top_down: TopDownMap, picture: np.ndarray, width: float) -> tuple[Figure, Any]:
+    """A figure with a picture of a map on axes in metres."""
+    height, across = (side / top_down.pixels_per_metre for side in picture.shape[:2])
+    left, top = top_down.origin
+    made = Figure(figsize=(width, width * min(1.4, height / across) + 0.6), layout="constrained")
+    axes = made.subplots()
+    axes.imshow(picture, extent=(left, left + across, top + height, top), interpolation="antialiased")
+    axes.set(xlabel=_METRES.format("x"), ylabel=_METRES.format("z"))
+    return made, axes
+
+
+def _rgb(index: int) -> tuple[float, float, float]:
+    red, green, blue = PATH_COLORS[index]
+    return red / 255, green / 255, blue / 255

@@ -1,0 +1,178 @@
+"""CleanRL's way: our example in its style, and scripts of its kind on single environments, against the ledger."""
+
+# ruff: noqa: E402
+from libraries import require
+
+require("torch")
+require("tensorboard")
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from ledger import LedgerEnv, read_ledger
+from rooms import box_room
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from gym_batchnav.adapters import flat
+from gym_batchnav.geometry import polar_goals
+from gym_batchnav.scene.save import save_glb
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cleanrl_ppo.py"
+NUM_ENVS, NUM_STEPS = 6, 16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("room")
+    save_glb(box_room(), folder / "room.glb")
+    return folder / "room.glb"
+
+
+@pytest.fixture
+def example():
+    spec = importlib.util.spec_from_file_location("cleanrl_ppo", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Witness(LedgerEnv):
+    """A ledger that also writes down where the goal lay when time was up, before the next episode began."""
+
+    def __init__(self, num_envs, **keywords):
+        super().__init__(num_envs, num_episodes=30, renderer="embree", **keywords)
+        self.cut = []
+        self._before = None
+        begin_episodes = self.simulator.begin_episodes
+
+        def spy(indices, wanted=None):
+            self._before = polar_goals(self.agents.position, self.agents.heading, self.episodes.goal)
+            return begin_episodes(indices, wanted)
+
+        self.simulator.begin_episodes = spy
+
+    def recv(self):
+        returned = super().recv()
+        self.cut.append(self._before[returned[3]])
+        return returned
+
+
+@pytest.fixture
+def run(example, room, tmp_path, monkeypatch):
+    """The example on a small room: its folder, the witness, and what it took values of without learning from it."""
+    made, valued = [], []
+    make = lambda *args, **kw: made.append(Witness(*args, cache_dir=room.parent, **kw)) or made[-1]  # noqa: E731
+    monkeypatch.setattr(flat, "BatchNavEnv", make)
+    value = example.Agent.value
+
+    def spy(agent, obs):
+        if not torch.is_grad_enabled():
+            valued.append(obs.numpy().copy())
+        return value(agent, obs)
+
+    monkeypatch.setattr(example.Agent, "value", spy)
+    options = f"--num-envs {NUM_ENVS} --num-steps {NUM_STEPS} --max-episode-steps 9 --num-minibatches 2 --device cpu"
+    total = NUM_ENVS * NUM_STEPS * 8
+    options = [*options.split(), "--total-timesteps", str(total), "--scenes", str(room), "--out", str(tmp_path)]
+    return example.main(options), made[0], valued
+
+
+def test_the_example_logs_every_episode_as_the_environment_has_it(run):
+    folder, env, _ = run
+    with (folder / "episodes.csv").open() as file:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    assert len(rows) == len(env.ended) > 100
+    for row, truth in zip(rows, env.ended, strict=True):
+        assert (row["length"], row["timed_out"], row["success"]) == (truth.length, truth.truncated, truth.success)
+        assert (row["return"], row["spl"]) == pytest.approx((truth.reward, truth.spl))
+    assert 10 < sum(row["timed_out"] for row in rows) < len(rows) - 10
+    events = EventAccumulator(str(folder)).Reload()
+    for name in ("return", "length", "timed_out", "success", "spl"):
+        logged = events.Scalars(f"episodes/{name}")
+        assert len(logged) == 8
+        for event in logged:
+            values = [row[name] for row in rows if event.step - NUM_ENVS * NUM_STEPS < row["step"] <= event.step]
+            assert event.value == pytest.approx(np.mean(values), rel=1e-5, abs=1e-7)
+
+
+def test_the_example_bootstraps_time_outs_from_the_last_observation(run):
+    _, env, valued = run
+    last = np.concatenate([obs for obs in valued if len(obs) < NUM_ENVS])
+    truth = np.concatenate(env.cut)
+    assert len(last) > 10
+    np.testing.assert_allclose(last[:, -3:], flat.encode_goal(truth), atol=1e-6)
+
+
+def test_the_example_says_which_observations_it_takes(example, room):
+    options = ["--env-id", "BatchNav/PointNavImage-v0", "--scenes", str(room), "--num-envs", "2"]
+    with pytest.raises(SystemExit, match="choose BatchNav/PointNavScan-v0"):
+        example.main([*options, "--out", str(room.parent / "runs")])
+
+
+def test_its_help_teaches(example, capsys):
+    with pytest.raises(SystemExit):
+        example.parse_args(["--help"])
+    assert "--total-timesteps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["Scan", "Image"])
+def test_scripts_that_make_single_environments_train_and_count_right(name, room, tmp_path, monkeypatch):
+    """The calls that CleanRL's ppo.py makes of Gymnasium, in their order."""
+    ledger = tmp_path / "ledger"
+    ledger.mkdir()
+    keywords = {"scenes": str(room), "cache_dir": str(room.parent), "num_episodes": 30, "max_episode_steps": 9}
+    make_ledger = lambda *args, **kw: LedgerEnv(*args, ledger=ledger, **{**kw, **keywords})  # noqa: E731
+    monkeypatch.setattr(flat, "BatchNavEnv", make_ledger)
+    video = importlib.util.find_spec("moviepy") is not None
+
+    def make_env(index):
+        if index == 0 and video:
+            env = gymnasium.make(f"gym_batchnav:BatchNav/PointNav{name}-v0", render_mode="rgb_array")
+            env = gymnasium.wrappers.RecordVideo(env, str(tmp_path / "videos"), disable_logger=True)
+        else:
+            env = gymnasium.make(f"gym_batchnav:BatchNav/PointNav{name}-v0")
+        return gymnasium.wrappers.RecordEpisodeStatistics(env)
+
+    envs = gymnasium.vector.SyncVectorEnv([lambda index=index: make_env(index) for index in range(3)])
+    assert isinstance(envs.single_action_space, gymnasium.spaces.Discrete)
+    size = int(np.prod(envs.single_observation_space.shape))
+    policy = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(size, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    optimizer = torch.optim.Adam(policy.parameters())
+    torch.manual_seed(0)
+    counted = []
+    seen, _ = envs.reset(seed=1)
+    for _ in range(3):
+        losses = []
+        for _ in range(32):
+            choice = torch.distributions.Categorical(logits=policy(torch.Tensor(seen)))
+            action = choice.sample()
+            seen, reward, terminated, truncated, infos = envs.step(action.numpy())
+            losses.append(-(choice.log_prob(action) * torch.tensor(reward)).mean())
+            ended = terminated | truncated
+            if ended.any():
+                np.testing.assert_array_equal(infos["_episode"], ended)
+                columns = (infos["episode"]["l"], infos["episode"]["r"], truncated)
+                counted += zip(*(column[ended] for column in columns), strict=True)
+        optimizer.zero_grad()
+        torch.stack(losses).mean().backward()
+        optimizer.step()
+    envs.close()
+    truth = [(one.length, one.reward, one.truncated) for one in read_ledger(ledger)]
+    assert len(counted) == len(truth) > 10 and any(one[2] for one in truth)
+    np.testing.assert_allclose(sorted(counted), sorted(truth), rtol=1e-5, atol=1e-5)
+    if video:
+        assert all(path.stat().st_size > 0 for path in (tmp_path / "videos").glob("*.mp4"))
+        assert list((tmp_path / "videos").glob("*.mp4"))

@@ -1,0 +1,251 @@
+"""PufferLib's statistics, its buffers and its advantages against the environment's own record."""
+
+# ruff: noqa: E402
+from libraries import require
+
+require("pufferlib")
+
+import multiprocessing
+
+import numpy as np
+import pufferlib.vector
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+from ledger import LedgerEnv
+from pufferlib.models import Default
+from pufferlib.pytorch import nativize_dtype, nativize_tensor
+from rooms import box_room
+
+from gym_batchnav.adapters.flat import ScanObservation
+from gym_batchnav.adapters.pufferlib import PufferVecEnv, make_env
+from gym_batchnav.geometry import Camera
+from gym_batchnav.scene.library import SceneLibrary
+
+try:  # its extension is built for one build of torch
+    from pufferlib import pufferl
+except ImportError:
+    pufferl = None
+
+N, LIMIT, HORIZON, EPOCHS = 6, 9, 32, 4
+GOAL = "pointgoal_with_gps_compass"
+needs_trainer = pytest.mark.skipif(pufferl is None, reason="PufferLib's trainer does not fit this build of torch")
+
+
+@pytest.fixture(scope="module")
+def library():
+    return SceneLibrary.from_scenes([box_room()])
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    """A batch in a box room that keeps every step."""
+    made = []
+
+    def make(kind=None, height=1, num_envs=N, **keywords):
+        keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
+        keywords = {"autoreset_mode": "same_step", "num_episodes": 40, "cache_dir": tmp_path, **keywords}
+        made.append((kind or Recorder)(num_envs, library=library, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+class Recorder(LedgerEnv):
+    """Keeps what every step gave."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.steps = []
+
+    def recv(self):
+        returned = super().recv()
+        self.steps.append(returned)
+        return returned
+
+
+class NextStep(Recorder):
+    """A planted fault: a batch that resets itself in the next step and says that it does so in the same one."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **{**keywords, "autoreset_mode": "next_step"})
+        self.metadata = {**self.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def recv(self):
+        *returned, info = super().recv()
+        return (*returned, {**info, "final_info": info})
+
+
+def trainer_of(env, folder):
+    """PufferLib's trainer, which keeps the statistics that it would show, on a batch that has been adapted."""
+
+    class Trainer(pufferl.PuffeRL):
+        def print_dashboard(self, *arguments, **keywords):
+            pass
+
+        def mean_and_log(self):
+            self.kept = [*getattr(self, "kept", []), {name: list(values) for name, values in self.stats.items()}]
+            return super().mean_and_log()
+
+    config = {
+        "env": "test", "seed": 3, "device": "cpu", "data_dir": str(folder), "precision": "float32",
+        "total_timesteps": EPOCHS * N * HORIZON, "batch_size": "auto", "bptt_horizon": HORIZON,
+        "minibatch_size": N * HORIZON // 2, "max_minibatch_size": N * HORIZON, "update_epochs": 2,
+        "learning_rate": 1e-3, "anneal_lr": False, "optimizer": "adam", "adam_beta1": 0.9, "adam_beta2": 0.99,
+        "adam_eps": 1e-5, "gamma": 0.9, "gae_lambda": 0.9, "clip_coef": 0.2, "vf_coef": 0.5, "vf_clip_coef": 1.0,
+        "ent_coef": 0.01, "max_grad_norm": 1.0, "prio_alpha": 0.0, "prio_beta0": 1.0, "vtrace_rho_clip": 1.0,
+        "vtrace_c_clip": 1.0, "checkpoint_interval": 100, "use_rnn": False, "cpu_offload": False,
+        "torch_deterministic": True, "compile": False,
+    }  # fmt: skip
+    torch.manual_seed(0)
+    return Trainer(config, env, Default(env.driver_env, hidden_size=16))
+
+
+def train(batch, folder):
+    """What PufferLib counted, by name; the last step's infos are still on their way to it."""
+    env = pufferlib.vector.make(lambda: PufferVecEnv(batch))
+    trainer = trainer_of(env, folder)
+    counted = {}
+    while trainer.global_step < EPOCHS * N * HORIZON:
+        trainer.evaluate()
+        trainer.train()
+    for stats in [*trainer.kept, *env.infos]:
+        for name, values in stats.items():
+            counted[name] = counted.get(name, []) + values
+    trainer.close()
+    return counted
+
+
+def check_counts(counted, ledger):
+    assert counted["episode_length"] == [one.length for one in ledger]
+    np.testing.assert_allclose(counted["episode_return"], [one.reward for one in ledger], atol=1e-6)
+    np.testing.assert_array_equal(counted["success"], [one.success for one in ledger])
+    np.testing.assert_allclose(counted["spl"], [one.spl for one in ledger])
+
+
+@needs_trainer
+def test_episodes_are_counted_as_they_were(make, tmp_path):
+    batch = make()
+    counted = train(ScanObservation(batch), tmp_path)
+    assert sum(one.truncated for one in batch.ended) > 10 and sum(one.terminated for one in batch.ended) > 10
+    check_counts(counted, batch.ended)
+
+
+@needs_trainer
+def test_the_counts_notice_a_batch_that_resets_in_the_next_step(make, tmp_path):
+    batch = make(NextStep)
+    counted = train(batch, tmp_path)
+    with pytest.raises(AssertionError):
+        check_counts(counted, batch.ended)
+
+
+@needs_trainer
+def test_nothing_is_bootstrapped_from_the_next_episode(make, tmp_path):
+    batch = make()
+    trainer = trainer_of(PufferVecEnv(ScanObservation(batch)), tmp_path)
+    trainer.evaluate()
+    _, reward, terminated, truncated, _ = (np.array(column).T for column in zip(*batch.steps, strict=True))
+    done = (terminated | truncated)[:, : HORIZON - 1]
+    assert truncated.any() and terminated.any()
+    # PufferLib keeps the reward and the end with the observation that came with them, one later than the action.
+    held = np.clip(reward, -1, 1)[:, : HORIZON - 1]
+    np.testing.assert_allclose(trainer.rewards[:, 1:], held, atol=1e-6)
+    np.testing.assert_array_equal(trainer.terminals[:, 1:].numpy().astype(bool), done)
+    shape = trainer.values.shape
+    advantages = pufferl.compute_puff_advantage(
+        trainer.values, trainer.rewards, trainer.terminals, torch.ones(shape), torch.zeros(shape), 0.9, 0.9, 1.0, 1.0
+    ).numpy()[:, :-1]
+    np.testing.assert_allclose(advantages[done], (held - trainer.values.numpy()[:, :-1])[done], atol=1e-5)
+    assert not np.allclose(advantages[~done], (held - trainer.values.numpy()[:, :-1])[~done], atol=1e-3)
+
+
+def test_buffers_hold_what_the_batch_gave(make):
+    batch = make()
+    env = PufferVecEnv(batch)
+    env.reset(seed=1)
+    buffers = [env.observations, env.rewards, env.terminals, env.truncations]
+    for _ in range(3 * LIMIT):
+        returned = env.step(np.random.default_rng(0).integers(0, 4, N))
+        assert all(one is other for one, other in zip(returned, buffers, strict=False))
+        observation, reward, terminated, truncated, _ = batch.steps[-1]
+        np.testing.assert_array_equal(env.observations[:, :16], observation["depth"].reshape(N, -1))
+        np.testing.assert_array_equal(env.rewards, reward.astype(np.float32))
+        np.testing.assert_array_equal(env.terminals, terminated | truncated)
+        np.testing.assert_array_equal(env.truncations, truncated)
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("rgb", "depth")])
+def test_a_dict_comes_out_of_the_one_array_as_it_went_in(make, sensors):
+    batch = make(height=12, sensors=sensors)
+    env = PufferVecEnv(batch)
+    env.reset(seed=1)
+    env.step(np.ones(N, np.int32))
+    given = batch.steps[-1][0]
+    seen = nativize_tensor(torch.from_numpy(env.observations), nativize_dtype(env.emulated))
+    assert set(seen) == {*sensors, GOAL}
+    for name, values in given.items():
+        np.testing.assert_array_equal(seen[name].numpy(), values)
+    logits, value = Default(env)(torch.from_numpy(env.observations))
+    assert logits.shape == (N, 4) and value.shape == (N, 1)
+
+
+def test_two_batches_in_one_process_fill_one_buffer_with_different_episodes(make):
+    batches = []
+
+    def create(buf=None, seed=0):
+        batches.append(make(num_envs=3))
+        return PufferVecEnv(batches[-1], buf)
+
+    envs = pufferlib.vector.make(create, backend=pufferlib.vector.Serial, num_envs=2)
+    first, _ = envs.reset(seed=5)
+    assert len(np.unique(first[:, -2:], axis=0)) == 6, "every agent has a goal of its own"
+    observation, *_ = envs.step(np.ones(6, np.int32))
+    given = np.concatenate([batch.steps[-1][0][GOAL] for batch in batches[1:]])
+    np.testing.assert_array_equal(observation[:, -2:], given)
+    envs.close()
+    assert batches[1].closed and batches[2].closed
+
+
+def test_another_autoreset_mode_is_refused_with_the_remedy(make):
+    with pytest.raises(ValueError, match=r"PufferLib needs autoreset_mode='same_step', this batch has 'next_step'"):
+        PufferVecEnv(make(autoreset_mode="next_step"))
+
+
+def test_a_forked_worker_is_told_to_be_spawned(make):
+    PufferVecEnv(make()).reset(seed=0)
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=_step_in_child, args=(theirs,))
+    process.start()
+    assert 'context="spawn"' in (ours.recv() if ours.poll(60) else "nothing was heard")
+    process.join(60)
+
+
+def _step_in_child(pipe):
+    try:
+        env = make_env(num_envs=1, scenes="apartment_0")
+        env.reset()
+        env.step(np.ones(1, np.int32))
+        pipe.send("went on")
+    except RuntimeError as error:
+        pipe.send(str(error))
+
+
+@pytest.mark.slow
+def test_spawned_workers_step():
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("spawn", force=True)
+    try:
+        keywords = {"num_envs": 2, "scenes": "apartment_0", "camera": Camera(width=16, height=16)}
+        envs = pufferlib.vector.make(
+            make_env, backend=pufferlib.vector.Multiprocessing, num_envs=2, num_workers=2, env_kwargs=keywords,
+            overwork=True,
+        )  # fmt: skip
+        first, _ = envs.reset(seed=1)
+        assert len(np.unique(np.array(first)[:, -2:], axis=0)) == 4
+        _, reward, terminal, _, _ = envs.step(np.ones(4, np.int32))
+        assert reward.shape == (4,) and not terminal.any()
+        envs.close()
+    finally:
+        multiprocessing.set_start_method(before, force=True)

@@ -1,0 +1,212 @@
+"""rl_games' own counts, its experience buffer and its bootstrapping against the environment's own record."""
+
+# ruff: noqa: E402
+from libraries import require
+
+require("rl_games")
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from ledger import LedgerEnv
+from rl_games.algos_torch import model_builder
+from rl_games.algos_torch.network_builder import NetworkBuilder
+from rl_games.common.algo_observer import AlgoObserver
+from rl_games.torch_runner import Runner
+from rooms import box_room
+
+from gym_batchnav.adapters.flat import ScanObservation
+from gym_batchnav.adapters.rl_games import RLGamesVecEnv, register
+from gym_batchnav.geometry import Camera
+from gym_batchnav.scene.library import SceneLibrary
+
+N, LIMIT, HORIZON, EPOCHS = 6, 9, 32, 4
+GAMMA = 0.9
+
+
+@pytest.fixture(scope="module")
+def library():
+    return SceneLibrary.from_scenes([box_room()])
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    """A batch in a box room that keeps every step."""
+    made = []
+
+    def make(kind=None, height=1, **keywords):
+        keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
+        keywords = {"autoreset_mode": "same_step", "num_episodes": 40, "cache_dir": tmp_path, **keywords}
+        made.append((kind or Recorder)(N, library=library, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+class Recorder(LedgerEnv):
+    """Keeps what every step gave."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.steps = []
+
+    def recv(self):
+        returned = super().recv()
+        self.steps.append(returned)
+        return returned
+
+
+class NextStep(Recorder):
+    """A planted fault: a batch that resets itself in the next step and says that it does so in the same one."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **{**keywords, "autoreset_mode": "next_step"})
+        self.metadata = {**self.metadata, "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+
+
+class Counter(AlgoObserver):
+    """Every episode as rl_games counted it: environment, length, return."""
+
+    def after_init(self, algo):
+        self.algo, self.episodes = algo, []
+
+    def process_infos(self, infos, done_indices):
+        for index in done_indices[:, 0].tolist():
+            length, total = self.algo.current_lengths[index].item(), self.algo.current_rewards[index].item()
+            self.episodes.append((index, length, total))
+
+
+class Glimpse(torch.nn.Module):
+    """A small network on the Dict observation, as rl_games wants one built."""
+
+    def __init__(self, actions_num, input_shape, **_):
+        super().__init__()
+        size = sum(int(np.prod(shape)) for shape in input_shape.values())
+        self.body, self.policy = torch.nn.Linear(size, 16), torch.nn.Linear(16, actions_num)
+        self.value = torch.nn.Linear(16, 1)
+
+    def is_rnn(self):
+        return False
+
+    def get_aux_loss(self):
+        return None
+
+    def is_separate_critic(self):
+        return False
+
+    def get_value_layer(self):
+        return self.value
+
+    def forward(self, inputs):
+        seen = torch.cat([part.flatten(1) for part in inputs["obs"].values()], dim=1)
+        hidden = torch.tanh(self.body(seen))
+        return self.policy(hidden), self.value(hidden), None
+
+
+class GlimpseBuilder(NetworkBuilder):
+    def load(self, params):
+        pass
+
+    def build(self, name, **keywords):
+        return Glimpse(**keywords)
+
+
+def train(env, folder, network="actor_critic", **config):
+    """The agent and the observer after a few epochs; rl_games looks for the batch by its name."""
+    register(env, "boxes")
+    network = {
+        "name": network, "separate": False, "space": {"discrete": {}},
+        "mlp": {"units": [16], "activation": "elu", "initializer": {"name": "default"}},
+    }  # fmt: skip
+    config = {
+        "name": "test", "env_name": "boxes", "num_actors": N, "device": "cpu", "train_dir": str(folder),
+        "torch_compile": False, "print_stats": False, "games_to_track": 10**6, "max_epochs": EPOCHS,
+        "horizon_length": HORIZON, "minibatch_size": N * HORIZON // 2, "mini_epochs": 2, "learning_rate": 1e-3,
+        "lr_schedule": None, "gamma": GAMMA, "tau": 0.9, "e_clip": 0.2, "clip_value": False, "critic_coef": 1.0,
+        "entropy_coef": 0.0, "grad_norm": 1.0, "normalize_advantage": True, "normalize_input": False,
+        "value_bootstrap": True, "reward_shaper": {}, **config,
+    }  # fmt: skip
+    params = {"seed": 3, "algo": {"name": "a2c_discrete"}, "model": {"name": "discrete_a2c"}, "torch_threads": 1}
+    observer = Counter()
+    runner = Runner(observer)
+    runner.load({"params": {**params, "network": network, "config": config}})
+    runner.run({"train": True})
+    return observer.algo, observer.episodes
+
+
+def check_counts(algo, episodes, ledger):
+    assert [(index, length) for index, length, _ in episodes] == [(one.env, one.length) for one in ledger]
+    np.testing.assert_allclose([total for *_, total in episodes], [one.reward for one in ledger], atol=1e-5)
+    assert algo.game_lengths.current_size == len(ledger)
+    np.testing.assert_allclose(algo.game_lengths.get_mean(), np.mean([one.length for one in ledger]), rtol=1e-5)
+    np.testing.assert_allclose(algo.game_rewards.get_mean()[0], np.mean([one.reward for one in ledger]), atol=1e-5)
+
+
+def test_episodes_are_counted_as_they_were(make, tmp_path):
+    env = make()
+    algo, episodes = train(ScanObservation(env), tmp_path)
+    assert sum(one.truncated for one in env.ended) > 10 and sum(one.terminated for one in env.ended) > 10
+    check_counts(algo, episodes, env.ended)
+
+
+def test_the_counts_notice_a_batch_that_resets_in_the_next_step(make, tmp_path):
+    env = make(NextStep)
+    algo, episodes = train(ScanObservation(env), tmp_path)
+    with pytest.raises(AssertionError):
+        check_counts(algo, episodes, env.ended)
+
+
+def test_only_a_time_out_is_bootstrapped_and_from_its_own_episode(make, tmp_path):
+    env = make()
+    algo, _ = train(ScanObservation(env), tmp_path)
+    held = {name: values[..., 0] for name, values in algo.experience_buffer.tensor_dict.items() if values.ndim == 3}
+    _, reward, terminated, truncated, _ = (np.array(column) for column in zip(*env.steps[-HORIZON:], strict=True))
+    timed_out = truncated & ~terminated
+    assert timed_out.any() and terminated.any()
+    # rl_games takes the value of the observation that was acted upon last.
+    expected = reward + GAMMA * held["values"].numpy() * timed_out
+    np.testing.assert_allclose(held["rewards"].numpy(), expected, atol=1e-5)
+    done = algo.experience_buffer.tensor_dict["dones"].numpy().astype(bool)
+    np.testing.assert_array_equal(done[1:], (terminated | truncated)[:-1])
+
+
+def test_pictures_arrive_as_a_dict_without_a_copy(make):
+    env = RLGamesVecEnv(make(height=12))
+    env.seed(5)
+    first = env.reset()["obs"]
+    observation, reward, done, infos = env.step(torch.full((N,), 1))
+    returned, rewards, *_ = env.env.steps[-1]
+    assert observation["obs"]["depth"].shape == (N, 12, 16, 1) and reward.dtype == torch.float32
+    assert observation["obs"]["depth"].data_ptr() == returned["depth"].ctypes.data
+    np.testing.assert_allclose(reward.numpy(), rewards, atol=1e-6)
+    assert not done.any() and not infos["time_outs"].any() and infos["final_info"] == {}
+    env.seed(5)
+    torch.testing.assert_close(env.reset()["obs"], first)
+
+
+def test_a_network_of_ones_own_learns_from_the_dict(make, tmp_path):
+    model_builder.register_network("glimpse", GlimpseBuilder)
+    env = make(height=12)
+    algo, episodes = train(env, tmp_path, network="glimpse", max_epochs=2)
+    check_counts(algo, episodes, env.ended)
+
+
+def test_another_autoreset_mode_is_refused_with_the_remedy(make):
+    with pytest.raises(ValueError, match=r"rl_games needs autoreset_mode='same_step', this batch has 'next_step'"):
+        register(make(autoreset_mode="next_step"))
+
+
+def test_another_number_of_actors_is_refused_with_the_remedy(make, tmp_path):
+    with pytest.raises(ValueError, match=r"num_actors=7, but 'boxes' has 6 environments: set num_actors=6"):
+        train(ScanObservation(make()), tmp_path, num_actors=7, minibatch_size=7 * HORIZON)
+
+
+def test_closing_closes_the_batch(make):
+    env = RLGamesVecEnv(make())
+    assert env.render() is None
+    env.close()
+    env.close()
+    assert env.env.closed

@@ -1,0 +1,199 @@
+"""RLlib's episodes and metrics, of one process and of two nodes, against the environment's own record."""
+
+# ruff: noqa: E402
+from libraries import require
+
+require("ray")
+
+import json
+import os
+import sys
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+import ray
+from ledger import LedgerEnv, read_ledger
+from ray import cloudpickle
+from ray.cluster_utils import Cluster
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.tune import register_env
+from rooms import box_room
+
+from gym_batchnav.adapters.flat import ScanObservation
+from gym_batchnav.adapters.rllib import RLlibEnv, make_batch
+from gym_batchnav.geometry import Camera
+
+N, LIMIT = 6, 4
+# Env runners are processes that cannot import this file.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class Recorder(LedgerEnv):
+    """Writes down the node that it runs on, and where each episode really ended."""
+
+    def __init__(self, *arguments, folder, **keywords):
+        super().__init__(*arguments, ledger=folder, **keywords)
+        self.file, self.written = folder.parent / "truth" / f"{os.getpid()}.jsonl", 0
+
+    def recv(self):
+        returned = super().recv()
+        observation = returned[4].get("final_obs", returned[0])
+        for ended in self.ended[self.written :]:
+            goal = observation["pointgoal_with_gps_compass"][ended.env]
+            node = ray.get_runtime_context().get_node_id()
+            write(self.file, [ended.env, ended.length, ended.terminated, ended.truncated, ended.reward], goal[0], node)
+        self.written = len(self.ended)
+        return returned
+
+
+def write(file, episode, distance, node=""):
+    with file.open("a") as stream:
+        print(json.dumps([episode, float(distance), node]), file=stream)
+
+
+def read(folder):
+    """What each process wrote, in order."""
+    return {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*.jsonl")}
+
+
+def make_ledger(config, wrap=RLlibEnv):
+    """The batch of an env runner, with its ledger."""
+    keywords = {"scenes": [box_room()], "camera": Camera(width=8, height=1), "num_episodes": 50, **config}
+    return wrap(ScanObservation(Recorder(max_episode_steps=LIMIT, **keywords)))
+
+
+def note_end(*, episode, prev_episode_chunks, env_index, folder, **_):
+    """RLlib's view of an episode that ended: its pieces, and the observation that it bootstraps from."""
+    chunks = [*prev_episode_chunks, episode]
+    length, reward = sum(map(len, chunks)), sum(chunk.get_return() for chunk in chunks)
+    row = [env_index, length, bool(episode.is_terminated), bool(episode.is_truncated), float(reward)]
+    nearness = episode.get_observations(-1)[-1]
+    write(folder / f"{os.getpid()}.jsonl", row, nearness / (1 - nearness))
+
+
+def config_of(folder, creator, num_env_runners, **keywords):
+    register_env("ledger", creator)
+    for name in ("ledger", "truth", "rllib"):
+        (folder / name).mkdir()
+    return (
+        PPOConfig()
+        .environment("ledger", env_config={"folder": folder / "ledger", "cache_dir": folder / "cache", **keywords})
+        .env_runners(
+            num_env_runners=num_env_runners,
+            num_envs_per_env_runner=N,
+            gym_env_vectorize_mode="vector_entry_point",
+            rollout_fragment_length=50 // max(num_env_runners, 1),
+        )
+        .training(train_batch_size_per_learner=50 * N, minibatch_size=100, num_epochs=1)
+        .learners(num_learners=0)
+        .debugging(seed=1)
+        .rl_module(model_config={"fcnet_hiddens": [8]})
+        .callbacks(on_episode_end=partial(note_end, folder=folder / "rllib"))
+        .reporting(metrics_num_episodes_for_smoothing=100_000)
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head and a second node with room for one env runner each."""
+    store = {"num_cpus": 1, "object_store_memory": 100_000_000}
+    cluster = Cluster(initialize_head=True, head_node_args={**store, "include_dashboard": False})
+    cluster.add_node(**store)
+    path = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}
+    ray.init(address=cluster.address, runtime_env=path, logging_level="error", log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def train(config, iterations):
+    algorithm = config.build_algo()
+    try:
+        for _ in range(iterations):
+            results = algorithm.train()
+    finally:
+        algorithm.stop()
+    return results["env_runners"]
+
+
+def check(folder, metrics):
+    """Episodes, lengths, returns, time-outs and last observations are those of the environments."""
+    truth, seen = read(folder / "truth"), read(folder / "rllib")
+    assert truth.keys() == seen.keys()
+    for process in truth:
+        rows, found = truth[process], seen[process]
+        assert [row[0][:4] for row in found] == [row[0][:4] for row in rows]
+        np.testing.assert_allclose([row[0][4] for row in found], [row[0][4] for row in rows], atol=1e-5)
+        np.testing.assert_allclose([row[1] for row in found], [row[1] for row in rows], rtol=1e-4)
+    ended = read_ledger(folder / "ledger")
+    assert sum(row.truncated for row in ended) > 10 and sum(row.terminated for row in ended) > 10
+    assert metrics["num_episodes_lifetime"] == len(ended)
+    return ended
+
+
+def test_one_process_counts_right(cluster, tmp_path):
+    # In one process RLlib's PPO lengthens the pieces it learns from in place, and with them what its metrics take an
+    # episode that goes on in the next iteration for. One iteration has none.
+    metrics = train(config_of(tmp_path, make_ledger, num_env_runners=0), iterations=1)
+    ended = check(tmp_path, metrics)
+    for name, key in (("len", "length"), ("return", "reward")):
+        values = [getattr(row, key) for row in ended]
+        for kind, reduce in (("mean", np.mean), ("min", np.min), ("max", np.max)):
+            np.testing.assert_allclose(metrics[f"episode_{name}_{kind}"], reduce(values), rtol=1e-5, atol=1e-5)
+
+
+def test_two_nodes_count_right(cluster, tmp_path):
+    config = config_of(tmp_path, make_ledger, num_env_runners=2)
+    check(tmp_path, train(config, iterations=3))
+    nodes = {row[2] for rows in read(tmp_path / "truth").values() for row in rows}
+    assert nodes == {node["NodeID"] for node in ray.nodes()} and len(nodes) == 2
+
+
+def test_why_another_mode_is_refused(cluster, tmp_path):
+    """RLlib takes the first step of an episode for the one that begins it."""
+    creator = partial(make_ledger, wrap=lambda env: env)
+    train(config_of(tmp_path, creator, num_env_runners=0, autoreset_mode="same_step"), iterations=1)
+    ((truth,), (seen,)) = (read(tmp_path / name).values() for name in ("truth", "rllib"))
+    assert len(seen) < len(truth)  # those of one step go unnoticed
+    assert sum(row[0][1] for row in seen) < sum(row[0][1] for row in truth)
+
+
+def test_the_refusal_reaches_the_user(cluster, tmp_path):
+    config = config_of(tmp_path, make_ledger, num_env_runners=0, autoreset_mode="same_step")
+    with pytest.raises(ValueError, match=r"RLlib needs autoreset_mode='next_step', this batch has 'same_step'"):
+        config.build_algo()
+
+
+def test_single_environments_are_refused_with_the_remedy(cluster, tmp_path):
+    config = config_of(tmp_path, make_batch, num_env_runners=0)
+    with pytest.raises(ValueError, match="gym_env_vectorize_mode='vector_entry_point'"):
+        config.env_runners(gym_env_vectorize_mode="sync").build_algo()
+
+
+def test_a_single_environment_is_no_batch():
+    with pytest.raises(ValueError, match="takes a batch"):
+        RLlibEnv(gymnasium.make("CartPole-v1"))
+
+
+def test_make_batch_takes_keywords_and_other_ids(tmp_path):
+    keywords = {"num_envs": 2, "scenes": [box_room()], "cache_dir": tmp_path, "num_episodes": 20}
+    env = make_batch(keywords)
+    assert env.num_envs == 2 and env.single_observation_space.shape == (67,)
+    env.close()
+    env = make_batch({**keywords, "id": "BatchNav/PointNav-v0", "sensors": ()})
+    assert set(env.single_observation_space) == {"pointgoal_with_gps_compass"}
+    env.close()
+
+
+def test_neighbouring_env_runners_share_no_episodes(library, tmp_path):
+    def begun(seed, wrap):
+        batch = LedgerEnv(N, library=library, sensors=(), num_episodes=50, cache_dir=tmp_path)
+        goals = wrap(batch).reset(seed=seed)[0]["pointgoal_with_gps_compass"].tolist()
+        batch.close()
+        return {tuple(goal) for goal in goals}
+
+    first, second = (begun(seed, RLlibEnv) for seed in (7, 8))
+    assert first == begun(7 * N, lambda env: env) and len(first & second) <= 1
+    assert begun(7, RLlibEnv) == first

@@ -1,0 +1,279 @@
+"""skrl's memory, its TensorBoard statistics and its bootstrapping against the environment's own record."""
+
+# ruff: noqa: E402
+from libraries import require
+
+require("skrl")
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from ledger import LedgerEnv
+from skrl.agents.torch.dqn import DQN, DQN_CFG
+from skrl.agents.torch.ppo import PPO, PPO_CFG
+from skrl.envs.wrappers.torch import wrap_env
+from skrl.memories.torch import RandomMemory
+from skrl.models.torch import CategoricalMixin, DeterministicMixin, Model
+from skrl.trainers.torch import SequentialTrainer
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from gym_batchnav.adapters.flat import SCAN_CAMERA, ScanObservation
+from gym_batchnav.adapters.skrl import FinalObservations, SkrlEnv
+from gym_batchnav.geometry import Camera
+
+N, LIMIT, ROLLOUT, STEPS = 5, 12, 32, 128
+DISCOUNT = 0.9
+
+
+class Recorder(LedgerEnv):
+    """Keeps the step at which each episode ended, and the distance to the goal that it really ended with."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.steps, self.final_distance, self.now = [], [], 0
+
+    def recv(self):
+        returned = super().recv()
+        self.now += 1
+        for ended in self.ended[len(self.steps) :]:
+            self.steps.append(self.now)
+            observation = returned[4].get("final_obs", returned[0])
+            self.final_distance.append(observation["pointgoal_with_gps_compass"][ended.env, 0])
+        return returned
+
+
+class Guess(CategoricalMixin, Model):
+    """A policy that learns constant odds of the actions, and begins with few stops."""
+
+    def __init__(self, env):
+        Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
+        CategoricalMixin.__init__(self)
+        self.logits = torch.nn.Parameter(torch.tensor([-1.0, 1.0, 0.0, 0.0]))
+
+    def compute(self, inputs, role):
+        return self.logits.expand(len(inputs["observations"]), -1), {}
+
+
+class Distance(DeterministicMixin, Model):
+    """A critic that says the distance to the goal, the number before the last of an observation."""
+
+    def __init__(self, env):
+        Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
+        DeterministicMixin.__init__(self)
+        self.nothing = torch.nn.Parameter(torch.zeros(1))
+
+    def compute(self, inputs, role):
+        return inputs["observations"][:, -2:-1] + 0 * self.nothing, {}
+
+
+class Snapshots:
+    """An agent that keeps what its memory held when it learned from it."""
+
+    def update(self, **keywords):
+        super().update(**keywords)
+        names = ("rewards", "terminated", "truncated", "returns")
+        held = {name: self.memory.get_tensor_by_name(name).clone().numpy()[..., 0] for name in names}
+        self.snapshots = [*getattr(self, "snapshots", []), held]
+
+
+class Told(Snapshots, FinalObservations, PPO):
+    pass
+
+
+class Untold(Snapshots, PPO):
+    pass
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    made = []
+
+    def make(mode=AutoresetMode.SAME_STEP, count=N, **keywords):
+        keywords = {"library": library, "camera": Camera(width=8, height=6), "num_episodes": 50, **keywords}
+        made.append(Recorder(count, autoreset_mode=mode, max_episode_steps=LIMIT, cache_dir=tmp_path, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def agent_of(kind, env, folder, **keywords):
+    """An agent that writes its statistics at each step."""
+    experiment = {"directory": str(folder), "experiment_name": "run", "write_interval": 1, "checkpoint_interval": 0}
+    settings = {"rollouts": ROLLOUT, "discount_factor": DISCOUNT, "time_limit_bootstrap": True, **keywords}
+    return kind(
+        models={"policy": Guess(env), "value": Distance(env)},
+        memory=RandomMemory(memory_size=ROLLOUT, num_envs=env.num_envs, device="cpu"),
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        device="cpu",
+        cfg=PPO_CFG(experiment=experiment, **settings),
+    )
+
+
+def train(kind, env, folder):
+    agent = agent_of(kind, env, folder)
+    cfg = {"timesteps": STEPS, "disable_progressbar": True, "close_environment_at_exit": False}
+    SequentialTrainer(cfg=cfg, env=env, agents=agent).train()
+    return agent
+
+
+def episodes(agent):
+    """By the memory (environment, length, terminated, truncated, sum of rewards) of each end, and where it ended."""
+    held = {name: np.concatenate([shot[name] for shot in agent.snapshots]) for name in agent.snapshots[0]}
+    found, begun = [], np.zeros(held["rewards"].shape[1], int)
+    for step, env in np.argwhere(held["terminated"] | held["truncated"]):
+        rewards = held["rewards"][begun[env] : step + 1, env]
+        flags = bool(held["terminated"][step, env]), bool(held["truncated"][step, env])
+        found.append((int(env), len(rewards), *flags, float(rewards.sum(dtype=np.float64))))
+        begun[env] = step + 1
+    return found, held
+
+
+def statistics(folder):
+    """The scalars that skrl wrote: name -> step -> value."""
+    events = EventAccumulator(str(folder / "run"), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+
+
+def expected(batch):
+    """What ``episodes`` has to find: skrl adds the discounted value at a time-out to the reward."""
+    rows = []
+    for ended, distance in zip(batch.ended, batch.final_distance, strict=True):
+        bootstrap = DISCOUNT * float(distance) if ended.truncated else 0.0
+        rows.append((ended.env, ended.length, ended.terminated, ended.truncated, ended.reward + bootstrap))
+    return rows
+
+
+def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_path):
+    batch = make()
+    agent = train(Told, SkrlEnv(batch), tmp_path)
+    found, held = episodes(agent)
+    truth = expected(batch)
+    assert [row[:4] for row in found] == [row[:4] for row in truth]
+    np.testing.assert_allclose([row[4] for row in found], [row[4] for row in truth], atol=1e-5)
+    time_outs, stops = sum(row[3] for row in truth), sum(row[2] for row in truth)
+    assert time_outs > 10 and stops > 10, (time_outs, stops)
+    # Nothing of the next episode is in the return of an episode's last step.
+    last = held["terminated"] | held["truncated"]
+    np.testing.assert_allclose(held["returns"][last], held["rewards"][last], atol=1e-5)
+
+
+def test_statistics_are_those_of_the_episodes(make, tmp_path):
+    batch = make()
+    train(Told, SkrlEnv(batch), tmp_path)
+    scalars = statistics(tmp_path)
+    by_step = {}
+    for step, ended in zip(batch.steps, batch.ended, strict=True):
+        by_step.setdefault(max(step, 2), []).append(ended)  # skrl writes nothing at its first step
+    for name, of in (("Reward / Total reward", "reward"), ("Episode / Total timesteps", "length")):
+        for kind, reduce in (("min", np.min), ("max", np.max), ("mean", np.mean)):
+            written = scalars[f"{name} ({kind})"]
+            assert written.keys() == by_step.keys()
+            truth = [reduce([getattr(ended, of) for ended in by_step[step]]) for step in written]
+            np.testing.assert_allclose(list(written.values()), truth, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_why_skrl_is_not_given_a_batch_as_it_is(make, tmp_path, mode):
+    """In one mode it bootstraps from the next episode, in the other it counts the step that begins one."""
+    batch = make(mode)
+    found, _ = episodes(train(Untold, wrap_env(batch, wrapper="gymnasium", verbose=False), tmp_path))
+    truth = expected(batch)
+    assert len(found) == len(truth)
+    lengths_agree = [row[:4] for row in found] == [row[:4] for row in truth]
+    returns_agree = np.allclose([row[4] for row in found], [row[4] for row in truth], atol=1e-5)
+    assert (lengths_agree, returns_agree) == (mode == AutoresetMode.SAME_STEP, mode == AutoresetMode.NEXT_STEP)
+
+
+def test_agents_with_replay_store_the_final_observations(make, tmp_path):
+    class Replay(FinalObservations, DQN):
+        pass
+
+    batch = make(camera=SCAN_CAMERA)
+    env = SkrlEnv(ScanObservation(batch))
+    memory = RandomMemory(memory_size=40, num_envs=N, device="cpu")
+    agent = Replay(
+        models={"q_network": Distance(env), "target_q_network": Distance(env)},
+        memory=memory,
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        device="cpu",
+        cfg=DQN_CFG(
+            experiment={"directory": str(tmp_path), "write_interval": 0, "checkpoint_interval": 0},
+            random_timesteps=1000,
+            learning_starts=1000,
+        ),
+    )
+    cfg = {"timesteps": 40, "disable_progressbar": True, "close_environment_at_exit": False}
+    SequentialTrainer(cfg=cfg, env=env, agents=agent).train()
+    stored = memory.get_tensor_by_name("next_observations").numpy()
+    nearness = [stored[step - 1, ended.env, -1] for step, ended in zip(batch.steps, batch.ended, strict=True)]
+    distance = np.array(batch.final_distance)
+    assert len(distance) > 10
+    np.testing.assert_allclose(nearness, distance / (1 + distance), atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_observations_arrive_flat_and_in_order(make, count):
+    batch = make(count=count)
+    env = SkrlEnv(batch)
+    assert env.num_envs == count and env.action_space == batch.single_action_space
+    observation, _ = env.reset()
+    twin, _ = make(count=count).reset(seed=0)  # skrl's seed where none is set
+    assert observation.dtype == torch.float32
+    flat = np.concatenate([twin["depth"].reshape(count, -1), twin["pointgoal_with_gps_compass"]], axis=1)
+    np.testing.assert_array_equal(observation.numpy(), flat)
+
+
+@pytest.mark.parametrize("wrapper", [lambda env: env, RecordEpisodeStatistics])
+def test_frames_come_from_the_batch(make, wrapper):
+    batch = make(render_mode="rgb_array")
+    env = SkrlEnv(wrapper(batch))
+    env.reset()
+    frames = env.render()
+    assert len(frames) == N and frames[0].shape == (256, 256, 3)
+    np.testing.assert_array_equal(frames[1], batch.render()[1])
+    env.close()
+    assert batch.closed
+
+
+def test_frames_come_from_skrls_own_wrapper_as_well(make):
+    env = wrap_env(make(render_mode="rgb_array"), wrapper="gymnasium", verbose=False)
+    env.reset()
+    assert len(env.render()) == N
+
+
+def test_another_autoreset_mode_is_refused_with_the_remedy(make):
+    with pytest.raises(ValueError, match=r"skrl needs autoreset_mode='same_step', this batch has 'next_step'"):
+        SkrlEnv(make(AutoresetMode.NEXT_STEP))
+
+
+def test_a_single_environment_is_refused_with_the_remedy():
+    with pytest.raises(ValueError, match="takes a batch"):
+        SkrlEnv(gymnasium.make("CartPole-v1"))
+
+
+def test_advantages_over_time_outs_are_refused(make, tmp_path):
+    with pytest.raises(ValueError, match="set it to True"):
+        agent_of(Told, SkrlEnv(make()), tmp_path, time_limit_bootstrap=False)
+
+
+def test_an_agent_on_skrls_own_wrapper_is_told_what_to_give_it(make, tmp_path):
+    with pytest.raises(ValueError, match=r"no final_obs for 5 .*SkrlEnv\(env\)"):
+        train(Told, wrap_env(make(AutoresetMode.NEXT_STEP), wrapper="gymnasium", verbose=False), tmp_path)
+
+
+def test_agents_that_share_a_batch_are_refused(make, tmp_path):
+    env = SkrlEnv(make())
+    agents = [agent_of(Told, env, tmp_path / name) for name in "ab"]
+    for agent, share in zip(agents, (2, 3), strict=True):
+        agent.memory = RandomMemory(memory_size=ROLLOUT, num_envs=share, device="cpu")
+    cfg = {"timesteps": STEPS, "disable_progressbar": True, "close_environment_at_exit": False}
+    with pytest.raises(ValueError, match="without scopes"):
+        SequentialTrainer(cfg=cfg, env=env, agents=agents, scopes=[2, 3]).train()

@@ -1,0 +1,277 @@
+"""tianshou's collectors count episodes as the environment itself does, and learn from true last observations."""
+
+# ruff: noqa: E402
+from libraries import require
+
+require("tianshou")
+
+import importlib
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from ledger import LedgerEnv
+from rooms import box_room
+from tianshou.algorithm import PPO
+from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.data import Collector, CollectStats, VectorReplayBuffer
+from tianshou.trainer import OnPolicyTrainerParams
+
+from gym_batchnav.adapters.tianshou import TianshouVecEnv
+from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.task.pointnav import PointNav
+
+N = 5
+GOAL = "pointgoal_with_gps_compass"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    return {
+        "library": SceneLibrary.from_scenes([box_room()]),
+        "camera": Camera(width=8, height=8),
+        "task": PointNav(success_distance=4.0),
+        "max_episode_steps": 9,
+        "num_episodes": 50,
+        "cache_dir": tmp_path_factory.mktemp("cache"),
+    }
+
+
+@pytest.fixture
+def ledger(settings):
+    env = LedgerEnv(N, autoreset_mode="same_step", **settings)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def twin(settings):
+    """The same environments, which tianshou never sees."""
+    env = BatchNavEnv(N, autoreset_mode="disabled", **settings)
+    yield env
+    env.close()
+
+
+class Actor(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(66, 4)
+
+    def forward(self, obs, state=None, info=None):
+        depth, goal = torch.as_tensor(obs.depth).flatten(1), torch.as_tensor(obs[GOAL])
+        return self.layer(torch.cat([depth, goal], 1)) - torch.tensor([2.0, 0, 0, 0]), state
+
+
+class Distance(torch.nn.Module):
+    """A critic whose values can be told beforehand: the distance to the goal."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, obs):
+        return self.scale * torch.as_tensor(obs[GOAL][:, :1])
+
+
+def make_ppo(env, **keywords):
+    policy = DiscreteActorPolicy(actor=Actor(), action_space=env.action_space[0])
+    return PPO(policy=policy, critic=Distance(), optim=AdamOptimizerFactory(lr=1e-3), **keywords)
+
+
+def collector_of(env, ppo, size=400):
+    """A collector, and the list in which it notes the return and the rows of every episode."""
+    notes = []
+
+    @dataclass(kw_only=True)
+    class Noted(CollectStats):
+        def update_at_episode_done(self, episode_batch, episode_return, refresh_sequence_stats=False):
+            notes.append((episode_return, episode_batch))
+            super().update_at_episode_done(episode_batch, episode_return, refresh_sequence_stats)
+
+    collector = Collector(ppo, env, VectorReplayBuffer(size * N, N), collect_stats_class=Noted)
+    return collector, notes
+
+
+def check_notes(notes, ended, whole=True):
+    """What tianshou noted is what the environment wrote down, in the same order."""
+    assert len(notes) == len(ended)
+    assert {one.truncated for one in ended} == {True, False} == {one.success for one in ended}
+    for (total, rows), one in zip(notes, ended, strict=True):
+        assert total == pytest.approx(one.reward, abs=1e-6)
+        assert (rows.terminated[-1], rows.truncated[-1]) == (one.terminated, one.truncated)
+        assert not rows.done[:-1].any()
+        last = rows.info[-1]
+        assert (last.env_id, last.episode_index, last.success) == (one.env, one.episode, one.success)
+        assert last.spl == pytest.approx(one.spl)
+        assert len(rows) == one.length if whole else len(rows) <= one.length
+
+
+def test_steps_are_counted_right_over_several_collections(ledger):
+    env = TianshouVecEnv(ledger)
+    collector, notes = collector_of(env, make_ppo(env))
+    collector.reset(gym_reset_kwargs={"seed": 0})
+    collected = [collector.collect(n_step=37 * N) for _ in range(3)]
+    check_notes(notes, ledger.ended)
+    assert [length for stats in collected for length in stats.lens] == [one.length for one in ledger.ended]
+
+
+def test_episodes_are_counted_right_and_none_is_run_that_tianshou_does_not_know_of(ledger):
+    env = TianshouVecEnv(ledger)
+    collector, notes = collector_of(env, make_ppo(env))
+    collector.reset(gym_reset_kwargs={"seed": 0})
+    for _ in range(3):
+        stats = collector.collect(n_episode=4 * N + 3)  # towards the end, fewer and fewer environments are stepped
+        assert stats.n_collected_episodes == 4 * N + 3
+    check_notes(notes, ledger.ended)
+
+
+def test_training_counts_whole_returns(ledger):
+    env = TianshouVecEnv(ledger)
+    ppo = make_ppo(env)
+    before = ppo.policy.actor.layer.weight.clone()
+    collector, notes = collector_of(env, ppo)
+    ppo.run_training(
+        OnPolicyTrainerParams(
+            training_collector=collector,
+            max_epochs=2,
+            epoch_num_steps=60 * N,
+            collection_step_num_env_steps=15 * N,
+            batch_size=50,
+            show_progress=False,
+            verbose=False,
+        )
+    )
+    assert not torch.equal(before, ppo.policy.actor.layer.weight)
+    # The buffer is emptied between updates, so it holds only the end of an episode that an update cut in two.
+    check_notes(notes, ledger.ended, whole=False)
+
+
+def test_observations_rewards_and_ends_are_those_of_the_environment(ledger, twin):
+    env = TianshouVecEnv(ledger)
+    ppo = make_ppo(env, gae_lambda=0.0, gamma=0.5)
+    collector, _ = collector_of(env, ppo)
+    collector.reset(gym_reset_kwargs={"seed": 7})
+    collector.collect(n_step=60 * N)
+    rows, indices = collector.buffer.sample(0)
+    targets = ppo._add_returns_and_advantages(rows, collector.buffer, indices).returns.reshape(N, 60).T
+    now, _ = twin.reset(seed=7)
+    truncations = 0
+    for step in range(60):
+        row = collector.buffer[np.arange(N) * 400 + step]
+        then, reward, terminated, truncated, _ = twin.step(row.act)
+        for sensor in ("depth", GOAL):
+            np.testing.assert_array_equal(row.obs[sensor], now[sensor])
+            np.testing.assert_array_equal(row.obs_next[sensor], then[sensor])
+        np.testing.assert_allclose(row.rew, reward)
+        np.testing.assert_array_equal(row.terminated, terminated)
+        np.testing.assert_array_equal(row.truncated, truncated)
+        # At a time-out the value is that of where the agent stands, not of where the next episode begins.
+        np.testing.assert_allclose(targets[step], reward + 0.5 * then[GOAL][:, 0] * ~terminated, rtol=1e-5)
+        ended = terminated | truncated
+        truncations += truncated.sum()
+        now = twin.reset(options={"reset_mask": ended})[0] if ended.any() else then
+    assert truncations > 5
+
+
+def test_environments_that_are_not_stepped_stand_still(ledger, twin):
+    env = TianshouVecEnv(ledger)
+    rng = np.random.default_rng(0)
+    observation, _ = env.reset(seed=3)
+    seen = [[observation.depth[index]] for index in range(N)]
+    acted, rewards, waiting = [[] for _ in range(N)], [[] for _ in range(N)], np.zeros(N, bool)
+    for _ in range(60):
+        ready = np.nonzero(~waiting)[0]
+        ids = rng.permutation(ready)[: rng.integers(1, len(ready) + 1)] if len(ready) else ready
+        if len(ids):
+            actions = rng.choice(4, len(ids), p=[0.1, 0.5, 0.2, 0.2])
+            observation, reward, terminated, truncated, infos = env.step(actions, ids)
+            assert [info["env_id"] for info in infos] == ids.tolist()
+            for row, index in enumerate(ids):
+                acted[index].append(actions[row]), rewards[index].append(reward[row])
+                seen[index].append(observation.depth[row])
+            waiting[ids] = terminated | truncated
+        begin = np.nonzero(waiting & (rng.random(N) < 0.5))[0]
+        if len(begin):
+            observation, _ = env.reset(begin)
+            for row, index in enumerate(begin):
+                seen[index].append(observation.depth[row])
+            waiting[begin] = False
+    # Each environment has done what it would have done on its own.
+    for index in range(N):
+        observation, _ = twin.reset(seed=3)
+        expected, pictures = [], [observation["depth"][index]]
+        for action in acted[index]:
+            observation, reward, terminated, truncated, _ = twin.step(np.full(N, action))
+            expected.append(reward[index])
+            pictures.append(observation["depth"][index])
+            ended = terminated | truncated
+            if ended.any():
+                observation, _ = twin.reset(options={"reset_mask": ended})
+                pictures += [observation["depth"][index]] * int(ended[index])
+        np.testing.assert_allclose(rewards[index], expected, atol=1e-5)
+        np.testing.assert_array_equal(seen[index], pictures[: len(seen[index])])
+
+
+def test_an_episode_that_has_ended_is_reset_without_another_one_beginning(ledger):
+    env = TianshouVecEnv(ledger)
+    env.reset(seed=0)
+    _, _, terminated, _, _ = env.step(np.zeros(N, int))
+    begun = ledger.episodes.count.copy()
+    assert terminated.all()
+    env.reset([1, 3])
+    env.reset()
+    np.testing.assert_array_equal(ledger.episodes.count, begun + np.array([0, 1, 0, 1, 0]))
+
+
+def test_seeds_are_those_of_the_batch(ledger, twin):
+    env = TianshouVecEnv(ledger)
+    assert env.seed(11) == [[11 + index] for index in range(N)]
+    env.seed([11 + index for index in range(N)])
+    _, seeded = twin.reset(seed=11)
+    observation, infos = env.reset([2, 4], seed=11)
+    assert [info["episode_index"] for info in infos] == seeded["episode_index"][[2, 4]].tolist()
+    assert observation.depth.shape == (2, 8, 8, 1)
+
+
+def test_frames_spaces_and_the_end(settings):
+    batch = BatchNavEnv(N, autoreset_mode="same_step", render_mode="rgb_array", **settings)
+    env = TianshouVecEnv(batch)
+    assert len(env) == N and env.action_space == [batch.single_action_space] * N
+    assert env.observation_space == [batch.single_observation_space] * N
+    env.reset()
+    assert [frame.shape for frame in env.render()] == [(256, 256, 3)] * N
+    with pytest.raises(ValueError, match="share it; leave out id="):
+        env.set_env_attr("render_mode", None, id=[0])
+    env.close()
+    assert batch.closed
+
+
+@pytest.mark.parametrize("mode", ["next_step", "disabled"])
+def test_other_autoreset_modes_are_refused_with_the_remedy(settings, mode):
+    with pytest.raises(ValueError, match=r"tianshou needs .*autoreset_mode='same_step'"):
+        TianshouVecEnv(BatchNavEnv(N, autoreset_mode=mode, **settings))
+
+
+def test_episodes_that_run_once_are_refused_with_the_remedy(settings):
+    with pytest.raises(ValueError, match="episodes='random'"):
+        TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", episodes="once", **settings))
+
+
+def test_without_tianshou_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tianshou.data", None)
+    monkeypatch.delitem(sys.modules, "gym_batchnav.adapters.tianshou")
+    with pytest.raises(ModuleNotFoundError, match="pip install 'tianshou>=2'"):
+        importlib.import_module("gym_batchnav.adapters.tianshou")

@@ -1,0 +1,443 @@
+"""Components of a user's own: what runs when, what is remembered, and what is refused."""
+
+import itertools
+import multiprocessing
+import pickle
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+
+from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.task.api import Measure, Sensor, Task
+from gym_batchnav.task.components import Components
+from gym_batchnav.task.measure import DistanceToGoal, Success
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.sensor import GPS, Compass, Heading, PreviousAction
+from gym_batchnav.testing import check_vector_env
+
+STOP, FORWARD, LEFT, RIGHT = range(4)
+
+
+@dataclass(frozen=True)
+class Turns(Measure):
+    """Counts turns; and it is a sensor that tells them."""
+
+    name = "turns"
+    space = Box(0, np.inf, (1,), np.float32)
+
+    def memory(self, num_envs):
+        return {"turns": np.full(num_envs, 77)}  # which no episode sees
+
+    def update(self, state, actions, active):
+        state.memory["turns"] += active & (actions >= LEFT)
+
+    def measure(self, state):
+        return state.memory["turns"]
+
+    def observe(self, state):
+        return state.memory["turns"][:, None].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Trail(Sensor):
+    """The last three positions, from memory that begins with the start."""
+
+    name = "trail"
+    space = Box(-np.inf, np.inf, (3, 3), np.float32)
+
+    def memory(self, num_envs):
+        return {"trail": np.zeros((num_envs, 3, 3), np.float32)}
+
+    def begin(self, state, indices):
+        state.memory["trail"][indices] = state.agents.position[indices, None]
+
+    def update(self, state, actions, active):
+        trail = state.memory["trail"]
+        trail[active] = np.concatenate([trail[active, 1:], state.agents.position[active, None]], axis=1)
+
+    def observe(self, state):
+        return state.memory["trail"]
+
+
+class Dance(Task):
+    """Turn: one point a turn; the fifth turn ends it."""
+
+    sensors, measures = (Trail(),), (Turns(),)
+
+    def reward(self, state, measures):
+        return np.ones(state.num_envs, np.float32) * measures["turns"]
+
+    def terminated(self, state, measures):
+        return measures["turns"] >= 5
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    made = []
+
+    def make(num_envs=4, **kwargs):
+        keywords = {"library": library, "num_episodes": 50, "cache_dir": tmp_path, "sensors": (), "task": Dance()}
+        made.append(BatchNavEnv(num_envs, **{**keywords, "max_episode_steps": 9, **kwargs}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def walk(env, steps, seed=0, rows=slice(None), size=64):
+    """Random steps without STOP, the same for an environment in whatever batch: all that they return."""
+    rng, told = np.random.default_rng(seed), []
+    for _ in range(steps):
+        if env.autoreset_mode.name == "DISABLED" and env.episodes.done.any():
+            env.reset(options={"reset_mask": env.episodes.done.copy()})
+        told.append(env.step(rng.choice(4, size, p=[0.05, 0.45, 0.25, 0.25])[rows]))
+    return told
+
+
+def assert_equal(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        if isinstance(left[name], dict):
+            assert_equal(left[name], right[name])
+        else:
+            np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def assert_same_steps(left, right):
+    for one, other in zip(left, right, strict=True):
+        assert_equal(one[0], other[0]), assert_equal(one[4], other[4])
+        for a, b in zip(one[1:4], other[1:4], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+class TestProtocol:
+    def test_defaults_do_nothing_and_stop_ends_an_episode(self, make):
+        class Idle(Task):
+            def reward(self, state, measures):
+                return np.full(state.num_envs, 3)
+
+        env = make(3, task=Idle(), max_episode_steps=4)
+        assert Idle().memory(3) == {} and env.single_observation_space == Dict({})
+        observation, info = env.reset(seed=0)
+        assert observation == {} and set(info) == {
+            "scene_index", "episode_index", "_scene_index", "_episode_index",
+        }  # fmt: skip
+        for step in range(4):
+            _, reward, terminated, truncated, _ = env.step(np.array([FORWARD, STOP if step == 0 else LEFT, LEFT]))
+            if step == 0:
+                np.testing.assert_array_equal(terminated, [False, True, False])
+                np.testing.assert_array_equal(reward, [3, 3, 3])
+                assert reward.dtype == np.float64
+        np.testing.assert_array_equal(truncated, [True, False, True])
+
+    @pytest.mark.parametrize("base", [Sensor, Measure, Task])
+    def test_what_must_be_said_must_be_said(self, base):
+        with pytest.raises(TypeError, match=r"observe|measure|reward"):
+            type("Silent", (base,), {})()
+
+    def test_an_object_that_inherits_nothing_will_do(self, make):
+        class Bare:
+            name, space = "bare", Discrete(3)
+            memory, begin, update = Sensor.memory, Sensor.begin, Sensor.update
+
+            def observe(self, state):
+                return np.full(state.num_envs, 2)
+
+        observation, _ = make(2, sensors=(Bare(),)).reset(seed=0)
+        np.testing.assert_array_equal(observation["bare"], [2, 2])
+
+    def test_calls_come_in_the_order_that_is_written_down(self, make):
+        calls = []
+
+        class Told(Task):
+            def begin(self, state, indices):
+                calls.append(f"begin {indices.tolist()}")
+
+            def update(self, state, actions, active):
+                calls.append("update")
+
+            def reward(self, state, measures):
+                calls.append("reward")
+                return measures["turns"]
+
+            def terminated(self, state, measures):
+                calls.append("terminated")
+                return state.episodes.stopped
+
+        env = make(2, task=Told(), measures=(Turns(),), autoreset_mode="same_step")
+        env.reset(seed=0), env.step(np.array([STOP, LEFT]))
+        assert calls == ["begin [0, 1]", "update", "reward", "terminated", "begin [0]"]
+
+    def test_stopping_at_the_limit_of_a_task_that_goes_on_is_a_time_out(self, make):
+        env = make(1, max_episode_steps=3)
+        env.reset(seed=0)
+        ends = [env.step(np.array([STOP]))[2:4] for _ in range(3)]
+        assert [bool(truncated[0]) for _, truncated in ends] == [False, False, True]
+        assert not any(terminated[0] for terminated, _ in ends)
+
+    def test_measures_are_computed_once_a_step_and_at_the_end_only_when_needed(self, make):
+        count = {"always": 0, "late": 0}
+
+        @dataclass(frozen=True)
+        class Counted(Measure):
+            name: str
+            at_end: bool
+
+            def measure(self, state):
+                count[self.name] += 1
+                return np.zeros(state.num_envs)
+
+        env = make(2, measures=(Counted("always", False), Counted("late", True)), task=PointNav())
+        env.reset(seed=0)
+        count.update(always=0, late=0)
+        for expected in (1, 2):
+            env.step(np.array([LEFT, LEFT]))
+            assert count == {"always": expected, "late": 0}
+        env.step(np.array([STOP, LEFT]))
+        assert count == {"always": 3, "late": 1}
+
+
+class TestMemory:
+    @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+    def test_an_episode_begins_with_zeros_and_its_start(self, make, mode):
+        env = make(8, autoreset_mode=mode, sensors=(Turns(), PreviousAction()))
+        observation, info = env.reset(seed=0)
+        count, ended_before, num_ends = np.zeros(8, int), np.zeros(8, bool), 0
+        rng = np.random.default_rng(1)
+        np.testing.assert_array_equal(observation["trail"], np.repeat(env.episodes.start[:, None], 3, axis=1))
+        for _ in range(60):
+            actions = rng.integers(1, 4, 8)
+            if mode == "disabled" and ended_before.any():
+                observation, info = env.reset(options={"reset_mask": ended_before})
+                count[ended_before] = 0
+                np.testing.assert_array_equal(info["turns"], count)
+            begins = ended_before if mode == "next_step" else np.zeros(8, bool)
+            observation, reward, terminated, truncated, info = env.step(actions)
+            count = np.where(begins, 0, count + (actions >= LEFT))
+            np.testing.assert_array_equal(reward, np.where(begins, 0, count))
+            ended_before = terminated | truncated
+            np.testing.assert_array_equal(terminated, ~begins & (count >= 5))
+            if ended_before.any():
+                num_ends += 1
+                final = info.get("final_info", info)
+                np.testing.assert_array_equal(final["turns"][ended_before], count[ended_before])
+            fresh = begins | (ended_before if mode == "same_step" else False)
+            count[fresh] = 0
+            np.testing.assert_array_equal(info["turns"], count)
+            np.testing.assert_array_equal(observation["turns"][:, 0], count)
+            np.testing.assert_array_equal(observation["previous_action"], np.where(fresh, 0, actions + 1))
+            starts = np.repeat(env.episodes.start[fresh, None], 3, axis=1)
+            np.testing.assert_array_equal(observation["trail"][fresh], starts)
+        assert num_ends > 8
+
+    def test_final_observations_are_of_the_memory_that_was(self, make):
+        env = make(1, autoreset_mode="same_step", sensors=(Turns(),))
+        env.reset(seed=0)
+        for _ in range(5):
+            observation, *_, info = env.step(np.array([LEFT]))
+        assert info["final_obs"]["turns"][0] == 5 and observation["turns"][0] == 0
+
+    def test_states_hold_it(self, make):
+        env, other = make(6, sensors=(PreviousAction(),)), make(6, sensors=(PreviousAction(),))
+        env.reset(seed=0), other.reset(seed=9)
+        walk(env, 13, size=6)
+        state = env.get_state()
+        assert set(state["memory"]) == {"turns", "trail", "previous_action"}
+        assert not np.shares_memory(state["memory"]["turns"], env.simulator.memory["turns"])
+        assert_equal(other.set_state(state), env.set_state(state))
+        assert_same_steps(walk(env, 20, size=6), walk(other, 20, size=6))
+
+    @pytest.mark.parametrize("change", [lambda m: m.pop("turns"), lambda m: m.update(turns=np.zeros(2, int))])
+    def test_states_of_others_are_refused_and_nothing_changes(self, make, change):
+        env = make(3)
+        env.reset(seed=0)
+        state, before = env.get_state(), env.get_state()
+        change(state["memory"])
+        state["agents"]["heading"] += 1
+        with pytest.raises(ValueError, match="turns"):
+            env.set_state(state)
+        assert_equal(env.get_state()["agents"], before["agents"])
+
+    def test_parts_of_a_batch_have_their_rows(self, make):
+        whole, cut = make(6, autoreset_mode="same_step"), make(6, autoreset_mode="same_step")
+        whole.reset(seed=0)
+        parts = cut.split(3)
+        for part in parts:
+            part.reset(seed=0)
+        rng = np.random.default_rng(0)
+        for _ in range(30):
+            actions = rng.integers(1, 4, 6)
+            told = whole.step(actions)
+            for index, part in enumerate(parts):
+                rows = slice(2 * index, 2 * index + 2)
+                one = part.step(actions[rows])
+                np.testing.assert_array_equal(one[0]["trail"], told[0]["trail"][rows])
+                np.testing.assert_array_equal(one[1], told[1][rows])
+                np.testing.assert_array_equal(one[4]["turns"], told[4]["turns"][rows])
+        np.testing.assert_array_equal(cut.get_state()["memory"]["trail"], whole.get_state()["memory"]["trail"])
+
+    def test_one_environment_is_a_row_of_many(self, library, tmp_path):
+        keywords = {"library": library, "num_episodes": 50, "cache_dir": tmp_path, "task": Dance()}
+        keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9, "episodes": "random"}
+        many = BatchNavEnv(64, **keywords)
+        many.reset(seed=5)
+        told = walk(many, 40)
+        for row in (0, 2, 62):  # all are in the first of the two scenes, as a batch of one is
+            one = BatchNavEnv(1, **keywords)
+            one.reset(seed=5 + row)
+            assert one.agents.scene[0] == many.agents.scene[row]
+            for mine, theirs in zip(walk(one, 40, rows=slice(row, row + 1)), told, strict=True):
+                assert_equal(mine[0], {name: values[row : row + 1] for name, values in theirs[0].items()})
+                assert mine[1][0] == theirs[1][row] and mine[2][0] == theirs[2][row]
+            one.close()
+        many.close()
+
+
+class TestAssembly:
+    def test_order_does_not_matter(self, make):
+        extras = (PreviousAction(), GPS(), Heading())
+        told = []
+        for order in itertools.permutations(extras, 3):
+            env = make(4, sensors=order, measures=(DistanceToGoal(), Success())[:: 1 if order[0] is extras[0] else -1])
+            env.reset(seed=1)
+            told.append(walk(env, 20, size=4))
+        for one in told[1:]:
+            assert_same_steps(told[0], one)
+
+    def test_what_is_equal_runs_once(self, make):
+        env = make(1, sensors=(Turns(), Trail(), Turns()), measures=(Turns(),))
+        env.reset(seed=0)
+        assert env.step(np.array([LEFT]))[4]["turns"][0] == 1
+
+    def test_pictures_are_what_they_were(self, make):
+        plain = make(3, sensors=("depth",), task=PointNav())
+        rich = make(3, sensors=(GPS(), "depth", PreviousAction()), measures=(Turns(),), task=PointNav())
+        assert set(rich.single_observation_space.spaces) > set(plain.single_observation_space.spaces)
+        plain.reset(seed=0), rich.reset(seed=0)
+        for one, other in zip(walk(plain, 15, size=3), walk(rich, 15, size=3), strict=True):
+            assert_equal(one[0], {name: other[0][name] for name in one[0]})
+            np.testing.assert_array_equal(one[1], other[1])
+
+    def test_what_is_returned_stays_as_it_was(self, make):
+        env = make(2, task=PointNav(), sensors=(Trail(), PreviousAction()), measures=(Turns(),))
+        observation, info = env.reset(seed=0)
+        kept = [{name: values.copy() for name, values in one.items()} for one in (observation, info)]
+        walk(env, 9, size=2)
+        assert_equal(observation, kept[0]), assert_equal(info, kept[1])
+
+    @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+    def test_the_checker_of_environments_finds_nothing(self, library, tmp_path, mode):
+        env = BatchNavEnv(
+            4, library=library, num_episodes=50, cache_dir=tmp_path, sensors=(PreviousAction(), GPS(), Turns()),
+            task=Dance(), max_episode_steps=9, autoreset_mode=mode,
+        )  # fmt: skip
+        check_vector_env(env, strict=True, steps=60)
+
+    @pytest.mark.parametrize("task", [PointNav(success_distance=0.5), Dance()])
+    def test_tasks_can_be_sent_to_other_processes(self, task):
+        again = pickle.loads(pickle.dumps(task))
+        assert type(again) is type(task) and again.success_distance == task.success_distance
+        if isinstance(task, PointNav):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                assert pool.apply(_seen_elsewhere, (task,)) == (0.5, ("pointgoal_with_gps_compass",))
+
+
+def _seen_elsewhere(task):
+    return task.success_distance, tuple(Components(task).sensors)
+
+
+def sensor(**parts):
+    return type("Odd", (Sensor,), {"name": "odd", "space": Box(0, 1, (2,)), "observe": _zeros(2), **parts})()
+
+
+def measure(**parts):
+    return type("Odd", (Measure,), {"name": "odd", "measure": _zeros(), **parts})()
+
+
+def task(**parts):
+    return type("Odd", (Task,), {"reward": _zeros(), **parts})()
+
+
+def _zeros(*shape, dtype=np.float32):
+    return lambda self, state, *rest: np.zeros((state.num_envs, *shape), dtype)
+
+
+def _gives(value):
+    return lambda self, *rest: value
+
+
+class TestWrongUse:
+    @pytest.mark.parametrize(
+        ("wrong", "named"),
+        [
+            ({"task": Dance}, r"task=Dance is a class.*Dance\(\)"),
+            ({"task": object()}, "has no memory.*reward.*api.Task"),
+            ({"sensors": (GPS,)}, r"sensor=GPS is a class"),
+            ({"sensors": (3,)}, "sensor=3 has no memory.*api.Sensor"),
+            ({"sensors": (Success(),)}, "has no space, observe"),
+            ({"measures": ("spl",)}, "measure='spl' has no memory"),
+            ({"sensors": (sensor(name="depth"),)}, "'depth' of Odd: the environment itself"),
+            ({"measures": (measure(name="episode_index"),)}, "'episode_index' of Odd.*another"),
+            ({"measures": (measure(name="episode"),)}, "'episode' of Odd.*another"),
+            ({"sensors": (sensor(name="a b"),)}, "'a b'.*identifier"),
+            ({"measures": (measure(name="_x"),)}, "'_x'.*underscore"),
+            ({"sensors": (sensor(name=None),)}, "None.*identifier"),
+            ({"sensors": (sensor(name="trail"),)}, "'trail' of both Trail and Odd.*rename"),
+            ({"measures": (measure(), measure())}, "'odd' of both Odd and Odd"),
+            ({"sensors": (sensor(space=Dict({})),)}, "space of sensor 'odd'.*Box"),
+            ({"measures": (measure(memory=_gives({"trail": np.zeros(4)})),)}, "memory 'trail' of both.*rename"),
+            (
+                {"measures": (measure(memory=_gives({"x": np.zeros(3)})),)},
+                r"memory 'x' of Odd is float64 \(3,\).*4 rows",
+            ),
+            ({"measures": (measure(memory=_gives({"x": [0] * 4})),)}, "memory 'x' of Odd is a list"),
+            ({"measures": (measure(memory=_gives({"x": np.array([None] * 4)})),)}, "object.*numbers"),
+        ],
+    )
+    def test_wrong_components_are_refused_by_name(self, make, wrong, named):
+        with pytest.raises(ValueError, match=named):
+            make(**wrong)
+
+    @pytest.mark.parametrize(
+        ("wrong", "named"),
+        [
+            ({"sensors": (sensor(observe=_zeros()),)}, r"sensor 'odd' of Odd gave float32 \(4,\).*float32 \(4, 2\)"),
+            ({"sensors": (sensor(observe=_zeros(2, dtype=float)),)}, r"gave float64 \(4, 2\).*array of float32"),
+            ({"sensors": (sensor(observe=_gives(None)),)}, "gave a NoneType"),
+            (
+                {"measures": (measure(measure=_zeros(1)),)},
+                r"measure 'odd' of Odd gave float32 \(4, 1\).*numbers \(4,\)",
+            ),
+            ({"measures": (measure(measure=_zeros(1), at_end=True),)}, "measure 'odd'"),
+            ({"measures": (measure(measure=_gives(np.array(["a"] * 4))),)}, "numbers"),
+            ({"task": task(reward=_gives(0.0))}, r"reward of Odd gave a float.*numbers \(4,\)"),
+            ({"task": task(terminated=_zeros())}, r"terminated of Odd gave float32 \(4,\).*bool \(4,\)"),
+        ],
+    )
+    def test_what_does_not_fit_is_named_the_first_time(self, make, wrong, named):
+        env = make(**wrong)
+        with pytest.raises(ValueError, match=named):
+            env.reset(seed=0)
+            env.step(np.zeros(4, int))
+
+    def test_a_task_is_not_changed_on_the_way(self, make):
+        with pytest.raises(AttributeError):
+            make().set_attr("task", PointNav())
+
+
+class TestRegistration:
+    def test_make_vec_by_an_id_of_ones_own(self, library, tmp_path):
+        gymnasium.register(
+            "Dance-v0", vector_entry_point="gym_batchnav.env:BatchNavEnv", kwargs={"task": Dance(), "sensors": ()}
+        )
+        try:
+            env = gymnasium.make_vec("Dance-v0", 3, library=library, num_episodes=20, cache_dir=tmp_path)
+            env.reset(seed=0)
+            assert env.step(np.array([LEFT, FORWARD, LEFT]))[1].tolist() == [1, 0, 1]
+            env.close()
+        finally:
+            del gymnasium.registry["Dance-v0"]

@@ -1,0 +1,138 @@
+"""Explore and Flee, on walks whose cells and distances are known."""
+
+import numpy as np
+import pytest
+from rooms import box, scene_of
+
+from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.task.explore import CellsVisited, Explore
+from gym_batchnav.task.flee import DistanceFromStart, Flee
+
+STOP, FORWARD, LEFT, RIGHT = range(4)
+
+
+@pytest.fixture(scope="module")
+def library():
+    """A hall 12 m by 12 m around the origin, and a wall along x = 0 that ends at z = 2."""
+    hall = box((-6, 0, -6), (6, 2.6, 6), inward=True)
+    return SceneLibrary.from_scenes([scene_of("hall", hall, box((-0.1, 0, -6), (0.1, 2.6, 2)))])
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    made = []
+
+    def make(task, num_envs=1, **kwargs):
+        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "sensors": (), "task": task}
+        made.append(BatchNavEnv(num_envs, **{**keywords, **kwargs}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def begin_at(env, x, z, heading=0.0):
+    """Begin an episode there: the start is where the agent stands, and memory begins anew."""
+    env.reset(seed=0)
+    place = env.navmesh(0).snap(np.array([[x, 0, z]], np.float32))
+    env.set_pose(place, np.array([heading]))
+    env.episodes.start[:], env.episodes.start_heading[:] = place, heading
+    env.components.begin(env.task_state, np.arange(1))
+
+
+def walk(env, actions):
+    """Infos and rewards of some steps."""
+    steps = [env.step(np.array([action])) for action in actions]
+    return [step[4] for step in steps], np.array([step[1][0] for step in steps])
+
+
+class TestExplore:
+    def test_a_straight_walk_finds_a_cell_a_metre(self, make):
+        env = make(Explore())
+        begin_at(env, 3.5, 5.1)
+        infos, reward = walk(env, [FORWARD] * 20)  # to z = 0.1
+        np.testing.assert_allclose(reward.nonzero()[0], [0, 4, 8, 12, 16])
+        np.testing.assert_array_equal(reward[reward > 0], 0.25)
+        assert [int(info["cells_visited"][0]) for info in infos] == [2] * 4 + [3] * 4 + [4] * 4 + [5] * 4 + [6] * 4
+
+    def test_what_was_seen_is_not_found_again(self, make):
+        env = make(Explore())
+        begin_at(env, 3.5, 3.1)
+        walk(env, [FORWARD] * 6 + [LEFT] * 18)
+        infos, reward = walk(env, [FORWARD] * 6)
+        assert reward.sum() == 0 and infos[-1]["cells_visited"] == 3
+
+    def test_the_cells_at_the_origin_are_two(self, make):
+        env = make(Explore())
+        begin_at(env, 3.5, 0.6)
+        infos, _ = walk(env, [FORWARD] * 4)  # to z = -0.4
+        assert infos[-1]["cells_visited"] == 2
+
+    def test_cells_may_be_of_another_size(self, make):
+        env = make(Explore(cell_size=3.0, cell_reward=2.0))
+        begin_at(env, 3.5, 5.1)
+        infos, reward = walk(env, [FORWARD] * 20)
+        assert infos[-1]["cells_visited"] == 2 and reward.sum() == 2.0
+
+    def test_counts_are_those_of_a_set(self, make):
+        env = make(Explore(), num_envs=5, max_episode_steps=60, autoreset_mode="same_step")
+        env.reset(seed=3)
+        seen = [{tuple(np.floor(place[[0, 2]]))} for place in env.agents.position]
+        rng = np.random.default_rng(0)
+        for step in range(150):
+            actions = rng.choice(4, 5, p=[0.05, 0.75, 0.1, 0.1])
+            _, reward, terminated, truncated, info = env.step(actions)
+            assert not terminated.any() and (truncated == (step % 60 == 59)).all()
+            for index, place in enumerate(env.agents.position):
+                if truncated[index]:
+                    seen[index] = {tuple(np.floor(place[[0, 2]]))}
+                    continue
+                before = len(seen[index])
+                seen[index].add(tuple(np.floor(place[[0, 2]])))
+                assert info["cells_visited"][index] == len(seen[index])
+                assert reward[index] == 0.25 * (len(seen[index]) - before)
+
+    def test_no_walk_of_the_default_length_comes_round(self):
+        assert 500 * 0.25 < CellsVisited().memory(1)["visited"].shape[1]
+
+
+class TestFlee:
+    def test_reward_is_the_growth_of_the_distance(self, make):
+        env = make(Flee())
+        begin_at(env, 3.5, 4.0)
+        infos, reward = walk(env, [FORWARD] * 8 + [LEFT] * 18 + [FORWARD] * 4)
+        np.testing.assert_allclose(reward, [0.25] * 8 + [0.0] * 18 + [-0.25] * 4, atol=1e-3)
+        assert infos[-1]["distance_from_start"][0] == pytest.approx(1.0, abs=1e-3)
+
+    @pytest.mark.parametrize("geodesic", [True, False])
+    def test_round_the_wall_the_two_distances_differ(self, make, geodesic):
+        env = make(Flee(geodesic=geodesic))
+        begin_at(env, 1.0, -1.0)
+        far = env.navmesh(0).snap(np.array([[-1.0, 0, -1.0]], np.float32))
+        env.set_pose(far, np.zeros(1))
+        infos, _ = walk(env, [LEFT])
+        corner = np.hypot(1.0 - 0.2, 3.1)  # the wall's end is at x = 0.1, z = 2, and the agent's radius 0.1 m
+        expected = 2 * corner + 0.4 if geodesic else 2.0
+        assert infos[-1]["distance_from_start"][0] == pytest.approx(expected, abs=0.05 if geodesic else 1e-3)
+
+    def test_a_step_to_where_no_way_leads_pays_nothing(self):
+        class Cut:
+            def geodesic_distance(self, starts, goals):
+                return np.full(len(starts), np.inf)
+
+        from gym_batchnav.task.api import TaskState
+        from gym_batchnav.task.state import agent_state, episode_state
+
+        measure = DistanceFromStart()
+        state = TaskState(agent_state(2), episode_state(2), measure.memory(2), lambda slot: Cut(), 500, 0.2)
+        measure.update(state, np.ones(2, int), np.ones(2, bool))
+        np.testing.assert_array_equal(Flee().reward(state, {}), 0)
+        assert np.isinf(measure.measure(state)).all()
+
+    def test_only_time_ends_it(self, make):
+        env = make(Flee(), max_episode_steps=3)
+        env.reset(seed=0)
+        ends = [env.step(np.array([STOP]))[2:4] for _ in range(3)]
+        assert [(bool(a[0]), bool(b[0])) for a, b in ends] == [(False, False), (False, False), (False, True)]

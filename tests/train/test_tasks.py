@@ -1,0 +1,162 @@
+"""Learning and evaluation with tasks that are not PointNav."""
+
+import copy
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+from rooms import box_room
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+
+from gym_batchnav.env import BatchNavEnv  # noqa: E402
+from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.scene.library import SceneLibrary  # noqa: E402
+from gym_batchnav.task.api import Measure  # noqa: E402
+from gym_batchnav.task.explore import Explore  # noqa: E402
+from gym_batchnav.task.pointnav import PointNav  # noqa: E402
+from gym_batchnav.task.sensor import GPS, PreviousAction  # noqa: E402
+from gym_batchnav.train.agents import PolicyAgent, RandomAgent  # noqa: E402
+from gym_batchnav.train.evaluate import bootstrap, estimates, evaluate  # noqa: E402
+from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, VectorEmbedding, make_policy  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
+from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
+from gym_batchnav.train.report import episode_table, figures  # noqa: E402
+
+
+class Nothing(Measure):
+    name, at_end = "nothing", True
+
+    def measure(self, state):
+        return np.full(state.num_envs, np.nan)
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(num_envs=4, **kwargs):
+        keywords = {"library": SceneLibrary.from_scenes([box_room()]), "num_episodes": 12, "cache_dir": tmp_path}
+        keywords |= {"max_episode_steps": 10, "sensors": (), "task": Explore(), "camera": Camera(16, 16), **kwargs}
+        made.append(BatchNavEnv(num_envs, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def identity(box):
+    """An embedding that shows what it was made of: the first numbers are the readings it was given."""
+    embedding = VectorEmbedding(box)
+    with torch.no_grad():
+        embedding.linear.weight.copy_(torch.eye(32, *box.shape))
+        embedding.linear.bias.zero_()
+    return embedding
+
+
+class TestReadings:
+    def test_bounded_ones_come_to_lie_between_minus_one_and_one(self):
+        read = identity(Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32)))
+        np.testing.assert_allclose(read(torch.tensor([[-2, 0], [1, 10.0]]))[:, :2].detach(), [[-1, -1], [0.5, 1]])
+
+    @pytest.mark.parametrize("bound", [np.inf, np.finfo(np.float32).max])
+    def test_others_are_compressed_alike_on_both_sides(self, bound):
+        read = identity(Box(-bound, bound, (3,), np.float32))
+        found = read(torch.tensor([[0, np.e - 1, -1e6]]))[0, :3].detach()
+        np.testing.assert_allclose(found, [0, 1, -np.log(1e6 + 1)], rtol=1e-5)
+
+    def test_whole_numbers_are_readings_too(self):
+        read = identity(Box(0, 4, (2,), np.int64))
+        np.testing.assert_allclose(read(torch.tensor([[4, 1]]))[0, :2].detach(), [1, -0.5])
+
+    def test_a_policy_heeds_each_sensor(self):
+        space = Dict({"values": Box(-1, 1, (3,)), "gps": GPS().space, GOAL: Box(-9, 9, (2,))})
+        policy = make_policy("blind", space)
+        torch.nn.init.normal_(policy.actor.weight)
+        observation = {name: torch.zeros(2, *box.shape) for name, box in space.spaces.items()}
+        observation[PREVIOUS_ACTION] = torch.zeros(2, dtype=torch.int64)
+        begun = torch.ones(2, dtype=torch.bool)
+        plain, *_ = policy(observation, policy.initial_state(2), begun)
+        for name in space.spaces:
+            changed, *_ = policy({**observation, name: observation[name] + 0.5}, policy.initial_state(2), begun)
+            assert (changed != plain).any(), name
+
+    def test_without_further_sensors_the_weights_are_those_that_were(self):
+        torch.manual_seed(0)
+        names = list(make_policy("blind", Dict({GOAL: Box(-9, 9, (2,))})).state_dict())
+        assert names[:3] == ["goal_embedding.weight", "goal_embedding.bias", "action_embedding.weight"]
+        assert not any("vector" in name for name in names)
+
+    @pytest.mark.parametrize("odd", [Box(0, 1, (3, 3)), Box(0, 1, ()), Discrete(4)])
+    def test_a_sensor_that_it_cannot_read_is_refused(self, odd):
+        with pytest.raises(ValueError, match=r"'odd'.*shape \(K,\)"):
+            make_policy("blind", Dict({"odd": odd}))
+
+
+class TestLearning:
+    def test_a_task_without_success_is_learned_from_and_told_by_its_own_measures(self, make):
+        env = make(8, autoreset_mode="same_step", sensors=("depth", PreviousAction()), measures=(Nothing(),))
+        policy = make_policy("small", env.single_observation_space)
+        before = copy.deepcopy(policy.state_dict())
+        report = PPO(env, policy, PPOConfig(total_frames=1000, num_steps=25)).iterate()
+        assert set(report.episodes) == {"cells_visited", "path_length", "collisions_count", "nothing"}
+        assert len(report.episodes["cells_visited"]) == 16 and (report.episodes["cells_visited"] >= 1).all()
+        assert all(np.isfinite(value) for value in report.losses.values())
+        assert any((before[name] != value).any() for name, value in policy.state_dict().items())
+
+    def test_nobody_imitates_a_follower_to_an_unknown_goal(self, make):
+        env = make(autoreset_mode="same_step")
+        with pytest.raises(ValueError, match=r"Explore tells the agent nothing.*PointGoal"):
+            PPO(env, make_policy("blind", env.single_observation_space), PPOConfig(imitation_share=0.5))
+
+
+class TestEvaluation:
+    def test_measures_are_the_tasks_own_and_nan_does_no_harm(self, make):
+        env = make(measures=(Nothing(),))
+        episodes = evaluate(env, RandomAgent())
+        assert len(episodes) == 12 and set(episodes.measures) == set(env.components.measures)
+        assert episodes.cells_visited.dtype == np.int64 and (episodes.num_steps == 10).all()
+        found = estimates(episodes)
+        assert found["cells_visited"].low <= episodes.cells_visited.mean() <= found["cells_visited"].high
+        assert np.isnan(found["nothing"].mean) and np.isnan(figures(found)["nothing_interval"]).all()
+        header, *rows = episode_table(env, {"random": episodes}).splitlines()
+        assert "cells_visited,path_length,collisions_count,nothing,num_steps" in header
+        assert len(rows) == 12 and all(",nan," in row for row in rows)
+        with pytest.raises(AttributeError, match="spl"):
+            episodes.spl  # noqa: B018
+        assert copy.copy(episodes).measures is episodes.measures
+
+    def test_numbers_that_are_not_finite_spoil_their_own_column_only(self):
+        values = {"good": np.arange(6.0), "bad": np.array([0, 1, np.inf, -np.inf, 2, 3])}
+        with np.errstate(all="raise"):
+            found = bootstrap(values, np.repeat([0, 1], 3))
+        assert found["good"].mean == 2.5 and np.isnan([found["bad"].mean, found["bad"].low, found["bad"].high]).all()
+
+    def test_a_policy_is_told_what_its_environment_lacks(self, make):
+        policy = make_policy("blind", make().single_observation_space)
+        with pytest.raises(ValueError, match=r"reads compass, gps.*task"):
+            evaluate(make(task=PointNav()), PolicyAgent(policy))
+
+
+@pytest.mark.parametrize("task", [Explore(), PointNav()])
+def test_policy_files_say_what_the_policy_reads(make, task, tmp_path):
+    env = make(task=task, sensors=("depth", PreviousAction()))
+    policy = make_policy("small", env.single_observation_space)
+    torch.nn.init.normal_(policy.actor.weight)
+    save_policy(tmp_path / "a.safetensors", policy, policy_about(env, "small", "mine", 0, 0))
+    again, about = load_policy(tmp_path / "a.safetensors")
+    assert about.task_sensors == ({"gps": 2, "compass": 1} if task == Explore() else {GOAL: 2})
+    assert again.task_sensors == policy.task_sensors
+    one, other = evaluate(env, PolicyAgent(policy)), evaluate(env, PolicyAgent(again))
+    np.testing.assert_array_equal(one.path_length, other.path_length)
+
+
+@pytest.mark.parametrize("sizes", [{"a": 2**40}, {"a": 0}, {"a": "2"}, ["a"]])
+def test_impossible_readings_of_a_strangers_policy_are_refused(make, sizes):
+    import dataclasses
+
+    about = policy_about(make(), "blind", "mine", 0, 0)
+    with pytest.raises(ValueError, match=r"task_sensors|a="):
+        dataclasses.replace(about, task_sensors=sizes)
