@@ -4,8 +4,9 @@ python benchmarks/render.py                     # everything, about two minutes
 python benchmarks/render.py --only threads      # one part; see --help for their names
 python benchmarks/render.py --json              # one line of JSON in place of the table
 
-Every part ends with the figure of a fixed calibration loop in the same run, in million operations/s: where that is low,
-so are the others. Figures that are compared are measured in turns, and are the median of the ratios of the turns.
+It exits with 1 where a bar is missed. Every part ends with the figure of a fixed calibration loop in the same run, in
+million operations/s: where that is low, so are the others. Figures that are compared are measured in turns, and are the
+median of the ratios of the turns.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -214,14 +216,18 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared")))
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args()
-    rows = measured(options.only, options.data, options.seconds)
+    rows = []
+    if not options.json:
+        print(machine())
+        print(f"{'what':<64}{'figure':>9}  {'bar':<9} {'':<13}{'Mop/s':>5}  note")
+    for row in measured(options.only, options.data, options.seconds):
+        rows.append(row)
+        if not options.json:
+            print(row, flush=True)
     if options.json:
         print(json.dumps({"machine": machine(), "rows": [as_json(row) for row in rows]}))
-        return
-    print(machine())
-    print(f"{'what':<64}{'figure':>9}  {'bar':<9} {'':<13}{'Mop/s':>5}  note")
-    for row in rows:
-        print(row, flush=True)
+    if any(row.figure is not None and not row.met for row in rows):
+        sys.exit(1)
 
 
 if __name__ == "__main__":
