@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ Done = Callable[..., None]  # to be called after each piece of work, or with how
 def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
     """Say on standard error how far work is if it takes longer than two seconds.
 
-    On a terminal and in a notebook that is a bar, which goes when the work is done; elsewhere it is a line such as
-    ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
+    On a terminal, and in a notebook that has ipywidgets, that is a bar, which goes when the work is done; elsewhere it is
+    a line such as ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
 
     Args:
         what: What is being done, in a few words.
@@ -34,9 +35,9 @@ def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
     from rich.console import Console  # late: importing the package stays quick
 
     console = Console(stderr=True)
-    if console.is_terminal or console.is_jupyter:
-        return _bar(what, total, console)
-    return _lines(what, total)
+    # Without ipywidgets rich warns in the notebook, and its bar stays there.
+    watched = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
+    return _bar(what, total, console) if watched else _lines(what, total)
 
 
 @contextmanager

@@ -47,6 +47,15 @@ def test_long_work_writes_lines_into_a_log(quick, capsys):
     assert shown.out == "" and "progress" not in {thread.name for thread in threading.enumerate()}
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_notebook_without_widgets_is_given_lines(quick, capsys, monkeypatch):
+    make = rich.console.Console
+    monkeypatch.setattr(rich.console, "Console", lambda **_: make(force_jupyter=True))
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    work(0.4)
+    assert "Loading scenes: 1 of 4 after 0 s\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_short_work_shows_nothing_even_if_it_fails(terminal, request, quick, capsys):
     screen = request.getfixturevalue("screen") if terminal else None
