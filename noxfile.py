@@ -27,15 +27,16 @@ GYMNASIUM_TESTS = (
 
 
 class Library(NamedTuple):
-    """An RL library: its heading in docs/libraries.md and the module that its tests require."""
+    """An RL library: its heading in docs/libraries.md, the module that its tests require, and what else they do."""
 
     heading: str
     module: str
+    besides: tuple[str, ...] = ()  # packages that no extra brings, named as their modules are
 
 
 LIBRARIES = {
-    "sb3": Library("Stable-Baselines3", "stable_baselines3"),
-    "cleanrl": Library("CleanRL", "torch"),
+    "sb3": Library("Stable-Baselines3", "stable_baselines3", ("moviepy",)),
+    "cleanrl": Library("CleanRL", "torch", ("moviepy",)),
     "rllib": Library("RLlib", "ray"),
     "torchrl": Library("TorchRL", "torchrl"),
     "skrl": Library("skrl", "skrl"),
@@ -57,13 +58,13 @@ def commands_of(heading: str) -> list[str]:
     return block.group(1).splitlines()
 
 
-def settings(session: nox.Session, module: str = "") -> dict[str, str]:
+def settings(session: nox.Session, *modules: str) -> dict[str, str]:
     """What commands and tests find in their surroundings; what the user has set counts more.
 
     Kernels are kept by the path of their source. Taken from the checkout instead of from every environment's own copy,
     they are compiled once for all sessions.
     """
-    required = [name for name in (os.environ.get("GYM_BATCHNAV_REQUIRE", ""), module) if name]
+    required = [name for name in (os.environ.get("GYM_BATCHNAV_REQUIRE", ""), *modules) if name]
     return {
         "PIP_CONSTRAINT": str(ROOT / ".ci" / "constraints.txt"),  # torch's build for processors
         "NUMBA_CACHE_DIR": str(session.cache_dir.absolute() / "numba"),
@@ -82,10 +83,10 @@ def add_library(name: str, library: Library) -> None:
     """Make the session of a library."""
 
     def session_of(session: nox.Session) -> None:
-        env = settings(session, library.module)
+        env = settings(session, library.module, *library.besides)
         for command in commands_of(library.heading):
             session.run("bash", "-euo", "pipefail", "-c", command, external=True, env=env)
-        session.install(*EXTRAS["test"], *EXTRAS["viz"], env=env)
+        session.install(*EXTRAS["test"], *EXTRAS["viz"], *library.besides, env=env)
         run_tests(session, env, f"tests/adapters/test_{name}.py")
         if name == "sb3":
             run_tests(session, env, "tests/test_notebooks.py", "-k", "plug_in_your_library")

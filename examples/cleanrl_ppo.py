@@ -2,6 +2,8 @@
 
 What differs from CleanRL's ppo.py is what a batch allows: hundreds of environments step in one call, an episode that is
 cut off is bootstrapped from its true last observation (autoreset mode SAME_STEP), and success and SPL are logged.
+
+pip install "gym-batchnav[train]"
 """
 
 import argparse

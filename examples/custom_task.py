@@ -48,7 +48,7 @@ class Stroll(Task):  # STOP ends an episode, as in any task that does not say ot
 gymnasium.register("Stroll-v0", vector_entry_point="gym_batchnav.env:BatchNavEnv", kwargs={"task": Stroll()})
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--frames", type=int, default=500_000, help="steps of all agents together")
+    parser.add_argument("--frames", type=int, default=400_000, help="steps of all agents together")
     frames = parser.parse_args().frames
     torch.set_num_threads(1)  # more only wait for each other in networks as small as these
     env = gymnasium.make_vec("Stroll-v0", 128, sensors=(), autoreset_mode="same_step", max_episode_steps=100).unwrapped

@@ -77,13 +77,15 @@ def main():
     env = pufferlib.vector.make(make_env, env_kwargs=keywords)
     trainer = Trainer(configuration(options), env, Policy(env.driver_env))
     shown = ("episode_return", "episode_length", "success", "spl")
-    while trainer.global_step < options.timesteps:
-        trainer.evaluate()
-        logs = trainer.train()
-        if logs and "environment/spl" in logs:
-            told = ", ".join(f"{name} {logs[f'environment/{name}']:.2f}" for name in shown)
-            print(f"{logs['agent_steps']} steps, {logs['SPS']:.0f} a second: {told}", flush=True)
-    print(f"the policy is in {trainer.close()}")
+    try:
+        while trainer.global_step < options.timesteps:
+            trainer.evaluate()
+            logs = trainer.train()
+            if logs and "environment/spl" in logs:
+                told = ", ".join(f"{name} {logs[f'environment/{name}']:.2f}" for name in shown)
+                print(f"{logs['agent_steps']} steps, {logs['SPS']:.0f} a second: {told}", flush=True)
+    finally:  # PuffeRL has a thread that keeps an interrupted run alive until it is closed.
+        print(f"the policy is in {trainer.close()}")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ def configuration(options):
         },
         "config": {
             "name": "batchnav", "env_name": "batchnav", "num_actors": options.num_envs, "device": "cpu",
+            "env_config": {},  # where the Runner puts the seed; without it the environment is not seeded
             "train_dir": options.out, "torch_compile": False, "print_stats": False, "games_to_track": 200,
             "max_frames": options.timesteps, "horizon_length": 32, "minibatch_size": 8 * options.num_envs,
             "mini_epochs": 4, "learning_rate": 1e-3, "lr_schedule": "linear", "gamma": 0.99, "tau": 0.95,

@@ -11,11 +11,11 @@ from ray.tune import register_env
 from gym_batchnav.adapters.rllib import make_batch
 
 
-def log_spl(*, episode, metrics_logger, **_):
-    """Put what the environment measured at an episode's end among RLlib's metrics."""
+def log_measures(*, episode, metrics_logger, **_):
+    """Add what the environment measured at an episode's end to sums, which RLlib begins anew with each iteration."""
     measures = episode.get_infos(-1)
     for name in ("spl", "success"):
-        metrics_logger.log_value(name, float(measures[name]), window=500)
+        metrics_logger.log_value(name, float(measures[name]), reduce="sum")
 
 
 def make_config(options):
@@ -44,7 +44,7 @@ def make_config(options):
             train_batch_size_per_learner=steps,
             minibatch_size=max(steps // 8, 1),
         )
-        .callbacks(on_episode_end=log_spl)
+        .callbacks(on_episode_end=log_measures)
         .debugging(seed=options.seed)
     )
 
@@ -70,9 +70,11 @@ def main():
     while frames < options.frames:
         counted = algorithm.train()["env_runners"]
         frames = int(counted["num_env_steps_sampled_lifetime"])
-        names = ("episode_return_mean", "episode_len_mean", "spl", "success")
-        means = ", ".join(f"{name} {counted.get(name, np.nan):.3f}" for name in names)
-        print(f"{frames} frames, {counted['num_episodes_lifetime']:.0f} episodes: {means}", flush=True)
+        means = {name: counted.get(name, np.nan) for name in ("episode_return_mean", "episode_len_mean")}
+        ended = counted.get("num_episodes", 0)
+        means |= {name: counted[name] / ended if ended else np.nan for name in ("spl", "success")}
+        told = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
+        print(f"{frames} frames, {counted.get('num_episodes_lifetime', 0):.0f} episodes: {told}", flush=True)
     path = algorithm.save_to_path(str(Path(options.out).resolve()))
     algorithm.stop()
     ray.shutdown()

@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=128, help="episodes of an evaluation")
     parser.add_argument("--scenes", default="apartments", help="an apartment, a file, a folder, procedural:0-99, ...")
     parser.add_argument("--seed", type=int, default=0, help="of environments and networks")
-    parser.add_argument("--out", type=Path, default=Path("tianshou_ppo.pt"), help="where the policy's weights go")
+    parser.add_argument("--out", type=Path, default=Path("runs/tianshou"), help="folder for the policy's weights")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
 
@@ -99,8 +99,9 @@ def main() -> None:
     )
     print("after:", evaluate(algorithm, env, args.episodes))
     env.close()
-    torch.save(policy.state_dict(), args.out)
-    print(f"The policy's weights are in {args.out}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.save(policy.state_dict(), args.out / "policy.pt")
+    print(f"The policy's weights are in {args.out / 'policy.pt'}")
 
 
 if __name__ == "__main__":

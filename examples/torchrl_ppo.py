@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--num-steps", type=int, default=64, help="steps of each environment from update to update")
     parser.add_argument("--scenes", default="apartments", help="an apartment, a file, a folder, procedural:0-99, ...")
     parser.add_argument("--seed", type=int, default=0, help="of environments and networks")
-    parser.add_argument("--out", type=Path, default=Path("torchrl_ppo.pt"), help="where the policy's weights go")
+    parser.add_argument("--out", type=Path, default=Path("runs/torchrl"), help="folder for the policy's weights")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
 
@@ -95,8 +95,9 @@ def main() -> None:
         means = {name: ended[name].float().mean().item() for name in ("episode_reward", "step_count", "success", "spl")}
         print(f"{update * frames} steps: {len(ended)} episodes,", ", ".join(f"{k} {v:.3f}" for k, v in means.items()))
     collector.shutdown()
-    torch.save(actor.state_dict(), args.out)
-    print(f"The policy's weights are in {args.out}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.save(actor.state_dict(), args.out / "policy.pt")
+    print(f"The policy's weights are in {args.out / 'policy.pt'}")
 
 
 if __name__ == "__main__":

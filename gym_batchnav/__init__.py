@@ -18,19 +18,43 @@ if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
     from gym_batchnav.scene.load import load_scene
     from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
+    from gym_batchnav.task.explore import Explore
+    from gym_batchnav.task.flee import Flee
     from gym_batchnav.task.pointnav import PointNav
 
 _EXPORTS = {
     "BatchNavEnv": "gym_batchnav.env",
     "Camera": "gym_batchnav.geometry",
+    "Explore": "gym_batchnav.task.explore",
+    "Flee": "gym_batchnav.task.flee",
+    "Measure": "gym_batchnav.task.api",
     "NavMesh": "gym_batchnav.navmesh.mesh",
     "NavMeshSettings": "gym_batchnav.navmesh.mesh",
     "PointNav": "gym_batchnav.task.pointnav",
     "Scene": "gym_batchnav.scene.mesh",
+    "Sensor": "gym_batchnav.task.api",
+    "Task": "gym_batchnav.task.api",
+    "TaskState": "gym_batchnav.task.api",
     "load_scene": "gym_batchnav.scene.load",
 }
 
-__all__ = ["BatchNavEnv", "Camera", "NavMesh", "NavMeshSettings", "PointNav", "Scene", "__version__", "load_scene"]
+__all__ = [
+    "BatchNavEnv",
+    "Camera",
+    "Explore",
+    "Flee",
+    "Measure",
+    "NavMesh",
+    "NavMeshSettings",
+    "PointNav",
+    "Scene",
+    "Sensor",
+    "Task",
+    "TaskState",
+    "__version__",
+    "load_scene",
+]
 
 try:
     __version__ = version("gym-batchnav")

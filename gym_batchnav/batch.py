@@ -23,7 +23,7 @@ from gym_batchnav.task.api import Task, TaskState
 from gym_batchnav.task.components import Components, Measured
 from gym_batchnav.task.episode import EpisodeSet
 from gym_batchnav.task.schedule import MODES
-from gym_batchnav.task.state import AgentState, EpisodeState
+from gym_batchnav.task.state import AgentState, EpisodeState, read_only
 
 PARTS = ("move", "measure", "episodes", "render", "observe")
 
@@ -68,6 +68,7 @@ class NavBatch(VectorEnv):
         self.single_action_space = Discrete(NUM_ACTIONS)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._agents_read, self._episodes_read = read_only(simulator.agents), read_only(simulator.episodes)
         self.timings = dict.fromkeys(PARTS, 0.0) if timings is None else timings
         self.parts: tuple[NavBatch, ...] = ()
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
@@ -158,8 +159,7 @@ class NavBatch(VectorEnv):
         state = self.task_state
         self.components.update(state, actions, active)
         measures = self.components.measure(state)
-        reward, over = self.components.score(state, measures)
-        reward, terminated = np.where(active, reward, np.float64(0)), active & over
+        reward, terminated = self.components.score(state, measures, active)
         truncated = active & state.timed_out & ~terminated
         self.episodes.done[:] = terminated | truncated
         clock = self._tick("measure", clock)
@@ -245,8 +245,8 @@ class NavBatch(VectorEnv):
     def task_state(self) -> TaskState:
         """What tasks, sensors and measures read."""
         return TaskState(
-            agents=self.agents,
-            episodes=self.episodes,
+            agents=self._agents_read,
+            episodes=self._episodes_read,
             memory=self.simulator.memory,
             navmesh=self.navmesh,
             max_episode_steps=self.max_episode_steps,

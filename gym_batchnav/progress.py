@@ -22,8 +22,8 @@ Done = Callable[..., None]  # to be called after each piece of work, or with how
 def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
     """Say on standard error how far work is if it takes longer than two seconds.
 
-    On a terminal, and in a notebook that has ipywidgets, that is a bar, which goes when the work is done; elsewhere it is
-    a line such as ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
+    On a terminal, and in a notebook that has ipywidgets, that is a bar, which goes when the work is done; elsewhere it
+    is a line such as ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
 
     Args:
         what: What is being done, in a few words.

@@ -30,7 +30,7 @@ class BatchSimulator:
     Attributes:
         agents: AgentState, the rows of the world's.
         episodes: EpisodeState, the rows of the world's.
-        memory: What is remembered of the episodes, the rows of the world's.
+        memory: Memory, the rows of the world's.
         begun: [N] bool, who is in an episode of the present plan of scenes and episodes.
         schedule: Which episode comes next; the world's.
         first: Index of the first agent in the world.
@@ -50,7 +50,7 @@ class BatchSimulator:
         self.schedule = world.schedule
         self.forward_step, self.turn_angle, self.sliding = forward_step, turn_angle, sliding
         self.agents, self.episodes = rows_of(world.agents, rows), rows_of(world.episodes, rows)
-        self.memory = {name: array[rows.start : rows.stop] for name, array in world.memory.items()}
+        self.memory = world.memory.rows(rows)
         self.begun = world.begun[rows.start : rows.stop]
         self._moved, self._collided = np.zeros(len(rows), np.float32), np.zeros(len(rows), bool)
 

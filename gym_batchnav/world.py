@@ -14,7 +14,7 @@ from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.task.episode import EpisodeSet
 from gym_batchnav.task.prepare import Navigation, NavigationPreparer
 from gym_batchnav.task.schedule import EpisodeSchedule
-from gym_batchnav.task.state import agent_state, arrays_of, check_arrays, episode_state, write_arrays
+from gym_batchnav.task.state import Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
 
 
 class World:
@@ -33,7 +33,7 @@ class World:
         library: The scenes.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
-        memory: As given, written in place.
+        memory: Memory of these arrays, written in place.
         begun: [N] bool, who is in an episode of the present plan of scenes and episodes.
         schedule: Which episode comes next.
         navmeshes: The kernels' view of all slots.
@@ -49,7 +49,7 @@ class World:
     ) -> None:
         self.library = library
         self.agents, self.episodes = agent_state(num_agents), episode_state(num_agents)
-        self.memory = memory
+        self.memory = Memory(memory)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.begun = np.zeros(num_agents, bool)
         self.schedule = EpisodeSchedule([0], episodes, rotates=library.rotates)
@@ -64,11 +64,11 @@ class World:
         """What was prepared of the scene in a slot.
 
         Raises:
-            ValueError: The slot is empty.
+            ValueError: The slot is empty, or there is no such slot.
         """
-        navigation = self._navigation[slot]
+        navigation = self._navigation[slot] if 0 <= slot < len(self._navigation) else None
         if navigation is None:
-            raise ValueError(f"slot {slot} of the scene library is empty")
+            raise ValueError(f"slot {slot} holds no scene: library.active lists those that agents walk in")
         return navigation
 
     def navmesh(self, slot: int) -> NavMesh:

@@ -187,6 +187,15 @@ def test_no_package_imports_in_circles(package):
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_what_the_package_offers_is_there():
+    assert set(gym_batchnav.__all__) == {"__version__", *gym_batchnav._EXPORTS}
+    for name, module in gym_batchnav._EXPORTS.items():
+        assert getattr(gym_batchnav, name).__module__.startswith(module.rpartition(".")[0]), name
+    assert gym_batchnav.Task in gym_batchnav.Explore.__mro__
+    with pytest.raises(AttributeError, match="PointNaav"):
+        gym_batchnav.PointNaav  # noqa: B018
+
+
 def test_import_is_fast_and_light():
     program = (
         "import time, sys; start = time.perf_counter(); import gymnasium; base = time.perf_counter();"

@@ -6,6 +6,7 @@ from PIL import Image
 from rooms import box, box_room, scene_of
 
 from gym_batchnav import viz
+from gym_batchnav.color import srgb_to_linear
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
@@ -141,6 +142,45 @@ def test_viewpoints_of_one_place_do_not_hide_each_other(room):
         assert np.linalg.norm(shift) < 40
 
 
+@pytest.mark.parametrize("high", [0.0, 2.5])
+def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be(high):
+    """Rays of a map are parallel: a corner 2.5 m over the floor lies where one on the floor does, within a pixel."""
+    tower = box((7, high, 7), (8, high + 0.1, 8))
+    scene = scene_of("tower", box((-8, -0.1, -8), (8, 0, 8)), tower)
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
+    above = viz.scene_map(renderer, scene, 0, 800, cut=3.0)
+    renderer.close()
+    column, row = above.pixels(np.array([7.0, 0, 7.5])).round().astype(int)
+    line = above.picture[row, column - 12 : column + 12].astype(int).sum(axis=1)
+    assert abs(int(np.argmin(line)) - 12) <= 2
+
+
+def test_a_map_is_neither_mirrored_nor_turned_against_the_navmesh():
+    """A floor in the shape of an L: its foot points east, in the south."""
+    ell = scene_of("ell", box((0, -0.1, 0), (2, 0, 8)), box((2, -0.1, 6), (6, 0, 8)))
+    navmesh = NavMesh.build(ell.vertices, ell.triangles, NavMeshSettings())
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([ell]))
+    maps = viz.scene_map(renderer, ell, 0, 300), viz.navmesh_map(navmesh, 300)
+    renderer.close()
+    for above in maps:
+        filled = []
+        for x, z in ((1, 1), (5, 7), (5, 1), (1, 7)):
+            column, row = above.pixels(np.array([x, 0.0, z])).astype(int)
+            filled.append(tuple(above.picture[row, column]) != viz.BACKGROUND)
+        assert filled == [True, True, False, True]
+        assert (above.picture[:10, -10:] == viz.BACKGROUND).all()  # the corner in the north-east
+
+
+@pytest.mark.parametrize("size", [20, 400, 8000])
+def test_the_bar_of_the_scale_is_of_a_round_length_that_can_be_seen(size):
+    blank = viz.TopDownMap(np.full((100, 300, 3), 255, np.uint8), (0.0, 0.0), size / 8)
+    red = replace(blank, picture=np.full_like(blank.picture, (200, 30, 30)))
+    ink = (viz.draw_trajectories(red, []) == viz.INK).all(axis=2)[-8]
+    metres = (np.ptp(np.flatnonzero(ink)) + 1) / blank.pixels_per_metre
+    assert 40 <= ink.sum() <= 110
+    assert min(abs(np.log10(metres / round_one)) for round_one in (0.05, 20.0, 1.0)) < 0.02
+
+
 def test_the_bar_of_one_metre_leaves_the_map_under_it_to_be_seen(room):
     plain = viz.navmesh_map(NavMesh.build(room.vertices, room.triangles, NavMeshSettings()), size=400)
     red = replace(plain, picture=np.full_like(plain.picture, (200, 30, 30)))
@@ -148,6 +188,24 @@ def test_the_bar_of_one_metre_leaves_the_map_under_it_to_be_seen(room):
     rows, columns = np.nonzero(covered)
     assert np.ptp(columns) + 1 == pytest.approx(plain.pixels_per_metre + 4, abs=3)
     assert covered.sum() < 0.6 * np.ptp(rows) * np.ptp(columns)
+
+
+# Linear RGB as people see it who lack one kind of cone (Machado, Oliveira and Fernandes 2009).
+DEUTERANOPIA = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+PROTANOPIA = [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+
+
+@pytest.mark.parametrize("seen", [np.eye(3), DEUTERANOPIA, PROTANOPIA])
+def test_colours_of_agents_can_be_told_apart_by_the_colour_blind(seen):
+    def lab(color):
+        rgb = np.clip(np.asarray(seen) @ srgb_to_linear(np.array(color) / 255), 0, 1)
+        to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+        x, y, z = np.cbrt(np.maximum(to_xyz @ rgb / (0.9505, 1, 1.089), 0.008))
+        return np.array([116 * y, 500 * (x - y), 200 * (y - z)])
+
+    colors = [lab(color) for color in viz.PATH_COLORS]
+    apart = [np.linalg.norm(one - other) for index, one in enumerate(colors) for other in colors[:index]]
+    assert min(apart) > 20
 
 
 def test_a_number_stands_in_the_corner_of_its_picture():

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,9 @@ from PIL import Image
 from rooms import box_room
 
 from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.viz.bundle import mime_bundle
 
 
@@ -44,12 +47,12 @@ def test_a_batch_shows_itself_at_any_time_and_says_why_there_are_no_pictures(mak
     assert "no pictures before the first reset" in words_of(fresh) and "image/png" not in fresh
     env.reset(seed=0)
     shown = env._repr_mimebundle_()
-    assert "what 4 of 4 agents see" in words_of(shown) and "embree" in words_of(shown)
+    assert "what all 4 agents see" in words_of(shown) and "embree" in words_of(shown)
     env.send(np.ones(4, int))
     assert "between send() and recv()" in words_of(env._repr_mimebundle_())
     env.recv()
     first, _ = env.split(2)
-    assert "what 2 of 2 agents" in words_of(first._repr_mimebundle_())
+    assert "what all 2 agents see" in words_of(first._repr_mimebundle_())
     assert "split into 2 parts" in words_of(env._repr_mimebundle_())
     first.send(np.ones(2, int))
     assert "between send() and recv()" in words_of(env._repr_mimebundle_())
@@ -98,7 +101,7 @@ def test_a_large_batch_shows_no_more_than_some(make):
     env.reset(seed=0)
     bundle = env._repr_mimebundle_()
     assert "what 36 of 512 agents see" in words_of(bundle)
-    assert picture_of(bundle).size == (2 * (6 * 98 + 2) + 8, 6 * 98 + 2)
+    assert picture_of(bundle).size == (2 * (6 * 98 + 2) + 8, 6 * 98 + 2 + 26)
     assert sum(map(len, bundle.values())) < 1_500_000
 
 
@@ -114,10 +117,14 @@ def test_only_what_is_asked_for_is_made():
     def never():
         raise AssertionError("drawn in vain")
 
-    plain = mime_bundle("words", "title", never, never, include={"text/plain"})
+    def say():
+        return "words"
+
+    plain = mime_bundle(say, "title", never, never, include={"text/plain"})
     assert plain == {"text/plain": "words"}
-    assert mime_bundle("words", "title", never, never, exclude={"text/html", "image/png"}) == plain
-    whole = mime_bundle("words", "title", never, never)
+    assert mime_bundle(say, "title", never, never, exclude={"text/html", "image/png"}) == plain
+    whole = mime_bundle(never, "title", never, never)
+    assert whole["text/plain"] == "title: drawn in vain" and "unknown drawn in vain" in words_of(whole)
     assert "no picture: drawn in vain" in words_of(whole) and "image/png" not in whole
 
 
@@ -130,6 +137,55 @@ def test_names_from_strangers_are_words_and_nothing_else():
     assert html.count("<img") == 1 and len(words_of(bundle)) < 3000
     assert not re.search(r"(src|href)=[\"'](?!data:)", html)
     json.dumps(bundle, ensure_ascii=False).encode()
+
+
+def test_a_caption_from_a_stranger_stays_within_its_attribute():
+    caption = '"><script>alert(1)</script>'
+    html = mime_bundle(str, "title", dict, lambda: (np.zeros((4, 4, 3), np.uint8), caption))["text/html"]
+    assert "<script" not in html and html.count("&lt;script&gt;") == 2 and '""' not in html
+
+
+def test_nothing_that_is_broken_or_huge_keeps_an_object_from_showing_itself(make):
+    class Broken(PointNav):
+        def __repr__(self):
+            raise RuntimeError("no words")
+
+    env = make(task=Broken())
+    env.reset(seed=0)
+    shown = env._repr_mimebundle_()
+    assert "no words" in shown["text/plain"] and "unknown no words" in words_of(shown) and "image/png" in shown
+    env.renderer.close()
+    env.cameras._renderer.target = None
+    assert "no picture" in words_of(env._repr_mimebundle_())
+    bundle = box_room(10_000_000 * "<")._repr_mimebundle_()
+    assert len(bundle["text/plain"]) < 5000 and len(bundle["text/html"]) < 500_000
+
+
+def test_a_batch_shows_itself_from_another_thread_while_it_is_closed(make):
+    env = make(sensors=("rgb",))
+    env.reset(seed=0)
+    with ThreadPoolExecutor(1) as pool:
+        assert "image/png" in pool.submit(env._repr_mimebundle_).result()
+        pool.submit(env.close).result()
+    assert "closed: no pictures" in words_of(env._repr_mimebundle_())
+
+
+def test_a_scan_of_one_row_can_be_seen(make):
+    env = make(3, camera=Camera(width=64, height=1))
+    env.reset(seed=0)
+    picture = picture_of(env._repr_mimebundle_())
+    assert picture.size == (256 + 4, 3 * (12 + 2) + 2 + 26)  # one below the other, and a line of words
+
+
+def test_showing_it_leaves_arrays_of_the_ring_as_they_are(make):
+    env = make(3, sensors=("rgb", "depth"), reuse_buffers=True, buffers=2)
+    env.reset(seed=0)
+    observation, *_ = env.step(env.shortest_path_actions())
+    kept = {name: values.copy() for name, values in observation.items()}
+    for _ in range(4):
+        env._repr_mimebundle_()
+        for name, values in kept.items():
+            np.testing.assert_array_equal(observation[name], values)
 
 
 def test_a_scene_shows_its_map_and_its_counts():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,12 @@ class _OneArray(VectorWrapper):
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the batch."""
         self.env.set_attr(name, values)
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """Show the batch in a notebook."""
+        return self.env._repr_mimebundle_(include, exclude)
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """One array [M, ...] of the observations of M environments."""

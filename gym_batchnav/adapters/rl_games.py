@@ -51,7 +51,8 @@ class RLGamesVecEnv(IVecEnv):
 
     def step(self, actions: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Act [N]: observations, rewards [N] float32, done [N] bool, infos."""
-        observation, reward, terminated, truncated, info = self.env.step(actions.cpu().numpy())
+        # rl_games' player takes the dimension of length 1 away.
+        observation, reward, terminated, truncated, info = self.env.step(actions.cpu().numpy().reshape(self.num_actors))
         infos = {
             "time_outs": self._tensors(truncated & ~terminated),
             "final_info": info.get("final_info", {}),
@@ -82,8 +83,8 @@ class RLGamesVecEnv(IVecEnv):
 def register(env: VectorEnv, name: str = "batchnav", *, device: str = "cpu") -> RLGamesVecEnv:
     """Let rl_games' Runner find a batch as ``config["env_name"]``, for training and for playing.
 
-    ``config["env_config"]`` may hold a ``seed``, which the Runner puts there itself, and nothing else: what the batch
-    is like was said when it was made.
+    ``config["env_config"]`` should be ``{}``: the Runner puts its seed there for training, and seeds no environment
+    without it. What the batch is like was said when it was made.
 
     Args:
         env: A BatchNavEnv with autoreset SAME_STEP or a Gymnasium vector wrapper round one.

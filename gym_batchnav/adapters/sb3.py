@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gym_batchnav.adapters.requirements import check_batch, needs
 from gym_batchnav.arguments import check_choice, check_counts
 from gym_batchnav.batch import NavBatch
+from gym_batchnav.storage import write_atomically
 
 with needs("stable-baselines3>=2.6"):
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -223,7 +225,7 @@ class NavEvalCallback(EvalCallback):
         keywords: Those of EvalCallback but ``n_eval_episodes`` and ``render``.
 
     Raises:
-        ValueError: ``eval_env`` is not such an environment.
+        ValueError: ``eval_env`` is not such an environment, or, when training begins, the one that is trained on.
     """
 
     def __init__(self, eval_env: VecEnv, *, eval_freq: int = 10_000, **keywords: Any) -> None:
@@ -234,6 +236,8 @@ class NavEvalCallback(EvalCallback):
 
     def _init_callback(self) -> None:
         """Make folders; that SB3 wraps the training batch and not this one does no harm."""
+        if getattr(self.training_env.unwrapped, "batch", None) is _check_nav(self.eval_env).batch:
+            raise ValueError("eval_env is the batch that is trained on: make another one for the evaluation")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
             super()._init_callback()
@@ -252,7 +256,9 @@ class NavEvalCallback(EvalCallback):
         if self.last_mean_reward > self.best_mean_reward:
             self.best_mean_reward = self.last_mean_reward
             if self.best_model_save_path is not None:
-                self.model.save(Path(self.best_model_save_path) / "best_model")
+                file = io.BytesIO()
+                self.model.save(file)
+                write_atomically(Path(self.best_model_save_path) / "best_model.zip", file.getvalue())
             if self.callback_on_new_best is not None:
                 going_on = self.callback_on_new_best.on_step()
         return going_on and (self.callback is None or self._on_event())
@@ -281,7 +287,9 @@ class NavEvalCallback(EvalCallback):
             if name != "episode_index"
         }
         history.update(timesteps=self.evaluations_timesteps, episode_index=episodes["episode_index"])
-        np.savez(self.log_path, **history)
+        file = io.BytesIO()
+        np.savez(file, **history)
+        write_atomically(Path(f"{self.log_path}.npz"), file.getvalue())
 
 
 def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True) -> dict[str, np.ndarray]:

@@ -165,21 +165,21 @@ class Run:
         files = {out / "mosaic.png": f"what {len(some)} of the agents see"}
         if not len(self.watched):
             return files
-        floor = float(np.median([path[0][1] for path in self.paths]))
-        above = viz.batch_map(env, 0, 900, floor)
+        heights = np.array([path[0][1] for path in self.paths])
+        above = viz.batch_map(env, 0, 900, heights)
         paths = [np.array(path) for path in self.paths]
         viz.save_picture(viz.draw_trajectories(above, paths, self.goals), out / "map.png")
         files[out / "map.png"] = f"ways of {len(paths)} agents in {env.library.names[0]}, from disc to star"
         if self.film:
-            viz.save_clip(self._frames(floor), out / "clip.gif", fps=8)
+            viz.save_clip(self._frames(heights), out / "clip.gif", fps=8)
             files[out / "clip.gif"] = "the same agents under way, with what they see"
         return files
 
-    def _frames(self, floor: float) -> list[np.ndarray]:
-        """The clip: the map with the agents beside what they see."""
+    def _frames(self, heights: np.ndarray) -> list[np.ndarray]:
+        """The clip: the map of the storey of most heights, with the agents beside what they see."""
         from gym_batchnav import viz
 
-        small = viz.batch_map(self.env, 0, 640, floor)
+        small = viz.batch_map(self.env, 0, 640, heights)
         frames = []
         for index, (pictures, positions, headings) in enumerate(self.film):
             walked = [np.array(path[: (index + 1) * CLIP_EVERY + 1]) for path in self.paths]

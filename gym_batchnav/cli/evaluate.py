@@ -45,7 +45,7 @@ def evaluate(
         typer.Option(help="File, folder, pattern or name; may be repeated. The preset's held-out homes by default."),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="Of all scenes together; 25 of each scene by default.", min=1)
+        int | None, typer.Option(help=f"Of all scenes together; {EPISODES_PER_SCENE} of each scene by default.", min=1)
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the result does not depend on it.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Of random actions and of the intervals.", min=0, max=2**32 - 1)] = 0,

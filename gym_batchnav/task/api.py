@@ -11,14 +11,24 @@ A step of the batch goes as follows; every call is for all N environments at onc
    and in the steps that the autoreset mode says. Infos then hold the measures of the new episode.
 6. ``observe(state)`` of every sensor, as in a reset.
 
-All methods read the state and write nothing but their arrays of memory, in ``update`` and ``begin``. A row of what they
-return depends on that row of what they read and on nothing else, so that a batch of N is N batches of one. Objects keep
-nothing of a run in themselves: parts of a split batch share them. A frozen dataclass is a good form, since components
-that are equal then count as one and run once. What methods return is checked the first time: shape and dtype.
+All methods read the state, whose arrays cannot be written, and write nothing but their memory, in ``update`` and
+``begin``. A row of what they return depends on that row of what they read and on nothing else, so that a batch of N is
+N batches of one. Objects keep nothing of a run in themselves, no generator of random numbers either: parts of a split
+batch share them. Noise comes from ``state.uniform``; for what is drawn once where the episode of environment i begins,
+``np.random.default_rng([state.episodes.seed[i], state.episodes.count[i]])`` will do.
+
+A frozen dataclass is a good form, since components that are equal then count as one and run once. What methods return
+is checked the first time: shape, dtype, and whether readings lie in their sensor's space. Rewards have to be finite in
+every step.
+
+A task goes into an environment as ``task=``, or gets an id of its own: ``gymnasium.register("Mine-v0",
+entry_point="gym_batchnav.adapters.single:SingleEnv", vector_entry_point="gym_batchnav.env:BatchNavEnv",
+kwargs={"task": Mine()})``.
 """
 
 from __future__ import annotations
 
+import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +38,8 @@ import gymnasium
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.task.state import AgentState, EpisodeState
+from gym_batchnav.task.draw import keyed_uniform
+from gym_batchnav.task.state import AgentState, EpisodeState, Memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +47,10 @@ class TaskState:
     """What tasks, sensors and measures read: the present state of N environments.
 
     Attributes:
-        agents: Where every agent stands.
-        episodes: What every episode is and what has come of it.
-        memory: Arrays [N, ...] of all components, by name; see ``Component.memory``.
+        agents: Where every agent stands, read-only.
+        episodes: What every episode is and what has come of it, read-only.
+        memory: Arrays [N, ...] of all components, by name; see ``Component.memory``. Assigning to a name writes into
+            its array, so that ``memory["x"] = values`` and ``memory["x"][:] = values`` do the same.
         navmesh: Gives the navmesh of the scene in a slot; ``agents.scene`` has the slots.
         max_episode_steps: How many actions an episode may take.
         success_distance: The task's, in metres.
@@ -46,7 +58,7 @@ class TaskState:
 
     agents: AgentState
     episodes: EpisodeState
-    memory: Mapping[str, np.ndarray]
+    memory: Memory
     navmesh: Callable[[int], NavMesh]
     max_episode_steps: int
     success_distance: float
@@ -60,6 +72,17 @@ class TaskState:
     def timed_out(self) -> np.ndarray:
         """Whether each episode [N] bool has taken all actions that it may take."""
         return self.episodes.num_steps >= self.max_episode_steps
+
+    def uniform(self, purpose: str, size: int) -> np.ndarray:
+        """Random numbers [N, size] float64 in [0, 1), such as a sensor's noise is made of.
+
+        They depend on the seed of the environment, its episode, its step and the purpose, and on nothing else: asked
+        again in the same state, they are the same, and they are others for another purpose.
+        """
+        key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
+        step = self.episodes.num_steps[:, None].astype(np.uint64)
+        draw = key + step * np.uint64(size) + np.arange(size, dtype=np.uint64)
+        return keyed_uniform(self.episodes.seed[:, None], self.episodes.count[:, None], draw)
 
     def by_scene(self) -> Iterator[tuple[NavMesh, np.ndarray]]:
         """The navmesh of every scene that agents are in, and the indices [M] of those agents.
@@ -76,8 +99,9 @@ class Component(Protocol):
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Arrays of numbers or truth values [N, ...] to remember an episode in, by names that no other component has.
 
-        They belong to the batch, which splits them, keeps them in ``get_state()`` and sets the rows of an episode that
-        begins to zero. Called once, when the batch is made; afterwards they are in ``state.memory``.
+        Only their shapes and dtypes count: the batch makes arrays of zeros like them, which are in ``state.memory``,
+        splits them, keeps them in ``get_state()`` and sets the rows of an episode that begins to zero. Called once,
+        when the batch is made.
         """
         return {}
 

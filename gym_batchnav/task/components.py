@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
+from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
+from gym_batchnav.task.state import locked
 
 _COMMON = ("memory", "begin", "update")
 _PARTS = {  # what an object of each role has to have
@@ -33,9 +35,12 @@ class Measured(Mapping[str, np.ndarray]):
         self._values: dict[str, np.ndarray] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """The values of a measure; KeyError for a name that none has."""
+        """The values of a measure, read-only; KeyError for a name that none has."""
+        if name not in self._measures:
+            raise KeyError(f"measure {name!r}: add it to the task's measures; there is {_listed(self._measures)}")
         if name not in self._values:
-            self._values[name] = self._measures[name].measure(self._state)
+            values = self._measures[name].measure(self._state)
+            self._values[name] = locked(values) if _is_array(values) else values
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -63,14 +68,21 @@ class Components:
         end_measures: Names of those that are reported when an episode ends.
 
     Raises:
-        ValueError: An object lacks what its role needs, a name is taken or no identifier, or a space has no shape.
+        ValueError: An object lacks what its role needs, a name is taken or no identifier, a space has no shape, or
+            the task's ``success_distance`` is no positive number.
     """
 
     def __init__(self, task: Task, sensors: Sequence[Sensor] = (), measures: Sequence[Measure] = ()) -> None:
         _check_role("task", task)
+        _check_distance(task)
+        of_task = f" of {_kind(task)}"
         self.task = task
-        self.sensors: dict[str, Sensor] = _by_name("sensor", (*task.sensors, *sensors), _PICTURES)
-        self.measures: dict[str, Measure] = _by_name("measure", (*task.measures, *measures), _INFOS)
+        self.sensors: dict[str, Sensor] = _by_name(
+            "sensor", (*_several("sensors" + of_task, task.sensors), *sensors), _PICTURES
+        )
+        self.measures: dict[str, Measure] = _by_name(
+            "measure", (*_several("measures" + of_task, task.measures), *_several("measures", measures)), _INFOS
+        )
         self.step_measures = tuple(name for name, one in self.measures.items() if not one.at_end)
         self.end_measures = tuple(name for name, one in self.measures.items() if one.at_end)
         for sensor in self.sensors.values():
@@ -87,7 +99,7 @@ class Components:
         return {name: sensor.space for name, sensor in self.sensors.items()}
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """The memory of all components for N environments, by name.
+        """The memory of all components for N environments, by name: zeros, whatever they gave.
 
         Raises:
             ValueError: Two components give memory one name, or it is no array of N rows of numbers.
@@ -95,7 +107,10 @@ class Components:
         arrays: dict[str, np.ndarray] = {}
         owners: dict[str, Component] = {}
         for one in self._all:
-            for name, array in one.memory(num_envs).items():
+            given = one.memory(num_envs)
+            if not isinstance(given, Mapping):
+                raise ValueError(f"memory of {_kind(one)} is {_described(given)}: return a dict of arrays by name")
+            for name, array in given.items():
                 if name in owners:
                     raise ValueError(
                         f"memory {name!r} of both {_kind(owners[name])} and {_kind(one)}: rename it in one of them"
@@ -105,7 +120,8 @@ class Components:
                         f"memory {name!r} of {_kind(one)} is {_described(array)}: give an array of numbers with "
                         f"{num_envs} rows"
                     )
-                arrays[name], owners[name] = array, one
+                # Of the batch alone: a component may give the same array each time it is asked.
+                arrays[name], owners[name] = np.zeros(array.shape, array.dtype), one
         return arrays
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
@@ -130,14 +146,32 @@ class Components:
                 _check_values(f"measure {name!r} of {_kind(one)}", measured[name], (state.num_envs,), _NUMBERS)
         return measured
 
-    def score(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Reward [N] of the step, and whether each episode is terminated [N] bool."""
+    def score(
+        self, state: TaskState, measures: Mapping[str, np.ndarray], active: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Reward [N] float64 of the step and whether it ended each episode [N] bool; 0 and False where nobody acted.
+
+        Args:
+            state: After the step.
+            measures: In that state.
+            active: [N] bool, who acted.
+
+        Raises:
+            ValueError: A reward is not finite.
+        """
         reward, terminated = self.task.reward(state, measures), self.task.terminated(state, measures)
         if self._is_first("score"):
             shape, task = (state.num_envs,), _kind(self.task)
             _check_values(f"reward of {task}", reward, shape, _NUMBERS)
             _check_values(f"terminated of {task}", terminated, shape, "b")
-        return reward, terminated
+        reward = np.where(active, reward, np.float64(0))
+        finite = np.isfinite(reward)
+        if not finite.all():
+            index = int(finite.argmin())
+            raise ValueError(
+                f"reward of {_kind(self.task)} is {reward[index]} in environment {index}: return finite ones"
+            )
+        return reward, active & terminated
 
     def observe(self, state: TaskState) -> dict[str, np.ndarray]:
         """Readings [N, ...] of all sensors by name, fresh arrays."""
@@ -146,6 +180,10 @@ class Components:
             for name, one in self.sensors.items():
                 shape = (state.num_envs, *one.space.shape)  # type: ignore[misc]  # see _check_space
                 _check_values(f"sensor {name!r} of {_kind(one)}", readings[name], shape, one.space.dtype)
+                if not batch_space(one.space, state.num_envs).contains(readings[name]):
+                    raise ValueError(
+                        f"sensor {name!r} of {_kind(one)} gave readings outside its space {one.space}: widen it or clip"
+                    )
         return {name: values.copy() for name, values in readings.items()}
 
     def _is_first(self, what: str) -> bool:
@@ -186,11 +224,27 @@ def _by_name(role: str, given: Sequence[Named], taken: frozenset[str]) -> dict[s
 def _check_role(role: str, one: object) -> None:
     """Refuse an object that cannot be what it was given as."""
     protocol = f"gym_batchnav.task.api.{role.capitalize()}"
+    if role == "sensor" and isinstance(one, str):
+        raise ValueError(f"sensor={one!r} of a task: pictures are for the environment to draw, sensors=({one!r},)")
     if isinstance(one, type):
         raise ValueError(f"{role}={one.__name__} is a class: give an object, {one.__name__}()")
     missing = [part for part in _PARTS[role] if not hasattr(one, part)]
     if missing:
         raise ValueError(f"{role}={one!r} has no {', '.join(missing)}: give an object of a subclass of {protocol}")
+
+
+def _check_distance(task: Task) -> None:
+    """Refuse a distance of success that is no length."""
+    distance = task.success_distance
+    if not isinstance(distance, (int, float, np.integer, np.floating)) or not 0 < distance < np.inf:
+        raise ValueError(f"success_distance={distance!r} of {_kind(task)}: give a positive number of metres")
+
+
+def _several(what: str, given: Any) -> Sequence[Any]:
+    """What is given as several objects, a tuple or list; refuses all else, such as one object without a comma."""
+    if not isinstance(given, (tuple, list)):
+        raise ValueError(f"{what}: {given!r} is no tuple; write (one,) for a single one")
+    return given
 
 
 def _check_space(sensor: Sensor) -> None:
@@ -218,6 +272,10 @@ def _is_array(values: Any, kinds: str | None = None) -> bool:
 
 def _described(values: Any) -> str:
     return f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
 
 
 def _kind(component: object) -> str:

@@ -15,17 +15,17 @@ def _scramble(value: np.ndarray) -> np.ndarray:
     return value ^ (value >> np.uint64(31))
 
 
-def keyed_uniform(seed: np.ndarray, episode: np.ndarray, draw: int) -> np.ndarray:
+def keyed_uniform(seed: np.ndarray, episode: np.ndarray, draw: int | np.ndarray) -> np.ndarray:
     """Uniform numbers in [0, 1), each a pure function of its key.
 
     Args:
         seed: [N] uint64, the seed of each environment.
         episode: [N] int, the how-manieth episode of the environment it is for.
-        draw: Which draw of that episode.
+        draw: Which draw of that episode, a number or [N]. All three may have any shapes that go together.
 
     Returns:
-        [N] float64.
+        [N] float64, or of the shape that all have together.
     """
     state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
-    state = _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.uint64(draw)))
+    state = _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.asarray(draw, np.uint64)))
     return (_scramble(state + _GOLDEN) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -28,6 +28,11 @@ class CellsVisited(Measure):
 
     name = "cells_visited"
 
+    def __post_init__(self) -> None:
+        """Refuse cells without a size."""
+        if not 0 < self.cell_size < np.inf:
+            raise ValueError(f"cell_size={self.cell_size!r}: give a positive number of metres")
+
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Where each agent has been, how many cells that makes, and how many of them the last step added."""
         return {

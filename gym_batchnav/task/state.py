@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -80,6 +80,65 @@ def rows_of(state: State, rows: range) -> State:
     """Consecutive rows of a state, as views of its arrays."""
     views = {field.name: getattr(state, field.name)[rows.start : rows.stop] for field in fields(state)}
     return type(state)(**views)
+
+
+def read_only(state: State) -> State:
+    """The arrays of a state, as views that cannot be written."""
+    return type(state)(**{name: locked(array) for name, array in arrays_of(state).items()})
+
+
+def locked(array: np.ndarray) -> np.ndarray:
+    """A view of an array that cannot be written."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class Memory(Mapping[str, np.ndarray]):
+    """Arrays [N, ...] in which components remember their episodes, by name.
+
+    Assigning to a name writes into its array, since a batch, its parts and whoever saves their state hold the same.
+
+    Args:
+        arrays: By name.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The array of a name; KeyError for one that no component has declared."""
+        if name not in self._arrays:
+            known = ", ".join(map(repr, self._arrays)) or "none"
+            raise KeyError(f"memory {name!r}: have memory() of a component return it; there is {known}")
+        return self._arrays[name]
+
+    def __setitem__(self, name: str, values: np.ndarray) -> None:
+        """Write values into the array of a name.
+
+        Raises:
+            KeyError: No component has declared it.
+            ValueError: They have another shape, or a dtype that does not fit into the array's.
+        """
+        array = self[name]
+        if values is array:  # after `memory[name] += 1`, which has written already
+            return
+        try:
+            np.copyto(array, values)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"memory {name!r} is {array.dtype} {array.shape}: {error}") from error
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        """How many arrays there are."""
+        return len(self._arrays)
+
+    def rows(self, rows: range) -> Memory:
+        """Consecutive rows, as views of the arrays."""
+        return Memory({name: array[rows.start : rows.stop] for name, array in self._arrays.items()})
 
 
 def arrays_of(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -66,8 +66,12 @@ def evaluate(
         progress: Called with the number of episodes that ended in a step.
 
     Raises:
-        ValueError: a scene has fewer episodes, scenes rotate, or the batch does not begin episodes by itself.
+        ValueError: a scene has fewer episodes, scenes rotate, the batch does not begin episodes by itself, or a measure
+            has the name of one of the columns of Episodes.
     """
+    taken = {field.name for field in fields(Episodes)}.intersection(env.components.measures)
+    if taken:
+        raise ValueError(f"measures {sorted(taken)}: evaluation itself uses these names, give them others")
     if env.autoreset_mode == AutoresetMode.DISABLED:
         raise ValueError("evaluation needs autoreset_mode='next_step' or 'same_step': 'disabled' begins no episode")
     observation, _ = env.reset(options={"episodes": "once"})

@@ -71,7 +71,7 @@ class Preset:
         }
         return BatchNavEnv(**{**self._seen(), **keywords, **overrides})
 
-    def make_evaluation_env(self, num_envs: int = 100, num_episodes: int = 25, **overrides: Any) -> BatchNavEnv:
+    def make_evaluation_env(self, num_envs: int, num_episodes: int, **overrides: Any) -> BatchNavEnv:
         """An environment that runs each of ``num_episodes`` episodes of every held-out scene exactly once."""
         keywords: dict[str, Any] = {"scenes": self.held_out, "episodes": "once", "autoreset_mode": "same_step"}
         return BatchNavEnv(num_envs, **{**self._seen(), **keywords, "num_episodes": num_episodes, **overrides})

@@ -5,6 +5,7 @@
 
 from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views
 from gym_batchnav.viz.fields import draw_field, field_legend, geodesic_field
+from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
     OUTLINE,
     WALKABLE,
@@ -15,6 +16,7 @@ from gym_batchnav.viz.maps import (
     draw_viewpoints,
     navmesh_map,
     scene_map,
+    storey_map,
 )
 from gym_batchnav.viz.marks import BACKGROUND, INK, PATH_COLORS
 from gym_batchnav.viz.recording import Recording, record_episodes
@@ -71,5 +73,7 @@ __all__ = [
     "semantic_picture",
     "sensor_picture",
     "side_by_side",
+    "storey_map",
+    "storeys",
     "titled",
 ]

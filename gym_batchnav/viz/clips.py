@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gym_batchnav.batch import NavBatch
-from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, scene_map
+from gym_batchnav.viz.floors import storey_at
+from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, storey_map
 from gym_batchnav.viz.marks import PATH_COLORS
 from gym_batchnav.viz.recording import Recording
 from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, titled
@@ -15,19 +16,20 @@ from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, tit
 MAX_FRAMES = 120
 
 
-def batch_map(env: NavBatch, slot: int = 0, size: int = 768, floor: float | None = None) -> TopDownMap:
+def batch_map(env: NavBatch, slot: int = 0, size: int = 768, floor: np.ndarray | float | None = None) -> TopDownMap:
     """The scene in a slot of a batch from above, see ``scene_map``.
+
+    Of a building one storey is shown, with all cut off that is more than two metres over its floor; a landscape whole.
 
     Args:
         env: The batch; it must have been reset.
         slot: Its slot in the batch's library, ``env.agents.scene`` of an agent.
         size: Pixels along the longer side.
-        floor: Height of the floor that is shown, metres; that of the agents who are there if not given.
+        floor: A height on the storey that is shown, metres, or heights [M] most of which are; those of the agents who
+            are there if not given.
     """
-    if floor is None:
-        heights = env.agents.position[env.agents.scene == slot, 1]
-        floor = float(np.median(heights)) if len(heights) else float(np.median(env.navmesh(slot).vertices[:, 1]))
-    return scene_map(env.renderer, env.library.scene(slot), slot, size=size, floor=floor)
+    heights = env.agents.position[env.agents.scene == slot, 1] if floor is None else floor
+    return storey_map(env.renderer, env.library.scene(slot), slot, env.navmesh(slot), size, heights)
 
 
 def map_beside_views(
@@ -71,7 +73,8 @@ def episode_clip(env: NavBatch, recording: Recording, size: int = 640, every: in
         every: Steps from frame to frame; if not given at least 2, and so many that there are 120 frames at most.
 
     Returns:
-        Frames [H, W, 3] uint8, see ``save_clip``; step and distance are told.
+        Frames [H, W, 3] uint8, see ``save_clip``; step and distance are told. Of a building they show the storey that
+        most of the agents are on.
 
     Raises:
         ValueError: nobody was filmed, or in several scenes.
@@ -81,16 +84,20 @@ def episode_clip(env: NavBatch, recording: Recording, size: int = 640, every: in
     if len(scenes) != 1:
         raise ValueError(f"a clip of {count} filmed agents in {len(scenes)} scenes: record some that share one scene")
     slot = int(scenes[0])
-    above = batch_map(env, slot, size, floor=float(np.median(recording.positions[0, :count, 1])))
+    maps: dict[float | None, TopDownMap] = {}  # by floor
     last = int(recording.num_steps[:count].max())
     every = every or max(2, -(-last // MAX_FRAMES))
     frames = []
     for step in [*range(0, last, every), last]:
+        heights = recording.positions[step, :count, 1]
+        floor, _ = storey_at(env.navmesh(slot), heights)
+        if floor not in maps:
+            maps[floor] = batch_map(env, slot, size, heights)
         left = [f"{metres:.1f} m to the goal" for metres in recording.distances[step, :count]]
         views = [recording.view(index, step) for index in range(count)]
         frames.append(
             map_beside_views(
-                above,
+                maps[floor],
                 [recording.path(index, step) for index in range(count)],
                 recording.goals[:count],
                 recording.positions[step, :count],

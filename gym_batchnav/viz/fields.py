@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from gym_batchnav.navmesh.batch import NavMeshBatch
 from gym_batchnav.navmesh.ground import fill_heights
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at, storeys
 from gym_batchnav.viz.maps import TopDownMap
 from gym_batchnav.viz.marks import BACKGROUND, INK
 
@@ -29,8 +30,7 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
         navmesh: Where one can walk.
         goal: [3], metres; snapped first.
         top_down: The map, see ``navmesh_map`` and ``scene_map``.
-        height: Where floors lie above one another, the one nearest to this height counts, metres; the goal's if not
-            given.
+        height: A height on the storey that counts, metres. If not given, the storey of a map of one, else the goal's.
 
     Returns:
         [H, W] float32: geodesic metres, inf where no way leads to the goal, NaN where nobody can walk.
@@ -40,7 +40,7 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
     """
     goal = np.asarray(goal, np.float64).reshape(3)
     tables = navmesh.tables(goal[None])
-    covering = _polygons(navmesh, top_down, float(goal[1]) if height is None else height)
+    covering = _polygons(navmesh, top_down, *_storey(navmesh, top_down, float(goal[1]), height))
     row, column = np.nonzero(covering >= 0)
     points = np.zeros((len(row), 3), np.float32)
     middle = np.stack([column, row], axis=1) + 0.5
@@ -85,20 +85,23 @@ def draw_field(top_down: TopDownMap, field: np.ndarray, contour: float = 1.0, st
 
 def field_legend(field: np.ndarray, height: int, contour: float = 1.0) -> np.ndarray:
     """What the colours of ``draw_field`` mean, in metres: a bar [height, W, 3] uint8 to stand beside the map."""
-    far = farthest(field)
-    inside = max(1, height - 24)
-    bar = field_colors(np.linspace(far, 0, inside), far)
-    sheet = np.empty((height, 76, 3), np.uint8)
+    far, cut_off = farthest(field), bool(np.isinf(field).any())
+    length = max(1, height - (52 if cut_off else 24))
+    bar = field_colors(np.linspace(far, 0, length), far)
+    sheet = np.empty((height, 88, 3), np.uint8)
     sheet[:] = BACKGROUND
-    sheet[12 : 12 + inside, 8 : 8 + _BAR] = bar[:, None]
+    sheet[12 : 12 + length, 8 : 8 + _BAR] = bar[:, None]
     image = Image.fromarray(sheet)
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(13)
     step = contour if contour > 0 else 1.0
-    every = step * max(1, int(np.ceil(far / step * 22 / inside)))  # 22 pixels a line of text at least
+    every = step * max(1, int(np.ceil(far / step * 22 / length)))  # 22 pixels a line of text at least
     for metres in np.arange(0, far + 1e-6, every):
-        y = 12 + (inside - 1) * (1 - metres / far)
+        y = 12 + (length - 1) * (1 - metres / far)
         draw.line((8, y, 12 + _BAR, y), fill=INK)
         draw.text((16 + _BAR, y), f"{metres:g} m", fill=INK, font=font, anchor="lm")
+    if cut_off:
+        draw.rectangle((8, height - 26, 7 + _BAR, height - 12), fill=UNREACHABLE)
+        draw.text((16 + _BAR, height - 19), "no way", fill=INK, font=font, anchor="lm")
     return np.asarray(image)
 
 
@@ -115,14 +118,27 @@ def farthest(field: np.ndarray) -> float:
     return max(float(found.max()), 1e-3) if len(found) else 1.0
 
 
-def _polygons(navmesh: NavMesh, top_down: TopDownMap, height: float) -> np.ndarray:
-    """The polygon [H, W] int32 on or about every pixel, -1 for none; where several are, that nearest to a height."""
+def _storey(
+    navmesh: NavMesh, top_down: TopDownMap, goal: float, height: float | None
+) -> tuple[float, tuple[float, float]]:
+    """The height to which polygons are to be near, and the span of heights in which they are to lie, metres."""
+    if height is None and top_down.span == EVERYWHERE:
+        height = goal
+    if height is not None:
+        return height, storey_at(navmesh, height)[1]
+    if inside(top_down.span, goal):
+        return goal, top_down.span
+    return next(floor for floor in storeys(navmesh) if inside(top_down.span, floor)), top_down.span
+
+
+def _polygons(navmesh: NavMesh, top_down: TopDownMap, height: float, span: tuple[float, float]) -> np.ndarray:
+    """The polygon [H, W] int32 in a span on or about every pixel, -1 for none; of several that nearest to a height."""
     picture_height, picture_width = top_down.picture.shape[:2]
     image = Image.new("I", (picture_width, picture_height), -1)
     draw = ImageDraw.Draw(image)
-    used = navmesh.polygons >= 0
-    heights = np.where(used, navmesh.vertices[navmesh.polygons, 1], 0).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
-    for index in np.argsort(-np.abs(heights - height), kind="stable").tolist():
+    used, heights = navmesh.polygons >= 0, polygon_heights(navmesh)
+    order = np.argsort(-np.abs(heights - height), kind="stable")
+    for index in order[inside(span, heights[order])].tolist():
         outline = top_down.pixels(navmesh.vertices[navmesh.polygons[index][used[index]]])
         draw.polygon([tuple(point) for point in outline.tolist()], fill=index)
     return np.asarray(image, np.int32)

@@ -78,18 +78,19 @@ def field_figure(
     Args:
         navmesh: Where one can walk.
         goal: [3], metres.
-        top_down: What to draw on; a map of the navmesh if not given.
+        top_down: What to draw on; a map of the navmesh on the goal's storey if not given.
         contour: Metres from line to line; 0 for none.
         title: Above it.
         width: Inches.
     """
-    top_down = top_down or navmesh_map(navmesh)
+    top_down = top_down or navmesh_map(navmesh, height=float(np.asarray(goal).reshape(3)[1]))
     field = geodesic_field(navmesh, goal, top_down)
     picture = draw_trajectories(draw_field(top_down, field, contour), [np.asarray(goal)[None]], np.asarray(goal)[None])
     made, axes = _map_axes(top_down, picture, width)
     colors = LinearSegmentedColormap.from_list("distance", [tuple(color / 255) for color in FIELD_COLORS])
     scale = ScalarMappable(Normalize(0, farthest(field)), colors)
-    made.colorbar(scale, ax=axes, label=_METRES.format("distance"), shrink=0.8)
+    label = _METRES.format("distance")
+    made.colorbar(scale, ax=axes, label=f"{label}; grey: no way" if np.isinf(field).any() else label, shrink=0.8)
     axes.set_title(title)
     return made
 
@@ -111,10 +112,10 @@ def episodes_figure(episodes: EpisodeSet, title: str = "", width: float = 9.0) -
     bends.hist(episodes.distance / np.maximum(straight, 1e-6), bins=30, color=color)
     bends.set(xlabel="geodesic / straight distance", ylabel="episodes")
     for points, name, index in ((episodes.start, "starts", 1), (episodes.goals, "goals", 0)):
-        places.scatter(points[:, 0], points[:, 2], s=4, color=_rgb(index), label=name)
+        places.scatter(points[:, 0], points[:, 2], s=4, alpha=0.5, color=_rgb(index), label=name)
     places.set(xlabel=_METRES.format("x"), ylabel=_METRES.format("z"), aspect="equal")
     places.invert_yaxis()
-    places.legend(fontsize="small", markerscale=2)
+    places.legend(fontsize="small", markerscale=2, ncols=2, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1))
     made.suptitle(title or f"{len(episodes):,} episodes")
     return made
 

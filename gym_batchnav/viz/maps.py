@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,40 +12,65 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at
 from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, PATH_COLORS, color_of, draw_badge, draw_disc, draw_star
 from gym_batchnav.viz.views import drawn
 
 WALKABLE = (222, 232, 226)
 OUTLINE = (46, 150, 100)
+CUT = 2.0  # metres over a floor, above which all is taken off
+_PALE = 0.35  # how strongly is drawn what lies on another storey than the map's
+_LENS_DEG = 1.0  # of the camera of maps; rays are parallel enough, and depth still tells edges from rounding
+_BAR = 40  # pixels that the bar of the scale is long at least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopDownMap:
-    """A picture of a scene from above, north (-z) up, and where in the world its pixels lie."""
+    """A picture of a scene from above, north (-z) up, and where in the world its pixels lie.
+
+    Ways, goals and agents that lie on another storey than the map's are drawn pale on it.
+    """
 
     picture: np.ndarray  # [H, W, 3] uint8
     origin: tuple[float, float]  # x, z of the top left corner, metres
     pixels_per_metre: float
+    span: tuple[float, float] = EVERYWHERE  # heights between which its storey lies, metres
 
     def pixels(self, positions: np.ndarray) -> np.ndarray:
         """Pixel coordinates [..., 2] (x, y) of positions [..., 3] in metres."""
         return (positions[..., [0, 2]] - np.array(self.origin)) * self.pixels_per_metre
 
+    def shows(self, positions: np.ndarray) -> np.ndarray:
+        """Which positions [..., 3] lie on its storey: [...] bool."""
+        return inside(self.span, np.asarray(positions)[..., 1])
 
-def navmesh_map(navmesh: NavMesh, size: int = 768, margin: float = 0.4) -> TopDownMap:
-    """The polygons of a navmesh from above, one shade an island; ``size`` pixels along the longer side."""
+
+def navmesh_map(
+    navmesh: NavMesh, size: int = 768, margin: float = 0.4, height: np.ndarray | float | None = None
+) -> TopDownMap:
+    """The polygons of a navmesh from above, one shade an island.
+
+    Args:
+        navmesh: Where one can walk.
+        size: Pixels along the longer side.
+        margin: Metres around it.
+        height: A height on the storey that is shown, metres, or heights [M] most of which are; all storeys upon each
+            other if not given.
+    """
     canvas = _canvas(navmesh.vertices, size, margin)
+    span = EVERYWHERE if height is None else storey_at(navmesh, height)[1]
+    shown = inside(span, polygon_heights(navmesh))
     image = Image.fromarray(canvas.picture)
     draw = ImageDraw.Draw(image)
-    for polygon, island in zip(navmesh.polygons, navmesh.polygon_island, strict=True):
+    for polygon, island in zip(navmesh.polygons[shown], navmesh.polygon_island[shown], strict=True):
         outline = canvas.pixels(navmesh.vertices[polygon[polygon >= 0]])
         shade = tuple(int(c * (1 - 0.12 * (island % 4))) for c in WALKABLE)
         draw.polygon([tuple(point) for point in outline], fill=shade, outline=(150, 172, 160))
-    return TopDownMap(np.asarray(image), canvas.origin, canvas.pixels_per_metre)
+    return replace(canvas, picture=np.asarray(image), span=span)
 
 
 def scene_map(
-    renderer: Renderer, scene: Scene, slot: int, size: int = 768, floor: float = 0.0, cut: float = 2.0
+    renderer: Renderer, scene: Scene, slot: int, size: int = 768, floor: float = 0.0, cut: float = CUT
 ) -> TopDownMap:
     """A scene drawn from above, as by ``drawn``, with all that is higher than ``cut`` metres over the floor taken off.
 
@@ -61,20 +86,35 @@ def scene_map(
     height, width = canvas.picture.shape[:2]
     extent = width / canvas.pixels_per_metre
     # Nearly parallel rays: a narrow lens from far above, whose near plane cuts the ceiling away.
-    hfov_deg = 4.0
-    distance = extent / 2 / np.tan(np.radians(hfov_deg) / 2)
+    distance = extent / 2 / np.tan(np.radians(_LENS_DEG) / 2)
     near = max(distance - cut, distance / 10)
-    camera = Camera(width=width, height=height, hfov_deg=hfov_deg, near=near, max_depth=2 * distance)
+    camera = Camera(width=width, height=height, hfov_deg=_LENS_DEG, near=near, max_depth=2 * distance)
     centre_x, centre_z = np.array(canvas.origin) + np.array([width, height]) / 2 / canvas.pixels_per_metre
     view = np.array(
         [[1, 0, 0, -centre_x], [0, 0, -1, centre_z], [0, 1, 0, -(floor + distance)], [0, 0, 0, 1]], np.float32
     )
     (picture,) = drawn(renderer, camera, np.array([slot]), view[None], sky=BACKGROUND)
-    return TopDownMap(picture, canvas.origin, canvas.pixels_per_metre)
+    return replace(canvas, picture=picture)
+
+
+def storey_map(
+    renderer: Renderer, scene: Scene, slot: int, navmesh: NavMesh, size: int, heights: np.ndarray | float
+) -> TopDownMap:
+    """The storey that most of some heights, metres, lie in, cut ``CUT`` metres over its floor; a landscape as a whole.
+
+    The other arguments are those of ``scene_map``, with the scene's navmesh.
+    """
+    floor, span = storey_at(navmesh, heights)
+    bottom, top = scene.bounds[:, 1].tolist()
+    if floor is None:
+        above = scene_map(renderer, scene, slot, size, bottom, cut=top - bottom + 1)
+    else:
+        above = scene_map(renderer, scene, slot, size, floor)
+    return replace(above, span=span)
 
 
 def draw_outline(top_down: TopDownMap, navmesh: NavMesh, low: float = -np.inf, high: float = np.inf) -> TopDownMap:
-    """A map with the edges of the walkable area drawn on it, where their heights lie between two, metres."""
+    """A map with the edges of what is walkable on its storey drawn on it, where they lie between heights, metres."""
     image = Image.fromarray(top_down.picture)
     draw = ImageDraw.Draw(image)
     used = navmesh.polygons >= 0
@@ -84,7 +124,7 @@ def draw_outline(top_down: TopDownMap, navmesh: NavMesh, low: float = -np.inf, h
     following[last] = navmesh.polygons[:, 0]
     ends = navmesh.vertices[np.stack([navmesh.polygons[walls], following[walls]], axis=1)]
     heights = ends[..., 1].mean(axis=1)
-    lines = top_down.pixels(ends[(heights >= low) & (heights < high)])
+    lines = top_down.pixels(ends[inside(top_down.span, heights) & inside((low, high), heights)])
     coarse = top_down.pixels_per_metre < 10  # short lines would cover such a map
     for line in lines:
         if not coarse or np.linalg.norm(line[1] - line[0]) >= 4:
@@ -111,18 +151,25 @@ def draw_trajectories(
     Returns:
         The picture [H, W, 3] uint8.
     """
-    image = Image.fromarray(top_down.picture)
-    draw = ImageDraw.Draw(image)
-    for index, path in enumerate(paths):
-        color = (colors or PATH_COLORS)[index % len(colors or PATH_COLORS)]
-        points = [tuple(point) for point in top_down.pixels(np.asarray(path))]
-        if len(points) > 1:
-            draw.line(points, fill=(255, 255, 255), width=width + 2, joint="curve")
-            draw.line(points, fill=color, width=width, joint="curve")
-        draw_disc(draw, points[0], 2 * width, color)
-        if goals is not None:
-            draw_star(draw, top_down.pixels(np.asarray(goals)[index]), 3 * width, color)
-    _scale_bar(draw, top_down)
+    chosen = colors or PATH_COLORS
+    ways = [np.asarray(path) for path in paths]
+    stars = [None] * len(ways) if goals is None else list(np.asarray(goals))
+    heights = [way[:, 1] for way in ways] + [star[1:2] for star in stars if star is not None]
+
+    def mark(draw: ImageDraw.ImageDraw, span: tuple[float, float]) -> None:
+        for index, (way, star) in enumerate(zip(ways, stars, strict=True)):
+            color, shown = chosen[index % len(chosen)], inside(span, way[:, 1])
+            for run in _runs(shown):
+                points = [tuple(point) for point in top_down.pixels(way[run])]
+                draw.line(points, fill=(255, 255, 255), width=width + 2, joint="curve")
+                draw.line(points, fill=color, width=width, joint="curve")
+            if shown[0]:
+                draw_disc(draw, top_down.pixels(way[0]), 2 * width, color)
+            if star is not None and inside(span, star[1]):
+                draw_star(draw, top_down.pixels(star), 3 * width, color)
+
+    image = _marked(top_down.picture, top_down.span, heights, mark)
+    _scale_bar(ImageDraw.Draw(image), top_down)
     return np.asarray(image)
 
 
@@ -130,15 +177,17 @@ def draw_agents(
     picture: np.ndarray, top_down: TopDownMap, positions: np.ndarray, headings: np.ndarray, radius: int = 7
 ) -> np.ndarray:
     """A picture of the map with agents as arrow heads at positions [N, 3] (metres) and headings [N] (radians)."""
-    image = Image.fromarray(picture)
-    draw = ImageDraw.Draw(image)
-    for index, (centre, heading) in enumerate(zip(top_down.pixels(positions), headings, strict=True)):
-        angles = heading + np.array([0, 2.5, np.pi, -2.5])
-        reach = radius * np.array([1.5, 1.2, 0.4, 1.2])
-        corners = centre + np.stack([-np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
-        color = PATH_COLORS[index % len(PATH_COLORS)]
-        draw.polygon([tuple(corner) for corner in corners], fill=color, outline=(255, 255, 255))
-    return np.asarray(image)
+    positions = np.asarray(positions)
+
+    def mark(draw: ImageDraw.ImageDraw, span: tuple[float, float]) -> None:
+        for index in np.flatnonzero(inside(span, positions[:, 1])).tolist():
+            angles = headings[index] + np.array([0, 2.5, np.pi, -2.5])
+            reach = radius * np.array([1.5, 1.2, 0.4, 1.2])
+            away = np.stack([-np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
+            corners = [tuple(corner) for corner in top_down.pixels(positions[index]) + away]
+            draw.polygon(corners, fill=PATH_COLORS[index % len(PATH_COLORS)], outline=(255, 255, 255))
+
+    return np.asarray(_marked(picture, top_down.span, [positions[:, 1]], mark))
 
 
 def draw_viewpoints(
@@ -203,10 +252,35 @@ def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
     return TopDownMap(picture, (float(low[0]), float(low[2])), scale)
 
 
+def _marked(
+    picture: np.ndarray,
+    span: tuple[float, float],
+    heights: Sequence[np.ndarray],
+    mark: Callable[[ImageDraw.ImageDraw, tuple[float, float]], None],
+) -> Image.Image:
+    """A picture on which ``mark`` has drawn what lies in a span, and pale what does not, by the heights of all."""
+    image = Image.fromarray(picture)
+    if not all(inside(span, some).all() for some in heights):
+        everything = image.copy()
+        mark(ImageDraw.Draw(everything), EVERYWHERE)
+        image = Image.blend(image, everything, _PALE)
+    mark(ImageDraw.Draw(image), span)
+    return image
+
+
+def _runs(shown: np.ndarray) -> list[np.ndarray]:
+    """Indices of two and more neighbours that are ``shown`` [T] bool."""
+    found = np.flatnonzero(shown)
+    return [run for run in np.split(found, np.flatnonzero(np.diff(found) > 1) + 1) if len(run) > 1]
+
+
 def _scale_bar(draw: ImageDraw.ImageDraw, top_down: TopDownMap) -> None:
-    """A bar of one metre in the lower left corner; only its rim covers the map."""
-    bottom, length = top_down.picture.shape[0] - 8, top_down.pixels_per_metre
+    """A bar of a round length in the lower left corner; only its rim covers the map."""
+    least = _BAR / top_down.pixels_per_metre
+    power = 10.0 ** np.floor(np.log10(least))
+    metres = next(float(step * power) for step in (1, 2, 5, 10) if step * power >= least)
+    bottom, length = top_down.picture.shape[0] - 8, metres * top_down.pixels_per_metre
     draw.line((6, bottom, 10 + length, bottom), fill=BACKGROUND, width=7)
     font = ImageFont.load_default(13)
-    draw.text((8, bottom - 20), "1 m", fill=INK, font=font, stroke_width=2, stroke_fill=BACKGROUND)
+    draw.text((8, bottom - 20), f"{metres:g} m", fill=INK, font=font, stroke_width=2, stroke_fill=BACKGROUND)
     draw.line((8, bottom, 8 + length, bottom), fill=INK, width=3)

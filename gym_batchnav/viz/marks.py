@@ -9,9 +9,10 @@ from PIL import ImageDraw, ImageFont
 
 BACKGROUND = (246, 245, 242)
 INK = (38, 40, 44)
+# Far apart for people who see all colours and for those who do not tell red from green.
 PATH_COLORS = (
-    (214, 69, 65), (52, 120, 190), (230, 146, 40), (46, 150, 100), (142, 84, 170), (30, 160, 170), (190, 80, 130),
-    (120, 110, 40),
+    (166, 17, 5), (31, 96, 222), (225, 161, 41), (0, 134, 104), (129, 25, 128), (92, 174, 230), (236, 152, 178),
+    (65, 39, 38),
 )  # fmt: skip
 BADGE = 9  # radius of a numbered disc, pixels
 
@@ -21,7 +22,9 @@ def color_of(number: int) -> tuple[int, int, int]:
     return PATH_COLORS[(number - 1) % len(PATH_COLORS)]
 
 
-def draw_disc(draw: ImageDraw.ImageDraw, centre: Sequence[float], radius: float, color: tuple[int, int, int]) -> None:
+def draw_disc(
+    draw: ImageDraw.ImageDraw, centre: Sequence[float] | np.ndarray, radius: float, color: tuple[int, int, int]
+) -> None:
     """A filled disc with a white rim."""
     x, y = centre
     draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=color, outline=(255, 255, 255), width=2)

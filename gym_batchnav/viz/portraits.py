@@ -17,17 +17,28 @@ from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.mesh import Scene
 from gym_batchnav.viz.bundle import Drawing, mime_bundle
-from gym_batchnav.viz.maps import draw_agents, draw_outline, draw_trajectories, navmesh_map, scene_map
-from gym_batchnav.viz.sheets import mosaic, side_by_side, titled
+from gym_batchnav.viz.floors import storeys
+from gym_batchnav.viz.maps import (
+    CUT,
+    TopDownMap,
+    draw_agents,
+    draw_outline,
+    draw_trajectories,
+    navmesh_map,
+    scene_map,
+    storey_map,
+)
+from gym_batchnav.viz.sheets import captioned, mosaic, side_by_side
 from gym_batchnav.viz.views import AgentViews
 
 MAX_VIEWS = 36  # of a batch
 _SHEET, _SMALLEST, _LARGEST = 576, 96, 256  # pixels across the views of one sensor, and across one view
-_MAP = 560  # pixels
+_THIN = 12  # pixels of a view at least
+_MAP, _SMALL_MAP = 560, 400  # pixels along a map, and along each of several
+_HOUSE = 6.0  # metres: what is lower is cut like a house
 _MANY_TRIANGLES = 400_000  # more are thinned out before they are drawn
 _MANY_TEXTURES = 256_000_000  # bytes; more are left out
 _QUICK_TRIANGLES, _QUICK_AREA = 200_000, 600.0  # a navmesh is built for scenes of so many, and square metres
-_LEVEL = 0.4  # metres within which a floor counts as level
 _FEW = 4  # names that are listed
 
 
@@ -37,14 +48,14 @@ def batch_bundle(
     """What the agents of a batch see beside its settings; ``under_way`` says that a step was sent and not received."""
     title = f"{type(env).__name__}: {_counted(env.num_envs, 'environment')}"
     tell, draw = partial(_batch_facts, env), partial(_batch_picture, env, under_way)
-    return mime_bundle(repr(env), title, tell, draw, include, exclude)
+    return mime_bundle(partial(repr, env), title, tell, draw, include, exclude)
 
 
 def scene_bundle(scene: Scene, include: Collection[str] | None, exclude: Collection[str] | None) -> dict[str, Any]:
     """A scene from above beside its counts."""
     find = cache(partial(_navmesh_of, scene))
     return mime_bundle(
-        repr(scene),
+        partial(repr, scene),
         f"Scene {scene.name}",
         lambda: _scene_facts(scene, *find()),
         lambda: _scene_picture(scene, find()[0]),
@@ -58,7 +69,7 @@ def navmesh_bundle(
 ) -> dict[str, Any]:
     """A navmesh from above beside its counts."""
     tell, draw = partial(_navmesh_facts, navmesh), partial(_navmesh_picture, navmesh)
-    return mime_bundle(repr(navmesh), "NavMesh", tell, draw, include, exclude)
+    return mime_bundle(partial(repr, navmesh), "NavMesh", tell, draw, include, exclude)
 
 
 def _batch_facts(env: NavBatch) -> dict[str, str]:
@@ -69,6 +80,7 @@ def _batch_facts(env: NavBatch) -> dict[str, str]:
     space = cast(spaces.Dict, env.single_observation_space)
     seen = [f"{name} {list(one.shape or ())} {one.dtype}" for name, one in space.items()]
     ready = bool(simulator.begun.all())
+    turn = f"{np.degrees(simulator.turn_angle):g} degrees"
     facts = {
         "state": _state(env, ready),
         "scenes": f"{len(active)} resident of {len(library.names)} listed: {_listed(active)}",
@@ -76,7 +88,7 @@ def _batch_facts(env: NavBatch) -> dict[str, str]:
         "camera": f"{camera.width} x {camera.height}, {camera.hfov_deg:g} degrees across, {camera.eye_height:g} m high",
         "observations": "; ".join(seen),
         "actions": f"0 STOP, 1 MOVE_FORWARD {simulator.forward_step:g} m, 2 TURN_LEFT and 3 TURN_RIGHT "
-        f"{np.degrees(simulator.turn_angle):g} degrees, {'sliding' if simulator.sliding else 'stopping'} at walls",
+        f"{turn}, {'sliding' if simulator.sliding else 'stopping'} at walls",
         "task": repr(env.task),
         "episodes": f"{simulator.schedule.mode!r} of {env.num_episodes:,}, at most {env.max_episode_steps} steps each",
         "autoreset": env.autoreset_mode.name.lower(),
@@ -85,11 +97,10 @@ def _batch_facts(env: NavBatch) -> dict[str, str]:
     if ready and cameras.sensors and not env.closed:
         facts["renderer"] = f"{env.renderer.name} on {env.renderer.device}"
     if ready:
-        steps = episodes.num_steps
-        facts["so far"] = (
-            f"{int(episodes.count.sum()):,} episodes begun since seeding; the present ones have {steps.min()} to "
-            f"{steps.max()} steps, {int(episodes.done.sum())} of them ended"
-        )
+        first, last = int(episodes.num_steps.min()), int(episodes.num_steps.max())
+        steps = f"step {first}" if first == last else f"steps {first} to {last}"
+        begun, ended = _counted(int(episodes.count.sum()), "episode"), int(episodes.done.sum())
+        facts["so far"] = f"{begun} begun since seeding; the present ones are at {steps}, {ended} of them ended"
     return facts
 
 
@@ -113,14 +124,26 @@ def _batch_picture(env: NavBatch, under_way: bool) -> Drawing:
         return None, "no pictures between send() and recv()"
     if not env.cameras.sensors:
         return _blind_picture(env)
-    some = _some_of(np.arange(env.num_envs))
-    columns = int(np.ceil(np.sqrt(len(some))))
+    some, camera = _some_of(np.arange(env.num_envs)), env.cameras.camera
+    columns = int(np.ceil(np.sqrt(len(some) * camera.height / camera.width)))
     views = AgentViews(env, env.cameras.sensors, min(_LARGEST, max(_SMALLEST, _SHEET // columns)), len(some))
     try:
-        sheets = [titled(mosaic(pictures, columns), sensor) for sensor, pictures in views.of(some).items()]
+        seen = views.of(some)
     finally:
         views.close()
-    return side_by_side(sheets), f"what {len(some)} of {_counted(env.num_envs, 'agent')} see"
+    meanings = {"depth": f"depth, black at {camera.max_depth:g} m", "semantic": "semantic, a colour an object"}
+    sheets = [
+        captioned(mosaic(_thickened(pictures), columns), meanings.get(sensor, sensor))
+        for sensor, pictures in seen.items()
+    ]
+    return side_by_side(sheets), f"what {_share(len(some), env.num_envs)} see{'s' if env.num_envs == 1 else ''}"
+
+
+def _thickened(pictures: np.ndarray) -> np.ndarray:
+    """Pictures [M, H, W, 3] with rows and columns repeated until they can be seen: a scan may be one pixel high."""
+    for axis in (1, 2):
+        pictures = np.repeat(pictures, -(-_THIN // pictures.shape[axis]), axis)
+    return pictures
 
 
 def _blind_picture(env: NavBatch) -> Drawing:
@@ -128,11 +151,11 @@ def _blind_picture(env: NavBatch) -> Drawing:
     slot = int(np.bincount(env.agents.scene).argmax())
     here = np.flatnonzero(env.agents.scene == slot)
     some = _some_of(here)
-    top_down = navmesh_map(env.navmesh(slot), _MAP)
     position = env.agents.position[some]
+    top_down = navmesh_map(env.navmesh(slot), _MAP, height=position[:, 1])
     picture = draw_trajectories(top_down, list(position[:, None]), env.episodes.goal[some])
     picture = draw_agents(picture, top_down, position, env.agents.heading[some])
-    return picture, f"{len(some)} of {_counted(len(here), 'agent')} in {env.library.name(slot)}, and their goals"
+    return picture, f"{_share(len(some), len(here))} in {env.library.name(slot)}, and their goals"
 
 
 def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str, str]:
@@ -140,15 +163,15 @@ def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str
     pixels = sum(picture.shape[0] * picture.shape[1] for picture in scene.textures)
     walkable = reason
     if navmesh is not None:
-        walkable = f"{navmesh.navigable_area:.1f} m2 on {_counted(navmesh.num_islands, 'island')} ({reason})"
+        walkable = f"{navmesh.navigable_area:,.1f} m2 on {_counted(navmesh.num_islands, 'island')} ({reason})"
     return {
         "triangles": f"{len(scene.triangles):,}",
         "vertices": f"{len(scene.vertices):,}",
         "objects": f"{len(scene.objects):,}",
         "materials": f"{len(scene.materials):,}",
-        "textures": f"{len(scene.textures):,}, {pixels / 1e6:.1f} million pixels",
+        "textures": f"{len(scene.textures):,} of {pixels / 1e6:.1f} million pixels" if scene.textures else "none",
         "size": _size(scene.bounds) if len(scene.vertices) else "nothing",
-        "memory": f"{scene.nbytes / 1e6:.1f} MB",
+        "memory": f"{scene.nbytes / 1e6:.2f} MB",
         "walkable": walkable,
         **{f"note {number}": sentence for number, sentence in enumerate(scene.warnings[:8], start=1)},
     }
@@ -161,18 +184,35 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
         warnings.simplefilter("ignore")  # which renderer it is does not matter here
         renderer = make_renderer("auto", SceneLibrary.from_scenes([drawn]))
     try:
-        bottom, top = drawn.bounds[:, 1].tolist()
-        floor = _main_floor(navmesh) if navmesh is not None else (bottom if top - bottom < 6 else None)
-        if floor is None:
-            top_down, what = scene_map(renderer, drawn, 0, _MAP, bottom, cut=top - bottom + 1), "from above"
-        else:
-            top_down, what = scene_map(renderer, drawn, 0, _MAP, floor), f"from above, cut 2 m over {floor:.1f} m"
+        if navmesh is None:
+            bottom, top = drawn.bounds[:, 1].tolist()
+            house = top - bottom < _HOUSE
+            cut = CUT if house else top - bottom + 1
+            above = scene_map(renderer, drawn, 0, _MAP, bottom, cut)
+            return _scaled(above), f"from above, cut {cut:g} m over {bottom:.1f} m" if house else "from above"
+        floors = storeys(navmesh)
+        size = _MAP if len(floors) < 2 else _SMALL_MAP
+        heights = floors or [0.0]  # any, of a landscape
+        maps = [storey_map(renderer, drawn, 0, navmesh, size, height) for height in heights]
     finally:
         renderer.close()
-    if navmesh is not None:
-        low, high = (-np.inf, np.inf) if floor is None else (floor - 0.5, floor + 2)
-        top_down, what = draw_outline(top_down, navmesh, low, high), f"{what}; green: where one can walk"
-    return draw_trajectories(top_down, []), what
+    pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
+    what = f"from above, cut {CUT:g} m over the floor" if floors else "from above"
+    return _storeys_beside(pictures, floors), f"{what}; green: where one can walk"
+
+
+def _scaled(top_down: TopDownMap) -> np.ndarray:
+    """The picture of a map with nothing but its scale on it."""
+    return draw_trajectories(top_down, [])
+
+
+def _storeys_beside(pictures: Sequence[np.ndarray], floors: Sequence[float]) -> np.ndarray:
+    """The maps of some floors in a row; several are named by their heights."""
+    if len(pictures) == 1:
+        return pictures[0]
+    return side_by_side(
+        [captioned(one, f"floor at {floor:.1f} m") for one, floor in zip(pictures, floors, strict=True)]
+    )
 
 
 def _lightened(scene: Scene) -> Scene:
@@ -201,8 +241,8 @@ def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
     """Where one can walk in a scene, if that is known or quickly found, and how it was."""
     if scene.navmesh is not None:
         return scene.navmesh, "the navmesh that came with it"
-    across, _, along = np.ptp(scene.bounds, axis=0) if len(scene.vertices) else np.zeros(3)
-    if len(scene.triangles) > _QUICK_TRIANGLES or across * along > _QUICK_AREA:
+    many = len(scene.triangles) > _QUICK_TRIANGLES
+    if many or (len(scene.vertices) and np.prod(np.ptp(scene.bounds[:, [0, 2]], axis=0)) > _QUICK_AREA):
         return None, "not looked for in a scene of this size: NavMesh.build(scene.vertices, scene.triangles) does"
     try:
         return NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings()), "built for Habitat's agent"
@@ -210,31 +250,27 @@ def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
         return None, str(error)
 
 
-def _main_floor(navmesh: NavMesh) -> float | None:
-    """Height of the level that most of the walkable area lies on, metres; None for a landscape, which has none."""
-    used = navmesh.polygons >= 0
-    heights = np.where(used, navmesh.vertices[navmesh.polygons, 1], 0).sum(axis=1) / used.sum(axis=1)
-    area = navmesh.polygon_area
-    bins = np.round((heights - heights.min()) / _LEVEL).astype(int)
-    at = bins == np.bincount(bins, area).argmax()
-    return float(np.average(heights[at], weights=area[at])) if area[at].sum() >= 0.1 * area.sum() else None
-
-
 def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
     """The counts of a navmesh."""
+    agent = navmesh.settings
     areas = sorted((island.area for island in navmesh.islands), reverse=True)
     return {
-        "walkable": f"{navmesh.navigable_area:.1f} m2",
+        "walkable": f"{navmesh.navigable_area:,.1f} m2",
         "islands": f"{len(areas)}: {_listed([f'{area:.1f}' for area in areas])} m2",
         "polygons": f"{navmesh.num_polygons:,}, with {len(navmesh.vertices):,} vertices",
         "size": _size(navmesh.bounds),
-        "agent": repr(navmesh.settings),
+        "agent": f"radius {agent.agent_radius:g} m, height {agent.agent_height:g} m; climbs steps of "
+        f"{agent.agent_max_climb:g} m and slopes of {agent.agent_max_slope_deg:g} degrees",
+        "built of": f"cells {agent.cell_size:g} m wide and {agent.cell_height:g} m high",
     }
 
 
 def _navmesh_picture(navmesh: NavMesh) -> Drawing:
     """A navmesh from above."""
-    return draw_trajectories(navmesh_map(navmesh, _MAP), []), "where one can walk, one shade an island"
+    floors = storeys(navmesh)
+    size = _MAP if len(floors) < 2 else _SMALL_MAP
+    pictures = [_scaled(navmesh_map(navmesh, size, height=floor)) for floor in floors or [0.0]]
+    return _storeys_beside(pictures, floors), "where one can walk, one shade an island"
 
 
 def _some_of(indices: np.ndarray) -> np.ndarray:
@@ -250,6 +286,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def _size(bounds: np.ndarray) -> str:
     return " x ".join(f"{length:.2f}" for length in np.ptp(bounds, axis=0)) + " m (x, y up, z)"
+
+
+def _share(some: int, count: int) -> str:
+    """How many agents of how many."""
+    if some < count:
+        return f"{some} of {_counted(count, 'agent')}"
+    return "the agent" if count == 1 else f"all {count} agents"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -1,13 +1,14 @@
 """CleanRL's way: our example in its style, and scripts of its kind on single environments, against the ledger."""
 
 # ruff: noqa: E402
-from libraries import require
+from libraries import REQUIRED, require
 
 require("torch")
 require("tensorboard")
 
 import csv
 import importlib.util
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -50,11 +51,11 @@ def example():
 
 
 class Witness(LedgerEnv):
-    """A ledger that also writes down where the goal lay when time was up, before the next episode began."""
+    """A ledger that also writes down every step, and where the goal lay when time was up, before the next episode."""
 
     def __init__(self, num_envs, **keywords):
         super().__init__(num_envs, num_episodes=30, renderer="embree", **keywords)
-        self.cut = []
+        self.cut, self.steps = [], []
         self._before = None
         begin_episodes = self.simulator.begin_episodes
 
@@ -67,31 +68,36 @@ class Witness(LedgerEnv):
     def recv(self):
         returned = super().recv()
         self.cut.append(self._before[returned[3]])
+        self.steps.append(returned[1:4])
         return returned
 
 
 @pytest.fixture
 def run(example, room, tmp_path, monkeypatch):
-    """The example on a small room: its folder, the witness, and what it took values of without learning from it."""
-    made, valued = [], []
+    """The example on a small room: its folder, the witness, observations with their values, advantages by update."""
+    made, valued, advantages = [], [], {}
     make = lambda *args, **kw: made.append(Witness(*args, cache_dir=room.parent, **kw)) or made[-1]  # noqa: E731
     monkeypatch.setattr(flat, "BatchNavEnv", make)
     value = example.Agent.value
 
     def spy(agent, obs):
-        if not torch.is_grad_enabled():
-            valued.append(obs.numpy().copy())
-        return value(agent, obs)
+        values = value(agent, obs)
+        if torch.is_grad_enabled():
+            inside = sys._getframe(1).f_locals
+            advantages[inside["update"]] = inside["advantages"].numpy()
+        else:
+            valued.append((obs.numpy().copy(), values.numpy()))
+        return values
 
     monkeypatch.setattr(example.Agent, "value", spy)
     options = f"--num-envs {NUM_ENVS} --num-steps {NUM_STEPS} --max-episode-steps 9 --num-minibatches 2 --device cpu"
     total = NUM_ENVS * NUM_STEPS * 8
     options = [*options.split(), "--total-timesteps", str(total), "--scenes", str(room), "--out", str(tmp_path)]
-    return example.main(options), made[0], valued
+    return example.main(options), made[0], valued, advantages
 
 
 def test_the_example_logs_every_episode_as_the_environment_has_it(run):
-    folder, env, _ = run
+    folder, env, *_ = run
     with (folder / "episodes.csv").open() as file:
         rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     assert len(rows) == len(env.ended) > 100
@@ -109,11 +115,31 @@ def test_the_example_logs_every_episode_as_the_environment_has_it(run):
 
 
 def test_the_example_bootstraps_time_outs_from_the_last_observation(run):
-    _, env, valued = run
-    last = np.concatenate([obs for obs in valued if len(obs) < NUM_ENVS])
+    _, env, valued, _ = run
+    last = np.concatenate([obs for obs, _ in valued if len(obs) < NUM_ENVS])
     truth = np.concatenate(env.cut)
     assert len(last) > 10
     np.testing.assert_allclose(last[:, -3:], flat.encode_goal(truth), atol=1e-6)
+
+
+def test_the_example_takes_advantages_within_episodes(run):
+    _, env, valued, advantages = run
+    values = np.stack([value for obs, value in valued if len(obs) == NUM_ENVS]).reshape(-1, NUM_STEPS + 1, NUM_ENVS)
+    last_values = np.concatenate([value for obs, value in valued if len(obs) < NUM_ENVS]).tolist()
+    assert len(values) == len(advantages) == 8
+    for update, of_update in enumerate(values):
+        steps = env.steps[update * NUM_STEPS : (update + 1) * NUM_STEPS]
+        surprises = np.empty((NUM_STEPS, NUM_ENVS))
+        for step, (reward, terminated, truncated) in enumerate(steps):
+            to_come = np.where(terminated, 0.0, of_update[step + 1])
+            to_come[truncated] = [last_values.pop(0) for _ in range(truncated.sum())]
+            surprises[step] = reward + 0.99 * to_come - of_update[step]
+        advantage = np.zeros(NUM_ENVS)
+        for step in reversed(range(NUM_STEPS)):
+            _, terminated, truncated = steps[step]
+            advantage = surprises[step] + 0.99 * 0.95 * advantage * ~(terminated | truncated)
+            np.testing.assert_allclose(advantages[update][step], advantage, atol=1e-5)
+    assert not last_values
 
 
 def test_the_example_says_which_observations_it_takes(example, room):
@@ -136,7 +162,7 @@ def test_scripts_that_make_single_environments_train_and_count_right(name, room,
     keywords = {"scenes": str(room), "cache_dir": str(room.parent), "num_episodes": 30, "max_episode_steps": 9}
     make_ledger = lambda *args, **kw: LedgerEnv(*args, ledger=ledger, **{**kw, **keywords})  # noqa: E731
     monkeypatch.setattr(flat, "BatchNavEnv", make_ledger)
-    video = importlib.util.find_spec("moviepy") is not None
+    video = "moviepy" in REQUIRED or importlib.util.find_spec("moviepy") is not None
 
     def make_env(index):
         if index == 0 and video:

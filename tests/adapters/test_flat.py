@@ -196,6 +196,7 @@ def test_made_by_gymnasium_they_are_batches_with_a_spec(name, shape, file_keywor
     assert envs.call("render") == (None,) * 3 and envs.get_attr("num_episodes") == (20,) * 3
     envs.set_attr("render_mode", "rgb_array")
     assert [frame.shape for frame in envs.call("render")] == [frame.shape for frame in envs.render()]
+    assert "<table" in envs._repr_mimebundle_()["text/html"]
     again = opened(gymnasium.make_vec(envs.spec))
     np.testing.assert_array_equal(again.reset(seed=0)[0], envs.reset(seed=0)[0])
 

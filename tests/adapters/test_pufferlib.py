@@ -6,6 +6,7 @@ from libraries import require
 require("pufferlib")
 
 import multiprocessing
+from contextlib import contextmanager
 
 import numpy as np
 import pufferlib.vector
@@ -78,6 +79,7 @@ class NextStep(Recorder):
         return (*returned, {**info, "final_info": info})
 
 
+@contextmanager
 def trainer_of(env, folder):
     """PufferLib's trainer, which keeps the statistics that it would show, on a batch that has been adapted."""
 
@@ -100,21 +102,24 @@ def trainer_of(env, folder):
         "torch_deterministic": True, "compile": False,
     }  # fmt: skip
     torch.manual_seed(0)
-    return Trainer(config, env, Default(env.driver_env, hidden_size=16))
+    trainer = Trainer(config, env, Default(env.driver_env, hidden_size=16))
+    try:
+        yield trainer
+    finally:
+        trainer.close()  # or its thread keeps the process alive
 
 
 def train(batch, folder):
     """What PufferLib counted, by name; the last step's infos are still on their way to it."""
     env = pufferlib.vector.make(lambda: PufferVecEnv(batch))
-    trainer = trainer_of(env, folder)
     counted = {}
-    while trainer.global_step < EPOCHS * N * HORIZON:
-        trainer.evaluate()
-        trainer.train()
-    for stats in [*trainer.kept, *env.infos]:
-        for name, values in stats.items():
-            counted[name] = counted.get(name, []) + values
-    trainer.close()
+    with trainer_of(env, folder) as trainer:
+        while trainer.global_step < EPOCHS * N * HORIZON:
+            trainer.evaluate()
+            trainer.train()
+        for stats in [*trainer.kept, *env.infos]:
+            for name, values in stats.items():
+                counted[name] = counted.get(name, []) + values
     return counted
 
 
@@ -144,8 +149,8 @@ def test_the_counts_notice_a_batch_that_resets_in_the_next_step(make, tmp_path):
 @needs_trainer
 def test_nothing_is_bootstrapped_from_the_next_episode(make, tmp_path):
     batch = make()
-    trainer = trainer_of(PufferVecEnv(ScanObservation(batch)), tmp_path)
-    trainer.evaluate()
+    with trainer_of(PufferVecEnv(ScanObservation(batch)), tmp_path) as trainer:
+        trainer.evaluate()
     _, reward, terminated, truncated, _ = (np.array(column).T for column in zip(*batch.steps, strict=True))
     done = (terminated | truncated)[:, : HORIZON - 1]
     assert truncated.any() and terminated.any()
@@ -169,11 +174,28 @@ def test_buffers_hold_what_the_batch_gave(make):
     for _ in range(3 * LIMIT):
         returned = env.step(np.random.default_rng(0).integers(0, 4, N))
         assert all(one is other for one, other in zip(returned, buffers, strict=False))
-        observation, reward, terminated, truncated, _ = batch.steps[-1]
+        observation, reward, terminated, truncated, info = batch.steps[-1]
         np.testing.assert_array_equal(env.observations[:, :16], observation["depth"].reshape(N, -1))
         np.testing.assert_array_equal(env.rewards, reward.astype(np.float32))
         np.testing.assert_array_equal(env.terminals, terminated | truncated)
         np.testing.assert_array_equal(env.truncations, truncated)
+        ended = terminated | truncated
+        assert len(returned[-1]) == ended.any()
+        for told in returned[-1]:  # of the episodes that ended, not of those that have begun instead
+            assert not {"episode_index", "scene_index"} & set(told)
+            for name in ("path_length", "distance_to_goal", "spl"):
+                np.testing.assert_array_equal(told[name], info["final_info"][name][ended])
+
+
+def test_a_reset_forgets_what_was_under_way(make):
+    env = PufferVecEnv(make())
+    for steps in (4, LIMIT):
+        env.reset(seed=0)
+        for _ in range(steps):
+            *_, infos = env.step(np.full(N, 2))
+    assert infos[0]["episode_length"] == [LIMIT] * N and env.truncations.all()
+    env.reset(seed=0)
+    assert env.masks.all() and not (env.rewards.any() or env.terminals.any() or env.truncations.any())
 
 
 @pytest.mark.parametrize("sensors", [("depth",), ("rgb", "depth")])

@@ -1,6 +1,8 @@
 """rl_games' own counts, its experience buffer and its bootstrapping against the environment's own record."""
 
 # ruff: noqa: E402
+import re
+
 from libraries import require
 
 require("rl_games")
@@ -35,10 +37,10 @@ def make(library, tmp_path):
     """A batch in a box room that keeps every step."""
     made = []
 
-    def make(kind=None, height=1, **keywords):
+    def make(kind=None, height=1, count=N, **keywords):
         keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
         keywords = {"autoreset_mode": "same_step", "num_episodes": 40, "cache_dir": tmp_path, **keywords}
-        made.append((kind or Recorder)(N, library=library, **keywords))
+        made.append((kind or Recorder)(count, library=library, **keywords))
         return made[-1]
 
     yield make
@@ -47,11 +49,16 @@ def make(library, tmp_path):
 
 
 class Recorder(LedgerEnv):
-    """Keeps what every step gave."""
+    """Keeps what every step gave, and the first observations."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
-        self.steps = []
+        self.steps, self.first = [], None
+
+    def reset(self, **keywords):
+        returned = super().reset(**keywords)
+        self.first = returned[0] if self.first is None else self.first
+        return returned
 
     def recv(self):
         returned = super().recv()
@@ -68,15 +75,16 @@ class NextStep(Recorder):
 
 
 class Counter(AlgoObserver):
-    """Every episode as rl_games counted it: environment, length, return."""
+    """Every episode as rl_games counted it, and the SPL it was told: environment, length, return, SPL."""
 
     def after_init(self, algo):
         self.algo, self.episodes = algo, []
 
     def process_infos(self, infos, done_indices):
+        spl = infos["final_info"].get("spl", np.full(N, np.nan))
         for index in done_indices[:, 0].tolist():
             length, total = self.algo.current_lengths[index].item(), self.algo.current_rewards[index].item()
-            self.episodes.append((index, length, total))
+            self.episodes.append((index, length, total, spl[index]))
 
 
 class Glimpse(torch.nn.Module):
@@ -114,16 +122,17 @@ class GlimpseBuilder(NetworkBuilder):
         return Glimpse(**keywords)
 
 
-def train(env, folder, network="actor_critic", **config):
-    """The agent and the observer after a few epochs; rl_games looks for the batch by its name."""
+def runner_of(env, folder, network="actor_critic", **config):
+    """A Runner that knows the batch by a name, and its observer."""
     register(env, "boxes")
     network = {
         "name": network, "separate": False, "space": {"discrete": {}},
         "mlp": {"units": [16], "activation": "elu", "initializer": {"name": "default"}},
     }  # fmt: skip
     config = {
-        "name": "test", "env_name": "boxes", "num_actors": N, "device": "cpu", "train_dir": str(folder),
-        "torch_compile": False, "print_stats": False, "games_to_track": 10**6, "max_epochs": EPOCHS,
+        "name": "test", "env_name": "boxes", "env_config": {}, "num_actors": N, "train_dir": str(folder),
+        "device": "cpu", "device_name": "cpu", "torch_compile": False,
+        "print_stats": False, "games_to_track": 10**6, "max_epochs": EPOCHS,
         "horizon_length": HORIZON, "minibatch_size": N * HORIZON // 2, "mini_epochs": 2, "learning_rate": 1e-3,
         "lr_schedule": None, "gamma": GAMMA, "tau": 0.9, "e_clip": 0.2, "clip_value": False, "critic_coef": 1.0,
         "entropy_coef": 0.0, "grad_norm": 1.0, "normalize_advantage": True, "normalize_input": False,
@@ -133,13 +142,20 @@ def train(env, folder, network="actor_critic", **config):
     observer = Counter()
     runner = Runner(observer)
     runner.load({"params": {**params, "network": network, "config": config}})
+    return runner, observer
+
+
+def train(env, folder, **config):
+    """The agent, and every episode as it was counted, after a few epochs."""
+    runner, observer = runner_of(env, folder, **config)
     runner.run({"train": True})
     return observer.algo, observer.episodes
 
 
 def check_counts(algo, episodes, ledger):
-    assert [(index, length) for index, length, _ in episodes] == [(one.env, one.length) for one in ledger]
-    np.testing.assert_allclose([total for *_, total in episodes], [one.reward for one in ledger], atol=1e-5)
+    assert [(index, length) for index, length, _, _ in episodes] == [(one.env, one.length) for one in ledger]
+    truth = [(one.reward, one.spl) for one in ledger]
+    np.testing.assert_allclose([told for _, _, *told in episodes], truth, atol=1e-5)
     assert algo.game_lengths.current_size == len(ledger)
     np.testing.assert_allclose(algo.game_lengths.get_mean(), np.mean([one.length for one in ledger]), rtol=1e-5)
     np.testing.assert_allclose(algo.game_rewards.get_mean()[0], np.mean([one.reward for one in ledger]), atol=1e-5)
@@ -171,6 +187,28 @@ def test_only_a_time_out_is_bootstrapped_and_from_its_own_episode(make, tmp_path
     np.testing.assert_allclose(held["rewards"].numpy(), expected, atol=1e-5)
     done = algo.experience_buffer.tensor_dict["dones"].numpy().astype(bool)
     np.testing.assert_array_equal(done[1:], (terminated | truncated)[:-1])
+
+
+def test_the_seed_of_the_runner_is_that_of_the_batch(make, tmp_path):
+    env = make()
+    train(ScanObservation(env), tmp_path, max_epochs=1)
+    expected, _ = make().reset(seed=3)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(env.first[name], values)
+
+
+@pytest.mark.parametrize("count", [1, N])
+def test_games_that_are_played_are_counted_as_they_were(make, tmp_path, capsys, count):
+    env = make(count=count)
+    player = {"games_num": 20, "deterministic": False}
+    runner, _ = runner_of(ScanObservation(env), tmp_path, player=player, num_actors=count)
+    runner.run({"train": False, "play": True})
+    # rl_games prints means over what ended in the same step: "reward: -0.09 steps: 9.0".
+    printed = re.findall(r"^reward: (\S+) steps: (\S+)$", capsys.readouterr().out, re.MULTILINE)
+    counts = [np.sum(terminated | truncated) for _, _, terminated, truncated, _ in env.steps]
+    ends = np.split(np.array([(one.reward, one.length) for one in env.ended]), np.cumsum([n for n in counts if n])[:-1])
+    assert len(env.ended) >= 20
+    np.testing.assert_allclose(np.array(printed, float), [end.mean(axis=0) for end in ends], atol=0.051)
 
 
 def test_pictures_arrive_as_a_dict_without_a_copy(make):

@@ -5,10 +5,14 @@ from libraries import require
 
 require("ray")
 
+import importlib.util
 import json
 import os
+import re
 import sys
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -24,8 +28,11 @@ from rooms import box_room
 from gym_batchnav.adapters.flat import ScanObservation
 from gym_batchnav.adapters.rllib import RLlibEnv, make_batch
 from gym_batchnav.geometry import Camera
+from gym_batchnav.task.pointnav import PointNav
 
 N, LIMIT = 6, 4
+EXAMPLE = Path(__file__).parents[2] / "examples" / "rllib_ppo.py"
+PRINTED = r"(\d+) frames, (\d+) episodes: .*, spl (\S+), success (\S+)"
 # Env runners are processes that cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -43,7 +50,8 @@ class Recorder(LedgerEnv):
         for ended in self.ended[self.written :]:
             goal = observation["pointgoal_with_gps_compass"][ended.env]
             node = ray.get_runtime_context().get_node_id()
-            write(self.file, [ended.env, ended.length, ended.terminated, ended.truncated, ended.reward], goal[0], node)
+            row = [ended.env, ended.length, ended.terminated, ended.truncated, ended.success, ended.spl, ended.reward]
+            write(self.file, row, goal[0], node)
         self.written = len(self.ended)
         return returned
 
@@ -61,14 +69,22 @@ def read(folder):
 def make_ledger(config, wrap=RLlibEnv):
     """The batch of an env runner, with its ledger."""
     keywords = {"scenes": [box_room()], "camera": Camera(width=8, height=1), "num_episodes": 50, **config}
-    return wrap(ScanObservation(Recorder(max_episode_steps=LIMIT, **keywords)))
+    task = PointNav(success_distance=6.0)  # so large that chance meets it
+    return wrap(ScanObservation(Recorder(max_episode_steps=LIMIT, task=task, **keywords)))
+
+
+def make_ledger_of_example(config, folder):
+    """The batch with a ledger in the place of the example's own."""
+    return make_ledger({"num_envs": config["num_envs"], "folder": folder / "ledger", "cache_dir": folder / "cache"})
 
 
 def note_end(*, episode, prev_episode_chunks, env_index, folder, **_):
-    """RLlib's view of an episode that ended: its pieces, and the observation that it bootstraps from."""
+    """RLlib's view of an episode that ended: its pieces, its infos, and the observation that it bootstraps from."""
     chunks = [*prev_episode_chunks, episode]
     length, reward = sum(map(len, chunks)), sum(chunk.get_return() for chunk in chunks)
-    row = [env_index, length, bool(episode.is_terminated), bool(episode.is_truncated), float(reward)]
+    measures, ends = episode.get_infos(-1), (bool(episode.is_terminated), bool(episode.is_truncated))
+    judged = bool(measures.get("success", False)), float(measures.get("spl", np.nan))
+    row = [env_index, length, *ends, *judged, float(reward)]
     nearness = episode.get_observations(-1)[-1]
     write(folder / f"{os.getpid()}.jsonl", row, nearness / (1 - nearness))
 
@@ -119,16 +135,17 @@ def train(config, iterations):
 
 
 def check(folder, metrics):
-    """Episodes, lengths, returns, time-outs and last observations are those of the environments."""
+    """Episodes, lengths, returns, time-outs, measures and last observations are those of the environments."""
     truth, seen = read(folder / "truth"), read(folder / "rllib")
     assert truth.keys() == seen.keys()
     for process in truth:
         rows, found = truth[process], seen[process]
-        assert [row[0][:4] for row in found] == [row[0][:4] for row in rows]
-        np.testing.assert_allclose([row[0][4] for row in found], [row[0][4] for row in rows], atol=1e-5)
+        assert [row[0][:5] for row in found] == [row[0][:5] for row in rows]
+        np.testing.assert_allclose([row[0][5:] for row in found], [row[0][5:] for row in rows], atol=1e-5)
         np.testing.assert_allclose([row[1] for row in found], [row[1] for row in rows], rtol=1e-4)
     ended = read_ledger(folder / "ledger")
     assert sum(row.truncated for row in ended) > 10 and sum(row.terminated for row in ended) > 10
+    assert sum(row.success for row in ended) > 10
     assert metrics["num_episodes_lifetime"] == len(ended)
     return ended
 
@@ -149,6 +166,39 @@ def test_two_nodes_count_right(cluster, tmp_path):
     check(tmp_path, train(config, iterations=3))
     nodes = {row[2] for rows in read(tmp_path / "truth").values() for row in rows}
     assert nodes == {node["NodeID"] for node in ray.nodes()} and len(nodes) == 2
+
+
+@pytest.mark.slow
+def test_the_example_prints_what_happened_on_two_nodes(cluster, tmp_path, monkeypatch, capsys):
+    spec = importlib.util.spec_from_file_location("rllib_ppo", EXAMPLE)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    monkeypatch.setitem(sys.modules, "rllib_ppo", example)
+    cloudpickle.register_pickle_by_value(example)
+    asked = []
+    connect = SimpleNamespace(init=lambda **keywords: asked.append(keywords), shutdown=lambda: None)
+    monkeypatch.setattr(example, "ray", connect)  # the cluster is connected to already
+    monkeypatch.setattr(example, "make_batch", partial(make_ledger_of_example, folder=tmp_path))
+    for name in ("ledger", "truth"):
+        (tmp_path / name).mkdir()
+    arguments = "--env-runners 2 --num-envs 6 --rollout 16 --frames 400".split()
+    monkeypatch.setattr(
+        sys, "argv", ["rllib_ppo.py", "--address", cluster.address, *arguments, "--out", f"{tmp_path}/out"]
+    )
+    example.main()
+    (asked,) = asked
+    assert asked["address"] == cluster.address and "num_cpus" not in asked
+    assert {row[2] for rows in read(tmp_path / "truth").values() for row in rows} == {
+        node["NodeID"] for node in ray.nodes()
+    }
+    *printed, saved = capsys.readouterr().out.splitlines()
+    frames, episodes, spl, success = np.array([re.fullmatch(PRINTED, line).groups() for line in printed], float).T
+    ended, counts = read_ledger(tmp_path / "ledger"), np.diff(episodes, prepend=0)
+    assert episodes[-1] == len(ended) and frames[-1] >= sum(row.length for row in ended)
+    assert counts @ spl / len(ended) == pytest.approx(np.mean([row.spl for row in ended]), abs=1e-3)
+    assert counts @ success / len(ended) == pytest.approx(np.mean([row.success for row in ended]), abs=1e-3)
+    assert success[-1] > 0
+    assert Path(saved.split()[-1]).is_dir()
 
 
 def test_why_another_mode_is_refused(cluster, tmp_path):

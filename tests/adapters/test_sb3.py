@@ -356,7 +356,7 @@ def test_vec_transpose_image_turns_last_observations_as_well(make):
 
 
 def test_vec_video_recorder_films_some_of_the_environments(make, tmp_path):
-    pytest.importorskip("moviepy")
+    require("moviepy")
     from moviepy import VideoFileClip
 
     env = SB3VecEnv(make(6, render_mode="rgb_array"), render_envs=3)
@@ -396,6 +396,22 @@ def test_an_evaluation_runs_every_episode_once_and_tells_spl(make, tmp_path):
     assert PPO.load(tmp_path / "best" / "best_model").num_timesteps in (60, 120)
 
 
+def test_what_an_evaluation_writes_is_there_whole_or_not_at_all(make, tmp_path, monkeypatch):
+    folder, model = tmp_path / "out", policy_of(SB3VecEnv(make()))
+    model.learn(40, NavEvalCallback(SB3VecEnv(make()), eval_freq=10, log_path=str(folder), verbose=0))
+    before = (folder / "evaluations.npz").read_bytes()
+
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    for keywords in ({"log_path": str(folder)}, {"best_model_save_path": str(folder)}):
+        with pytest.raises(OSError, match=r"cannot write .*No space left"):
+            model.learn(40, NavEvalCallback(SB3VecEnv(make()), eval_freq=10, verbose=0, **keywords))
+    assert [path.name for path in folder.iterdir()] == ["evaluations.npz"]
+    assert (folder / "evaluations.npz").read_bytes() == before
+
+
 def test_the_logger_is_told_of_spl_and_a_good_model_ends_training(make, tmp_path):
     from stable_baselines3.common.logger import configure
 
@@ -415,7 +431,11 @@ class ShortestPath:
         self.batch = batch
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        return self.batch.shortest_path_actions(), None
+        """The state is like a recurrent policy's: how many steps of its episode it remembers."""
+        state = np.where(episode_start, 0, np.zeros(len(episode_start)) if state is None else state)
+        running = self.batch.episodes.valid
+        np.testing.assert_array_equal(state[running], self.batch.episodes.num_steps[running])
+        return self.batch.shortest_path_actions(), state + 1
 
 
 def test_a_perfect_agent_is_scored_as_one(make):
@@ -424,6 +444,9 @@ def test_a_perfect_agent_is_scored_as_one(make):
     assert scores["success"].all() and scores["spl"].mean() > 0.98
     assert scores["episode_index"].tolist() == list(range(20))
     assert (scores["distance_to_goal"] < 0.2).all()
+    ended = sorted(batch.ended, key=lambda one: one.episode)
+    assert scores["length"].tolist() == [one.length for one in ended]
+    np.testing.assert_allclose(scores["reward"], [one.reward for one in ended], atol=1e-4)
 
 
 # What newcomers meet
@@ -473,6 +496,10 @@ def test_options_and_steps_out_of_order_are_refused(make):
 def test_an_evaluation_of_something_else_is_refused(make):
     with pytest.raises(ValueError, match=r"given a LedgerEnv: give SB3VecEnv\(batch\)"):
         NavEvalCallback(make())
+    batch = make()
+    model = policy_of(VecMonitor(SB3VecEnv(batch)))
+    with pytest.raises(ValueError, match=r"that is trained on: make another one"):
+        model.learn(1, NavEvalCallback(SB3VecEnv(batch)))
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch):

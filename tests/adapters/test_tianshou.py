@@ -30,10 +30,11 @@ N = 5
 GOAL = "pointgoal_with_gps_compass"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
+@pytest.fixture(autouse=True)
+def the_same_actions_in_every_run():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     yield
     torch.set_num_threads(before)
 

@@ -8,12 +8,21 @@ from floors import floor_plan, scene_mesh
 
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.scene.sources import shipped_scenes
 
 
 def walk(
-    mesh: NavMesh, start: np.ndarray, goals: np.ndarray, *, turn_deg: float, radius: float, sliding: bool
+    mesh: NavMesh,
+    start: np.ndarray,
+    goals: np.ndarray,
+    *,
+    turn_deg: float,
+    radius: float,
+    sliding: bool,
+    forward_step: float = 0.25,
+    heading: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Follow from every start to its goal.
+    """Follow from every start to its goal, with headings at random where none are given.
 
     Returns:
         Distance at the start, distance where the follower stopped (inf if it did not), path length, each [N].
@@ -23,10 +32,11 @@ def walk(
     navmeshes.set_slot(0, mesh.tables(goals))
     position, polygon = mesh.snap_with_polygon(start)
     slots, goal_index = np.zeros(size, np.int32), np.arange(size, dtype=np.int32)
-    heading = np.random.default_rng(0).uniform(-np.pi, np.pi, size).astype(np.float32)
+    if heading is None:
+        heading = np.random.default_rng(0).uniform(-np.pi, np.pi, size).astype(np.float32)
     first, last, path = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros(size)
     active, moved, collided = np.ones(size, bool), np.zeros(size, np.float32), np.zeros(size, bool)
-    how = dict(forward_step=0.25, turn_angle=np.radians(turn_deg), sliding=sliding)
+    how = dict(forward_step=forward_step, turn_angle=np.radians(turn_deg), sliding=sliding)
     navmeshes.distance(slots, polygon, position, goal_index, first)
     for _ in range(500):
         actions = navmeshes.next_action(slots, polygon, position, heading, goal_index, goal_radius=radius, **how)
@@ -63,6 +73,15 @@ def test_rounds_the_end_of_a_thin_wall(sliding: bool) -> None:
     first, last, path = walk(mesh, start, goal, turn_deg=10, radius=0.2, sliding=sliding)
     assert last <= 0.2
     assert path <= first * 1.1
+
+
+def test_does_not_walk_into_a_wall_for_ever() -> None:
+    mesh = NavMesh.load(shipped_scenes()["apartment_5"].with_suffix(".navmesh"))
+    # Where a step into the wall, which leads nowhere, would be the best of the eight: it passes by the next corner.
+    start, heading = np.array([[0.3849124, 0.1958926, 0.5878697]]), np.array([2.6981866], np.float32)
+    goal = np.array([[0.2062076, 0.1958926, 1.116427]])
+    _, last, _ = walk(mesh, start, goal, turn_deg=45, radius=0.2, sliding=False, forward_step=0.5, heading=heading)
+    assert last <= 0.2
 
 
 def test_stops_at_the_goal_and_where_there_is_no_path() -> None:

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.task.api import Measure, Sensor, Task
+from gym_batchnav.task.explore import CellsVisited, Explore
 from gym_batchnav.task.measure import DistanceToGoal, Success
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.task.sensor import GPS, Compass, Heading, PreviousAction
@@ -234,6 +235,36 @@ class TestMemory:
             np.testing.assert_array_equal(observation["trail"][fresh], starts)
         assert num_ends > 8
 
+    def test_where_no_episode_is_left_nothing_is_remembered_or_begun(self, make):
+        env = make(4, episodes="once", sensors=(PreviousAction(),), num_episodes=1, max_episode_steps=2)
+        env.reset(seed=0)
+        for _ in range(5):  # the library has two rooms, and so two episodes
+            observation, reward, *_, info = env.step(np.full(4, RIGHT))
+        assert not info["episode_valid"].any() and not reward.any()
+        ran = env.episodes.count > 0
+        assert ran.sum() == 2
+        np.testing.assert_array_equal(info["turns"], np.where(ran, 2, 0))
+        np.testing.assert_array_equal(observation["previous_action"], np.where(ran, 1 + RIGHT, 0))
+        assert (
+            not observation["trail"][~ran].any() and (observation["trail"][ran] == env.agents.position[ran, None]).all()
+        )
+
+    @pytest.mark.parametrize("mode", ["next_step", "same_step"])
+    def test_infos_of_an_episode_that_begins_are_measured_anew(self, make, mode):
+        @dataclass(frozen=True)
+        class Double(Measure):
+            name = "double"
+
+            def measure(self, state):
+                return 2 * state.memory["turns"]  # no view of what the next episode writes
+
+        double = task(measures=(Turns(), Double()), reward=lambda self, state, measures: measures["double"])
+        env = make(1, task=double, autoreset_mode=mode, max_episode_steps=2)
+        env.reset(seed=0)
+        told = [env.step(np.array([LEFT])) for _ in range(3)]
+        assert [step[1][0] for step in told] == [2, 4, 0 if mode == "next_step" else 2]
+        assert [step[4]["double"][0] for step in told] == ([2, 4, 0] if mode == "next_step" else [2, 0, 2])
+
     def test_final_observations_are_of_the_memory_that_was(self, make):
         env = make(1, autoreset_mode="same_step", sensors=(Turns(),))
         env.reset(seed=0)
@@ -250,6 +281,31 @@ class TestMemory:
         assert not np.shares_memory(state["memory"]["turns"], env.simulator.memory["turns"])
         assert_equal(other.set_state(state), env.set_state(state))
         assert_same_steps(walk(env, 20, size=6), walk(other, 20, size=6))
+
+    def test_what_is_assigned_belongs_to_the_batch_alone(self, make):
+        given = np.zeros(4, int)
+
+        @dataclass(frozen=True)
+        class Steps(Measure):
+            name = "steps"
+
+            def memory(self, num_envs):
+                return {"steps": given[:num_envs]}  # the same array each time
+
+            def update(self, state, actions, active):
+                state.memory["steps"] = state.memory["steps"] + active
+
+            def measure(self, state):
+                return state.memory["steps"]
+
+        env, other = make(4, measures=(Steps(),)), make(4, measures=(Steps(),))
+        env.reset(seed=0), other.reset(seed=0)
+        env.step(np.full(4, LEFT)), env.step(np.full(4, LEFT))
+        np.testing.assert_array_equal(env.get_state()["memory"]["steps"], [2] * 4)
+        part, _ = env.split(2)
+        np.testing.assert_array_equal(part.step(np.full(2, LEFT))[4]["steps"], [3] * 2)
+        np.testing.assert_array_equal(env.get_state()["memory"]["steps"], [3, 3, 2, 2])
+        np.testing.assert_array_equal(other.get_state()["memory"]["steps"], [0] * 4)
 
     @pytest.mark.parametrize("change", [lambda m: m.pop("turns"), lambda m: m.update(turns=np.zeros(2, int))])
     def test_states_of_others_are_refused_and_nothing_changes(self, make, change):
@@ -373,9 +429,17 @@ class TestWrongUse:
         [
             ({"task": Dance}, r"task=Dance is a class.*Dance\(\)"),
             ({"task": object()}, "has no memory.*reward.*api.Task"),
+            ({"task": task(sensors=GPS())}, r"sensors of Odd: GPS\(\) is no tuple.*\(one,\)"),
+            ({"task": task(measures=Success())}, r"measures of Odd: Success\(\) is no tuple.*\(one,\)"),
+            ({"task": task(sensors=("depth",))}, r"'depth' of a task.*sensors=\('depth',\)"),
+            ({"task": task(success_distance=None)}, "success_distance=None of Odd.*positive number of metres"),
+            ({"task": PointNav(success_distance=-1)}, "success_distance=-1 of PointNav.*positive"),
+            ({"task": task(memory=_gives(None))}, "memory of Odd is a NoneType.*dict"),
+            ({"measures": Success()}, r"measures: Success\(\) is no tuple.*\(one,\)"),
             ({"sensors": (GPS,)}, r"sensor=GPS is a class"),
             ({"sensors": (3,)}, "sensor=3 has no memory.*api.Sensor"),
             ({"sensors": (Success(),)}, "has no space, observe"),
+            ({"measures": "spl"}, "measures: 'spl' is no tuple"),
             ({"measures": ("spl",)}, "measure='spl' has no memory"),
             ({"sensors": (sensor(name="depth"),)}, "'depth' of Odd: the environment itself"),
             ({"measures": (measure(name="episode_index"),)}, "'episode_index' of Odd.*another"),
@@ -385,6 +449,10 @@ class TestWrongUse:
             ({"sensors": (sensor(name=None),)}, "None.*identifier"),
             ({"sensors": (sensor(name="trail"),)}, "'trail' of both Trail and Odd.*rename"),
             ({"measures": (measure(), measure())}, "'odd' of both Odd and Odd"),
+            (
+                {"task": Explore(), "measures": (CellsVisited(cell_size=2.0),)},
+                "'cells_visited' of both CellsVisited and CellsVisited.*rename",
+            ),
             ({"sensors": (sensor(space=Dict({})),)}, "space of sensor 'odd'.*Box"),
             ({"measures": (measure(memory=_gives({"trail": np.zeros(4)})),)}, "memory 'trail' of both.*rename"),
             (
@@ -406,6 +474,11 @@ class TestWrongUse:
             ({"sensors": (sensor(observe=_zeros(2, dtype=float)),)}, r"gave float64 \(4, 2\).*array of float32"),
             ({"sensors": (sensor(observe=_gives(None)),)}, "gave a NoneType"),
             (
+                {"sensors": (sensor(observe=_gives(np.full((4, 2), np.nan, np.float32))),)},
+                "sensor 'odd' of Odd gave readings outside its space.*clip",
+            ),
+            ({"sensors": (sensor(space=Discrete(3), observe=_gives(np.full(4, 3))),)}, "outside its space Discrete"),
+            (
                 {"measures": (measure(measure=_zeros(1)),)},
                 r"measure 'odd' of Odd gave float32 \(4, 1\).*numbers \(4,\)",
             ),
@@ -420,6 +493,53 @@ class TestWrongUse:
         with pytest.raises(ValueError, match=named):
             env.reset(seed=0)
             env.step(np.zeros(4, int))
+
+    def test_rewards_that_are_not_finite_are_refused_in_any_step_but_not_where_nobody_acts(self, make):
+        class Late(Task):
+            def reward(self, state, measures):
+                return np.where(state.episodes.num_steps == 2, np.nan, 1 / (state.episodes.num_steps > 0))
+
+        env = make(3, task=Late())
+        env.reset(seed=0)
+        env.step(np.array([FORWARD, STOP, FORWARD]))
+        with np.errstate(divide="ignore"), pytest.raises(ValueError, match="reward of Late is nan in environment 0"):
+            env.step(np.array([FORWARD, FORWARD, FORWARD]))
+        env = make(1, task=Late())
+        env.reset(seed=0)
+        env.step(np.array([STOP]))
+        with np.errstate(divide="ignore"):
+            assert env.step(np.array([LEFT]))[1].tolist() == [0.0]  # the next episode begins, with no step taken
+
+    def test_the_state_and_measures_cannot_be_written(self, make):
+        class Moves(Sensor):
+            name, space = "moved", Box(-np.inf, np.inf, (3,), np.float32)
+
+            def observe(self, state):
+                offset = state.agents.position
+                offset -= state.episodes.start
+                return offset
+
+        class Halves(Task):
+            measures = (Turns(),)
+
+            def reward(self, state, measures):
+                reward = measures["turns"]
+                reward //= 2
+                return reward
+
+        env = make(2, sensors=(Moves(),))
+        with pytest.raises(ValueError, match="read-only"):
+            env.reset(seed=0)
+        env = make(2, task=Halves())
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match="read-only"):
+            env.step(np.array([LEFT, LEFT]))
+
+    def test_a_measure_that_there_is_not_is_named(self, make):
+        env = make(1, task=task(reward=lambda self, state, measures: measures["spl"]), measures=(Turns(),))
+        env.reset(seed=0)
+        with pytest.raises(KeyError, match=r"measure 'spl': add it.*there is 'turns'"):
+            env.step(np.array([LEFT]))
 
     def test_a_task_is_not_changed_on_the_way(self, make):
         with pytest.raises(AttributeError):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rooms import box, scene_of
+from rooms import box, box_room, scene_of
 
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.scene.library import SceneLibrary
@@ -14,9 +14,9 @@ STOP, FORWARD, LEFT, RIGHT = range(4)
 
 @pytest.fixture(scope="module")
 def library():
-    """A hall 12 m by 12 m around the origin, and a wall along x = 0 that ends at z = 2."""
+    """A hall 12 m by 12 m around the origin, and a wall along x = 0 that ends at z = 2; and another room."""
     hall = box((-6, 0, -6), (6, 2.6, 6), inward=True)
-    return SceneLibrary.from_scenes([scene_of("hall", hall, box((-0.1, 0, -6), (0.1, 2.6, 2)))])
+    return SceneLibrary.from_scenes([scene_of("hall", hall, box((-0.1, 0, -6), (0.1, 2.6, 2))), box_room()])
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def begin_at(env, x, z, heading=0.0):
 
 def walk(env, actions):
     """Infos and rewards of some steps."""
-    steps = [env.step(np.array([action])) for action in actions]
+    steps = [env.step(np.full(env.num_envs, action)) for action in actions]
     return [step[4] for step in steps], np.array([step[1][0] for step in steps])
 
 
@@ -76,6 +76,11 @@ class TestExplore:
         infos, reward = walk(env, [FORWARD] * 20)
         assert infos[-1]["cells_visited"] == 2 and reward.sum() == 2.0
 
+    @pytest.mark.parametrize("size", [0, -1.0, np.inf, np.nan])
+    def test_cells_without_a_size_are_refused(self, make, size):
+        with pytest.raises(ValueError, match=r"cell_size=.*positive number of metres"):
+            make(Explore(cell_size=size))
+
     def test_counts_are_those_of_a_set(self, make):
         env = make(Explore(), num_envs=5, max_episode_steps=60, autoreset_mode="same_step")
         env.reset(seed=3)
@@ -88,6 +93,7 @@ class TestExplore:
             for index, place in enumerate(env.agents.position):
                 if truncated[index]:
                     seen[index] = {tuple(np.floor(place[[0, 2]]))}
+                    assert info["cells_visited"][index] == 1 and not env.task_state.memory["cells_found"][index]
                     continue
                 before = len(seen[index])
                 seen[index].add(tuple(np.floor(place[[0, 2]])))
@@ -105,6 +111,15 @@ class TestFlee:
         infos, reward = walk(env, [FORWARD] * 8 + [LEFT] * 18 + [FORWARD] * 4)
         np.testing.assert_allclose(reward, [0.25] * 8 + [0.0] * 18 + [-0.25] * 4, atol=1e-3)
         assert infos[-1]["distance_from_start"][0] == pytest.approx(1.0, abs=1e-3)
+
+    def test_each_agent_is_measured_in_its_own_scene(self, make):
+        env = make(Flee(), num_envs=4)
+        env.reset(seed=0)
+        infos, _ = walk(env, [FORWARD] * 3)
+        assert sorted(env.agents.scene) == [0, 0, 1, 1]
+        for index, slot in enumerate(env.agents.scene):
+            ends = env.episodes.start[[index]], env.agents.position[[index]]
+            assert infos[-1]["distance_from_start"][index] == env.navmesh(slot).geodesic_distance(*ends)[0] > 0
 
     @pytest.mark.parametrize("geodesic", [True, False])
     def test_round_the_wall_the_two_distances_differ(self, make, geodesic):

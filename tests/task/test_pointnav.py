@@ -20,7 +20,7 @@ def measured(state, task=PointNav()):  # noqa: B008 - frozen
 
 
 def scored(state, task=PointNav()):  # noqa: B008 - frozen
-    return Components(task).score(state, measured(state, task))
+    return Components(task).score(state, measured(state, task), np.ones(state.num_envs, bool))
 
 
 def test_reward_is_slack_plus_progress_plus_bonus():

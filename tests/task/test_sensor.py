@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.sensor import GPS, Compass, Heading
 from gym_batchnav.task.state import agent_state, episode_state
@@ -53,3 +54,21 @@ def test_compass_is_the_angle_turned_to_the_left(start, now):
 def test_heading_is_the_agents():
     read = Heading().observe(state_of([0, 0, 0], 1.0, [0, 0, 0], -2.5))
     assert read.shape == (1, 1) and read[0, 0] == -2.5 and Heading().space.contains(read[0])
+
+
+def test_in_an_episode_they_count_from_where_it_began(library, tmp_path):
+    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "sensors": (GPS(), Compass())}
+    env = BatchNavEnv(16, autoreset_mode="same_step", max_episode_steps=12, **keywords)
+    observation, _ = env.reset(seed=0)
+    assert (np.abs(env.agents.heading) > 0.1).sum() > 10  # or the start's heading would not matter
+    for step in range(24):
+        fresh = step % 12 == 0
+        np.testing.assert_allclose(observation["compass"][:, 0], 0 if fresh else np.radians(10), atol=1e-5)
+        walked = observation["gps"] / np.maximum(np.linalg.norm(observation["gps"], axis=1, keepdims=True), 1e-9)
+        free = (env.episodes.num_collisions == 0) & (env.episodes.path_length > 0)
+        if step % 12 > 1:
+            assert free.sum() > 2
+            ahead, left = np.cos(np.radians(10)), np.sin(np.radians(10))
+            np.testing.assert_allclose(walked[free], np.tile([ahead, -left], (free.sum(), 1)), atol=1e-4)
+        observation, *_ = env.step(np.full(16, 2 if fresh else 1))
+    env.close()

@@ -134,6 +134,13 @@ class TestEvaluation:
             found = bootstrap(values, np.repeat([0, 1], 3))
         assert found["good"].mean == 2.5 and np.isnan([found["bad"].mean, found["bad"].low, found["bad"].high]).all()
 
+    def test_measures_named_like_columns_of_the_table_are_refused(self, make):
+        class Steps(Nothing):
+            name = "num_steps"
+
+        with pytest.raises(ValueError, match=r"measures \['num_steps'\].*others"):
+            evaluate(make(measures=(Steps(),)), RandomAgent())
+
     def test_a_policy_is_told_what_its_environment_lacks(self, make):
         policy = make_policy("blind", make().single_observation_space)
         with pytest.raises(ValueError, match=r"reads compass, gps.*task"):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 NUM_PICTURES = 8
 _COLUMNS = 4
-_STAIRS = 0.5  # metres below a floor from which on its map shows the edges of what is walkable
 
 
 def view(
@@ -99,21 +98,14 @@ def _maps(
 ) -> list[np.ndarray]:
     """A map for each storey, or one of a whole landscape, with what can be walked and the viewpoints on it."""
     from gym_batchnav import viz
-    from gym_batchnav.cli.scene.viewpoints import storeys
 
-    floors = storeys(navmesh)
-    bottom, top = scene.bounds[:, 1].tolist()
-    spans = list(zip([-np.inf, *floors[1:]], [*floors[1:], np.inf], strict=True)) if floors else [(-np.inf, np.inf)]
+    floors = viz.storeys(navmesh)
     maps = []
-    for index, (low, high) in enumerate(spans):
-        if floors:
-            above = viz.scene_map(renderer, scene, 0, size, floors[index])
-        else:
-            above = viz.scene_map(renderer, scene, 0, size, bottom, cut=top - bottom + 1)
-        above = viz.draw_outline(above, navmesh, low - _STAIRS, high - _STAIRS)
-        here = np.flatnonzero((position[:, 1] >= low - _STAIRS) & (position[:, 1] < high - _STAIRS))
+    for floor in floors or [0.0]:
+        above = viz.draw_outline(viz.storey_map(renderer, scene, 0, navmesh, size, floor), navmesh)
+        here = np.flatnonzero(above.shows(position))
         picture = viz.draw_viewpoints(above, position[here], heading[here], (1 + here).tolist())
-        maps.append(viz.titled(picture, f"floor at {floors[index]:.1f} m") if len(floors) > 1 else picture)
+        maps.append(viz.titled(picture, f"floor at {floor:.1f} m") if len(floors) > 1 else picture)
     return maps
 
 

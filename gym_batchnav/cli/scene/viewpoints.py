@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gym_batchnav.geometry import Camera, look_at, view_matrices
+from gym_batchnav.viz.floors import LEVEL, storeys
 
 if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh
@@ -19,10 +20,6 @@ _CELL = 0.5  # metres: what is seen is counted in cubes of this side, larger in 
 _REACH = 12  # cubes: what is farther away is not counted as shown
 _SEEN = 0.1  # what a cube that was shown already is still worth
 _ISLAND = 0.05  # share of the walkable area that an island needs to be visited: rooms do, tops of tables do not
-_STOREY = 0.1  # share of the walkable area that lies on a storey at least
-_STOREYS = 4  # at most
-_BIN = 0.1  # metres: of heights that are counted
-_LEVEL, _HEADROOM = 0.4, 1.8  # metres within which a floor counts as level, and between storeys at least
 
 
 class Viewpoints(NamedTuple):
@@ -73,7 +70,7 @@ def _places(navmesh: NavMesh, rng: np.random.Generator) -> np.ndarray:
     found = np.concatenate(places)
     if not floors:
         return found
-    level = np.abs(found[:, 1:2] - floors).min(axis=1) <= _LEVEL  # on no bed
+    level = np.abs(found[:, 1:2] - floors).min(axis=1) <= LEVEL  # on no bed
     return found[level] if level.any() else found
 
 
@@ -96,30 +93,6 @@ def _seen(renderer: Renderer, views: np.ndarray, camera: Camera, navmesh: NavMes
     seen = np.zeros((len(views), len(cubes)), bool)
     seen[np.nonzero(hit)[0], index.ravel()] = True
     return seen
-
-
-def storeys(navmesh: NavMesh) -> list[float]:
-    """Heights of a building's floors, metres, lowest first; none for a landscape, which has no level floors."""
-    used = navmesh.polygons >= 0
-    corners = navmesh.vertices[navmesh.polygons, 1]
-    heights = np.where(used, corners, 0).sum(axis=1) / used.sum(axis=1)
-    area = navmesh.polygon_area
-    steep = np.ptp(np.where(used, corners, corners[:, :1]), axis=1) > 2 * _LEVEL
-    left = np.where(steep, 0.0, area)  # what may still be part of a floor
-    bins = np.round((heights - heights.min()) / _BIN).astype(int)
-    width = round(_LEVEL / _BIN)
-    floors: list[float] = []
-    level = 0.0
-    while len(floors) < _STOREYS:
-        around_bin = np.convolve(np.bincount(bins, left), np.ones(2 * width + 1))[width:-width]
-        best = int(around_bin.argmax())
-        if around_bin[best] < _STOREY * area.sum():
-            break
-        at = np.abs(bins - best) <= width
-        floors.append(float(np.average(heights[at], weights=left[at])))
-        level += around_bin[best]
-        left[np.abs(heights - floors[-1]) <= _HEADROOM] = 0
-    return sorted(floors) if level > 0.6 * area.sum() else []
 
 
 def around(scene: Scene, count: int) -> np.ndarray:
