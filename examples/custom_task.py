@@ -1,4 +1,4 @@
-"""A task of your own, learned in a minute: stroll through homes, half a metre away from every wall."""
+"""A task of your own, learned in a minute: stroll through homes, half a metre away from every wall (extra [train])."""
 
 import argparse
 

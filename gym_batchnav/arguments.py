@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.render.api import check_sensors
+from gym_batchnav.render.api import SENSORS, check_sensors
 from gym_batchnav.simulator import NUM_ACTIONS
 from gym_batchnav.task.api import Sensor
 
@@ -53,6 +53,12 @@ def sensors_of(sensors: Sequence[str | Sensor]) -> tuple[tuple[str, ...], tuple[
     if not isinstance(sensors, (tuple, list)):
         raise ValueError(f"sensors={sensors!r}: give a tuple, such as ('depth',), or () for blind agents")
     pictures = tuple(one for one in sensors if isinstance(one, str))
+    unknown = [one for one in pictures if one not in SENSORS]
+    if unknown:
+        raise ValueError(
+            f"sensors={sensors!r}: {unknown[0]!r} is none of {', '.join(map(repr, SENSORS))}; others are objects, "
+            "such as GPS() and Compass() of gym_batchnav.task.sensor"
+        )
     if pictures:
         check_sensors(pictures)
     return pictures, tuple(one for one in sensors if not isinstance(one, str))

@@ -176,7 +176,10 @@ class NavBatch(VectorEnv):
         self._check_open("step")
         reward, terminated, truncated, info = self._sent
         self._sent = None
-        return self._finish_observation(), reward, terminated, truncated, info
+        clock = time.perf_counter()
+        images = self.cameras.finish()
+        self._tick("render", clock)
+        return self._observation(images), reward, terminated, truncated, info
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """What every agent sees, as a tuple of N frames [256, 256, 3] uint8; None without a render mode."""
@@ -346,17 +349,15 @@ class NavBatch(VectorEnv):
         self._sent = None
 
     def _observe(self) -> Observation:
-        """Draw and read everything."""
+        """Read everything, and draw what has changed."""
         clock = time.perf_counter()
-        self.cameras.begin(self.agents)
+        images = self.cameras.refresh(self.agents)
         self._tick("render", clock)
-        return self._finish_observation()
+        return self._observation(images)
 
-    def _finish_observation(self) -> Observation:
-        """What the agents see and feel, once the pictures are drawn."""
+    def _observation(self, images: dict[str, Any]) -> Observation:
+        """What the agents see, given, and feel."""
         clock = time.perf_counter()
-        images = self.cameras.finish()
-        clock = self._tick("render", clock)
         felt = self.components.observe(self.task_state)
         observation = {**images, **{name: self.cameras.to_device(values) for name, values in felt.items()}}
         self._tick("observe", clock)

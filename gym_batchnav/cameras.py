@@ -52,6 +52,8 @@ class AgentCameras:
         self._partial_target: Target | None = None
         self._picture_targets: dict[Camera, Target] = {}
         self._drawing = False
+        self._begun: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # scenes and poses, see _moved
+        self._kept: dict[str, np.ndarray] | None = None  # the target's pictures of them, if no caller holds these
 
     @property
     def renderer(self) -> Renderer:
@@ -91,7 +93,8 @@ class AgentCameras:
             self._target = self.renderer.target(
                 self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=self._buffers + 1
             )
-        self._drawing = True
+        self._drawing, self._kept = True, None
+        self._begun = (self._library.generation, agents.scene.copy(), agents.position.copy(), agents.heading.copy())
         self._target.begin(agents.scene, view_matrices(agents.position, agents.heading, self.camera.eye_height))
 
     def finish(self) -> dict[str, Any]:
@@ -102,19 +105,49 @@ class AgentCameras:
         self._drawing = False
         if self._reuse_buffers or self.device == "cuda":
             return images
+        if self.renderer.name == "embree":  # OpenGL's differ in the last bit by where in the framebuffer they are drawn
+            self._kept = images
         return {name: image.copy() for name, image in images.items()}
+
+    def refresh(self, agents: AgentState) -> dict[str, Any]:
+        """``begin`` and ``finish``, but the pictures of agents who stand where they were last drawn are copied."""
+        moved = self._moved(agents)
+        if self._kept is None or moved.all():
+            self.begin(agents)
+            return self.finish()
+        fresh = {name: image.copy() for name, image in self._kept.items()}
+        rows = np.nonzero(moved)[0]
+        for name, image in self._draw_some(agents, rows).items() if len(rows) else ():
+            fresh[name][rows] = image
+        return fresh
 
     def of_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
         """What the agents ``indices`` [M] see, in rows of fresh arrays or tensors [N, ...] that are zero elsewhere."""
         if not self.sensors:
             return {}
+        images = self._draw_some(agents, indices)
+        return {name: spread(image, indices, self.num_views) for name, image in images.items()}
+
+    def _moved(self, agents: AgentState) -> np.ndarray:
+        """Who [N] bool is in another scene or pose than when drawing was last begun; all where a slot has changed."""
+        if self._begun is None or self._begun[0] != self._library.generation:
+            return np.ones(self.num_views, bool)
+        _, scene, position, heading = self._begun
+        return (agents.scene != scene) | (agents.position != position).any(axis=1) | (agents.heading != heading)
+
+    def _draw_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
+        """What the agents ``indices`` [M] see, [M, ...], until the next call."""
         if self._partial_target is None:
             self._partial_target = self.renderer.target(
                 self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=1
             )
         views = view_matrices(agents.position[indices], agents.heading[indices], self.camera.eye_height)
-        images = self._partial_target.render(agents.scene[indices], views)
-        return {name: spread(image, indices, self.num_views) for name, image in images.items()}
+        try:
+            return self._partial_target.render(agents.scene[indices], views)
+        except BaseException:  # pictures may be under way that nobody will ask for
+            self._partial_target.close()
+            self._partial_target = None
+            raise
 
     def to_device(self, array: np.ndarray) -> Any:
         """An array where the pictures are: itself, or a torch tensor."""
@@ -142,7 +175,7 @@ class AgentCameras:
         for resource in targets:
             if resource is not None:
                 resource.close()
-        self._target = self._partial_target = self._renderer = None
+        self._target = self._partial_target = self._renderer = self._kept = None
         self._picture_targets = {}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
+from numba import njit
 
 from gym_batchnav.adapters.single import SingleEnv
 from gym_batchnav.cameras import spread
@@ -168,17 +169,49 @@ class ImageObservation(_OneArray):
         self._depth_scale = np.float32(255 / (1 if camera.normalize_depth else camera.max_depth))
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Pictures and goal, channel after channel."""
+        """Pictures and goal, pixel by pixel."""
         goal = encode_goal(observation[GOAL])
+        levels = np.rint(goal * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)
         image = np.empty((len(goal), *self._shape), np.uint8)
-        if "rgb" in observation:
-            image[..., :3] = observation["rgb"]
-        if "depth" in observation:
-            # Adding a half rounds: what is assigned to bytes is cut off.
-            image[..., -NUM_GOAL_VALUES - 1] = observation["depth"][..., 0] * self._depth_scale + np.float32(0.5)
-        levels = np.rint(goal * np.array([127, 127, 255]) + np.array([128, 128, 0]))
-        image[..., -NUM_GOAL_VALUES:] = levels.astype(np.uint8)[:, None, None]
+        _interleave(observation.get("rgb"), observation.get("depth"), self._depth_scale, levels, image)
         return image
+
+
+@njit(cache=True, nogil=True)
+def _interleave(
+    rgb: np.ndarray | None, depth: np.ndarray | None, depth_scale: np.float32, levels: np.ndarray, image: np.ndarray
+) -> None:
+    """Write the channels of images side by side.
+
+    It is serial: one thread is done with hundreds of pictures in less time than others take to wake.
+
+    Args:
+        rgb: [M, H, W, 3] uint8, or None.
+        depth: [M, H, W, 1] float32, or None.
+        depth_scale: Levels for a unit of depth.
+        levels: [M, 3] uint8, the goals' channels.
+        image: [M, H, W, C] uint8, written.
+    """
+    # The compiler drops what is None and knows C then, without which it would not use vector instructions.
+    num_colors = 0 if rgb is None else 3
+    first = num_colors if depth is None else num_colors + 1  # of the goal's channels
+    channels = first + NUM_GOAL_VALUES
+    for n in range(len(image)):
+        cos, sin, nearness = levels[n, 0], levels[n, 1], levels[n, 2]
+        pixels = image[n].reshape(-1)
+        colors = None if rgb is None else rgb[n].reshape(-1)
+        depths = None if depth is None else depth[n].reshape(-1)
+        for p in range(len(pixels) // channels):
+            at = p * channels
+            if colors is not None:
+                for k in range(3):
+                    pixels[at + k] = colors[3 * p + k]
+            if depths is not None:
+                # Adding a half rounds: what becomes a byte is cut off.
+                pixels[at + num_colors] = np.uint8(depths[p] * depth_scale + np.float32(0.5))
+            pixels[at + first] = cos
+            pixels[at + first + 1] = sin
+            pixels[at + first + 2] = nearness
 
 
 def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: Any) -> ScanObservation:

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.adapters.requirements import check_batch, needs
 
-with needs("pufferlib-core>=3.0.17"):
+with needs("pufferlib"):
     from pufferlib import PufferEnv
     from pufferlib.emulation import emulate_observation_space
 

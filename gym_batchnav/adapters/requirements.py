@@ -21,9 +21,10 @@ def check_batch(env: Any, mode: AutoresetMode, library: str) -> None:
         ValueError: It is no vector environment or resets itself in another mode; the message says how to make one.
     """
     name = mode.name.lower()
-    remedy = f"gymnasium.make_vec('BatchNav/PointNav-v0', num_envs=..., autoreset_mode={name!r})"
+    made_as = env.spec.id if isinstance(env, VectorEnv) and env.spec is not None else "BatchNav/PointNav-v0"
+    remedy = f"gymnasium.make_vec({made_as!r}, num_envs=..., autoreset_mode={name!r})"
     if not isinstance(env, VectorEnv):
-        raise ValueError(f"{library} is given a {type(env).__name__}: its adapter takes a batch, {remedy}")
+        raise ValueError(f"{library} is given {type(env).__name__}: its adapter takes a batch, {remedy}")
     found = env.metadata.get("autoreset_mode")
     if found != mode:
         given = found.name.lower() if isinstance(found, AutoresetMode) else found
@@ -31,11 +32,11 @@ def check_batch(env: Any, mode: AutoresetMode, library: str) -> None:
 
 
 @contextmanager
-def needs(package: str) -> Iterator[None]:
+def needs(extra: str) -> Iterator[None]:
     """Around the imports of a library.
 
     Args:
-        package: What to install, as pip takes it.
+        extra: The extra of this package that brings it.
 
     Raises:
         ModuleNotFoundError: The library is missing; the message says how to install it.
@@ -43,5 +44,5 @@ def needs(package: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        message = f"{error.name} is not installed, which this adapter needs: pip install {package!r}"
+        message = f'{error.name} is not installed, which this adapter needs: pip install "gym-batchnav[{extra}]"'
         raise ModuleNotFoundError(message, name=error.name) from error

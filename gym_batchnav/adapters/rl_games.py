@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.adapters.requirements import check_batch, needs
 
-with needs("rl-games>=1.6.5"):
+with needs("rl-games"):
     import torch
     from rl_games.common import env_configurations, vecenv
     from rl_games.common.ivecenv import IVecEnv

@@ -17,7 +17,7 @@ from gym_batchnav.arguments import check_choice, check_counts
 from gym_batchnav.batch import NavBatch
 from gym_batchnav.storage import write_atomically
 
-with needs("stable-baselines3>=2.6"):
+with needs("sb3"):
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import EvalCallback
     from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization

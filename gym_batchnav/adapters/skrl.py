@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.adapters.requirements import check_batch, needs
 
-with needs("skrl>=2"):
+with needs("skrl"):
     import torch
     from skrl.envs.wrappers.torch.gymnasium_envs import GymnasiumWrapper
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.adapters.requirements import check_batch, needs
 
-with needs("tianshou>=2"):
+with needs("tianshou"):
     from tianshou.data import Batch
     from tianshou.env import BaseVectorEnv
 

@@ -63,7 +63,7 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
                 by_scene.setdefault(parts, []).extend(found)
             num_rows += len(rows)
     if not by_scene:
-        raise ValueError(f"{path}: no episodes")
+        raise ValueError(f"{path}: no episodes, neither in it nor in files of a folder content/ beside it")
     names = _names(list(by_scene))
     merged: dict[str, list[_Episodes]] = {}
     for parts, found in by_scene.items():
@@ -77,6 +77,8 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
     Raises:
         FileNotFoundError: there is no such file.
     """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such episode file: give the path of a .json or .json.gz")
     status = [(file, file.stat()) for file in (path, *_content_of(path))]
     return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
 

@@ -64,7 +64,7 @@ def navmesh_map(
     draw = ImageDraw.Draw(image)
     for polygon, island in zip(navmesh.polygons[shown], navmesh.polygon_island[shown], strict=True):
         outline = canvas.pixels(navmesh.vertices[polygon[polygon >= 0]])
-        shade = tuple(int(c * (1 - 0.12 * (island % 4))) for c in WALKABLE)
+        shade = tuple(int(c * (1 - 0.12 * (island and 1 + (island - 1) % 3))) for c in WALKABLE)
         draw.polygon([tuple(point) for point in outline], fill=shade, outline=(150, 172, 160))
     return replace(canvas, picture=np.asarray(image), span=span)
 

@@ -102,5 +102,8 @@ def _format_of(path: Path) -> str:
     known = Image.registered_extensions()
     found = known.get(path.suffix.lower())
     if found not in Image.SAVE:
-        raise ValueError(f"cannot write '{path}': pictures do not end in {path.suffix!r}: name it .png, .jpg or .gif")
+        raise ValueError(
+            f"cannot write '{path}': pictures do not end in {path.suffix!r}: name it .png, .jpg or .gif "
+            "(clips also .mp4 or .webm)"
+        )
     return found

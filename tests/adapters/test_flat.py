@@ -144,6 +144,36 @@ def test_the_image_is_read_back_within_what_is_stated(keywords, opened):
     assert (image[..., 4:] == image[:, :1, :1, 4:]).all()
 
 
+def slow_image(seen, depth_scale):
+    """Channel after channel, by NumPy."""
+    channels = [seen["rgb"][..., k] for k in range(3)] if "rgb" in seen else []
+    if "depth" in seen:
+        scaled = seen["depth"][..., 0] * np.float32(depth_scale) + np.float32(0.5)
+        channels.append(scaled.astype(np.uint8))
+    levels = np.rint(encode_goal(seen[GOAL]) * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)
+    shape = next(image for name, image in seen.items() if name != GOAL).shape[:3]
+    channels += [np.broadcast_to(level[:, None, None], shape) for level in levels.T]
+    return np.stack(channels, axis=-1)
+
+
+@pytest.mark.parametrize("width", [1, 37])
+@pytest.mark.parametrize("sensors", SENSORS)
+def test_an_image_is_that_of_a_slow_twin_bit_for_bit(sensors, width, keywords, opened):
+    camera = Camera(width=width, height=5, max_depth=7, normalize_depth=False)
+    env = opened(make_image(1, camera=camera, sensors=sensors, **keywords))
+    rng, shape = np.random.default_rng(0), (50, 5, width)
+    halves = ((rng.integers(0, 255, shape) + 0.5) * 7 / 255).astype(np.float32)  # where rounding is tender
+    depth = np.where(rng.random(shape) < 0.5, halves, 7 * rng.random(shape, np.float32))
+    depth.flat[:2] = 0, 7
+    pictures = {"rgb": rng.integers(0, 256, (*shape, 3), np.uint8), "depth": depth[..., None]}
+    goal = np.column_stack([20 * rng.random(50), rng.uniform(-np.pi, np.pi, 50)]).astype(np.float32)
+    seen = {GOAL: goal, **{name: pictures[name] for name in sensors}}
+    image = env._encode(seen)
+    assert image.dtype == np.uint8
+    np.testing.assert_array_equal(image, slow_image(seen, 255 / 7))
+    assert env._encode({name: values[:0] for name, values in seen.items()}).shape == (0, *image.shape[1:])
+
+
 def test_a_scan_reads_from_left_to_right(keywords, opened):
     library = SceneLibrary.from_scenes([box_room()])  # x from -4 to 4 metres, z from -3 to 3
     env = opened(make_scan(1, **{**keywords, "library": library}))

@@ -19,11 +19,16 @@ def test_another_mode_is_refused_with_the_remedy():
         check_batch(cart_poles(AutoresetMode.NEXT_STEP), AutoresetMode.SAME_STEP, "Some library")
 
 
+def test_the_remedy_names_the_id_that_the_batch_was_made_by():
+    with pytest.raises(ValueError, match=r"make_vec\('CartPole-v1'"):
+        check_batch(cart_poles(AutoresetMode.NEXT_STEP), AutoresetMode.SAME_STEP, "Some library")
+
+
 def test_a_single_environment_is_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"takes a batch, gymnasium.make_vec"):
         check_batch(gymnasium.make("CartPole-v1"), AutoresetMode.DISABLED, "Some library")
 
 
 def test_a_missing_library_is_named_with_what_to_install():
-    with pytest.raises(ModuleNotFoundError, match="pip install 'no-such-library>=2'"), needs("no-such-library>=2"):
+    with pytest.raises(ModuleNotFoundError, match=r"no_such_library is .*gym-batchnav\[such\]"), needs("such"):
         import no_such_library  # noqa: F401

@@ -42,9 +42,9 @@ def width_of(scene) -> float:
 
 def test_ten_thousand_apartments_are_listed_at_once_and_none_is_made(monkeypatch):
     monkeypatch.setattr(recipes, "generate_apartment", lambda *_, **__: pytest.fail("made one"))
-    start = time.perf_counter()
+    start = time.process_time()
     sources = scene_sources("procedural:0-9999", DiskCache("nowhere"))
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert len(sources) == 10_000 and sources[9_999].name == "procedural_9999"
 
 
