@@ -10,6 +10,8 @@ from ray.tune import register_env
 
 from gym_batchnav.adapters.rllib import make_batch
 
+HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
+
 
 def log_measures(*, episode, metrics_logger, **_):
     """Add what the environment measured at an episode's end to sums, which RLlib begins anew with each iteration."""
@@ -53,11 +55,11 @@ def main():
     """Train, print what RLlib counted, and keep a checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--env", default="BatchNav/PointNavScan-v0", help="id; its observations are one row of numbers")
-    parser.add_argument("--scenes", default="apartments", help="what to walk in: files, folders, shipped apartments")
+    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
     parser.add_argument("--env-runners", type=int, default=1, help="processes that hold a batch each")
-    parser.add_argument("--num-envs", type=int, default=64, help="environments in each batch")
-    parser.add_argument("--rollout", type=int, default=64, help="steps of each environment from one update to the next")
-    parser.add_argument("--frames", type=int, default=200_000, help="steps of all environments together")
+    parser.add_argument("--num-envs", type=int, default=128, help="environments in each batch")
+    parser.add_argument("--rollout", type=int, default=32, help="steps of each environment from one update to the next")
+    parser.add_argument("--frames", type=int, default=300_000, help="steps of all environments together")
     parser.add_argument("--episode-steps", type=int, default=200, help="actions after which an episode is cut off")
     parser.add_argument("--address", help="of a Ray cluster, such as auto; one is started on this machine if not given")
     parser.add_argument("--seed", type=int, default=1, help="of scenes, episodes and network")

@@ -17,6 +17,8 @@ from torch import nn
 import gym_batchnav
 from gym_batchnav.adapters.skrl import FinalObservations, SkrlEnv
 
+HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
+
 
 class Agent(FinalObservations, PPO):
     """skrl's PPO, with the value at a time-out taken from the observation that the episode ended with."""
@@ -78,9 +80,9 @@ def main():
     """Train, and evaluate before and after."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--env", default="BatchNav/PointNav-v0", help="environment id")
-    parser.add_argument("--scenes", default="apartments", help="what to walk in: files, folders, shipped apartments")
+    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
     parser.add_argument("--num-envs", type=int, default=64, help="environments in the batch")
-    parser.add_argument("--frames", type=int, default=200_000, help="steps of all environments together")
+    parser.add_argument("--frames", type=int, default=300_000, help="steps of all environments together")
     parser.add_argument("--episode-steps", type=int, default=200, help="actions after which an episode is cut off")
     parser.add_argument("--size", type=int, default=32, help="width and height of the depth pictures")
     parser.add_argument("--seed", type=int, default=1, help="of scenes, episodes and network")

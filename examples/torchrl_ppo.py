@@ -18,6 +18,7 @@ from torchrl.objectives.value import GAE
 
 from gym_batchnav import Camera
 
+HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
 SENSORS = ["depth", "pointgoal_with_gps_compass"]
 
 
@@ -56,9 +57,9 @@ def main() -> None:
     """Train, tell of every update, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--timesteps", type=int, default=300_000, help="environment steps to train for")
-    parser.add_argument("--num-envs", type=int, default=64, help="environments in the batch")
-    parser.add_argument("--num-steps", type=int, default=64, help="steps of each environment from update to update")
-    parser.add_argument("--scenes", default="apartments", help="an apartment, a file, a folder, procedural:0-99, ...")
+    parser.add_argument("--num-envs", type=int, default=128, help="environments in the batch")
+    parser.add_argument("--num-steps", type=int, default=32, help="steps of each environment from update to update")
+    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
     parser.add_argument("--seed", type=int, default=0, help="of environments and networks")
     parser.add_argument("--out", type=Path, default=Path("runs/torchrl"), help="folder for the policy's weights")
     args = parser.parse_args()
@@ -74,7 +75,7 @@ def main() -> None:
     critic = ValueOperator(Network(1), in_keys=SENSORS)
     advantage = GAE(gamma=0.99, lmbda=0.95, value_network=critic, average_gae=True)
     loss = ClipPPOLoss(actor, critic, entropy_coeff=0.01)
-    optimizer = torch.optim.Adam(loss.parameters(), lr=5e-4)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=1e-3)
     frames = args.num_envs * args.num_steps
     updates = max(args.timesteps // frames, 1)
     collector = Collector(
@@ -84,7 +85,7 @@ def main() -> None:
     for update, rollout in enumerate(collector, 1):  # [num_envs, num_steps]
         with torch.no_grad():
             advantage(rollout)
-        for _ in range(3):
+        for _ in range(4):
             for rows in torch.randperm(frames).split(1024):
                 losses = loss(rollout.reshape(-1)[rows])
                 optimizer.zero_grad()
