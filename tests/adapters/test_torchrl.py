@@ -188,6 +188,7 @@ def test_next_step_is_refused_with_the_modes_that_work(make):
 
 
 def test_with_same_step_the_last_observation_of_a_flat_id_is_the_true_one(settings):
+    torch.manual_seed(3)  # with these actions all episodes end in one step once
     flat = {**settings, "camera": Camera(width=16, height=1)}
     env, twin = (make_scan(N, autoreset_mode=mode, **flat) for mode in ("same_step", "disabled"))
     wrapped = wrap(env)
@@ -201,4 +202,6 @@ def test_with_same_step_the_last_observation_of_a_flat_id_is_the_true_one(settin
         np.testing.assert_array_equal(row["next", "observation"], then)
         ended = terminated | truncated
         now = twin.reset(options={"reset_mask": ended})[0] if ended.any() else then
+        if ended.all():  # TorchRL then resets once more, and the episodes that had begun are left out
+            now, _ = twin.reset()
     env.close(), twin.close()
