@@ -14,8 +14,8 @@ import gym_batchnav
 PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
-    "geometry", "color", "process", "progress", "storage", "navmesh", "scene", "render", "task", "residents", "cameras",
-    "world", "simulator", "arguments", "batch", "env", "adapters", "viz", "train", "testing", "bench", "cli",
+    "geometry", "color", "extras", "process", "progress", "storage", "navmesh", "scene", "render", "task", "residents",
+    "cameras", "world", "simulator", "arguments", "batch", "env", "adapters", "viz", "train", "testing", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {

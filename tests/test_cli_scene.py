@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import gym_batchnav
 from gym_batchnav.cli import app
 from gym_batchnav.cli.scene.choice import frame_attributes
-from gym_batchnav.cli.scene.viewpoints import most_telling, storeys
+from gym_batchnav.cli.scene.viewpoints import most_telling
 from gym_batchnav.geometry import Camera, forward_vectors
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
@@ -186,20 +186,6 @@ def test_the_most_telling_views_visit_every_room():
     along = np.abs(forward_vectors(heading)[:, 0])
     inward = -np.sign(forward_vectors(heading)[:, 0]) == np.sign(position[:, 0] - 4 * np.sign(position[:, 0]))
     assert (along > 0.5).all() and inward.all()  # down the long side, away from the nearer end
-
-
-def test_storeys_are_the_level_floors_and_a_slope_has_none():
-    def floor(low, high):
-        quad = np.array([[0, low, 0], [0, low, 5], [8, high, 5], [8, high, 0]], np.float32)
-        return quad[[[0, 1, 2], [0, 2, 3]]]
-
-    def of(*floors):
-        scene = scene_of("floors", *floors)
-        return storeys(NavMesh.build(scene.vertices, scene.triangles))
-
-    assert of(floor(0, 0), floor(3, 3)) == pytest.approx([0, 3], abs=0.25)
-    assert of(floor(0, 0), floor(3, 3), floor(-2.7, -2.7)) == pytest.approx([-2.7, 0, 3], abs=0.25)
-    assert of(floor(0, 5)) == []
 
 
 def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):

@@ -66,3 +66,17 @@ def test_a_field_tells_of_the_storey_of_its_map_and_of_no_other(navmesh):
     lower = viz.geodesic_field(navmesh, goal, above)
     column, row = above.pixels(np.array([2.0, 0, 1.0])).astype(int)
     assert np.isnan(upper[row, column]) and np.isinf(lower[row, column])
+
+
+def test_storeys_are_the_level_floors_and_a_slope_has_none():
+    def floor(low, high):
+        quad = np.array([[0, low, 0], [0, low, 5], [8, high, 5], [8, high, 0]], np.float32)
+        return quad[[[0, 1, 2], [0, 2, 3]]]
+
+    def of(*floors):
+        scene = scene_of("floors", *floors)
+        return viz.storeys(NavMesh.build(scene.vertices, scene.triangles))
+
+    assert of(floor(0, 0), floor(3, 3)) == pytest.approx([0, 3], abs=0.25)
+    assert of(floor(0, 0), floor(3, 3), floor(-2.7, -2.7)) == pytest.approx([-2.7, 0, 3], abs=0.25)
+    assert of(floor(0, 5)) == []

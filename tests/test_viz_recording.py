@@ -7,6 +7,7 @@ from rooms import box_room
 
 from gym_batchnav import viz
 from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.extras import MissingExtraError
 
 
 @pytest.fixture(scope="module")
@@ -169,11 +170,11 @@ def test_films_keep_frames_and_size(tmp_path, name):
 
 def test_without_the_extra_a_film_says_how_to_get_it_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio.v3", None)
-    with pytest.raises(RuntimeError, match=r'pip install "gym-batchnav\[viz\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "gym-batchnav\[viz\]"'):
         viz.save_clip(FRAMES, tmp_path / "clip.mp4")
     monkeypatch.delitem(sys.modules, "gym_batchnav.viz.figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RuntimeError, match=r'a figure .*pip install "gym-batchnav\[viz\]"'):
+    with pytest.raises(MissingExtraError, match=r'a figure .*pip install "gym-batchnav\[viz\]"'):
         import gym_batchnav.viz.figures  # noqa: F401
     assert not list(tmp_path.iterdir())
 

@@ -9,9 +9,10 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, needs
+from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.extras import needs_extra
 
-with needs("pufferlib"):
+with needs_extra("pufferlib", "the adapter to PufferLib"):
     from pufferlib import PufferEnv
     from pufferlib.emulation import emulate_observation_space
 

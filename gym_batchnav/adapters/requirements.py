@@ -1,9 +1,7 @@
-"""What adapters ask of the batch they are given, and of the libraries they are for."""
+"""What adapters ask of the batch they are given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -29,20 +27,3 @@ def check_batch(env: Any, mode: AutoresetMode, library: str) -> None:
     if found != mode:
         given = found.name.lower() if isinstance(found, AutoresetMode) else found
         raise ValueError(f"{library} needs autoreset_mode={name!r}, this batch has {given!r}: {remedy}")
-
-
-@contextmanager
-def needs(extra: str) -> Iterator[None]:
-    """Around the imports of a library.
-
-    Args:
-        extra: The extra of this package that brings it.
-
-    Raises:
-        ModuleNotFoundError: The library is missing; the message says how to install it.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        message = f'{error.name} is not installed, which this adapter needs: pip install "gym-batchnav[{extra}]"'
-        raise ModuleNotFoundError(message, name=error.name) from error

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, needs
+from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.extras import needs_extra
 
-with needs("rl-games"):
+with needs_extra("rl-games", "the adapter to rl_games"):
     import torch
     from rl_games.common import env_configurations, vecenv
     from rl_games.common.ivecenv import IVecEnv

@@ -12,12 +12,13 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import check_batch, needs
+from gym_batchnav.adapters.requirements import check_batch
 from gym_batchnav.arguments import check_choice, check_counts
 from gym_batchnav.batch import NavBatch
+from gym_batchnav.extras import needs_extra
 from gym_batchnav.storage import write_atomically
 
-with needs("sb3"):
+with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import EvalCallback
     from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization

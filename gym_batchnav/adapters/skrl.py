@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, needs
+from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.extras import needs_extra
 
-with needs("skrl"):
+with needs_extra("skrl", "the adapter to skrl"):
     import torch
     from skrl.envs.wrappers.torch.gymnasium_envs import GymnasiumWrapper
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space

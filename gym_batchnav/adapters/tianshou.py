@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, needs
+from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.extras import needs_extra
 
-with needs("tianshou"):
+with needs_extra("tianshou", "the adapter to tianshou"):
     from tianshou.data import Batch
     from tianshou.env import BaseVectorEnv
 

@@ -17,6 +17,7 @@ from gym_batchnav.cli.episodes import episodes
 from gym_batchnav.cli.evaluate import evaluate
 from gym_batchnav.cli.scene import scene
 from gym_batchnav.cli.train import train
+from gym_batchnav.extras import MissingExtraError
 
 app = typer.Typer(
     help="Thousands of agents navigating shared, textured 3-D homes as one batch.",
@@ -54,6 +55,6 @@ def main() -> None:
     warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
     try:
         app()
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, MissingExtraError) as error:
         Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(1)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_TRAIN = ("torch", "tensorboard", "matplotlib", "safetensors")
+from gym_batchnav.extras import needs_extra
 
 
 @contextmanager
@@ -17,13 +17,8 @@ def train_extra() -> Iterator[None]:
     where another process takes a core, training with two of them was seen to be twenty times slower for that.
 
     Raises:
-        RuntimeError: a package of the extra ``[train]`` is not installed; the message says how to install it.
+        MissingExtraError: a package of the extra ``[train]`` is not installed.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    try:
+    with needs_extra("train", "this command"):
         yield
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        if missing not in _TRAIN:
-            raise
-        raise RuntimeError(f'{missing} is not installed: pip install "gym-batchnav[train]"') from error

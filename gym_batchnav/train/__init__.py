@@ -1,8 +1,6 @@
 """Agents that learn in the batch: policies, large-batch PPO and imitation (extra ``[train]``, which brings torch)."""
 
-from importlib.util import find_spec
+from gym_batchnav.extras import needs_extra
 
-if find_spec("torch") is None:
-    raise ModuleNotFoundError(
-        'torch is not installed, which gym_batchnav.train needs: pip install "gym-batchnav[train]"', name="torch"
-    )
+with needs_extra("train", "gym_batchnav.train"):
+    import torch  # noqa: F401

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from gym_batchnav.extras import needs_extra
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.task.episode import EpisodeSet
-from gym_batchnav.viz.extra import viz_extra
 from gym_batchnav.viz.fields import FIELD_COLORS, draw_field, farthest, geodesic_field
 from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, navmesh_map
 from gym_batchnav.viz.marks import PATH_COLORS
 from gym_batchnav.viz.recording import Recording
 
-with viz_extra("a figure"):
+with needs_extra("viz", "a figure"):
     from matplotlib import figure
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize

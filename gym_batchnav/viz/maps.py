@@ -113,8 +113,8 @@ def storey_map(
     return replace(above, span=span)
 
 
-def draw_outline(top_down: TopDownMap, navmesh: NavMesh, low: float = -np.inf, high: float = np.inf) -> TopDownMap:
-    """A map with the edges of what is walkable on its storey drawn on it, where they lie between heights, metres."""
+def draw_outline(top_down: TopDownMap, navmesh: NavMesh) -> TopDownMap:
+    """A map with the edges of what is walkable on its storey drawn on it."""
     image = Image.fromarray(top_down.picture)
     draw = ImageDraw.Draw(image)
     used = navmesh.polygons >= 0
@@ -123,8 +123,7 @@ def draw_outline(top_down: TopDownMap, navmesh: NavMesh, low: float = -np.inf, h
     last = np.arange(len(used)), used.sum(axis=1) - 1
     following[last] = navmesh.polygons[:, 0]
     ends = navmesh.vertices[np.stack([navmesh.polygons[walls], following[walls]], axis=1)]
-    heights = ends[..., 1].mean(axis=1)
-    lines = top_down.pixels(ends[inside(top_down.span, heights) & inside((low, high), heights)])
+    lines = top_down.pixels(ends[top_down.shows(ends.mean(axis=1))])
     coarse = top_down.pixels_per_metre < 10  # short lines would cover such a map
     for line in lines:
         if not coarse or np.linalg.norm(line[1] - line[0]) >= 4:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from gym_batchnav.extras import needs_extra
 from gym_batchnav.storage import check_destination, write_atomically
-from gym_batchnav.viz.extra import viz_extra
 from gym_batchnav.viz.marks import BACKGROUND
 
 # By suffix: the codec, and how good the picture is to be, in its own terms.
@@ -55,7 +55,7 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
 
     Raises:
         ValueError: there is no frame, sizes differ, or the suffix names no format.
-        RuntimeError: the extra is not installed.
+        MissingExtraError: the extra is not installed.
         OSError: no file can be written there.
     """
     path = Path(path)
@@ -73,7 +73,7 @@ def _video(frames: Sequence[np.ndarray], suffix: str, fps: float) -> bytes:
     padding = ((0, height % 2), (0, width % 2), (0, 0))
     even = np.stack([np.pad(frame, padding, constant_values=BACKGROUND[0]) for frame in frames])
     codec, quality = _CODECS[suffix]
-    with tempfile.TemporaryDirectory() as folder, viz_extra(f"a clip in {suffix}"):
+    with tempfile.TemporaryDirectory() as folder, needs_extra("viz", f"a clip in {suffix}"):
         import imageio.v3 as iio
 
         film = Path(folder) / f"film{suffix}"

@@ -27,14 +27,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "cleanrl_ppo.py"
 NUM_ENVS, NUM_STEPS = 6, 16
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def room(tmp_path_factory):
     folder = tmp_path_factory.mktemp("room")

@@ -36,15 +36,6 @@ def keywords(library, tmp_path_factory):
     return {"library": library, "num_episodes": 20, "cache_dir": folder, "renderer": "embree"}
 
 
-@pytest.fixture
-def opened():
-    """Environments to close."""
-    made = []
-    yield lambda env: made.append(env) or env
-    for env in made:
-        env.close()
-
-
 # The goal
 
 

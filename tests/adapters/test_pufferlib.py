@@ -16,12 +16,10 @@ from gymnasium.vector import AutoresetMode
 from ledger import LedgerEnv
 from pufferlib.models import Default
 from pufferlib.pytorch import nativize_dtype, nativize_tensor
-from rooms import box_room
 
 from gym_batchnav.adapters.flat import ScanObservation
 from gym_batchnav.adapters.pufferlib import PufferVecEnv, make_env
 from gym_batchnav.geometry import Camera
-from gym_batchnav.scene.library import SceneLibrary
 
 try:  # its extension is built for one build of torch
     from pufferlib import pufferl
@@ -33,25 +31,16 @@ GOAL = "pointgoal_with_gps_compass"
 needs_trainer = pytest.mark.skipif(pufferl is None, reason="PufferLib's trainer does not fit this build of torch")
 
 
-@pytest.fixture(scope="module")
-def library():
-    return SceneLibrary.from_scenes([box_room()])
-
-
 @pytest.fixture
-def make(library, tmp_path):
+def make(settings, opened):
     """A batch in a box room that keeps every step."""
-    made = []
 
     def make(kind=None, height=1, num_envs=N, **keywords):
         keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
-        keywords = {"autoreset_mode": "same_step", "num_episodes": 40, "cache_dir": tmp_path, **keywords}
-        made.append((kind or Recorder)(num_envs, library=library, **keywords))
-        return made[-1]
+        keywords = {**settings, "autoreset_mode": "same_step", **keywords}
+        return opened((kind or Recorder)(num_envs, **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 class Recorder(LedgerEnv):

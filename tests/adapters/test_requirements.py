@@ -2,7 +2,7 @@ import gymnasium
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.adapters.requirements import check_batch, needs
+from gym_batchnav.adapters.requirements import check_batch
 
 
 def cart_poles(mode):
@@ -27,8 +27,3 @@ def test_the_remedy_names_the_id_that_the_batch_was_made_by():
 def test_a_single_environment_is_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"takes a batch, gymnasium.make_vec"):
         check_batch(gymnasium.make("CartPole-v1"), AutoresetMode.DISABLED, "Some library")
-
-
-def test_a_missing_library_is_named_with_what_to_install():
-    with pytest.raises(ModuleNotFoundError, match=r"no_such_library is .*gym-batchnav\[such\]"), needs("such"):
-        import no_such_library  # noqa: F401

@@ -16,36 +16,25 @@ from rl_games.algos_torch import model_builder
 from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.common.algo_observer import AlgoObserver
 from rl_games.torch_runner import Runner
-from rooms import box_room
 
 from gym_batchnav.adapters.flat import ScanObservation
 from gym_batchnav.adapters.rl_games import RLGamesVecEnv, register
 from gym_batchnav.geometry import Camera
-from gym_batchnav.scene.library import SceneLibrary
 
 N, LIMIT, HORIZON, EPOCHS = 6, 9, 32, 4
 GAMMA = 0.9
 
 
-@pytest.fixture(scope="module")
-def library():
-    return SceneLibrary.from_scenes([box_room()])
-
-
 @pytest.fixture
-def make(library, tmp_path):
+def make(settings, opened):
     """A batch in a box room that keeps every step."""
-    made = []
 
     def make(kind=None, height=1, count=N, **keywords):
         keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
-        keywords = {"autoreset_mode": "same_step", "num_episodes": 40, "cache_dir": tmp_path, **keywords}
-        made.append((kind or Recorder)(count, library=library, **keywords))
-        return made[-1]
+        keywords = {**settings, "autoreset_mode": "same_step", **keywords}
+        return opened((kind or Recorder)(count, **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 class Recorder(LedgerEnv):

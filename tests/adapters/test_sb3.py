@@ -37,28 +37,15 @@ N, LIMIT = 4, 12
 GOAL = "pointgoal_with_gps_compass"
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small are slower on two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
-def make(library, tmp_path):
+def make(library, tmp_path, opened):
     """A batch with pictures just large enough for SB3's own network and episodes that soon time out."""
-    made = []
 
     def make(num_envs=N, mode="same_step", **keywords):
         keywords = {"camera": Camera(36, 36), "max_episode_steps": LIMIT, "num_episodes": 10, **keywords}
-        made.append(LedgerEnv(num_envs, library=library, autoreset_mode=mode, cache_dir=tmp_path, **keywords))
-        return made[-1]
+        return opened(LedgerEnv(num_envs, library=library, autoreset_mode=mode, cache_dir=tmp_path, **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 class Seen(BaseCallback):

@@ -28,15 +28,6 @@ N, LIMIT, ROLLOUT, STEPS = 5, 12, 32, 128
 DISCOUNT = 0.9
 
 
-@pytest.fixture(autouse=True)
-def the_same_actions_in_every_run():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
-
-
 class Recorder(LedgerEnv):
     """Keeps the step at which each episode ended, the goal's distance there, and all distances that were returned."""
 

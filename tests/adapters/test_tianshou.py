@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from ledger import LedgerEnv
-from rooms import box_room
 from tianshou.algorithm import PPO
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
@@ -22,34 +21,9 @@ from tianshou.trainer import OnPolicyTrainerParams
 
 from gym_batchnav.adapters.tianshou import TianshouVecEnv
 from gym_batchnav.env import BatchNavEnv
-from gym_batchnav.geometry import Camera
-from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.task.pointnav import PointNav
 
 N = 5
 GOAL = "pointgoal_with_gps_compass"
-
-
-@pytest.fixture(autouse=True)
-def the_same_actions_in_every_run():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    np.random.seed(0)  # noqa: NPY002  # tianshou shuffles with it
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    return {
-        "library": SceneLibrary.from_scenes([box_room()]),
-        "camera": Camera(width=8, height=8),
-        "task": PointNav(success_distance=4.0),
-        "max_episode_steps": 9,
-        "num_episodes": 50,
-        "cache_dir": tmp_path_factory.mktemp("cache"),
-    }
 
 
 @pytest.fixture

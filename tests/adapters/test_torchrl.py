@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from ledger import LedgerEnv
-from rooms import box_room
 from tensordict.nn import TensorDictModule
 from torchrl.collectors import Collector
 from torchrl.data import Unbounded
@@ -23,46 +22,15 @@ from torchrl.objectives.value import GAE
 from gym_batchnav.adapters.flat import make_scan
 from gym_batchnav.env import BatchNavEnv
 from gym_batchnav.geometry import Camera
-from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.task.pointnav import PointNav
 
 N, T = 5, 37
 GOAL = "pointgoal_with_gps_compass"
 MODES = ["disabled", "same_step"]
 
 
-@pytest.fixture(autouse=True)
-def the_same_actions_in_every_run():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    return {
-        "library": SceneLibrary.from_scenes([box_room()]),
-        "camera": Camera(width=8, height=8),
-        "task": PointNav(success_distance=4.0),
-        "max_episode_steps": 9,
-        "num_episodes": 50,
-        "cache_dir": tmp_path_factory.mktemp("cache"),
-    }
-
-
 @pytest.fixture
-def make(settings):
-    made = []
-
-    def make(mode, cls=LedgerEnv):
-        made.append(cls(N, autoreset_mode=mode, **settings))
-        return made[-1]
-
-    yield make
-    for env in made:
-        env.close()
+def make(settings, opened):
+    return lambda mode, cls=LedgerEnv: opened(cls(N, autoreset_mode=mode, **settings))
 
 
 class Actor(torch.nn.Module):

@@ -1,0 +1,52 @@
+"""What the tests of all libraries share."""
+
+import sys
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def the_same_actions_in_every_run():
+    """Draws of torch and of NumPy's old generator, which some libraries shuffle with, begin anew in every test.
+
+    One thread: networks this small are slower on two.
+    """
+    np.random.seed(0)  # noqa: NPY002
+    torch = sys.modules.get("torch")  # of those that have no library there is none
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def opened():
+    """Environments to close."""
+    made = []
+    yield lambda env: made.append(env) or env
+    for env in made:
+        env.close()
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Of batches in a box room, whose episodes soon time out and whose goals are met by chance."""
+    from rooms import box_room  # late: not all tests need scenes
+
+    from gym_batchnav.geometry import Camera
+    from gym_batchnav.scene.library import SceneLibrary
+    from gym_batchnav.task.pointnav import PointNav
+
+    return {
+        "library": SceneLibrary.from_scenes([box_room()]),
+        "camera": Camera(width=8, height=8),
+        "task": PointNav(success_distance=4.0),
+        "max_episode_steps": 9,
+        "num_episodes": 50,
+        "cache_dir": tmp_path_factory.mktemp("cache"),
+    }
