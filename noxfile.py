@@ -18,11 +18,11 @@ PAGE = ROOT / "docs" / "libraries.md"
 EXTRAS = nox.project.load_toml("pyproject.toml")["project"]["optional-dependencies"]
 WRAPPERS_NEED = ("torch", "array-api-compat", "moviepy", "pygame", "opencv-python-headless")
 GYMNASIUM_TESTS = (
-    "test_env.py",
-    "test_wrappers.py",
-    "test_testing.py",
-    "adapters/test_single.py",
-    "adapters/test_flat.py",
+    "env/test_batch_env.py",
+    "env/test_wrappers.py",
+    "testing/test_check.py",
+    "env/test_single.py",
+    "env/test_flat.py",
 )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import trimesh
 
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
-from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshBatch
 
 FLAT = np.array([1, 0, 1], np.float32)
 

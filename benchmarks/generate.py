@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gym_batchnav.scene.generate import generate_apartment
+from gym_batchnav.homes import generate_apartment
 
 BAR = 2.0  # seconds
 SIZES: tuple[dict[str, Any], ...] = (

@@ -13,10 +13,10 @@ from pathlib import Path
 import numba
 import numpy as np
 
+from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.navmesh import NavMesh
-from gym_batchnav.navmesh.batch import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshBatch
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.task.episode import sample_episodes
 
 NUM_GOALS = 64
 ROOM = 5.0  # metres, the side of a room of a furnished plan

@@ -29,7 +29,7 @@ Draw = Callable[[int], Any]  # draws so many frames and returns the last picture
 
 def gym_batchnav() -> tuple[str, Draw]:
     """Ours: what is drawn, and how to draw frames of it."""
-    from gym_batchnav.env import BatchNavEnv
+    from gym_batchnav.env.batch_env import BatchNavEnv
 
     env = BatchNavEnv(256, scenes="apartments", sensors=("rgb",), reuse_buffers=True)
     env.reset(seed=0)
@@ -268,7 +268,7 @@ def main() -> None:
     if options.worker:
         work(options.worker)
         return
-    from gym_batchnav.scene.cache import DiskCache
+    from gym_batchnav.library.cache import DiskCache
 
     compare(options.only, DiskCache().directory / "peers", options.frames, options.rounds, options.processes)
 

@@ -29,9 +29,9 @@ import psutil
 
 from gym_batchnav.bench import bench_render, drawing, interleaved, machine
 from gym_batchnav.geometry import Camera
+from gym_batchnav.homes import generate_apartment
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
-from gym_batchnav.scene.generate import generate_apartment
-from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.scene.scene import Scene
 
 APARTMENTS, HOUSE, SHOP = "apartments", "aws_small_house/aws_small_house.glb", "aws_bookstore/aws_bookstore.glb"
 NUM_VIEWS = 256

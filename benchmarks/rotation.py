@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import view_matrices
-from gym_batchnav.scene.cache import DiskCache
-from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.scene.sources import scene_sources
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import scene_sources
 
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared"))
 
@@ -203,10 +203,10 @@ def slot() -> list[Bar]:
         target = env.cameras.renderer.target(env.cameras.camera, sensors, num_views=8)
         for _ in range(5):
             library.put(1, None)
-            target.render(agents.scene, views)
+            target.render(agents.slot, views)
             start = time.perf_counter()
             library.put(1, source.load())
-            target.render(np.ones_like(agents.scene), views)
+            target.render(np.ones_like(agents.slot), views)
             times.append(time.perf_counter() - start)
         what = f"{file.name}, {' + '.join(sensors)}: seconds from the cache into a slot and drawn"
         bars.append(Bar(what, min(times), 0.5, at_most=True))

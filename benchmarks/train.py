@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.scene.library import SETTLE_STEPS
+from gym_batchnav.library.library import SETTLE_STEPS
 
 LEAST_FPS, MOST_WAIT, MOST_MEMORY = 1500, 0.10, 6 * 2**30
 
@@ -24,7 +24,7 @@ LEAST_FPS, MOST_WAIT, MOST_MEMORY = 1500, 0.10, 6 * 2**30
 def speed(preset: str, seconds: float) -> dict[str, Any]:
     """What a short training of a preset comes to."""
     with train_extra():
-        from gym_batchnav.train.run import TrainingRun
+        from gym_batchnav.train.run.run import TrainingRun
 
     with tempfile.TemporaryDirectory() as folder:
         run = TrainingRun(Path(folder) / "run", {"preset": preset, "time_limit": seconds})
@@ -41,7 +41,7 @@ def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
 
         from gym_batchnav.train.policy import make_policy
         from gym_batchnav.train.ppo import PPO
-        from gym_batchnav.train.presets import PRESETS
+        from gym_batchnav.train.run.presets import PRESETS
 
     preset = PRESETS["cpu"]
     env = preset.make_env(num_envs=num_envs, resident_scenes=resident_scenes, rotate_every=SETTLE_STEPS)

@@ -45,7 +45,7 @@ class Stroll(Task):  # STOP ends an episode, as in any task that does not say ot
         return state.memory["strolled_now"]
 
 
-gymnasium.register("Stroll-v0", vector_entry_point="gym_batchnav.env:BatchNavEnv", kwargs={"task": Stroll()})
+gymnasium.register("Stroll-v0", vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv", kwargs={"task": Stroll()})
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=400_000, help="steps of all agents together")

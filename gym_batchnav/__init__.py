@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 if TYPE_CHECKING:
-    from gym_batchnav.env import BatchNavEnv
+    from gym_batchnav.env.batch_env import BatchNavEnv
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
     from gym_batchnav.scene.load import load_scene
-    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.scene.scene import Scene
+    from gym_batchnav.state import Action
     from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
     from gym_batchnav.task.explore import Explore
     from gym_batchnav.task.flee import Flee
     from gym_batchnav.task.pointnav import PointNav
 
 _EXPORTS = {
-    "BatchNavEnv": "gym_batchnav.env",
+    "Action": "gym_batchnav.state",
+    "BatchNavEnv": "gym_batchnav.env.batch_env",
     "Camera": "gym_batchnav.geometry",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
@@ -32,7 +34,7 @@ _EXPORTS = {
     "NavMesh": "gym_batchnav.navmesh.mesh",
     "NavMeshSettings": "gym_batchnav.navmesh.mesh",
     "PointNav": "gym_batchnav.task.pointnav",
-    "Scene": "gym_batchnav.scene.mesh",
+    "Scene": "gym_batchnav.scene.scene",
     "Sensor": "gym_batchnav.task.api",
     "Task": "gym_batchnav.task.api",
     "TaskState": "gym_batchnav.task.api",
@@ -40,6 +42,7 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "Action",
     "BatchNavEnv",
     "Camera",
     "Explore",
@@ -69,19 +72,24 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'gym_batchnav' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """Every public name, whether it was used before or not."""
+    return sorted({*globals(), *__all__})
+
+
 # Registered without max_episode_steps: the limit is the environments' own keyword, and `make` would add a second one.
 gymnasium.register(
     id="BatchNav/PointNav-v0",
-    entry_point="gym_batchnav.adapters.single:SingleEnv",
-    vector_entry_point="gym_batchnav.env:BatchNavEnv",
+    entry_point="gym_batchnav.env.single:SingleEnv",
+    vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
 )
 gymnasium.register(
     id="BatchNav/PointNavScan-v0",
-    entry_point="gym_batchnav.adapters.flat:SingleScan",
-    vector_entry_point="gym_batchnav.adapters.flat:make_scan",
+    entry_point="gym_batchnav.env.flat:SingleScan",
+    vector_entry_point="gym_batchnav.env.flat:make_scan",
 )
 gymnasium.register(
     id="BatchNav/PointNavImage-v0",
-    entry_point="gym_batchnav.adapters.flat:SingleImage",
-    vector_entry_point="gym_batchnav.adapters.flat:make_image",
+    entry_point="gym_batchnav.env.flat:SingleImage",
+    vector_entry_point="gym_batchnav.env.flat:make_image",
 )

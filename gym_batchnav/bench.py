@@ -14,14 +14,14 @@ import numba
 import numpy as np
 from numba import njit
 
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.render.embree import processor_name
-from gym_batchnav.scene.cache import DiskCache
-from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.scene.sources import SceneSpec, scene_sources
-from gym_batchnav.task.prepare import NavigationPreparer
+from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.render.embree.renderer import processor_name
 
 NUM_SLICES = 10
 TAPE_STEPS = 100

@@ -60,6 +60,6 @@ def library():
     """A library of two rooms made by hand."""
     from rooms import box_room  # late: tests that need no scenes start quickly
 
-    from gym_batchnav.scene.library import SceneLibrary
+    from gym_batchnav.library.library import SceneLibrary
 
     return SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])

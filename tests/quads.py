@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.scene.mesh import MASK, OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT, Materials, Scene
 
 
 @dataclass

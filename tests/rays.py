@@ -8,9 +8,9 @@ import numpy as np
 from quads import rotations, views_at
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.embree import EmbreeRenderer
-from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.embree.renderer import EmbreeRenderer
+from gym_batchnav.scene.scene import Scene
 
 METRES = Camera(64, 64, normalize_depth=False, max_depth=1000.0)
 AHEAD = np.eye(4, dtype=np.float32)[None]  # at the origin, looking along -z

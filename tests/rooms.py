@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gym_batchnav.scene.mesh import Materials, Scene
+from gym_batchnav.scene.scene import Materials, Scene
 
 # Corners of the unit cube and its faces, counter-clockwise from outside.
 CUBE = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float32)

@@ -14,15 +14,15 @@ import gym_batchnav
 PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
-    "geometry", "color", "extras", "process", "progress", "storage", "navmesh", "scene", "render", "task", "residents",
-    "cameras", "world", "simulator", "arguments", "batch", "env", "adapters", "viz", "train", "testing", "bench", "cli",
+    "state", "geometry", "system", "navmesh", "scene", "homes", "library", "render", "episodes", "task", "preparation",
+    "env", "evaluation", "adapters", "viz", "train", "testing", "bench", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
     "moderngl": "render/opengl/",
-    "trimesh": "scene/read_trimesh.py",
-    "embreex": "render/embree.py",
-    "DracoPy": "scene/read_draco.py",
+    "trimesh": "scene/formats/",
+    "embreex": "render/embree/",
+    "DracoPy": "scene/formats/",
     "torch": ("train/", "render/opengl/cuda.py", "adapters/"),
     "imageio": "viz/",
     "safetensors": "train/",
@@ -122,14 +122,14 @@ def test_no_floor_uses_one_above(module):
             assert used in FLOORS[: own + 1], f"{module} imports {name}"
 
 
-VIZ, ENV = "from gym_batchnav.viz.portraits import show", "from gym_batchnav.env import BatchNavEnv"
+VIZ, ENV = "from gym_batchnav.viz.portraits import show", "from gym_batchnav.env.batch_env import BatchNavEnv"
 
 
 @pytest.mark.parametrize(
     ("source", "left"),
     [
         (f"class C:\n    def _repr_mimebundle_(self):\n        {VIZ}", []),
-        (f"class C:\n    def _repr_mimebundle_(self):\n        {ENV}", ["gym_batchnav.env.BatchNavEnv"]),
+        (f"class C:\n    def _repr_mimebundle_(self):\n        {ENV}", ["gym_batchnav.env.batch_env.BatchNavEnv"]),
         (f"class C:\n    def __repr__(self):\n        {VIZ}", ["gym_batchnav.viz.portraits.show"]),
         (f"class C:\n    {VIZ}\n    def _repr_mimebundle_(self): ...", ["gym_batchnav.viz.portraits.show"]),
         (f"def _repr_mimebundle_(self):\n    {VIZ}", ["gym_batchnav.viz.portraits.show"]),
@@ -170,7 +170,9 @@ def test_only_what_runs_at_import_counts_as_eager():
     assert imports_in(source, lazy=False) == ["a", "c"]
 
 
-@pytest.mark.parametrize(("module", "name"), [("render/embree.py", "embreex"), ("render/opengl/cuda.py", "torch")])
+@pytest.mark.parametrize(
+    ("module", "name"), [("render/embree/renderer.py", "embreex"), ("render/opengl/cuda.py", "torch")]
+)
 def test_libraries_loaded_by_name_are_seen(module, name):
     assert name in [found.split(".")[0] for found in imports_of(module)]
 

@@ -15,12 +15,12 @@ from typer.main import get_command
 import gym_batchnav
 from gym_batchnav import BatchNavEnv, Camera, NavMesh, NavMeshSettings, PointNav, viz
 from gym_batchnav.cli import app
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.episodes.habitat import write_episodes
+from gym_batchnav.episodes.sampling import sample_episodes
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.task.dataset import write_episodes
-from gym_batchnav.task.episode import sample_episodes
-from gym_batchnav.task.sensor import GPS, Compass, Heading, PreviousAction
-from gym_batchnav.task.state import AgentState, EpisodeState
+from gym_batchnav.state import AgentState, EpisodeState
+from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gym_batchnav  # noqa: F401 - registers the environments
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.episodes.habitat import read_episodes
+from gym_batchnav.library.sources import assets_dir, shipped_scenes
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.scene.sources import assets_dir, shipped_scenes
-from gym_batchnav.task.dataset import read_episodes
 
 
 def test_eight_apartments_ship_with_navmesh_and_episodes():

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.adapters.requirements import check_batch
-from gym_batchnav.extras import needs_extra
+from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("rl-games", "the adapter to rl_games"):
     import torch

@@ -13,10 +13,10 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.requirements import check_batch
-from gym_batchnav.arguments import check_choice, check_counts
-from gym_batchnav.batch import NavBatch
-from gym_batchnav.extras import needs_extra
-from gym_batchnav.storage import write_atomically
+from gym_batchnav.env.arguments import check_choice, check_counts
+from gym_batchnav.env.batch import NavBatch
+from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.storage import write_atomically
 
 with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.base_class import BaseAlgorithm

@@ -17,7 +17,7 @@ from gym_batchnav.cli.episodes import episodes
 from gym_batchnav.cli.evaluate import evaluate
 from gym_batchnav.cli.scene import scene
 from gym_batchnav.cli.train import train
-from gym_batchnav.extras import MissingExtraError
+from gym_batchnav.system.extras import MissingExtraError
 
 app = typer.Typer(
     help="Thousands of agents navigating shared, textured 3-D homes as one batch.",

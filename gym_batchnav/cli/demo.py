@@ -40,8 +40,8 @@ def demo(
     see), map.png (their ways from above) and clip.gif.
     """
     console = Console(stderr=as_json)
-    from gym_batchnav.env import BatchNavEnv
-    from gym_batchnav.storage import make_folder
+    from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.system.storage import make_folder
 
     make_folder(out)
 
@@ -90,7 +90,7 @@ class Run:
         self.env.reset(seed=seed)
         self.env.timings.update(dict.fromkeys(self.env.timings, 0.0))
         self.policy_seconds = 0.0
-        in_first_scene = np.nonzero((self.env.agents.scene == 0) & ~self.at_random)[0]
+        in_first_scene = np.nonzero((self.env.agents.slot == 0) & ~self.at_random)[0]
         off = np.abs(self.env.episodes.start_distance[in_first_scene] - WATCHED_DISTANCE)
         order = np.argsort(off, kind="stable")
         _, first = np.unique(self.env.episodes.episode[in_first_scene[order]], return_index=True)

@@ -31,13 +31,13 @@ def generate(
     """
     import numpy as np
 
-    from gym_batchnav.progress import late_progress
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.scene.sources import scene_sources
-    from gym_batchnav.storage import check_destination
-    from gym_batchnav.task.dataset import write_episodes
-    from gym_batchnav.task.episode import SamplingRules, sample_episodes
-    from gym_batchnav.task.prepare import NavigationPreparer
+    from gym_batchnav.episodes.habitat import write_episodes
+    from gym_batchnav.episodes.sampling import SamplingRules, sample_episodes
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.sources import scene_sources
+    from gym_batchnav.preparation.navigation import NavigationPreparer
+    from gym_batchnav.system.progress import late_progress
+    from gym_batchnav.system.storage import check_destination
 
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
@@ -74,7 +74,7 @@ def info(
     """
     import numpy as np
 
-    from gym_batchnav.task.dataset import read_episodes
+    from gym_batchnav.episodes.habitat import read_episodes
 
     if file.is_dir():
         raise IsADirectoryError(f"'{file}' is a folder: give a file of episodes in it, .json or .json.gz")

@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.progress import late_progress
-from gym_batchnav.storage import make_folder
+from gym_batchnav.system.progress import late_progress
+from gym_batchnav.system.storage import make_folder
 
 if TYPE_CHECKING:
-    from gym_batchnav.env import BatchNavEnv
-    from gym_batchnav.train.agents import Agent
-    from gym_batchnav.train.evaluate import Episodes, Estimate
+    from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.evaluation.agents import Agent
+    from gym_batchnav.evaluation.evaluate import Episodes, Estimate
     from gym_batchnav.train.policy_file import PolicyAbout
 
 SHIPPED_POLICY = "pointnav_depth.safetensors"
@@ -94,7 +94,7 @@ class Contest:
 
     def run(self) -> None:
         """Run all agents."""
-        from gym_batchnav.train.evaluate import evaluate as run_episodes
+        from gym_batchnav.evaluation.evaluate import evaluate as run_episodes
 
         total = self.episodes_per_scene * len(self.env.library.active)
         for name, agent in self.agents.items():
@@ -104,7 +104,7 @@ class Contest:
 
     def estimates(self, seed: int) -> dict[str, dict[str, Estimate]]:
         """Means and intervals of all measures, by agent."""
-        from gym_batchnav.train.evaluate import estimates
+        from gym_batchnav.evaluation.evaluate import estimates
 
         return {name: estimates(episodes, seed) for name, episodes in self.results.items()}
 
@@ -145,8 +145,8 @@ class Contest:
     def write(self, out: Path, summary: dict[str, Any]) -> dict[Path, str]:
         """Write all files; returns them and what they hold."""
         from gym_batchnav import viz
-        from gym_batchnav.env import BatchNavEnv
-        from gym_batchnav.storage import write_atomically
+        from gym_batchnav.env.batch_env import BatchNavEnv
+        from gym_batchnav.system.storage import write_atomically
         from gym_batchnav.train import report
 
         write_atomically(out / "results.json", (json.dumps(summary, indent=1) + "\n").encode())
@@ -188,11 +188,12 @@ def make_contest(
 ) -> Contest:
     """Read the policies and load the scenes; the arguments are those of ``evaluate``."""
     with train_extra():
-        from gym_batchnav.train.agents import PolicyAgent, RandomAgent, ShortestPathAgent
+        from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
+        from gym_batchnav.train.policy_agent import PolicyAgent
         from gym_batchnav.train.policy_file import load_policy
-        from gym_batchnav.train.presets import PRESETS
-    from gym_batchnav.env import BatchNavEnv
-    from gym_batchnav.scene.sources import scene_sources
+        from gym_batchnav.train.run.presets import PRESETS
+    from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.library.sources import scene_sources
 
     policy_file = policy_file or _shipped(SHIPPED_POLICY)
     if policy_file is None:
@@ -224,7 +225,7 @@ def make_contest(
 
 def _shipped(name: str) -> Path | None:
     """A file among the assets, if it is there."""
-    from gym_batchnav.scene.sources import assets_dir
+    from gym_batchnav.library.sources import assets_dir
 
     path = assets_dir() / name
     return path if path.is_file() else None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gym_batchnav.extras import needs_extra
+from gym_batchnav.system.extras import needs_extra
 
 
 @contextmanager

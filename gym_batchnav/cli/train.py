@@ -19,7 +19,7 @@ from rich.table import Table
 from gym_batchnav.cli.extras import train_extra
 
 if TYPE_CHECKING:
-    from gym_batchnav.train.run import TrainingRun
+    from gym_batchnav.train.run.run import TrainingRun
 
 LINE_SECONDS = 30.0  # between two lines where there is no terminal
 SETTLED = 5.0  # seconds after which the time that is left can be told
@@ -71,7 +71,7 @@ def train(
         "threads": threads,
     }
     with train_extra():
-        from gym_batchnav.train.run import TrainingRun
+        from gym_batchnav.train.run.run import TrainingRun
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     run = TrainingRun(

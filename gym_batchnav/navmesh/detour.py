@@ -14,7 +14,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands, polygon_edges
-from gym_batchnav.storage import write_atomically
+from gym_batchnav.system.storage import write_atomically
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
 SET_HEADER = np.dtype(

@@ -12,15 +12,15 @@ import numpy as np
 
 from gym_batchnav.navmesh import record
 from gym_batchnav.navmesh.build import build_navmesh
-from gym_batchnav.navmesh.cells import Cells, make_cells
-from gym_batchnav.navmesh.corners import Corners, make_corners
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
-from gym_batchnav.navmesh.geodesic import corners_on_path, pair_distances
-from gym_batchnav.navmesh.ground import Ground, cover_map, fill_heights, make_ground, snap_points
-from gym_batchnav.navmesh.motion import move_points, wall_distances
+from gym_batchnav.navmesh.kernels.cells import Cells, make_cells
+from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances
+from gym_batchnav.navmesh.kernels.ground import Ground, cover_map, fill_heights, make_ground, snap_points
+from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
+from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
+from gym_batchnav.navmesh.kernels.views import table_row
+from gym_batchnav.navmesh.kernels.visibility import Corners, make_corners
 from gym_batchnav.navmesh.record import NavMeshSettings
-from gym_batchnav.navmesh.tables import NavigationTables, make_goals
-from gym_batchnav.navmesh.views import table_row
 
 __all__ = ["Island", "NavMesh", "NavMeshSettings"]
 

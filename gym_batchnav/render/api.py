@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.library.library import SceneLibrary
 
 RENDERERS = ("auto", "opengl", "embree")
 # The type and the number of channels of every sensor's pixels.
@@ -129,7 +129,7 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
         return OpenGLRenderer(library)
     if name == "auto" and opengl_device is None:
         warnings.warn("found no OpenGL 4.3: drawing on the processor with Embree instead", stacklevel=2)
-    from gym_batchnav.render.embree import EmbreeRenderer
+    from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
     return EmbreeRenderer(library)
 

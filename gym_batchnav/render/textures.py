@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-from gym_batchnav.color import linear_to_srgb, srgb_to_linear
 from gym_batchnav.geometry import Camera
-from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.scene.color import linear_to_srgb, srgb_to_linear
+from gym_batchnav.scene.scene import Scene
 
 _ENCODE_STEPS = 8191  # fine enough that decoding and encoding gives every one of the 256 values back
 

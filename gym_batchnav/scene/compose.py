@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from gym_batchnav.scene.assemble import MAX_TRIANGLES
-from gym_batchnav.scene.mesh import Materials, Scene
+from gym_batchnav.scene.builder import MAX_TRIANGLES
+from gym_batchnav.scene.scene import Materials, Scene
 
 
 @dataclass(frozen=True, slots=True, eq=False)

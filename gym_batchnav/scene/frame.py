@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.scene.files import SceneFiles
-from gym_batchnav.scene.stage import StageConfig, read_stage_config
+from gym_batchnav.scene.habitat.stage import StageConfig, read_stage_config
 
 _Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 _SPECIFIED = (".glb", ".gltf")  # formats that say: y up, in metres

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.assemble import SceneBuilder
+from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_JSON_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles
+from gym_batchnav.scene.formats.gltf import read_gltf
+from gym_batchnav.scene.formats.obj import read_obj
+from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
 from gym_batchnav.scene.frame import place
-from gym_batchnav.scene.mesh import Scene
-from gym_batchnav.scene.read_gltf import read_gltf
-from gym_batchnav.scene.read_obj import read_obj
-from gym_batchnav.scene.read_trimesh import read_with_trimesh
+from gym_batchnav.scene.scene import Scene
 
 __all__ = ["SUFFIXES", "SceneError", "load_scene"]
 

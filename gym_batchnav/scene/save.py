@@ -15,9 +15,9 @@ import numpy as np
 from PIL import Image
 
 from gym_batchnav.scene.files import SceneError
-from gym_batchnav.scene.gltf import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
-from gym_batchnav.scene.mesh import CLAMP, MASK, MIRROR, REPEAT, Scene
-from gym_batchnav.storage import write_atomically
+from gym_batchnav.scene.formats.gltf_document import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
+from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, REPEAT, Scene
+from gym_batchnav.system.storage import write_atomically
 
 _JPEG_QUALITY = 88
 _SAME_PLACE = 1e-4  # metres: copies of a prototype that agree this closely share its mesh

@@ -22,7 +22,7 @@ is checked the first time: shape, dtype, and whether readings lie in their senso
 every step.
 
 A task goes into an environment as ``task=``, or gets an id of its own: ``gymnasium.register("Mine-v0",
-entry_point="gym_batchnav.adapters.single:SingleEnv", vector_entry_point="gym_batchnav.env:BatchNavEnv",
+entry_point="gym_batchnav.env.single:SingleEnv", vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
 kwargs={"task": Mine()})``.
 """
 
@@ -37,9 +37,9 @@ from typing import Protocol
 import gymnasium
 import numpy as np
 
+from gym_batchnav.episodes.draws import keyed_uniform
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.task.draw import keyed_uniform
-from gym_batchnav.task.state import AgentState, EpisodeState, Memory
+from gym_batchnav.state import AgentState, EpisodeState, Memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class TaskState:
         episodes: What every episode is and what has come of it, read-only.
         memory: Arrays [N, ...] of all components, by name; see ``Component.memory``. Assigning to a name writes into
             its array, so that ``memory["x"] = values`` and ``memory["x"][:] = values`` do the same.
-        navmesh: Gives the navmesh of the scene in a slot; ``agents.scene`` has the slots.
+        navmesh: Gives the navmesh of the scene in a slot; ``agents.slot`` has the slots.
         max_episode_steps: How many actions an episode may take.
         success_distance: The task's, in metres.
     """
@@ -66,7 +66,7 @@ class TaskState:
     @property
     def num_envs(self) -> int:
         """N."""
-        return len(self.agents.scene)
+        return len(self.agents.slot)
 
     @property
     def timed_out(self) -> np.ndarray:
@@ -89,8 +89,8 @@ class TaskState:
 
         For questions to a navmesh, such as ``out[rows] = navmesh.distance_to_obstacle(state.agents.position[rows])``.
         """
-        for slot in np.unique(self.agents.scene):
-            yield self.navmesh(int(slot)), np.nonzero(self.agents.scene == slot)[0]
+        for slot in np.unique(self.agents.slot):
+            yield self.navmesh(int(slot)), np.nonzero(self.agents.slot == slot)[0]
 
 
 class Component(Protocol):

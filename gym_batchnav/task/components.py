@@ -9,8 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.state import locked
 from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
-from gym_batchnav.task.state import locked
 
 _COMMON = ("memory", "begin", "update")
 _PARTS = {  # what an object of each role has to have

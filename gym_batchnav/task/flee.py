@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.task.api import Measure, Task, TaskState
-from gym_batchnav.task.measure import CollisionsCount, PathLength
-from gym_batchnav.task.sensor import GPS, Compass
+from gym_batchnav.task.measures import CollisionsCount, PathLength
+from gym_batchnav.task.sensors import GPS, Compass
 
 
 @dataclass(frozen=True, slots=True)

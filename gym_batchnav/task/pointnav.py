@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.state import EpisodeState
 from gym_batchnav.task.api import Task, TaskState
-from gym_batchnav.task.measure import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
-from gym_batchnav.task.sensor import PointGoal
-from gym_batchnav.task.state import EpisodeState
+from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
+from gym_batchnav.task.sensors import PointGoal
 
 
 @dataclass(frozen=True, slots=True)

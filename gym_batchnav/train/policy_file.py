@@ -11,13 +11,13 @@ import gymnasium
 import numpy as np
 import torch
 
-from gym_batchnav.arguments import check_choice, check_counts, check_positive
-from gym_batchnav.cameras import picture_spaces
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.arguments import check_choice, check_counts, check_positive
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.cameras import picture_spaces
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import check_sensors
-from gym_batchnav.train.checkpoint import join, read_file, split, write_file
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy
+from gym_batchnav.train.run.checkpoint import join, read_file, split, write_file
 
 FORMAT = "gym_batchnav policy 1"
 MAX_BYTES = 256 * 2**20

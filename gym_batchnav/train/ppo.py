@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gym_batchnav.env import BatchNavEnv
-from gym_batchnav.train.distributed import Workers
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.train.imitation import expert_share, imitation_loss
 from gym_batchnav.train.lamb import EPSILON, Lamb, lamb_groups, scaled_learning_rate, schedule
 from gym_batchnav.train.policy import GOAL, Policy
 from gym_batchnav.train.rollout import Collector, Rollout
+from gym_batchnav.train.run.workers import Workers
 
 OPTIMIZERS = ("lamb", "adamw")
 

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from gym_batchnav import viz
-from gym_batchnav.env import BatchNavEnv
-from gym_batchnav.train.agents import Agent
-from gym_batchnav.train.evaluate import Episodes, Estimate
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import Agent
+from gym_batchnav.evaluation.evaluate import Episodes, Estimate
 
 MAP_SIZE = 420  # pixels along the longer side
 CLIP_MAP_SIZE = 640

@@ -13,8 +13,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from gym_batchnav.batch import NavBatch
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch import NavBatch
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 
 _PER_STEP = ("actions", "log_probs", "rewards", "bootstraps", "expert_actions")  # of a Rollout: a row a step

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gym_batchnav.batch import NavBatch
+from gym_batchnav.env.batch import NavBatch
 from gym_batchnav.viz.floors import storey_at
 from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, storey_map
 from gym_batchnav.viz.marks import PATH_COLORS
@@ -23,12 +23,12 @@ def batch_map(env: NavBatch, slot: int = 0, size: int = 768, floor: np.ndarray |
 
     Args:
         env: The batch; it must have been reset.
-        slot: Its slot in the batch's library, ``env.agents.scene`` of an agent.
+        slot: Its slot in the batch's library, ``env.agents.slot`` of an agent.
         size: Pixels along the longer side.
         floor: A height on the storey that is shown, metres, or heights [M] most of which are; those of the agents who
             are there if not given.
     """
-    heights = env.agents.position[env.agents.scene == slot, 1] if floor is None else floor
+    heights = env.agents.position[env.agents.slot == slot, 1] if floor is None else floor
     return storey_map(env.renderer, env.library.scene(slot), slot, env.navmesh(slot), size, heights)
 
 

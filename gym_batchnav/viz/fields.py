@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from gym_batchnav.navmesh.batch import NavMeshBatch
-from gym_batchnav.navmesh.ground import fill_heights
+from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.kernels.ground import fill_heights
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at, storeys
 from gym_batchnav.viz.maps import TopDownMap

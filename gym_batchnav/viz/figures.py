@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.extras import needs_extra
+from gym_batchnav.episodes.sampling import EpisodeSet
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.task.episode import EpisodeSet
+from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.viz.fields import FIELD_COLORS, draw_field, farthest, geodesic_field
 from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, navmesh_map
 from gym_batchnav.viz.marks import PATH_COLORS

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
-from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at
 from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, PATH_COLORS, color_of, draw_badge, draw_disc, draw_star
 from gym_batchnav.viz.views import drawn

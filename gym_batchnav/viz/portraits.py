@@ -11,11 +11,11 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
-from gym_batchnav.batch import NavBatch
+from gym_batchnav.env.batch import NavBatch
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
-from gym_batchnav.scene.library import SceneLibrary
-from gym_batchnav.scene.mesh import Scene
+from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.bundle import Drawing, mime_bundle
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
@@ -148,8 +148,8 @@ def _thickened(pictures: np.ndarray) -> np.ndarray:
 
 def _blind_picture(env: NavBatch) -> Drawing:
     """The agents of the scene that has most, on its navmesh."""
-    slot = int(np.bincount(env.agents.scene).argmax())
-    here = np.flatnonzero(env.agents.scene == slot)
+    slot = int(np.bincount(env.agents.slot).argmax())
+    here = np.flatnonzero(env.agents.slot == slot)
     some = _some_of(here)
     position = env.agents.position[some]
     top_down = navmesh_map(env.navmesh(slot), _MAP, height=position[:, 1])

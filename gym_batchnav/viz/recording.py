@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.batch import NavBatch
+from gym_batchnav.env.batch import NavBatch
 from gym_batchnav.viz.views import AgentViews
 
 
@@ -76,7 +76,7 @@ def record_episodes(
     batch = _batch_of(env)
     watched = np.asarray(indices, np.int64)
     observation, _ = env.reset(seed=seed, options=None if episodes is None else {"episodes": episodes})
-    slots, goals = batch.agents.scene[watched], batch.episodes.goal[watched]
+    slots, goals = batch.agents.slot[watched], batch.episodes.goal[watched]
     running = batch.episodes.valid[watched]
     num_steps, success = np.zeros(len(watched), np.int64), np.zeros(len(watched), bool)
     spl = np.full(len(watched), np.nan)

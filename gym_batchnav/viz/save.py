@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from gym_batchnav.extras import needs_extra
-from gym_batchnav.storage import check_destination, write_atomically
+from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.storage import check_destination, write_atomically
 from gym_batchnav.viz.marks import BACKGROUND
 
 # By suffix: the codec, and how good the picture is to be, in its own terms.

@@ -13,7 +13,7 @@ from gym_batchnav.render.api import Renderer
 from gym_batchnav.viz.sheets import sensor_picture
 
 if TYPE_CHECKING:
-    from gym_batchnav.batch import NavBatch
+    from gym_batchnav.env.batch import NavBatch
 
 SKY = (201, 219, 235)
 _FAR = 1e6  # metres
@@ -85,7 +85,7 @@ class AgentViews:
         """Pictures [M, H, W, 3] uint8 of what the agents ``indices`` [M] see now, by sensor; depth is grey."""
         agents = self._env.agents
         views = view_matrices(agents.position[indices], agents.heading[indices], self._camera.eye_height)
-        images = self._target.render(agents.scene[indices], views)
+        images = self._target.render(agents.slot[indices], views)
         return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ def settings(tmp_path_factory):
     from rooms import box_room  # late: not all tests need scenes
 
     from gym_batchnav.geometry import Camera
-    from gym_batchnav.scene.library import SceneLibrary
+    from gym_batchnav.library.library import SceneLibrary
     from gym_batchnav.task.pointnav import PointNav
 
     return {

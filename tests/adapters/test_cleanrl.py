@@ -19,7 +19,7 @@ from ledger import LedgerEnv, read_ledger
 from rooms import box_room
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gym_batchnav.adapters import flat
+from gym_batchnav.env import flat
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.scene.save import save_glb
 

@@ -17,8 +17,8 @@ from ledger import LedgerEnv
 from pufferlib.models import Default
 from pufferlib.pytorch import nativize_dtype, nativize_tensor
 
-from gym_batchnav.adapters.flat import ScanObservation
 from gym_batchnav.adapters.pufferlib import PufferVecEnv, make_env
+from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera
 
 try:  # its extension is built for one build of torch

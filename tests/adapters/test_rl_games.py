@@ -17,8 +17,8 @@ from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.common.algo_observer import AlgoObserver
 from rl_games.torch_runner import Runner
 
-from gym_batchnav.adapters.flat import ScanObservation
 from gym_batchnav.adapters.rl_games import RLGamesVecEnv, register
+from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera
 
 N, LIMIT, HORIZON, EPOCHS = 6, 9, 32, 4

@@ -25,8 +25,8 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune import register_env
 from rooms import box_room
 
-from gym_batchnav.adapters.flat import ScanObservation
 from gym_batchnav.adapters.rllib import RLlibEnv, make_batch
+from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera
 from gym_batchnav.task.pointnav import PointNav
 

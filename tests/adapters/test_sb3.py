@@ -30,7 +30,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
-from gym_batchnav.adapters.single import SingleEnv
+from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 
 N, LIMIT = 4, 12
@@ -251,7 +251,7 @@ def test_infos_tell_of_the_episodes_that_ended_and_of_those_that_began(make, wra
             if done[index]:
                 assert not wrapped or info["episode"]["l"] == lengths[index]
                 own[index], lengths[index] = env.reset_infos[index]["episode_index"], 0
-                assert own[index] == batch.simulator.schedule.index(batch.agents.scene, batch.episodes.episode)[index]
+                assert own[index] == batch.simulator.schedule.index(batch.agents.slot, batch.episodes.episode)[index]
                 assert "success" not in env.reset_infos[index]
     assert len(batch.ended) > 10
     assert env.env_is_wrapped(RecordEpisodeStatistics, [0, 2]) == [wrapped] * 2

@@ -20,8 +20,8 @@ from skrl.models.torch import CategoricalMixin, DeterministicMixin, Model
 from skrl.trainers.torch import SequentialTrainer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gym_batchnav.adapters.flat import SCAN_CAMERA, ScanObservation
 from gym_batchnav.adapters.skrl import FinalObservations, SkrlEnv
+from gym_batchnav.env.flat import SCAN_CAMERA, ScanObservation
 from gym_batchnav.geometry import Camera
 
 N, LIMIT, ROLLOUT, STEPS = 5, 12, 32, 128

@@ -20,7 +20,7 @@ from tianshou.data import Collector, CollectStats, VectorReplayBuffer
 from tianshou.trainer import OnPolicyTrainerParams
 
 from gym_batchnav.adapters.tianshou import TianshouVecEnv
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch_env import BatchNavEnv
 
 N = 5
 GOAL = "pointgoal_with_gps_compass"

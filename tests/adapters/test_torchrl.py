@@ -19,8 +19,8 @@ from torchrl.modules import ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from gym_batchnav.adapters.flat import make_scan
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.flat import make_scan
 from gym_batchnav.geometry import Camera
 
 N, T = 5, 37

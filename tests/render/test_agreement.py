@@ -6,14 +6,14 @@ from quads import Quad, checkerboard, rotations, scene_of, views_at
 
 from gym_batchnav.bench import navigable_views
 from gym_batchnav.geometry import Camera, look_at, view_matrices
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
-from gym_batchnav.render.embree import EmbreeRenderer
+from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.render.opengl import OpenGLRenderer
 from gym_batchnav.render.opengl.context import shared_context
-from gym_batchnav.scene.library import SceneLibrary
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.scene.mesh import CLAMP, MIRROR, REPEAT
-from gym_batchnav.scene.sources import scene_sources
+from gym_batchnav.scene.scene import CLAMP, MIRROR, REPEAT
 
 pytestmark = pytest.mark.opengl
 

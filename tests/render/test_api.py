@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from quads import scene_of, wall
 
 from gym_batchnav.geometry import look_at, view_matrices
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render import api, make_renderer
 from gym_batchnav.render.api import check_target, check_views, is_software, light_directions
-from gym_batchnav.scene.library import SceneLibrary
 
 
 def small_library() -> SceneLibrary:

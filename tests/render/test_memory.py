@@ -13,8 +13,8 @@ from quads import checkerboard, scene_of, wall
 from rays import AHEAD
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.embree import EmbreeRenderer
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
 SMALL = Camera(8, 8)
 SENSORS = ("depth", "rgb", "semantic")
@@ -96,7 +96,7 @@ def test_the_library_knows_what_it_takes():
     """In a process of its own, where nothing else comes and goes."""
     program = """
 import gc, pathlib, psutil, sys
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch_env import BatchNavEnv
 
 files = sorted(pathlib.Path(sys.argv[1]).glob("*.glb"))
 assert len(files) == 8

@@ -8,8 +8,8 @@ import pytest
 from quads import checkerboard, scene_of, wall
 from rays import AHEAD, METRES
 
-from gym_batchnav.render.embree import EmbreeRenderer, TreePreparer
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.embree.renderer import EmbreeRenderer, TreePreparer
 
 SENSORS = ("depth", "rgb")
 SLOT = np.zeros(1, np.int32)

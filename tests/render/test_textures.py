@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, build_texture_pool, texture_size
-from gym_batchnav.scene.mesh import Materials, Scene
+from gym_batchnav.scene.scene import Materials, Scene
 
 
 def scene_with(*textures: np.ndarray) -> Scene:

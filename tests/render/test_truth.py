@@ -11,8 +11,8 @@ from quads import Quad, checkerboard, scene_of, views_at, wall
 from rays import AHEAD, pixel_rays
 
 from gym_batchnav.geometry import Camera, look_at
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import make_renderer
-from gym_batchnav.scene.library import SceneLibrary
 
 CAMERA = Camera(48, 40, hfov_deg=80, normalize_depth=False, max_depth=100, lit=False)
 ROOM = np.array([-4.0, 0.0, -3.0]), np.array([4.0, 2.6, 3.0])

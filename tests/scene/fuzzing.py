@@ -22,7 +22,7 @@ from glb import SQUARE_UVS, Glb, four_colors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gym_batchnav.scene.habitat import DATASET_ENDING, load_habitat_scene
+from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, load_habitat_scene
 from gym_batchnav.scene.load import SceneError, load_scene
 
 SECONDS, MAX_BYTES = 10, 2**30

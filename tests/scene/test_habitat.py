@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from rooms import box, box_room, scene_of
 
+from gym_batchnav.episodes.habitat import scene_stem
+from gym_batchnav.library import recipes
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene import files, habitat, recipes
-from gym_batchnav.scene.attributes import asset_frame, turn
-from gym_batchnav.scene.cache import DiskCache
+from gym_batchnav.scene import files
 from gym_batchnav.scene.compose import Placed, compose
 from gym_batchnav.scene.files import SceneError
-from gym_batchnav.scene.habitat import list_scenes, load_habitat_scene
+from gym_batchnav.scene.habitat import dataset as habitat
+from gym_batchnav.scene.habitat.attributes import asset_frame, turn
+from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.scene.sources import scene_sources
-from gym_batchnav.task.dataset import scene_stem
 
 DATASET = {
     "stages": {"paths": {".json": ["configs/stages"], ".glb": ["raw/*.glb"]}},

@@ -14,9 +14,13 @@ from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, soup, squa
 from PIL import Image
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene import assemble, files, gltf, read_draco, read_gltf
+from gym_batchnav.scene import builder as assemble
+from gym_batchnav.scene import files
+from gym_batchnav.scene.formats import draco as read_draco
+from gym_batchnav.scene.formats import gltf as read_gltf
+from gym_batchnav.scene.formats import gltf_document as gltf
 from gym_batchnav.scene.load import SceneError, load_scene
-from gym_batchnav.scene.mesh import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
+from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
 
 
 def color_at(scene, point):

@@ -10,8 +10,8 @@ import trimesh
 from PIL import Image
 
 from gym_batchnav.scene.load import SceneError, load_scene
-from gym_batchnav.scene.mesh import CLAMP, MASK, MIRROR, OPAQUE, REPEAT, Materials, Scene
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT, Materials, Scene
 
 
 def smooth_picture(height, width, alpha=255):

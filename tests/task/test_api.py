@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from gym_batchnav.state import Memory, agent_state, episode_state
 from gym_batchnav.task.api import TaskState
-from gym_batchnav.task.state import Memory, agent_state, episode_state
 
 
 def state_of(num_envs, seed=0):
@@ -16,7 +16,7 @@ def state_of(num_envs, seed=0):
 
 def test_agents_are_told_apart_by_the_scenes_they_are_in():
     state = state_of(5)
-    state.agents.scene[:] = [2, 0, 2, 2, 0]
+    state.agents.slot[:] = [2, 0, 2, 2, 0]
     state = replace(state, navmesh="navmesh of slot {}".format)
     told = {navmesh: rows.tolist() for navmesh, rows in state.by_scene()}
     assert told == {"navmesh of slot 0": [1, 4], "navmesh of slot 2": [0, 2, 3]}

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from gym_batchnav.env import BatchNavEnv
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.explore import CellsVisited, Explore
-from gym_batchnav.task.measure import DistanceToGoal, Success
+from gym_batchnav.task.measures import DistanceToGoal, Success
 from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.task.sensor import GPS, Compass, Heading, PreviousAction
+from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction
 from gym_batchnav.testing import check_vector_env
 
 STOP, FORWARD, LEFT, RIGHT = range(4)
@@ -345,7 +345,7 @@ class TestMemory:
         for row in (0, 2, 62):  # all are in the first of the two scenes, as a batch of one is
             one = BatchNavEnv(1, **keywords)
             one.reset(seed=5 + row)
-            assert one.agents.scene[0] == many.agents.scene[row]
+            assert one.agents.slot[0] == many.agents.slot[row]
             for mine, theirs in zip(walk(one, 40, rows=slice(row, row + 1)), told, strict=True):
                 assert_equal(mine[0], {name: values[row : row + 1] for name, values in theirs[0].items()})
                 assert mine[1][0] == theirs[1][row] and mine[2][0] == theirs[2][row]
@@ -549,7 +549,9 @@ class TestWrongUse:
 class TestRegistration:
     def test_make_vec_by_an_id_of_ones_own(self, library, tmp_path):
         gymnasium.register(
-            "Dance-v0", vector_entry_point="gym_batchnav.env:BatchNavEnv", kwargs={"task": Dance(), "sensors": ()}
+            "Dance-v0",
+            vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
+            kwargs={"task": Dance(), "sensors": ()},
         )
         try:
             env = gymnasium.make_vec("Dance-v0", 3, library=library, num_episodes=20, cache_dir=tmp_path)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from rooms import box, box_room, scene_of
 
-from gym_batchnav.env import BatchNavEnv
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.task.explore import CellsVisited, Explore
 from gym_batchnav.task.flee import DistanceFromStart, Flee
 
@@ -116,8 +116,8 @@ class TestFlee:
         env = make(Flee(), num_envs=4)
         env.reset(seed=0)
         infos, _ = walk(env, [FORWARD] * 3)
-        assert sorted(env.agents.scene) == [0, 0, 1, 1]
-        for index, slot in enumerate(env.agents.scene):
+        assert sorted(env.agents.slot) == [0, 0, 1, 1]
+        for index, slot in enumerate(env.agents.slot):
             ends = env.episodes.start[[index]], env.agents.position[[index]]
             assert infos[-1]["distance_from_start"][index] == env.navmesh(slot).geodesic_distance(*ends)[0] > 0
 
@@ -137,8 +137,8 @@ class TestFlee:
             def geodesic_distance(self, starts, goals):
                 return np.full(len(starts), np.inf)
 
+        from gym_batchnav.state import agent_state, episode_state
         from gym_batchnav.task.api import TaskState
-        from gym_batchnav.task.state import agent_state, episode_state
 
         measure = DistanceFromStart()
         state = TaskState(agent_state(2), episode_state(2), measure.memory(2), lambda slot: Cut(), 500, 0.2)

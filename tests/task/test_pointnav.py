@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from gym_batchnav.state import agent_state, episode_state
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.task.state import agent_state, episode_state
 
 
 def state_of(task=PointNav(), **arrays):  # noqa: B008 - frozen

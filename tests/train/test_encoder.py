@@ -5,7 +5,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from gym_batchnav.train.distributed import Workers  # noqa: E402
 from gym_batchnav.train.encoder import (  # noqa: E402
     FixupBlock,
     PictureChannels,
@@ -14,6 +13,7 @@ from gym_batchnav.train.encoder import (  # noqa: E402
     SmallEncoder,
     SqueezeExcite,
 )
+from gym_batchnav.train.run.workers import Workers  # noqa: E402
 
 
 def test_every_depth_has_one_bin():

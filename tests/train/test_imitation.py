@@ -6,9 +6,9 @@ from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from gym_batchnav.env import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
-from gym_batchnav.scene.library import SceneLibrary  # noqa: E402
+from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.train.imitation import expert_share, imitation_loss  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402

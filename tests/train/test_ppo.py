@@ -12,13 +12,13 @@ from rooms import box, box_room, scene_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from gym_batchnav.env import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
-from gym_batchnav.scene.library import SceneLibrary  # noqa: E402
+from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
-from gym_batchnav.train.distributed import Workers  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, Policy, make_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig, gae, minibatches, ppo_loss, standardize  # noqa: E402
+from gym_batchnav.train.run.workers import Workers  # noqa: E402
 
 
 def advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda):

@@ -4,12 +4,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from gym_batchnav.scene.sources import assets_dir  # noqa: E402
-from gym_batchnav.train.agents import PolicyAgent  # noqa: E402
-from gym_batchnav.train.curve import read_rows  # noqa: E402
-from gym_batchnav.train.evaluate import evaluate  # noqa: E402
+from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
+from gym_batchnav.library.sources import assets_dir  # noqa: E402
+from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
-from gym_batchnav.train.presets import PRESETS  # noqa: E402
+from gym_batchnav.train.run.log import read_rows  # noqa: E402
+from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
 
 SEES, BLIND = (assets_dir() / f"pointnav_{name}.safetensors" for name in ("depth", "blind"))
 

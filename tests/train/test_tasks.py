@@ -10,16 +10,17 @@ from rooms import box_room
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
-from gym_batchnav.env import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
+from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
+from gym_batchnav.evaluation.evaluate import bootstrap, estimates, evaluate  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
-from gym_batchnav.scene.library import SceneLibrary  # noqa: E402
+from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.api import Measure  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
-from gym_batchnav.task.sensor import GPS, PreviousAction  # noqa: E402
-from gym_batchnav.train.agents import PolicyAgent, RandomAgent  # noqa: E402
-from gym_batchnav.train.evaluate import bootstrap, estimates, evaluate  # noqa: E402
+from gym_batchnav.task.sensors import GPS, PreviousAction  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, VectorEmbedding, make_policy  # noqa: E402
+from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
 from gym_batchnav.train.report import episode_table, figures  # noqa: E402

@@ -10,9 +10,9 @@ import numpy as np
 import typer
 
 if TYPE_CHECKING:
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.scene.library import SceneSource
-    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.library import SceneSource
+    from gym_batchnav.scene.scene import Scene
 
 Only = Annotated[str | None, typer.Option(help="The name of the one to take, where SCENE means several.")]
 FrameUp = Annotated[str | None, typer.Option("--up", help="y or z: the file's axis that points up, if guessed wrong.")]
@@ -40,7 +40,7 @@ def chosen_source(
     Raises:
         ValueError: it means several, or none of that name; or it is no file, and the frame of others is known.
     """
-    from gym_batchnav.scene.sources import scene_sources
+    from gym_batchnav.library.sources import scene_sources
 
     sources = scene_sources(spec, cache)
     found = sources if only is None else [source for source in sources if source.name == only]
@@ -58,7 +58,7 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
     Raises:
         ValueError: it is no file.
     """
-    from gym_batchnav.scene.sources import source_from_recipe
+    from gym_batchnav.library.sources import source_from_recipe
 
     options: dict[str, Any] = {key: value for key, value in (("up", up), ("scale", scale)) if value is not None}
     if not options:
@@ -71,7 +71,7 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
 def how_to_keep(scene: Scene) -> str:
     """What to write where, so that environments read a scene's file with the same up and scale."""
     from gym_batchnav.scene.files import SceneFiles
-    from gym_batchnav.scene.stage import read_stage_config
+    from gym_batchnav.scene.habitat.stage import read_stage_config
 
     path, up = Path(str(scene.metadata["path"])), str(scene.metadata["up"])
     # Of a configuration that turns the file neither way the metadata has the name.

@@ -12,7 +12,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh
-    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.scene.scene import Scene
 
 _MOST = 100_000  # scenes in one call
 
@@ -41,13 +41,13 @@ def generate(
     """
     import numpy as np
 
+    from gym_batchnav.episodes.habitat import write_episodes
+    from gym_batchnav.episodes.sampling import sample_episodes
+    from gym_batchnav.homes import generate_apartment
     from gym_batchnav.navmesh.mesh import NavMesh
-    from gym_batchnav.progress import late_progress
-    from gym_batchnav.scene.generate import generate_apartment
     from gym_batchnav.scene.save import save_glb
-    from gym_batchnav.storage import make_folder
-    from gym_batchnav.task.dataset import write_episodes
-    from gym_batchnav.task.episode import sample_episodes
+    from gym_batchnav.system.progress import late_progress
+    from gym_batchnav.system.storage import make_folder
 
     numbers = _numbers(seeds)
     stems = _stems(name, numbers)

@@ -14,10 +14,10 @@ from rich.table import Table
 from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, with_frame
 
 if TYPE_CHECKING:
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.library import SceneSource
     from gym_batchnav.navmesh.mesh import NavMesh
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.scene.library import SceneSource
-    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.scene.scene import Scene
 
 _GUESSES = ("up", "scale", "origin")  # of Scene.metadata
 
@@ -33,9 +33,9 @@ def info(
 
     Example: gym-batchnav scene info home.glb "~/scenes/*.obj" procedural:7
     """
-    from gym_batchnav.progress import late_progress
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.scene.sources import scene_sources
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.sources import scene_sources
+    from gym_batchnav.system.progress import late_progress
 
     cache, console, refused = DiskCache(), Console(), 0
     sources = [with_frame(source, cache, up, scale) for source in scene_sources(scenes, cache)]
@@ -57,7 +57,7 @@ def info(
 def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, Any]:
     """What is to be said of a scene; of one that cannot be loaded, its name and why it is ``refused``."""
     from gym_batchnav.navmesh.mesh import NavMeshSettings
-    from gym_batchnav.task.prepare import cached_navmesh
+    from gym_batchnav.preparation.navigation import cached_navmesh
 
     try:
         with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_sour
 
 if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.scene.scene import Scene
 
 _SHOWN = 20  # islands
 
@@ -41,9 +41,9 @@ def navmesh(
     Example: gym-batchnav scene navmesh home.glb --radius 0.2 --save home.navmesh
     """
     from gym_batchnav import viz
+    from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.storage import check_destination
+    from gym_batchnav.system.storage import check_destination
 
     started = time.perf_counter()
     if scene.lower().endswith(".navmesh"):
@@ -75,7 +75,7 @@ def navmesh(
 def _built(scene: Scene, settings: NavMeshSettings) -> NavMesh:
     """The navmesh of a scene; how far it is is shown if that takes long."""
     from gym_batchnav.navmesh.mesh import NavMesh
-    from gym_batchnav.progress import late_progress
+    from gym_batchnav.system.progress import late_progress
 
     percent = 0
     with late_progress(f"Building the navmesh of {scene.name}, percent", 100) as done:

@@ -16,10 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.scene.library import SceneSource
-    from gym_batchnav.task.prepare import NavigationPreparer
-    from gym_batchnav.task.worker import PreparationWorker
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.library import SceneSource
+    from gym_batchnav.preparation.navigation import NavigationPreparer
+    from gym_batchnav.preparation.worker import PreparationWorker
 
 _POLL = 0.1  # seconds between looks at Ctrl-C
 _PATIENCE = 3  # scenes in a row over which a process dies until none is started any more
@@ -45,10 +45,10 @@ def prepare(
 
     Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
     """
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.navmesh.mesh import NavMeshSettings
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.scene.sources import scene_sources
-    from gym_batchnav.task.prepare import NavigationPreparer
+    from gym_batchnav.preparation.navigation import NavigationPreparer
 
     given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
     given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
@@ -75,7 +75,7 @@ def prepare(
 
 def _check(cache: DiskCache, episode_file: Path | None) -> None:
     """Refuse a cache that keeps nothing, and a file of episodes that no scene could use, before the work begins."""
-    from gym_batchnav.task.dataset import read_episodes
+    from gym_batchnav.episodes.habitat import read_episodes
 
     try:
         cache.directory.mkdir(parents=True, exist_ok=True)
@@ -106,8 +106,8 @@ def prepare_all(sources: list[SceneSource], preparer: NavigationPreparer, num_wo
     Raises:
         RuntimeError: the processes die one after the other.
     """
-    from gym_batchnav.progress import late_progress
-    from gym_batchnav.task.worker import PreparationWorker
+    from gym_batchnav.preparation.worker import PreparationWorker
+    from gym_batchnav.system.progress import late_progress
 
     work = _Work()
     for source in sources:
@@ -131,7 +131,7 @@ def prepare_all(sources: list[SceneSource], preparer: NavigationPreparer, num_wo
 
 def _serve(worker: PreparationWorker, work: _Work, done: Callable[[], None]) -> None:
     """Prepare what is waiting until nothing is, or the worker is closed."""
-    from gym_batchnav.task.worker import WorkerLost
+    from gym_batchnav.preparation.worker import WorkerLost
 
     num_lost = 0
     while work.failure is None:

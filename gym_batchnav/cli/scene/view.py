@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.render.api import Renderer
-    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.scene.scene import Scene
 
 NUM_PICTURES = 8
 _COLUMNS = 4
@@ -41,12 +41,12 @@ def view(
     """
     from gym_batchnav import viz
     from gym_batchnav.geometry import Camera
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.library import SceneLibrary
     from gym_batchnav.navmesh.mesh import NavMeshSettings
-    from gym_batchnav.progress import late_progress
+    from gym_batchnav.preparation.navigation import cached_navmesh
     from gym_batchnav.render.api import make_renderer
-    from gym_batchnav.scene.cache import DiskCache
-    from gym_batchnav.scene.library import SceneLibrary
-    from gym_batchnav.task.prepare import cached_navmesh
+    from gym_batchnav.system.progress import late_progress
 
     console, cache = Console(stderr=True), DiskCache()
     source = chosen_source(scene, only, cache, up, scale)

@@ -12,7 +12,7 @@ from gym_batchnav.viz.floors import LEVEL, storeys
 if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.render.api import Renderer
-    from gym_batchnav.scene.mesh import Scene
+    from gym_batchnav.scene.scene import Scene
 
 _PLACES, _HEADINGS = 64, 8  # tried; at each place all headings
 _PIXELS = 24  # along a side of the pictures that choose

@@ -12,8 +12,8 @@ from typing import Any
 import moderngl
 import numpy as np
 
-from gym_batchnav.process import claim_process
 from gym_batchnav.render.api import is_software
+from gym_batchnav.system.process import claim_process
 
 _GL_TEXTURE_2D, _GL_TEXTURE_2D_ARRAY = 0x0DE1, 0x8C1A
 _GL_DEPTH_COMPONENT, _GL_DEPTH_COMPONENT32F = 0x1902, 0x8CAC

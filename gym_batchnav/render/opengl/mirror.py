@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import moderngl
 import numpy as np
 
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.heap import SlotHeap, Uploads
 from gym_batchnav.render.opengl.prepare import (
@@ -17,7 +18,6 @@ from gym_batchnav.render.opengl.prepare import (
     prepare_mesh,
 )
 from gym_batchnav.render.opengl.textures import TextureMirror
-from gym_batchnav.scene.library import SceneLibrary
 
 UPLOAD_BYTES = 4 << 20  # that one batch may spend on scenes that none of its views looks into
 

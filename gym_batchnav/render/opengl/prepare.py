@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
-from gym_batchnav.scene.mesh import MASK, Scene
+from gym_batchnav.scene.scene import MASK, Scene
 
 CHUNK_TRIANGLES = 256
 NUM_CLASSES = 4  # of chunks that are drawn in one call: masked x 2 + double-sided

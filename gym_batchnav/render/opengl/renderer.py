@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.process import claim_process
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import check_target
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.cuda import load_cuda
@@ -16,7 +16,7 @@ from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
 from gym_batchnav.render.opengl.target import OpenGLTarget
 from gym_batchnav.render.textures import texture_size
-from gym_batchnav.scene.library import SceneLibrary
+from gym_batchnav.system.process import claim_process
 
 CULLING = ("auto", "cpu", "gpu")
 DEVICES = ("cpu", "cuda")

@@ -10,7 +10,6 @@ import moderngl
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.process import claim_process
 from gym_batchnav.render.api import (
     AMBIENT,
     DIFFUSE,
@@ -25,6 +24,7 @@ from gym_batchnav.render.opengl.culling import GrowingBuffer, frustum_planes, pa
 from gym_batchnav.render.opengl.pictures import Buffers, HostPictures, Pictures, picture_bytes
 from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
 from gym_batchnav.render.opengl.textures import TextureMirror
+from gym_batchnav.system.process import claim_process
 
 if TYPE_CHECKING:
     from gym_batchnav.render.opengl.renderer import OpenGLRenderer

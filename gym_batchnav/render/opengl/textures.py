@@ -8,10 +8,10 @@ from itertools import groupby
 import moderngl
 import numpy as np
 
+from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.heap import SlotHeap, Uploads, full_size
 from gym_batchnav.render.opengl.prepare import PreparedTextures, TexturePreparer
-from gym_batchnav.scene.library import SceneLibrary
 
 MAX_PAGES = 8  # arrays that shaders see at once; OpenGL guarantees 16 texture units
 

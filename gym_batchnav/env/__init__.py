@@ -1,0 +1,1 @@
+"""The batch behind Gymnasium's vector API."""

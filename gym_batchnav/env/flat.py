@@ -1,0 +1,251 @@
+"""Observations of one array, for programs that take no Dict: a depth scan with the goal, or a picture with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorWrapper
+from gymnasium.vector.utils import batch_space
+from numba import njit
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.cameras import spread
+from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.geometry import Camera
+
+GOAL = "pointgoal_with_gps_compass"
+# Low, as what agents bump into is: rays 0.25 m up meet 98 to 99% of it, those of the usual 1.25 m only 79 to 84%. Lower
+# ones would meet what agents step over (up to 0.2 m). Wide, so that the side of a doorway is seen while passing it.
+SCAN_CAMERA = Camera(width=64, height=1, hfov_deg=120.0, eye_height=0.25)
+
+NUM_GOAL_VALUES = 3
+
+
+def encode_goal(goal: np.ndarray) -> np.ndarray:
+    """Goals as numbers in [-1, 1] that change little when the agent does.
+
+    Args:
+        goal: ``pointgoal_with_gps_compass`` [N, 2]: distance d in metres, angle a in radians, left positive.
+
+    Returns:
+        [N, 3] float32: cos a, sin a, d / (1 + d).
+    """
+    distance, angle = goal[:, 0], goal[:, 1]
+    return np.stack([np.cos(angle), np.sin(angle), distance / (1 + distance)], axis=1).astype(np.float32, copy=False)
+
+
+def decode_goal(encoded: np.ndarray) -> np.ndarray:
+    """The goals [N, 2] float32 (metres, radians) that ``encode_goal`` made [N, 3] of."""
+    cos, sin, nearness = encoded.T
+    return np.stack([nearness / (1 - nearness), np.arctan2(sin, cos)], axis=1).astype(np.float32, copy=False)
+
+
+class _OneArray(VectorWrapper):
+    """A batch whose observations are one array, in all three autoreset modes, the infos' ``final_obs`` as well.
+
+    Each step gives a fresh array. ``unwrapped`` is the batch itself, with its own observations.
+
+    Args:
+        env: The batch.
+        space: The space of one environment's observation.
+    """
+
+    env: BatchNavEnv
+
+    def __init__(self, env: BatchNavEnv, space: Box) -> None:
+        super().__init__(env)
+        if env.cameras.device != "cpu":
+            device = env.cameras.device
+            raise ValueError(f"obs_device={device!r}: one array is made on the CPU; use BatchNav/PointNav-v0")
+        felt = set(env.components.spaces)
+        if felt != {GOAL}:
+            raise ValueError(f"task sensors {sorted(felt)}: one array holds {GOAL!r}; use BatchNav/PointNav-v0")
+        self._shape = space.shape
+        self.single_observation_space = space
+        self.observation_space = batch_space(space, env.num_envs)
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """When the next episode begins."""
+        return self.env.autoreset_mode
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode in every environment, or in those of a mask, as the batch does."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._encode(observation), info
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Act in every environment, as the batch does."""
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        if "final_obs" in info:
+            ended = np.nonzero(info["_final_obs"])[0]
+            rows = self._encode({name: values[ended] for name, values in info["final_obs"].items()})
+            info["final_obs"] = spread(rows, ended, self.num_envs)
+        return self._encode(observation), reward, terminated, truncated, info
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of the batch, or read an attribute: one result an environment."""
+        return self.env.call(name, *args, **kwargs)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """An attribute of the batch, once for every environment."""
+        return self.env.get_attr(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of the batch."""
+        self.env.set_attr(name, values)
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """Show the batch in a notebook."""
+        return self.env._repr_mimebundle_(include, exclude)
+
+    def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """One array [M, ...] of the observations of M environments."""
+        raise NotImplementedError
+
+
+class ScanObservation(_OneArray):
+    """A scan of depth and the goal in one row [W + 3] float32: ``BatchNav/PointNav-v0`` without pictures.
+
+    The first W numbers are depths from left to right in [0, 1], for 0 to ``camera.max_depth`` metres along the view
+    axis; the last three are ``encode_goal``.
+
+    Args:
+        env: A batch whose only sensor is depth, with a camera one pixel high.
+
+    Raises:
+        ValueError: It has other sensors or another camera.
+    """
+
+    def __init__(self, env: BatchNavEnv) -> None:
+        camera, sensors = env.cameras.camera, env.cameras.sensors
+        if sensors != ("depth",):
+            raise ValueError(f"sensors={sensors!r}: a scan is of ('depth',); use BatchNav/PointNavImage-v0 for others")
+        if camera.height != 1:
+            size = f"{camera.width}x{camera.height}"
+            raise ValueError(f"camera of {size} pixels: a scan is one high; give Camera(width=..., height=1)")
+        if not camera.normalize_depth:
+            raise ValueError("normalize_depth=False: a scan lies in [0, 1]; leave it True and set max_depth")
+        low = np.concatenate([np.zeros(camera.width), [-1, -1, 0]]).astype(np.float32)
+        super().__init__(env, Box(low, np.ones_like(low), dtype=np.float32))
+
+    def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Depth and goal side by side."""
+        depth = observation["depth"]
+        row = np.empty((len(depth), *self._shape), np.float32)
+        row[:, :-NUM_GOAL_VALUES] = depth.reshape(len(depth), -1)
+        row[:, -NUM_GOAL_VALUES:] = encode_goal(observation[GOAL])
+        return row
+
+
+class ImageObservation(_OneArray):
+    """A picture [H, W, C] uint8 with the goal as its last three channels, for networks that take one image.
+
+    The channels are red, green, blue (sensor ``"rgb"``), depth (sensor ``"depth"``), then the goal, each of whose
+    channels has one value throughout: ``128 + 127 cos a``, ``128 + 127 sin a`` and ``255 d / (1 + d)``, rounded, for a
+    goal at angle a and distance d. Depth is ``255 depth / max_depth``, rounded. Read back, the angle is within 0.4
+    degrees, the distance within ``(1 + d)^2 / 500`` metres and the depth within ``max_depth / 510``.
+
+    Args:
+        env: A batch with the sensors ``("rgb",)``, ``("depth",)`` or both.
+
+    Raises:
+        ValueError: It has other sensors.
+    """
+
+    def __init__(self, env: BatchNavEnv) -> None:
+        camera, sensors = env.cameras.camera, env.cameras.sensors
+        if not sensors or set(sensors) - {"rgb", "depth"}:
+            raise ValueError(f"sensors={sensors!r}: an image is of 'rgb', 'depth' or both, such as ('rgb', 'depth')")
+        channels = 3 * ("rgb" in sensors) + ("depth" in sensors) + NUM_GOAL_VALUES
+        super().__init__(env, Box(0, 255, (camera.height, camera.width, channels), np.uint8))
+        self._depth_scale = np.float32(255 / (1 if camera.normalize_depth else camera.max_depth))
+
+    def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Pictures and goal, pixel by pixel."""
+        goal = encode_goal(observation[GOAL])
+        levels = np.rint(goal * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)
+        image = np.empty((len(goal), *self._shape), np.uint8)
+        _interleave(observation.get("rgb"), observation.get("depth"), self._depth_scale, levels, image)
+        return image
+
+
+@njit(cache=True, nogil=True)
+def _interleave(
+    rgb: np.ndarray | None, depth: np.ndarray | None, depth_scale: np.float32, levels: np.ndarray, image: np.ndarray
+) -> None:
+    """Write the channels of images side by side.
+
+    It is serial: one thread is done with hundreds of pictures in less time than others take to wake.
+
+    Args:
+        rgb: [M, H, W, 3] uint8, or None.
+        depth: [M, H, W, 1] float32, or None.
+        depth_scale: Levels for a unit of depth.
+        levels: [M, 3] uint8, the goals' channels.
+        image: [M, H, W, C] uint8, written.
+    """
+    # The compiler drops what is None and knows C then, without which it would not use vector instructions.
+    num_colors = 0 if rgb is None else 3
+    first = num_colors if depth is None else num_colors + 1  # of the goal's channels
+    channels = first + NUM_GOAL_VALUES
+    for n in range(len(image)):
+        cos, sin, nearness = levels[n, 0], levels[n, 1], levels[n, 2]
+        pixels = image[n].reshape(-1)
+        colors = None if rgb is None else rgb[n].reshape(-1)
+        depths = None if depth is None else depth[n].reshape(-1)
+        for p in range(len(pixels) // channels):
+            at = p * channels
+            if colors is not None:
+                for k in range(3):
+                    pixels[at + k] = colors[3 * p + k]
+            if depths is not None:
+                # Adding a half rounds: what becomes a byte is cut off.
+                pixels[at + num_colors] = np.uint8(depths[p] * depth_scale + np.float32(0.5))
+            pixels[at + first] = cos
+            pixels[at + first + 1] = sin
+            pixels[at + first + 2] = nearness
+
+
+def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: Any) -> ScanObservation:
+    """The batch of ``BatchNav/PointNavScan-v0``: the keywords of BatchNavEnv, ``camera`` SCAN_CAMERA if not given."""
+    env = BatchNavEnv(num_envs, camera=camera or SCAN_CAMERA, **_buffered(keywords))
+    try:
+        return ScanObservation(env)
+    except ValueError:
+        env.close()
+        raise
+
+
+def make_image(num_envs: int = 1, *, sensors: Sequence[str] = ("rgb", "depth"), **keywords: Any) -> ImageObservation:
+    """The batch of ``BatchNav/PointNavImage-v0``: the keywords of BatchNavEnv, ``sensors`` choose the channels."""
+    env = BatchNavEnv(num_envs, sensors=sensors, **_buffered(keywords))
+    try:
+        return ImageObservation(env)
+    except ValueError:
+        env.close()
+        raise
+
+
+class SingleScan(SingleEnv):
+    """``BatchNav/PointNavScan-v0`` for one agent."""
+
+    make_batch = staticmethod(make_scan)
+
+
+class SingleImage(SingleEnv):
+    """``BatchNav/PointNavImage-v0`` for one agent."""
+
+    make_batch = staticmethod(make_image)
+
+
+def _buffered(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords with which the batch writes into a ring: its pictures are copied into the one array anyway."""
+    return {**keywords, "reuse_buffers": True}

@@ -1,0 +1,99 @@
+"""Which episode each environment runs next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.episodes.draws import keyed_uniform
+
+MODES = ("random", "once")
+
+
+class EpisodeSchedule:
+    """Hands out (slot, episode) pairs; episodes of all slots are numbered through, slot after slot.
+
+    In mode ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws an episode of the
+    slot with replacement, keyed by its own seed and count. In mode ``"once"`` the environments share one queue of all
+    episodes, the slots in turn, until none is left.
+
+    Where scenes rotate, ``follow`` tells of every change, slots are visited as lanes, and only ``"random"`` will do.
+
+    Args:
+        num_episodes: [K], the number of episodes of every slot.
+        mode: ``"random"`` or ``"once"``.
+        rotates: Whether slots will come to hold other scenes; an episode's number is then its row in its scene.
+    """
+
+    def __init__(self, num_episodes: Sequence[int], mode: str = "random", *, rotates: bool = False) -> None:
+        self._rotates = rotates
+        self.follow(num_episodes, np.arange(len(num_episodes)))
+        self.restart(mode)
+
+    def follow(self, num_episodes: Sequence[int], active: np.ndarray) -> None:
+        """Take over the numbers of episodes of all slots, and the slots [K] in which episodes begin."""
+        self._sizes, self._active = np.asarray(num_episodes, np.int64), active
+        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
+        rows = np.concatenate([np.arange(size) for size in self._sizes])
+        slots = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        self._queue = np.lexsort((slots, rows))  # row 0 of every slot, then row 1, ...
+
+    @property
+    def total(self) -> int:
+        """The number of episodes of all slots together."""
+        return int(self._offsets[-1])
+
+    def restart(self, mode: str) -> None:
+        """Begin anew in the given mode."""
+        if mode not in MODES:
+            raise ValueError(f"episodes={mode!r}: choose from {', '.join(map(repr, MODES))}")
+        if mode == "once" and self._rotates:
+            raise ValueError(
+                "episodes='once' needs every scene at hand: list fewer scenes, or set resident_scenes= to their number"
+            )
+        self.mode = mode
+        self._next = 0
+
+    def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
+        """The numbers, counted through all slots unless these rotate, of rows ``episode`` [N] in slots ``slot`` [N]."""
+        return episode.astype(np.int64) if self._rotates else self._offsets[slot] + episode
+
+    def locate(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slot and row of the episodes of the given numbers [N]: the inverse of ``index``."""
+        slot = np.searchsorted(self._offsets, index, side="right") - 1
+        return slot, index - self._offsets[slot]
+
+    def slot(self, env: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """The slots [M] that environments [M] enter next after ``count`` [M] episodes, in mode ``"random"``."""
+        return self._active[(env + count) % len(self._active)]
+
+    def draw(self, env: np.ndarray, seed: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The next episodes of some environments.
+
+        Args:
+            env: [M] int, indices of the environments, ascending.
+            seed: [M] uint64, their seeds.
+            count: [M] int, how many episodes each has begun before.
+
+        Returns:
+            Slot [M], row in the slot's episodes [M], and whether there was one left [M]; slot and row are 0 where not.
+        """
+        if self.mode == "once":
+            left = self._queue[self._next : self._next + len(env)]
+            self._next += len(left)
+            slot, row = self.locate(np.concatenate([left, np.zeros(len(env) - len(left), np.int64)]))
+            return slot, row, np.arange(len(env)) < len(left)
+        slot = self.slot(env, count)
+        row = (keyed_uniform(seed, count, 0) * self._sizes[slot]).astype(np.int64)
+        return slot, row, np.ones(len(env), bool)
+
+    def get_state(self) -> dict[str, Any]:
+        """What ``set_state`` needs to go on from here."""
+        return {"mode": self.mode, "next": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state that ``get_state`` gave."""
+        self.restart(state["mode"])
+        self._next = int(state["next"])

@@ -1,0 +1,1 @@
+"""Evaluation: every episode once, measures with intervals."""

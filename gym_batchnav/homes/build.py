@@ -1,0 +1,222 @@
+"""The builder: shapes in finishes put together into a prototype, at a chosen fineness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gym_batchnav.homes import shapes
+from gym_batchnav.homes.finishes import Finish
+from gym_batchnav.homes.shapes import Shape
+
+Vector = Sequence[float]
+COARSEST = 0.15  # level of detail up to which only the largest parts are built
+
+
+class Solid(NamedTuple):
+    """A triangle mesh whose triangles have finishes and whose vertices have shade."""
+
+    vertices: np.ndarray  # [V, 3] float64, metres
+    uvs: np.ndarray  # [V, 2] float64, repeats of the texture
+    shade: np.ndarray  # [V] float64, share of light that reaches the vertex
+    triangles: np.ndarray  # [T, 3] int64
+    finish: np.ndarray  # [T] int64, position in the builder's finishes
+
+    def placed(self, matrix: np.ndarray) -> Solid:
+        """The solid moved by a rigid matrix [4, 4]."""
+        return self._replace(vertices=self.vertices @ matrix[:3, :3].T + matrix[:3, 3])
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """How finely curves are cut: 1 is good to look at from a step away, a tenth is the coarsest."""
+
+    level: float
+
+    def segments(self, fine: float, least: int = 4) -> int:
+        """Segments of something that has ``fine`` of them at level 1."""
+        return max(least, round(fine * self.level))
+
+    def around(self, fine: int, least: int = 8) -> int:
+        """Segments of a circle, a multiple of four, so that it always reaches the same bounds."""
+        return max(least if self.level > COARSEST else 6, 4 * round(fine * self.level / 4))
+
+
+def transform(at: Vector = (0, 0, 0), yaw: float = 0.0, pitch: float = 0.0) -> np.ndarray:
+    """Matrix [4, 4] that tips by ``pitch`` about x, then turns by ``yaw`` about y (radians), then moves to ``at``."""
+    cos, sin, up, down = np.cos(yaw), np.sin(yaw), np.cos(pitch), np.sin(pitch)
+    matrix = np.eye(4)
+    turn = np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
+    tip = np.array([[1, 0, 0], [0, up, -down], [0, down, up]])
+    matrix[:3, :3], matrix[:3, 3] = turn @ tip, at
+    return matrix
+
+
+class Builder:
+    """Collects shapes; ``solid`` returns them as one mesh.
+
+    Args:
+        finishes: Of the apartment, by name.
+        detail: How finely curves are cut. What is drawn from ``rng`` must not depend on it.
+        rng: Random stream of this prototype.
+    """
+
+    def __init__(self, finishes: dict[str, Finish], detail: Detail, rng: np.random.Generator) -> None:
+        self.detail = detail
+        self.rng = rng
+        self._finishes = finishes
+        self._index = {name: i for i, name in enumerate(finishes)}
+        self._parts: list[Solid] = []
+
+    def add(
+        self,
+        finish: str,
+        shape: Shape,
+        at: Vector = (0, 0, 0),
+        yaw: float = 0.0,
+        pitch: float = 0.0,
+        shade: np.ndarray | float = 1.0,
+    ) -> None:
+        """Add a shape, moved; ``shade`` [V] or one number darkens its vertices."""
+        chosen = self._finishes[finish]
+        vertices = shape.vertices
+        if yaw or pitch:
+            vertices = vertices @ transform(yaw=yaw, pitch=pitch)[:3, :3].T
+        if chosen.painter is None:
+            uvs = np.zeros((len(vertices), 2))
+        else:
+            uvs = shape.uvs / chosen.metres
+            if chosen.grain:
+                uvs = uvs + self.rng.random(2)
+        light = np.broadcast_to(np.asarray(shade, np.float64), (len(vertices),))
+        index = np.full(len(shape.triangles), self._index[finish])
+        self._parts.append(Solid(vertices + np.asarray(at, np.float64), uvs, light, shape.triangles, index))
+
+    def empty(self) -> Builder:
+        """A builder like this one that holds nothing yet."""
+        return Builder(self._finishes, self.detail, self.rng)
+
+    def merge(self, solid: Solid) -> None:
+        """Add what another builder of this apartment has built."""
+        self._parts.append(solid)
+
+    def box(
+        self,
+        finish: str,
+        size: Vector,
+        at: Vector,
+        bevel: float = 0.0,
+        yaw: float = 0.0,
+        pitch: float = 0.0,
+        shade: float = 1.0,
+    ) -> None:
+        """Add a box whose underside is centred on ``at``; its edges are bevelled as far as the detail goes."""
+        fineness = self.detail.level * (bevel / 0.008) ** 0.5
+        arc = int(fineness / 2.2)
+        shape = shapes.rounded_box(size, bevel, arc) if arc else shapes.box(size, bevel if fineness > 0.75 else 0.0)
+        if self._finishes[finish].grain:
+            shape = shape._replace(uvs=_along_the_grain(shape))
+        self.add(finish, shape, at, yaw, pitch, shade)
+
+    def cushion(
+        self,
+        finish: str,
+        size: Vector,
+        at: Vector,
+        radius: float,
+        bulge: float = 0.0,
+        yaw: float = 0.0,
+        pitch: float = 0.0,
+    ) -> None:
+        """Add a soft box with round edges, its underside centred on ``at``."""
+        level = self.detail.level
+        if level < 0.45:
+            shape = shapes.box(size, 0.6 * radius if level > COARSEST else 0.0)
+        else:
+            arc = self.detail.segments(1.6 if radius > 0.025 else 1.0, 1)
+            flat = self.detail.segments(3, 1) if bulge else 1
+            shape = shapes.rounded_box(size, radius, arc, flat, bulge)
+        self.add(finish, shape, at, yaw, pitch)
+
+    def lathe(
+        self,
+        finish: str,
+        profile: Sequence[tuple[float, float]],
+        at: Vector = (0, 0, 0),
+        fine: int = 20,
+        scale: tuple[float, float] = (1.0, 1.0),
+        pitch: float = 0.0,
+        yaw: float = 0.0,
+        shade: float = 1.0,
+    ) -> None:
+        """Add a turned shape; ``fine`` segments at detail 1."""
+        self.add(finish, shapes.lathe(profile, self.detail.around(fine), scale), at, yaw, pitch, shade)
+
+    def cylinder(self, finish: str, radius: float, height: float, at: Vector, fine: int = 16) -> None:
+        """Add an upright cylinder, closed at the top."""
+        self.lathe(finish, [(radius, 0), (radius, height), (0, height)], at, fine)
+
+    def bar(
+        self,
+        finish: str,
+        path: Sequence[Vector],
+        radius: float | Sequence[float],
+        fine: int = 8,
+        least: int = 4,
+        caps: bool = False,
+    ) -> None:
+        """Add a round bar along a path."""
+        self.add(finish, shapes.tube(path, radius, self.detail.segments(fine, least), caps))
+
+    def leg(self, finish: str, foot: Vector, top: Vector, radius: tuple[float, float], square: bool = False) -> None:
+        """Add a tapered leg from ``foot`` to ``top``, with the radii of both ends."""
+        sides = 4 if square else self.detail.segments(10, 4 if self.detail.level > COARSEST else 3)
+        self.add(finish, shapes.tube([foot, top], radius, sides))
+
+    def panel(
+        self, finish: str, size: tuple[float, float], at: Vector, crop: Vector | None = None, yaw: float = 0.0
+    ) -> None:
+        """Add an upright rectangle that faces +z, its lower edge centred on ``at``.
+
+        Args:
+            finish: Its name.
+            size: Width and height, metres.
+            at: Middle of the lower edge.
+            crop: (u0, v0, u1, v1) of the texture to show, v from the top; None lays the texture at its real size.
+            yaw: Radians.
+        """
+        x, y = size[0] / 2, size[1]
+        shape = shapes.sheet(np.array([[[-x, 0, 0], [x, 0, 0]], [[-x, y, 0], [x, y, 0]]]))
+        if crop is not None:
+            u0, v0, u1, v1 = crop
+            metres = self._finishes[finish].metres
+            shape = shape._replace(uvs=np.array([[u0, v1], [u1, v1], [u0, v0], [u1, v0]]) * metres)
+        self.add(finish, shape, at, yaw)
+
+    def mat(self, finish: str, size: tuple[float, float], at: Vector, shade: float = 1.0) -> None:
+        """Add a level rectangle of the given width and depth, centred on ``at``, that faces up."""
+        x, z = size[0] / 2, size[1] / 2
+        shape = shapes.sheet(np.array([[[-x, 0, z], [x, 0, z]], [[-x, 0, -z], [x, 0, -z]]]))
+        self.add(finish, shape, at, shade=shade)
+
+    def solid(self) -> Solid:
+        """Everything added so far as one mesh."""
+        starts = np.cumsum([0] + [len(part.vertices) for part in self._parts])
+        return Solid(
+            np.concatenate([part.vertices for part in self._parts]),
+            np.concatenate([part.uvs for part in self._parts]),
+            np.concatenate([part.shade for part in self._parts]),
+            np.concatenate([part.triangles + start for part, start in zip(self._parts, starts[:-1], strict=True)]),
+            np.concatenate([part.finish for part in self._parts]),
+        )
+
+
+def _along_the_grain(shape: Shape) -> np.ndarray:
+    """Texture coordinates of a box with u along the longer side of each of its six patches."""
+    uvs = shape.uvs.reshape(6, -1, 2)
+    extent = np.ptp(uvs, axis=1)
+    swap = (extent[:, 1] > extent[:, 0])[:, None, None]
+    return np.where(swap, uvs[..., ::-1], uvs).reshape(-1, 2)

@@ -1,0 +1,167 @@
+"""What stands in which room: doors, curtains, the furniture of its kind, pictures, a lamp."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gym_batchnav.homes.clutter import scatter
+from gym_batchnav.homes.furniture import decor
+from gym_batchnav.homes.layout import Piece, RoomLayout, overlap, placed_rect, upright
+from gym_batchnav.homes.plan import Wall
+from gym_batchnav.homes.rooms import (
+    complete_living,
+    dining,
+    furnish_bedroom,
+    furnish_hall,
+    furnish_lounge,
+    furnish_sleeping_place,
+    furnish_study,
+)
+from gym_batchnav.homes.style import Style, prototype
+from gym_batchnav.homes.walls import door_leaf
+from gym_batchnav.homes.wet_rooms import complete_kitchen, furnish_bath, furnish_kitchen
+
+
+def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
+    """Furnish a room by its kind; returns its pieces.
+
+    Args:
+        layout: Of the empty room.
+        style: Of the apartment.
+        dined: Whether another room has a dining table; a living room without needs one.
+    """
+    kind = layout.room.kind
+    if kind == "stairs":
+        return [_hang_lamp(layout, "pendant")]
+    _hang_doors(layout)
+    _dress_windows(layout)
+    kinds = [room.kind for room in layout.plan.rooms]
+    start, accesses = len(layout.pieces), len(layout.access)
+    if kind == "living":
+        _furnish_living(layout, style, kinds, dined)
+    elif kind == "kitchen":
+        for longest in (3.8, 3.0, 2.4):
+            furnish_kitchen(layout, style, longest)
+            if dining(layout, style) or longest == 2.4:
+                break
+            del layout.pieces[start:], layout.access[accesses:]  # A shorter row may leave room for a table.
+        complete_kitchen(layout)
+    elif kind == "bedroom":
+        furnish_bedroom(layout)
+    elif kind == "study":
+        furnish_study(layout)
+    elif kind == "bath":
+        furnish_bath(layout)
+    else:
+        furnish_hall(layout)
+    if kind != "bath":
+        _pictures(layout, 1 if kind == "kitchen" else 3)
+    scatter(layout)
+    _hang_lamp(layout, "disc" if kind in ("bath", "hall") or layout.room.height < 2.52 else style.lamp)
+    return layout.pieces
+
+
+def _furnish_living(layout: RoomLayout, style: Style, kinds: list[str], dined: bool) -> None:
+    """Sofa and television, and what other rooms of the home do not hold: a bed, a kitchen, a dining table."""
+    start, accesses = len(layout.pieces), len(layout.access)
+    if "bedroom" not in kinds:
+        furnish_kitchen(layout, style, 2.9)
+        furnish_sleeping_place(layout)
+        furnish_lounge(layout, style)
+    else:
+        furnish_lounge(layout, style)
+        if "kitchen" not in kinds and not furnish_kitchen(layout, style, 2.9):
+            del layout.pieces[start:], layout.access[accesses:]
+            furnish_kitchen(layout, style, 2.9)
+            furnish_lounge(layout, style)
+    complete_living(layout, style, not dined or layout.room.area > 25.0)
+
+
+def _hang_lamp(layout: RoomLayout, style: str) -> Piece:
+    """A lamp in the middle of the ceiling."""
+    x0, z0, x1, z1 = layout.room.bounds
+    lamp = prototype(decor.ceiling_lamp, height=layout.room.height, style=style)
+    return layout.stand_on(lamp, "ceiling_lamp", upright(((x0 + x1) / 2, (z0 + z1) / 2), 0.0))
+
+
+def _hang_doors(layout: RoomLayout) -> None:
+    """Leaves of the doors that this room owns: shut, or standing open along the nearer wall."""
+    for wall in layout.room.walls:
+        for opening in wall.openings:
+            if opening.kind != "door" or not opening.owner:
+                continue
+            leaf = prototype(door_leaf)
+            if opening.closed:
+                layout.stand_on(leaf, "closed_door", wall.matrix(opening.u0 + 0.01, -opening.depth / 2))
+                continue
+            corner = wall.length / 2 - max(abs(opening.u0), abs(opening.u1))
+            if not 0.1 < corner < 0.5 or layout.rng.random() < 0.2:
+                continue
+            u = (opening.u1 + 0.035) if opening.hinge > 0 else (opening.u0 - 0.035)
+            x, _, z = wall.point(u, 0.045)
+            matrix = upright((float(x), float(z)), wall.yaw - np.pi / 2)
+            rect = placed_rect(layout.catalogue.bounds(leaf), matrix)
+            r = layout.room.bounds
+            if rect[0] < r[0] or rect[1] < r[1] or rect[2] > r[2] or rect[3] > r[3]:
+                continue
+            others = [p.rect for p in layout.pieces] + [zone for zone in layout.clear if not _own_zone(zone, wall, u)]
+            if any(overlap(rect, other) for other in others):
+                continue
+            layout.place(leaf, "door", matrix)
+
+
+def _own_zone(zone: tuple[float, float, float, float], wall: Wall, u: float) -> bool:
+    """Whether a clear zone is the one before the door whose leaf hangs at ``u``."""
+    x, _, z = wall.point(u, 0.3)
+    return zone[0] - 0.01 <= x <= zone[2] + 0.01 and zone[1] - 0.01 <= z <= zone[3] + 0.01
+
+
+def _dress_windows(layout: RoomLayout) -> None:
+    """Curtains and radiators."""
+    kind, height = layout.room.kind, layout.room.height
+    if kind not in ("living", "bedroom", "study"):
+        return
+    for wall in layout.room.walls:
+        for opening in wall.openings:
+            if opening.kind != "window":
+                continue
+            middle, width = (opening.u0 + opening.u1) / 2, opening.u1 - opening.u0
+            rod = min(height - 0.08, opening.y1 + 0.12)
+            reach = min(width / 2 + 0.24, wall.length / 2 - abs(middle) - 0.05)
+            if opening.y0 > 0.6:
+                heater = prototype(decor.radiator, width=round(width * 0.7, 1))
+                layout.stand_on(heater, "radiator", wall.matrix(middle, 0.045))
+            wing = prototype(decor.curtain, width=0.38, height=round(rod - 0.02, 2))
+            for side in (-1, 1):
+                layout.stand_on(wing, "curtain", wall.matrix(middle + side * (reach - 0.19), 0.13))
+            bar = prototype(decor.curtain_rod, width=round(2 * reach + 0.06, 2), height=round(rod, 2))
+            layout.stand_on(bar, "curtain_rod", wall.matrix(middle, 0.13))
+
+
+def _pictures(layout: RoomLayout, count: int) -> None:
+    """Pictures where walls are bare: over a sofa or a bed first, then in the middle of walls."""
+    spots = []
+    for piece in layout.pieces:
+        if piece.kind in ("sofa", "bed", "sideboard", "desk"):
+            x, z = piece.matrix[0, 3], piece.matrix[2, 3]
+            wall = min(layout.room.walls, key=lambda w: float(np.hypot(*(w.point(w.along(x, z))[[0, 2]] - [x, z]))))
+            spots.append((wall, wall.along(x, z)))
+    spots += [(wall, float(u)) for wall in layout.room.walls for u in (0.0, -wall.length / 4, wall.length / 4)]
+    hung = 0
+    quarters = layout.rng.permutation(4)
+    sizes = [(1.1, 0.75, 1.62), (0.75, 0.6, 1.60), (0.5, 0.65, 1.55)]
+    if layout.room.kind == "hall":
+        del sizes[0]
+    for wall, u in spots:
+        quarter = int(quarters[hung % 4])
+        for width, height, middle in sizes:
+            frame = prototype(decor.picture, width=width, height=height, quarter=quarter, middle=middle)
+            if layout.hang(frame, "picture", wall, u):
+                hung += 1
+                break
+        if hung == count:
+            return
+    if layout.room.kind == "kitchen":
+        for wall in layout.room.walls:
+            if layout.hang(prototype(decor.wall_clock), "clock", wall, 0.3):
+                return

@@ -1,0 +1,204 @@
+"""Prepared data on disk (scenes, navmeshes, geodesic tables), found again by content and version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from gym_batchnav.system.storage import write_atomically
+
+MAX_BYTES = 20 * 10**9
+_VERSION = 2  # of the entries' layout; raise it to forget all that was stored
+_SUFFIX = ".entry"
+_ALIGNMENT = 64  # bytes
+_CHECKSUM = slice(0, 32)  # SHA-256 of all that follows: the header's length, the header, the arrays
+_HEADER_LENGTH = slice(32, 40)
+_STALE = 3600.0  # seconds after which a file that is still being written has lost its writer
+_SHARE = 64  # the folder is measured anew whenever this part of its bound has been stored
+
+
+class CacheWarning(UserWarning):
+    """The folder or disk of a cache refuses."""
+
+
+class DiskCache:
+    """A folder of named arrays that many processes may share.
+
+    An entry is written aside and then renamed, so it is there whole or not at all; one that is damaged all the same
+    is removed and counts as absent. A folder or disk that refuses costs one warning, and nothing is kept. When the
+    folder outgrows its bound, the entries that were not used for longest are removed.
+
+    An entry holds numbers and text only. Its arrays are views of the bytes read: nothing in it can run, or make
+    more memory be allocated than the file has bytes.
+
+    Args:
+        directory: Where the entries lie; by default the folder that the environment variable ``GYM_BATCHNAV_CACHE``
+            names, or else the user's cache folder. It is made when first needed.
+        max_bytes: How much the folder may hold; an entry larger than that is not kept. Each process may pass it by a
+            64th before it looks again.
+
+    Attributes:
+        directory: Where the entries lie.
+        max_bytes: How much the folder may hold.
+    """
+
+    def __init__(self, directory: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes={max_bytes}: give a positive number of bytes")
+        chosen = directory or os.environ.get("GYM_BATCHNAV_CACHE") or platformdirs.user_cache_dir("gym_batchnav")
+        self.directory = Path(chosen)
+        self.max_bytes = max_bytes
+        self._unmeasured = max_bytes  # bytes stored since the folder was measured; at first all of it is unknown
+        self._warned = False
+
+    def load(self, key: str) -> dict[str, np.ndarray] | None:
+        """The arrays stored under ``key``, by name, or None if there are none; the entry counts as used now."""
+        path = self._path(key)
+        try:
+            data = self._read(path)
+            if data is not None:
+                arrays = _parse(data)
+                with suppress(OSError):  # a folder that may only be read serves as well
+                    os.utime(path)
+                return arrays
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(error)
+            return None
+        except ValueError:
+            pass
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._warn(error)
+        return None
+
+    def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays under ``key``, in place of what was there.
+
+        Args:
+            key: What the arrays follow from: a digest of their source, the maker's name, version and settings.
+            arrays: They hold numbers, flags or text, no objects.
+
+        Raises:
+            ValueError: an array holds Python objects, records or empty text.
+        """
+        data = _compose(arrays)
+        if len(data) > self.max_bytes:
+            return
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, data)
+            self._unmeasured += len(data)
+            if self._unmeasured > self.max_bytes // _SHARE:
+                self._unmeasured = 0
+                self._evict(path)
+        except OSError as error:
+            self._warn(error)
+
+    def _path(self, key: str) -> Path:
+        name = f"{_VERSION} {key}".encode(errors="surrogatepass")  # names of files need not be UTF-8
+        return self.directory / f"{hashlib.sha256(name).hexdigest()}{_SUFFIX}"
+
+    def _read(self, path: Path) -> bytearray | None:
+        """The bytes of an entry, None if they are more than could have been stored."""
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > self.max_bytes:
+                return None
+            data = bytearray(size)
+            view, filled = memoryview(data), 0
+            while filled < size:
+                count = file.readinto(view[filled:])
+                if not count:
+                    break
+                filled += count
+            return data
+
+    def _evict(self, newest: Path) -> None:
+        """Remove the entries that were not used for longest until the rest fits; ``newest`` stays."""
+        entries = sorted(self._files(), key=lambda entry: (entry[2] == newest, entry[0]))
+        excess = sum(size for _, size, _ in entries) - self.max_bytes
+        for used, size, path in entries:
+            being_written = path.name.startswith(".")
+            if (excess > 0 and not being_written) or (being_written and used < time.time() - _STALE):
+                excess -= size
+                with suppress(PermissionError):  # Windows keeps what somebody reads
+                    path.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        """When each file of the cache was last used, its size and its path; also those being written."""
+        with os.scandir(self.directory) as found:
+            for file in found:
+                if _SUFFIX in file.name:
+                    try:
+                        status = file.stat()
+                    except FileNotFoundError:  # removed by another process
+                        continue
+                    yield status.st_mtime, status.st_size, Path(file.path)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the cache in '{self.directory}' cannot be used ({error}): prepared data is made anew each time; "
+                "set GYM_BATCHNAV_CACHE to a folder that can be written",
+                CacheWarning,
+                stacklevel=3,
+            )
+
+
+def _compose(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """An entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays."""
+    rows, chunks, offset = [], [], 0
+    for name, values in arrays.items():
+        array = np.asarray(values)
+        if array.dtype.hasobject or np.dtype(array.dtype.str) != array.dtype or array.dtype.itemsize == 0:
+            raise ValueError(f"array {name!r} holds {array.dtype}, which is not cached: store numbers or text")
+        rows.append([name, array.dtype.str, array.shape, offset])
+        chunks += [array.tobytes(), bytes(-array.nbytes % _ALIGNMENT)]
+        offset += array.nbytes + len(chunks[-1])
+    header = json.dumps(rows).encode()
+    padding = _start_of_arrays(len(header)) - _HEADER_LENGTH.stop - len(header)
+    chunks = [len(header).to_bytes(8, "little"), header, bytes(padding), *chunks]
+    checksum = hashlib.sha256()
+    for chunk in chunks:
+        checksum.update(chunk)
+    return b"".join([checksum.digest(), *chunks])
+
+
+def _parse(data: bytearray) -> dict[str, np.ndarray]:
+    """The arrays of an entry, as views of its bytes.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    if hashlib.sha256(memoryview(data)[_CHECKSUM.stop :]).digest() != data[_CHECKSUM]:
+        raise ValueError("wrong checksum")
+    length = int.from_bytes(data[_HEADER_LENGTH], "little")
+    start, arrays = _start_of_arrays(length), {}
+    try:
+        for name, type_name, shape, offset in json.loads(data[_HEADER_LENGTH.stop : _HEADER_LENGTH.stop + length]):
+            dtype = np.dtype(type_name)
+            if dtype.hasobject or offset < 0:
+                raise ValueError("not an array of numbers or text")
+            arrays[name] = np.frombuffer(data, dtype, math.prod(shape), start + offset).reshape(shape)
+    except Exception as error:  # NumPy raises anything on odd names of types
+        raise ValueError(f"malformed header: {error}") from error
+    return arrays
+
+
+def _start_of_arrays(header_length: int) -> int:
+    return -(-(_HEADER_LENGTH.stop + header_length) // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,148 @@
+"""Scene records as named arrays, the form in which DiskCache keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
+from gym_batchnav.scene.scene import Materials, Scene
+
+_MESH = ("vertices", "triangles", "triangle_material", "triangle_object")
+_OPTIONAL = ("uvs", "colors")
+_MATERIALS = tuple(field.name for field in fields(Materials))
+_LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of every array with a row for each thing
+    "vertices": (np.float32, 3),
+    "triangles": (np.int32, 3),
+    "triangle_material": (np.int32, None),
+    "triangle_object": (np.int32, None),
+    "uvs": (np.float32, 2),
+    "colors": (np.uint8, 4),
+    "base_color": (np.float32, 4),
+    "texture": (np.int32, None),
+    "alpha_mode": (np.uint8, None),
+    "alpha_cutoff": (np.float32, None),
+    "double_sided": (np.bool_, None),
+    "wrap": (np.uint8, 2),
+}
+
+
+def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
+    """All of a scene as arrays of numbers; ``unpack_scene`` makes the same scene of them.
+
+    Raises:
+        TypeError: the metadata hold something else than numbers, text, arrays, lists, tuples and dicts.
+    """
+    arrays = {name: getattr(scene, name) for name in _MESH}
+    arrays |= {name: getattr(scene, name) for name in _OPTIONAL if getattr(scene, name) is not None}
+    arrays |= {name: getattr(scene.materials, name) for name in _MATERIALS}
+    arrays |= {f"picture_{index}": picture for index, picture in enumerate(scene.textures)}
+    facts: dict[str, Any] = {
+        "name": scene.name,
+        "objects": scene.objects,
+        "warnings": scene.warnings,
+        "num_pictures": len(scene.textures),
+        "navmesh": None,
+    }
+    if scene.navmesh is not None:
+        facts["navmesh"] = asdict(scene.navmesh.settings)
+        arrays |= {f"navmesh_{name}": getattr(scene.navmesh, name) for name in NAVMESH_ARRAYS}
+    facts["metadata"] = _encode(scene.metadata, arrays)
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    return arrays
+
+
+def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
+    """The scene that ``pack_scene`` made arrays of; its arrays are those given.
+
+    Raises:
+        ValueError: they are not a scene's: a name is missing, an array has the wrong type or shape, or an index points
+            nowhere.
+    """
+    try:
+        facts = json.loads(arrays["facts"].tobytes())
+        navmesh = None
+        if facts["navmesh"] is not None:
+            settings = NavMeshSettings(**facts["navmesh"])
+            navmesh = NavMesh(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
+        scene = Scene(
+            name=facts["name"],
+            **{name: arrays[name] for name in (*_MESH, *(name for name in _OPTIONAL if name in arrays))},
+            materials=Materials(**{name: arrays[name] for name in _MATERIALS}),
+            textures=tuple(arrays[f"picture_{index}"] for index in range(facts["num_pictures"])),
+            objects=tuple(facts["objects"]),
+            navmesh=navmesh,
+            warnings=tuple(facts["warnings"]),
+            metadata=_decode(facts["metadata"], arrays),
+        )
+    except (KeyError, IndexError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a stored scene: {error!r}") from error
+    _check(scene)
+    return scene
+
+
+def _encode(value: object, arrays: dict[str, np.ndarray]) -> object:
+    """A value as JSON; arrays in it are added to ``arrays``, and all but plain values and lists carry their type."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return [_encode(item, arrays) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_encode(item, arrays) for item in value]}
+    if isinstance(value, Mapping):
+        return {"dict": [[_encode(key, arrays), _encode(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, (np.ndarray, np.generic)):
+        name = f"metadata_{len(arrays)}"
+        arrays[name] = np.asarray(value)
+        return {"array" if isinstance(value, np.ndarray) else "scalar": name}
+    raise TypeError(f"metadata with a {type(value).__name__} cannot be stored: use numbers, text, arrays or lists")
+
+
+def _decode(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The value that ``_encode`` made JSON of."""
+    if isinstance(value, list):
+        return [_decode(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tuple":
+        return tuple(_decode(item, arrays) for item in content)
+    if kind == "dict":
+        return {_decode(key, arrays): _decode(item, arrays) for key, item in content}
+    return arrays[content] if kind == "array" else arrays[content][()]
+
+
+def _check(scene: Scene) -> None:
+    """Refuse arrays that kernels could not walk safely."""
+    for record in (scene, scene.materials):
+        for name, (dtype, width) in _LAYOUT.items():
+            array = getattr(record, name, None)
+            if array is None:
+                continue
+            if array.dtype != dtype or array.ndim == 0 or array.shape[1:] != ((width,) if width else ()):
+                raise ValueError(f"not a stored scene: {name} is {array.dtype} {array.shape}")
+    for picture in scene.textures:
+        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 4 or not picture.size:
+            raise ValueError(f"not a stored scene: a picture is {picture.dtype} {picture.shape}")
+    counts = (
+        (len(scene.triangles), (scene.triangle_material, scene.triangle_object)),
+        (len(scene.vertices), (scene.uvs, scene.colors)),
+        (len(scene.materials), tuple(getattr(scene.materials, name) for name in _MATERIALS)),
+    )
+    for count, columns in counts:
+        if any(column is not None and len(column) != count for column in columns):
+            raise ValueError("not a stored scene: its arrays differ in length")
+    ranges = (
+        (scene.triangles, 0, len(scene.vertices)),
+        (scene.triangle_material, 0, len(scene.materials)),
+        (scene.triangle_object, 0, len(scene.objects) + 1),
+        (scene.materials.texture, -1, len(scene.textures)),
+    )
+    for rows, low, end in ranges:
+        if rows.size and not low <= rows.min() <= rows.max() < end:
+            raise ValueError("not a stored scene: an index points nowhere")

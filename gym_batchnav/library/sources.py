@@ -1,0 +1,186 @@
+"""What ``scenes=`` may name: shipped apartments, files, folders, patterns, procedural seeds, Scene records."""
+
+from __future__ import annotations
+
+import glob
+import inspect
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from gym_batchnav.homes import generate_apartment
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.library import SceneSource
+from gym_batchnav.library.recipes import HabitatScene, ProceduralScene, Recipe, SceneFile, source_from_recipe, source_of
+from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, scene_name
+from gym_batchnav.scene.load import SUFFIXES
+from gym_batchnav.scene.scene import Scene
+
+__all__ = ["SceneSpec", "assets_dir", "scene_sources", "shipped_scenes", "source_from_recipe"]
+
+SceneSpec = str | Path | Scene | Iterable[str | Path | Scene]
+
+_PACKAGE = Path(__file__).parents[1]
+MAX_SEEDS = 100_000
+_PROCEDURAL = "write 'procedural:SEED' or 'procedural:FIRST-LAST', with options as in 'procedural:0-99?triangles=20000'"
+
+
+def assets_dir() -> Path:
+    """The folder of the shipped apartments: inside the installed package, or beside it in a checkout."""
+    installed = _PACKAGE / "assets"
+    return installed if installed.is_dir() else _PACKAGE.parent / "assets"
+
+
+def shipped_scenes() -> dict[str, Path]:
+    """The files of the shipped apartments, by name."""
+    return {path.stem: path for path in sorted(assets_dir().glob("apartment_*.glb"))}
+
+
+def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[SceneSource]:
+    """The scenes that a specification names, in order; nothing is loaded yet.
+
+    Scenes that would share a name are told apart by their folder (``"attic/room"``), so that Habitat's ``scene_id``
+    still finds them; the same scene given twice keeps its name.
+
+    Args:
+        spec: One of the following, or a list or generator of them:
+
+            - ``"apartments"``, all shipped ones, or the name of one of them;
+            - the path of a file that ``load_scene`` reads, or a pattern such as ``"~/scenes/**/*.glb"``;
+            - a folder: the Habitat scene datasets in it, or else all scene files, by name;
+            - a Habitat scene dataset, ``X.scene_dataset_config.json``: its scene instances, or else its stages;
+            - ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"`` of at most ``MAX_SEEDS``, made when they are needed;
+              keywords of ``generate_apartment`` follow as in ``"procedural:0-99?triangles=20000"``;
+            - a Scene.
+        cache: Where scenes are kept once they are parsed or generated; None keeps none.
+
+    Raises:
+        ValueError: nothing goes by that name; a pattern or a folder has no scene.
+        FileNotFoundError: it looks like a path, and there is no such file.
+    """
+    parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
+    if not isinstance(parts, Iterable):
+        raise ValueError(f"scenes={spec!r}: give a name, a path, a Scene, or a list of these")
+    shipped = shipped_scenes()
+    found = [recipe for part in parts for recipe in _named(part, shipped)]
+    if not found:
+        raise ValueError("scenes=[]: name at least one scene")
+    names = _distinct_names(found)
+    return [_source(item, name, cache) for item, name in zip(found, names, strict=True)]
+
+
+def _named(part: str | Path | Scene, shipped: dict[str, Path]) -> Iterator[Recipe | Scene]:
+    """The scenes of one part of a specification."""
+    if isinstance(part, Scene):
+        yield part
+    elif not isinstance(part, (str, Path)):
+        raise ValueError(f"scenes with {part!r} in it: give names, paths and Scenes")
+    elif part == "apartments":
+        yield from map(_file, shipped.values())
+    elif part in shipped:
+        yield _file(shipped[str(part)])
+    elif isinstance(part, str) and part.startswith("procedural:"):
+        yield from _procedural(part)
+    else:
+        yield from _on_disk(part, shipped)
+
+
+def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
+    """The scene files that a path, a folder or a pattern names."""
+    if str(part) == "":
+        raise ValueError("scenes='': name at least one scene")
+    path = Path(part).expanduser()
+    if path.is_dir():
+        datasets = sorted(path.glob(f"*{DATASET_ENDING}"))
+        inside = datasets or _scene_files(path.iterdir())
+        if not inside:
+            raise ValueError(f"folder '{path}' has no scene in it: give one with files ending in {', '.join(SUFFIXES)}")
+        for file in inside:
+            yield from _scenes_in(file)
+    elif path.is_file():
+        yield from _scenes_in(path)
+    elif glob.has_magic(str(path)):
+        matches = _scene_files(map(Path, glob.iglob(str(path), recursive=True)))
+        if not matches:
+            raise ValueError(f"pattern '{part}' matches no scene: give one that ends in {' or '.join(SUFFIXES)}")
+        for file in matches:
+            yield from _scenes_in(file)
+    elif path.suffix or len(path.parts) > 1:
+        raise FileNotFoundError(f"scene file '{path}' does not exist: put it there or mend the name")
+    else:
+        known = ", ".join(["apartments", *shipped, "procedural:SEED"])
+        raise ValueError(f"unknown scene '{part}': give the path of a file, or one of {known}")
+
+
+def _scene_files(paths: Iterable[Path]) -> list[Path]:
+    """Those that can be loaded, sorted."""
+    endings = (*SUFFIXES, DATASET_ENDING)
+    return sorted(path for path in paths if path.name.lower().endswith(endings) and path.is_file())
+
+
+def _scenes_in(path: Path) -> Iterator[Recipe]:
+    """The scene of a file, or those of a dataset."""
+    if path.name.endswith(DATASET_ENDING):
+        for handle in list_scenes(path):
+            yield HabitatScene(os.path.abspath(path), handle, scene_name(handle))
+    else:
+        yield _file(path)
+
+
+def _file(path: Path) -> SceneFile:
+    return SceneFile(os.path.abspath(path), path.stem)
+
+
+def _procedural(part: str) -> Iterator[ProceduralScene]:
+    """The apartments that ``procedural:FIRST-LAST?OPTIONS`` names."""
+    match = re.fullmatch(r"procedural:(\d+)(?:-(\d+))?(?:\?(.+))?", part)
+    if not match:
+        raise ValueError(f"scenes={part!r}: {_PROCEDURAL}")
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first:
+        raise ValueError(f"scenes={part!r}: the last seed is smaller than the first: swap them")
+    if last - first >= MAX_SEEDS:
+        raise ValueError(f"scenes={part!r}: that is more than {MAX_SEEDS:,} apartments: narrow the range")
+    options = _options(part, match[3]) if match[3] else {}
+    for seed in range(first, last + 1):
+        yield ProceduralScene(seed, f"procedural_{seed}", options)
+
+
+def _options(part: str, text: str) -> dict[str, Any]:
+    """Options after the question mark: numbers for keywords of ``generate_apartment``."""
+    keywords = inspect.signature(generate_apartment).parameters.values()
+    known = [word.name for word in keywords if word.kind is word.KEYWORD_ONLY and word.name != "name"]
+    options: dict[str, Any] = {}
+    try:
+        for key, value in parse_qsl(text, keep_blank_values=True, strict_parsing=True):
+            if key not in known:
+                raise ValueError(f"{key} is none of {', '.join(known)}")
+            options[key] = float(value) if "." in value else int(value)
+    except ValueError as error:
+        raise ValueError(f"scenes={part!r}: {error}: {_PROCEDURAL}") from error
+    return options
+
+
+def _distinct_names(found: list[Recipe | Scene]) -> list[str]:
+    """A name for each scene: its own where no other scene has it, else the first of its aliases that is its alone."""
+    names = [item.name for item in found]
+    aliases = [() if isinstance(item, Scene) else item.aliases() for item in found]
+    for level in range(max(map(len, aliases))):
+        counts = Counter(names)
+        names = [
+            other[level] if counts[name] > 1 and level < len(other) else name
+            for name, other in zip(names, aliases, strict=True)
+        ]
+    return names
+
+
+def _source(item: Recipe | Scene, name: str, cache: DiskCache | None) -> SceneSource:
+    if isinstance(item, Scene):
+        return SceneSource(name, lambda: item)
+    return source_of(replace(item, name=name), cache)

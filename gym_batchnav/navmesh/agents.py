@@ -1,0 +1,351 @@
+"""Agents by the thousand on the navmeshes of K scene slots: move, measure, follow.
+
+The kernels see one table of addresses with a row a slot, so that swapping a slot writes one row and moves no other
+slot's data. Every kernel works on a range of agents; its parallel variant hands blocks of agents to threads, and as
+agents do not meet, the results are those of the serial one, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import njit, prange
+
+from gym_batchnav.navmesh.kernels.follow import Stride, follow
+from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner, goals_at
+from gym_batchnav.navmesh.kernels.ground import to_int64
+from gym_batchnav.navmesh.kernels.motion import QUEUE, has_collided, try_step
+from gym_batchnav.navmesh.kernels.tables import ROW_LENGTH, NavigationTables
+from gym_batchnav.state import Action
+
+STOP, FORWARD, LEFT, RIGHT = (int(action) for action in Action)  # plain ints: kernels compile faster with them
+BLOCK = 64  # agents that a thread takes at a time
+PARALLEL_FROM = 512  # agents; below, starting the threads costs more than they bring
+
+
+class NavMeshBatch:
+    """K slots, each with its own navmesh, goals and tables, and the agents' questions to all of them at once.
+
+    Agents are rows of arrays that the caller owns: ``slots`` [N] int32, ``polygon`` [N] int32, ``position`` [N, 3]
+    float32 in metres, ``heading`` [N] float32 in radians. An agent whose slot is empty or whose polygon is -1 stands
+    still and is infinitely far from any goal.
+
+    Args:
+        num_slots: K.
+    """
+
+    def __init__(self, num_slots: int) -> None:
+        if num_slots < 1:
+            raise ValueError(f"num_slots={num_slots}: a batch needs at least one slot")
+        self._table = np.zeros((num_slots, ROW_LENGTH), np.int64)
+        self._tables: list[NavigationTables | None] = [None] * num_slots  # keeps what the addresses point to
+
+    @property
+    def num_slots(self) -> int:
+        """The number of slots, K."""
+        return len(self._tables)
+
+    def set_slot(self, slot: int, tables: NavigationTables) -> None:
+        """Install prepared tables in a slot; its polygon and goal numbers mean these from now on."""
+        self._table[slot] = tables.row()
+        self._tables[slot] = tables
+
+    def clear_slot(self, slot: int) -> None:
+        """Empty a slot and let go of its tables."""
+        self._table[slot] = 0
+        self._tables[slot] = None
+
+    def tables(self, slot: int) -> NavigationTables | None:
+        """What a slot holds, None if it is empty."""
+        return self._tables[slot]
+
+    def step(
+        self,
+        actions: np.ndarray,
+        slots: np.ndarray,
+        polygon: np.ndarray,
+        position: np.ndarray,
+        heading: np.ndarray,
+        *,
+        forward_step: float,
+        turn_angle: float,
+        sliding: bool,
+        active: np.ndarray,
+        moved_out: np.ndarray,
+        collided_out: np.ndarray,
+    ) -> None:
+        """Turn or move every active agent; ``polygon``, ``position`` and ``heading`` are written in place.
+
+        Args:
+            actions: [N] int, 0 stop, 1 forward, 2 left, 3 right.
+            slots: [N] int32.
+            polygon: [N] int32.
+            position: [N, 3] float32, metres.
+            heading: [N] float32, radians; kept in [-pi, pi).
+            forward_step: Metres.
+            turn_angle: Radians.
+            sliding: Slide along walls; False stops at them.
+            active: [N] bool; the others keep their pose.
+            moved_out: [N] float32, written: metres walked, in 3-D.
+            collided_out: [N] bool, written: Habitat's test.
+
+        Raises:
+            TypeError: If an array has another dtype or layout than said.
+        """
+        size = _check(slots, polygon, position)
+        _expect("heading", heading, np.float32, (size,))
+        _expect("active", active, np.bool_, (size,))
+        _expect("moved_out", moved_out, np.float32, (size,))
+        _expect("collided_out", collided_out, np.bool_, (size,))
+        actions = np.ascontiguousarray(actions, np.int64)
+        _expect("actions", actions, np.int64, (size,))
+        arguments = (
+            self._table,
+            actions,
+            slots,
+            polygon,
+            position,
+            heading,
+            float(forward_step),
+            float(turn_angle),
+            bool(sliding),
+            active,
+            moved_out,
+            collided_out,
+        )
+        if _is_parallel(size):
+            _step_parallel(size, *arguments)
+        else:
+            _step_range(0, size, *arguments)
+
+    def distance(
+        self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray, goal_index: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Geodesic distance of every agent to a goal of its slot.
+
+        Args:
+            slots: [N] int32.
+            polygon: [N] int32.
+            position: [N, 3] float32, metres.
+            goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
+            out: [N] float32, written: metres, inf across islands.
+
+        Raises:
+            TypeError: If an array has another dtype or layout than said.
+        """
+        size = _check(slots, polygon, position)
+        _expect("goal_index", goal_index, np.int32, (size,))
+        _expect("out", out, np.float32, (size,))
+        arguments = (self._table, slots, polygon, position, goal_index, out)
+        if _is_parallel(size):
+            _distance_parallel(size, *arguments)
+        else:
+            _distance_range(0, size, *arguments)
+
+    def next_action(
+        self,
+        slots: np.ndarray,
+        polygon: np.ndarray,
+        position: np.ndarray,
+        heading: np.ndarray,
+        goal_index: np.ndarray,
+        *,
+        forward_step: float,
+        turn_angle: float,
+        goal_radius: float,
+        sliding: bool = True,
+    ) -> np.ndarray:
+        """What the greedy shortest-path follower would do.
+
+        Args:
+            slots: [N] int32.
+            polygon: [N] int32.
+            position: [N, 3] float32, metres.
+            heading: [N] float32, radians.
+            goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
+            forward_step: Metres.
+            turn_angle: Radians.
+            goal_radius: Metres; STOP within it.
+            sliding: How the agents move.
+
+        Returns:
+            [N] int64, 0 stop (also where there is no path), 1 forward, 2 left, 3 right.
+
+        Raises:
+            TypeError: If an array has another dtype or layout than said.
+        """
+        size = _check(slots, polygon, position)
+        _expect("heading", heading, np.float32, (size,))
+        _expect("goal_index", goal_index, np.int32, (size,))
+        actions = np.empty(size, np.int64)
+        arguments = (
+            self._table,
+            slots,
+            polygon,
+            position,
+            heading,
+            goal_index,
+            float(forward_step),
+            float(turn_angle),
+            float(goal_radius),
+            bool(sliding),
+            actions,
+        )
+        if _is_parallel(size):
+            _follow_parallel(size, *arguments)
+        else:
+            _follow_range(0, size, *arguments)
+        return actions
+
+
+def _is_parallel(size: int) -> bool:
+    return size >= PARALLEL_FROM and numba.get_num_threads() > 1
+
+
+def _check(slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> int:
+    """Refuse agents that the kernels cannot write to; returns N."""
+    size = len(slots)
+    _expect("slots", slots, np.int32, (size,))
+    _expect("polygon", polygon, np.int32, (size,))
+    _expect("position", position, np.float32, (size, 3))
+    return size
+
+
+def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise TypeError(f"{name}: {array.dtype} {array.shape}; a contiguous {np.dtype(dtype)} {shape} is wanted")
+
+
+@njit(cache=True, nogil=True)
+def _is_placed(table: np.ndarray, slot: int, polygon: int) -> bool:
+    """Whether an agent stands on a polygon of a slot that is filled (column 4: the number of its polygons)."""
+    return 0 <= slot < len(table) and 0 <= polygon < table[slot, 4]
+
+
+@njit(cache=True, nogil=True)
+def _wrap(angle: float) -> np.float32:
+    """The angle in [-pi, pi), also after rounding to float32."""
+    wrapped = np.float32(angle - 2.0 * np.pi * np.floor((angle + np.pi) / (2.0 * np.pi)))
+    return wrapped if wrapped < np.float32(np.pi) else np.float32(-np.pi)
+
+
+@njit(cache=True, nogil=True)
+def _step_range(
+    begin: int,
+    end: int,
+    table: np.ndarray,
+    actions: np.ndarray,
+    slots: np.ndarray,
+    polygon: np.ndarray,
+    position: np.ndarray,
+    heading: np.ndarray,
+    forward_step: float,
+    turn_angle: float,
+    sliding: bool,
+    active: np.ndarray,
+    moved_out: np.ndarray,
+    collided_out: np.ndarray,
+) -> None:
+    queue = np.empty(QUEUE, np.int32)
+    for i in range(begin, end):
+        moved_out[i], collided_out[i] = 0.0, False
+        if not active[i] or not _is_placed(table, slots[i], polygon[i]):
+            continue
+        if actions[i] == LEFT:
+            heading[i] = _wrap(heading[i] + turn_angle)
+        elif actions[i] == RIGHT:
+            heading[i] = _wrap(heading[i] - turn_angle)
+        elif actions[i] == FORWARD:
+            x, y, z = np.float64(position[i, 0]), np.float64(position[i, 1]), np.float64(position[i, 2])
+            # The sine of a float32 is half as dear, and as exact as the position that comes of it.
+            end_x = x - np.float64(np.sin(heading[i])) * forward_step
+            end_z = z - np.float64(np.cos(heading[i])) * forward_step
+            p, px, py, pz = try_step(table[slots[i]], queue, to_int64(polygon[i]), x, y, z, end_x, y, end_z, sliding)
+            moved2 = (px - x) ** 2 + (py - y) ** 2 + (pz - z) ** 2
+            polygon[i] = p
+            position[i, 0], position[i, 1], position[i, 2] = px, py, pz
+            moved_out[i] = np.sqrt(moved2)
+            collided_out[i] = has_collided(moved2, forward_step * forward_step)
+
+
+@njit(cache=True, nogil=True)
+def _distance_range(
+    begin: int,
+    end: int,
+    table: np.ndarray,
+    slots: np.ndarray,
+    polygon: np.ndarray,
+    position: np.ndarray,
+    goal_index: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    for i in range(begin, end):
+        out[i] = np.inf
+        if _is_placed(table, slots[i], polygon[i]):
+            row = table[slots[i]]
+            if 0 <= goal_index[i] < len(goals_at(row).polygon):
+                out[i] = distance_and_corner(
+                    row,
+                    to_int64(goal_index[i]),
+                    to_int64(polygon[i]),
+                    np.float64(position[i, 0]),
+                    np.float64(position[i, 1]),
+                    np.float64(position[i, 2]),
+                )[0]
+
+
+@njit(cache=True, nogil=True)
+def _follow_range(
+    begin: int,
+    end: int,
+    table: np.ndarray,
+    slots: np.ndarray,
+    polygon: np.ndarray,
+    position: np.ndarray,
+    heading: np.ndarray,
+    goal_index: np.ndarray,
+    forward_step: float,
+    turn_angle: float,
+    goal_radius: float,
+    sliding: bool,
+    actions: np.ndarray,
+) -> None:
+    queue = np.empty(QUEUE, np.int32)
+    stride = Stride(forward_step, turn_angle, sliding)
+    for i in range(begin, end):
+        actions[i] = STOP
+        if _is_placed(table, slots[i], polygon[i]):
+            row = table[slots[i]]
+            if 0 <= goal_index[i] < len(goals_at(row).polygon):
+                actions[i] = follow(
+                    row,
+                    to_int64(goal_index[i]),
+                    queue,
+                    to_int64(polygon[i]),
+                    np.float64(position[i, 0]),
+                    np.float64(position[i, 1]),
+                    np.float64(position[i, 2]),
+                    np.float64(heading[i]),
+                    stride,
+                    goal_radius,
+                )
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _step_parallel(size: int, *arguments: Any) -> None:
+    for block in prange((size + BLOCK - 1) // BLOCK):
+        _step_range(block * BLOCK, min((block + 1) * BLOCK, size), *arguments)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _distance_parallel(size: int, *arguments: Any) -> None:
+    for block in prange((size + BLOCK - 1) // BLOCK):
+        _distance_range(block * BLOCK, min((block + 1) * BLOCK, size), *arguments)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _follow_parallel(size: int, *arguments: Any) -> None:
+    for block in prange((size + BLOCK - 1) // BLOCK):
+        _follow_range(block * BLOCK, min((block + 1) * BLOCK, size), *arguments)

@@ -1,0 +1,252 @@
+"""Build a navmesh from triangles, in Recast's steps and with Habitat's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.navmesh.build.contours import region_outlines, trace
+from gym_batchnav.navmesh.build.detail import triangulate_floors
+from gym_batchnav.navmesh.build.polygons import polygonise, weld
+from gym_batchnav.navmesh.record import MAX_VERTICES, NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.build.regions import merge_regions, region_rings, watershed
+from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
+from gym_batchnav.navmesh.build.voxel import (
+    boundary_distance,
+    filter_spans,
+    flatten,
+    keep_spans,
+    link,
+    rasterise,
+)
+
+BUILDER_VERSION = 2  # goes up with every change of what is built; keys caches
+MAX_COLUMNS = 2**26  # of the grid: at 5 cm, 400 m x 400 m
+MAX_LEVELS = 2**20  # cells along one axis, which float32 still tells apart
+SMALLEST_CROSS = 1e-12  # length of the cross product of two sides, square metres; thinner triangles are dropped
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The voxel grid and the agent's measures in it."""
+
+    origin: np.ndarray  # [3] float32, metres
+    width: int  # cells along x
+    depth: int  # cells along z
+    height: int  # voxels that the agent needs over the floor
+    climb: int  # voxels
+    radius: int  # cells
+
+
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """The cells where the agent's centre can be, lowest first in every column."""
+
+    column: np.ndarray  # [S] int64, z * width + x
+    floor: np.ndarray  # [S] int32, voxels
+    links: np.ndarray  # [S, 4] int32
+
+
+def build_navmesh(
+    vertices: np.ndarray,
+    triangles: np.ndarray,
+    settings: NavMeshSettings | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> NavMesh:
+    """Build the navmesh of a triangle soup.
+
+    Triangles are walkable on the side that they wind counter-clockwise on. They may be open, intersect each other,
+    come twice or have no area.
+
+    Args:
+        vertices: [V, 3] float, metres, Y up.
+        triangles: [T, 3] int, rows of vertices.
+        settings: The agent and the resolution; Habitat's by default.
+        progress: Called with the name of each stage that begins and the share of the work done before it.
+
+    Raises:
+        ValueError: The input is malformed, too large for the cell size, or holds no place to stand on.
+    """
+    settings = settings or NavMeshSettings()
+    tell = progress or (lambda stage, share: None)
+    _check_settings(settings)
+    tell("voxelise", 0.0)
+    points, triangles, walkable = _clean(vertices, triangles, settings)
+    grid = _make_grid(points, triangles, settings)
+    floor = _find_floor(points, triangles, walkable, grid, settings, tell)
+    tell("divide into regions", 0.6)
+    region = _divide(floor, settings)
+    tell("trace outlines", 0.75)
+    mesh = _polygonise(floor, region, grid, settings, tell) if region.any() else None
+    if mesh is None:
+        raise ValueError(
+            f"the scene has no walkable area for an agent of radius {settings.agent_radius:g} m and height "
+            f"{settings.agent_height:g} m: check that Y is up, that the unit is the metre, that floors wind "
+            "counter-clockwise seen from above, and region_min_size"
+        )
+    tell("done", 1.0)
+    return mesh
+
+
+def _check_settings(settings: NavMeshSettings) -> None:
+    positive = ("cell_size", "cell_height", "agent_height")
+    not_negative = (
+        *("agent_radius", "agent_max_climb", "region_min_size", "region_merge_size", "edge_max_len"),
+        *("edge_max_error", "detail_sample_dist", "detail_sample_max_error"),
+    )
+    for name in positive:
+        if not 0 < getattr(settings, name) < np.inf:
+            raise ValueError(f"{name}={getattr(settings, name)}: it must be positive and finite")
+    for name in not_negative:
+        if not 0 <= getattr(settings, name) < np.inf:
+            raise ValueError(f"{name}={getattr(settings, name)}: it must not be negative, and finite")
+    if not 0 <= settings.agent_max_slope_deg < 90:
+        raise ValueError(f"agent_max_slope_deg={settings.agent_max_slope_deg}: give a slope from 0 to below 90 degrees")
+    if settings.agent_max_climb > settings.agent_height:
+        # Beyond this an agent could step to two floors of one column, and links would not be mutual.
+        raise ValueError(
+            f"agent_max_climb={settings.agent_max_climb}: it must not exceed agent_height={settings.agent_height}"
+        )
+    if not 3 <= settings.verts_per_poly <= MAX_VERTICES:
+        raise ValueError(f"verts_per_poly={settings.verts_per_poly}: choose from 3 to {MAX_VERTICES}")
+
+
+def _clean(
+    vertices: np.ndarray, triangles: np.ndarray, settings: NavMeshSettings
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vertices as float32, the triangles that have an area, and which of them are flat enough to walk on."""
+    with np.errstate(over="ignore"):
+        points = np.asarray(vertices, np.float32)
+    triangles = np.asarray(triangles)
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"vertices have the shape {points.shape}: give [V, 3]")
+    if triangles.ndim != 2 or triangles.shape[1] != 3 or not np.issubdtype(triangles.dtype, np.integer):
+        raise ValueError(f"triangles have the shape {triangles.shape} of {triangles.dtype}: give [T, 3] of integers")
+    if len(triangles) == 0:
+        raise ValueError("there are no triangles to build a navmesh from")
+    if triangles.min() < 0 or triangles.max() >= len(points):
+        raise ValueError(
+            f"triangles have vertices from {triangles.min()} to {triangles.max()}, there are {len(points)}"
+        )
+    if not np.isfinite(points).all():
+        raise ValueError(
+            f"{np.count_nonzero(~np.isfinite(points).all(axis=1))} vertices are not finite (NaN or infinite)"
+        )
+    a, b, c = points[triangles[:, 0]], points[triangles[:, 1]], points[triangles[:, 2]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        normal = np.cross(b - a, c - a)
+        length = np.sqrt((normal * normal).sum(axis=1))
+    kept = ~(length <= SMALLEST_CROSS)  # What overflows is kept here and refused as too large.
+    if not kept.any():
+        raise ValueError(f"none of the {len(triangles)} triangles has an area")
+    steepest = np.float32(np.cos(np.radians(settings.agent_max_slope_deg)))
+    walkable = normal[kept, 1] / length[kept] > steepest
+    return points, triangles[kept].astype(np.int32), walkable
+
+
+def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSettings) -> _Grid:
+    used = points[triangles.reshape(-1)]
+    origin, upper = used.min(axis=0), used.max(axis=0)
+    cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
+    size = upper.astype(np.float64) - origin
+    columns, levels = size[0] / settings.cell_size * size[2] / settings.cell_size, size[1] / settings.cell_height
+    if columns > MAX_COLUMNS or max(levels, *size / settings.cell_size) > MAX_LEVELS:
+        raise ValueError(
+            f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, too much for "
+            f"cell_size={settings.cell_size} and cell_height={settings.cell_height}: give larger ones, or check that "
+            "the unit is the metre"
+        )
+    width, _, depth = (max(int(extent / cell_size + np.float32(0.5)), 1) for extent in upper - origin)
+    return _Grid(
+        origin=origin,
+        width=width,
+        depth=depth,
+        height=max(int(np.ceil(np.float32(settings.agent_height) / cell_height)), 1),
+        climb=int(np.floor(np.float32(settings.agent_max_climb) / cell_height)),
+        radius=int(np.ceil(np.float32(settings.agent_radius) / cell_size)),
+    )
+
+
+def _find_floor(
+    points: np.ndarray,
+    triangles: np.ndarray,
+    walkable: np.ndarray,
+    grid: _Grid,
+    settings: NavMeshSettings,
+    tell: Callable[[str, float], None],
+) -> _Floor:
+    """Voxelise, filter and erode."""
+    cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
+    spans = rasterise(points - grid.origin, triangles, walkable, cell_size, cell_height, grid.width, grid.depth)
+    tell("filter", 0.4)
+    start, bottom, top, standable = flatten(*spans)
+    filters = (
+        settings.filter_low_hanging_obstacles,
+        settings.filter_ledge_spans,
+        settings.filter_walkable_low_height_spans,
+    )
+    ceiling = filter_spans(start, bottom, top, standable, grid.width, grid.height, grid.climb, filters)
+    column = np.repeat(np.arange(len(start) - 1), np.diff(start))[standable]
+    floor, ceiling = top[standable], ceiling[standable]
+    tell("erode", 0.5)
+    links = link(_starts(column, grid), column, floor, ceiling, grid.width, grid.height, grid.climb)
+    kept = boundary_distance(links) >= 2 * grid.radius
+    return _Floor(column[kept], floor[kept], keep_spans(links, kept))
+
+
+def _starts(column: np.ndarray, grid: _Grid) -> np.ndarray:
+    """The first span of every column and the count of all, [columns + 1] int64."""
+    counts = np.bincount(column, minlength=grid.width * grid.depth)
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _divide(floor: _Floor, settings: NavMeshSettings) -> np.ndarray:
+    """Region of every span [S] int32, 0 for those in pieces too small to keep."""
+    if len(floor.links) == 0:
+        return np.zeros(0, np.int32)
+    region, count = watershed(floor.links, boundary_distance(floor.links))
+    start, met = region_rings(floor.links, region, count)
+    rings = [met[start[number] : start[number + 1]].tolist() for number in range(count)]
+    smallest, merged = settings.region_min_size**2, settings.region_merge_size**2
+    return merge_regions(region, rings, floor.column, smallest, merged)
+
+
+def _polygonise(
+    floor: _Floor, region: np.ndarray, grid: _Grid, settings: NavMeshSettings, tell: Callable[[str, float], None]
+) -> NavMesh | None:
+    """Outline the regions, divide them into convex polygons and give those their heights; None if nothing is left."""
+    max_length = int(np.float32(settings.edge_max_len) / np.float32(settings.cell_size))
+    borders = trace(floor.links, floor.floor, floor.column, region, grid.width)
+    outlines = region_outlines(*borders, settings.edge_max_error, max_length)
+    numbers = [number for number, rings in sorted(outlines.items()) for _ in rings]
+    tolerance = min(2 * grid.climb, grid.height - 1)
+    # Corners of two regions are seen from spans that lie up to two steps apart; other storeys are farther.
+    corners, rings = weld([ring for _, rings in sorted(outlines.items()) for ring in rings], tolerance)
+    pieces = [polygonise(corners, ring, settings.verts_per_poly) for ring in rings]
+    if not any(len(piece) for piece in pieces):
+        return None
+    polygons = np.concatenate(pieces)
+    owner = np.repeat(np.array(numbers, np.int32), [len(piece) for piece in pieces])
+    used, renumbered = np.unique(polygons[polygons >= 0], return_inverse=True)
+    corners = corners[used]
+    polygons[polygons >= 0] = renumbered
+    neighbours = shared_edge_neighbours(polygons)
+    tell("follow heights", 0.9)
+    added, faces, first_face = triangulate_floors(
+        *(corners, polygons, neighbours, owner),
+        *(_starts(floor.column, grid), floor.floor, region, grid.width),
+        *(float(settings.detail_sample_dist), float(settings.detail_sample_max_error)),
+    )
+    scale = np.array([settings.cell_size, settings.cell_height, settings.cell_size], np.float32)
+    return NavMesh(
+        vertices=grid.origin + corners.astype(np.float32) * scale,
+        polygons=polygons,
+        neighbours=neighbours,
+        detail_vertices=grid.origin + added.astype(np.float32) * scale,
+        detail_triangles=faces,
+        detail_start=first_face,
+        polygon_island=label_islands(neighbours),
+        settings=settings,
+    )

@@ -1,0 +1,317 @@
+"""Outlines of regions: traced along cells, simplified, and holes joined to the outline around them.
+
+Points are integers: x and z count cells, y counts voxels. Outlines run clockwise in the plane of x to the right and
+z upwards, holes the other way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.navmesh.build.regions import SOLID
+
+# The corner of a cell behind the edge that faces each direction.
+CORNER_X = np.array([0, 1, 1, 0])
+CORNER_Z = np.array([1, 1, 0, 0])
+
+
+@njit(cache=True, nogil=True)
+def trace(
+    links: np.ndarray, floor: np.ndarray, column: np.ndarray, region: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Walk along all borders between regions, and between regions and walls.
+
+    Args:
+        links: [S, 4] int32.
+        floor: [S] int32, voxels.
+        column: [S] int, ``z * width + x``.
+        region: [S] int32.
+        width: Cells along x.
+
+    Returns:
+        points [N, 4] int32: x, y, z and the region across the edge that leads to the point; start [C + 1] int64 of
+        the C closed borders among them; owner [C] int32, the region inside each.
+    """
+    edges = np.zeros(len(links), np.uint8)
+    total = 0
+    for span in range(len(links)):
+        for direction in range(4):
+            beside = links[span, direction]
+            if region[span] != SOLID and (beside < 0 or region[beside] != region[span]):
+                edges[span] |= 1 << direction
+                total += 1
+    points, start, owner = np.empty((total, 4), np.int32), np.zeros(total + 1, np.int64), np.empty(total, np.int32)
+    count = borders = 0
+    for first in range(len(links)):
+        while edges[first]:
+            direction = 0
+            while not edges[first] >> direction & 1:
+                direction += 1
+            span, begin = first, direction
+            while True:
+                beside = links[span, direction]
+                if edges[span] >> direction & 1:
+                    points[count, 0] = column[span] % width + CORNER_X[direction]
+                    points[count, 1] = _corner_height(links, floor, span, direction)
+                    points[count, 2] = column[span] // width + CORNER_Z[direction]
+                    points[count, 3] = region[beside] if beside >= 0 else SOLID
+                    count += 1
+                    edges[span] &= ~(1 << direction)
+                    direction = (direction + 1) & 3
+                else:
+                    span, direction = beside, (direction + 3) & 3
+                if span == first and direction == begin:
+                    break
+            owner[borders] = region[first]
+            borders += 1
+            start[borders] = count
+    return points[:count], start[: borders + 1], owner[:borders]
+
+
+@njit(cache=True, nogil=True)
+def _corner_height(links: np.ndarray, floor: np.ndarray, span: int, direction: int) -> int:
+    """The highest floor of the up to four spans around a corner, so that all regions there agree on it."""
+    turned = (direction + 1) & 3
+    height = floor[span]
+    for first, second in ((direction, turned), (turned, direction)):
+        beside = links[span, first]
+        if beside >= 0:
+            height = max(height, floor[beside])
+            diagonal = links[beside, second]
+            if diagonal >= 0:
+                height = max(height, floor[diagonal])
+    return height
+
+
+@njit(cache=True, nogil=True)
+def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: np.ndarray) -> int:
+    """Choose the points of one traced border that a polygon needs.
+
+    Points where the region across changes stay, so that neighbours keep the same corners; then along walls the
+    farthest point is added until none is farther than ``max_error`` from its edge and no edge is too long.
+
+    Args:
+        points: [N, 4] int32 of one border, as from `trace`.
+        max_error: Cells, float32.
+        max_length: Cells, 0 for no limit.
+        kept: [N] int64, written: rows of points, in order.
+
+    Returns:
+        How many rows were written.
+    """
+    total, count = len(points), 0
+    for row in range(total):
+        if points[row, 3] != points[(row + 1) % total, 3]:
+            kept[count] = row
+            count += 1
+    if count == 0:
+        low = high = 0
+        for row in range(total):
+            x, z = points[row, 0], points[row, 2]
+            if x < points[low, 0] or (x == points[low, 0] and z < points[low, 2]):
+                low = row
+            if x > points[high, 0] or (x == points[high, 0] and z > points[high, 2]):
+                high = row
+        kept[0], kept[1] = low, high
+        count = 2
+    limit = max_error * max_error
+    for stage in range(2):
+        place = 0
+        while place < count:
+            first, last = kept[place], kept[(place + 1) % count]
+            ax, az, bx, bz = points[first, 0], points[first, 2], points[last, 0], points[last, 2]
+            forward = bx > ax or (bx == ax and bz > az)
+            length = last - first if last > first else last - first + total
+            new = -1
+            if points[(first + 1) % total, 3] != SOLID:
+                pass
+            elif stage == 0:
+                new = _farthest(points, first, last, length, forward, limit)
+            elif max_length > 0 and length > 1 and (bx - ax) ** 2 + (bz - az) ** 2 > max_length**2:
+                new = (first + (length if forward else length + 1) // 2) % total
+            if new < 0:
+                place += 1
+                continue
+            for k in range(count, place + 1, -1):
+                kept[k] = kept[k - 1]
+            kept[place + 1] = new
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _farthest(points: np.ndarray, first: int, last: int, length: int, forward: bool, limit: np.float32) -> int:
+    """The row between two others that is farthest from their edge, if its squared distance exceeds ``limit``."""
+    begin, end, step = (first, last, 1) if forward else (last, first, -1)
+    total = len(points)
+    ax, az = np.float32(points[begin, 0]), np.float32(points[begin, 2])
+    dx, dz = np.float32(points[end, 0]) - ax, np.float32(points[end, 2]) - az
+    squared = dx * dx + dz * dz
+    best, worst = -1, limit
+    for k in range(1, length):
+        row = (begin + k * step) % total
+        px, pz = np.float32(points[row, 0]) - ax, np.float32(points[row, 2]) - az
+        share = px * dx + pz * dz
+        if squared > 0:
+            share /= squared
+        share = min(max(share, np.float32(0)), np.float32(1))
+        ex, ez = share * dx - px, share * dz - pz
+        error = ex * ex + ez * ez
+        if error > worst:
+            best, worst = row, error
+    return best
+
+
+@njit(cache=True, nogil=True)
+def turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> int:
+    """Twice the signed area of a triangle of points [.., 3] int32: negative where a, b, c turn as outlines do."""
+    return (np.int64(b[0]) - a[0]) * (np.int64(c[2]) - a[2]) - (np.int64(c[0]) - a[0]) * (np.int64(b[2]) - a[2])
+
+
+@njit(cache=True, nogil=True)
+def between(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
+    """Whether c lies on the segment from a to b, ends included."""
+    if turn(a, b, c) != 0:
+        return False
+    if a[0] != b[0]:
+        return min(a[0], b[0]) <= c[0] <= max(a[0], b[0])
+    return min(a[2], b[2]) <= c[2] <= max(a[2], b[2])
+
+
+@njit(cache=True, nogil=True)
+def cross_inside(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
+    """Whether the segments ab and cd cross at a point inside of both."""
+    first, second, third, fourth = turn(a, b, c), turn(a, b, d), turn(c, d, a), turn(c, d, b)
+    if first == 0 or second == 0 or third == 0 or fourth == 0:
+        return False
+    return (first < 0) != (second < 0) and (third < 0) != (fourth < 0)
+
+
+@njit(cache=True, nogil=True)
+def touch(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
+    """Whether the segments ab and cd have a point in common."""
+    return cross_inside(a, b, c, d) or between(a, b, c) or between(a, b, d) or between(c, d, a) or between(c, d, b)
+
+
+@njit(cache=True, nogil=True)
+def same_place(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two points coincide seen from above."""
+    return a[0] == b[0] and a[2] == b[2]
+
+
+@njit(cache=True, nogil=True)
+def in_cone(before: np.ndarray, corner: np.ndarray, after: np.ndarray, target: np.ndarray) -> bool:
+    """Whether the line from a corner of an outline to a target starts strictly into the inside."""
+    if turn(before, corner, after) <= 0:
+        return turn(corner, target, before) < 0 and turn(target, corner, after) < 0
+    return not (turn(corner, target, after) <= 0 and turn(target, corner, before) <= 0)
+
+
+@njit(cache=True, nogil=True)
+def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, spared: int) -> bool:
+    """Whether the segment ab touches an edge of a ring, but for the edges at its vertex ``spared``."""
+    for row in range(len(ring)):
+        following = (row + 1) % len(ring)
+        if row == spared or following == spared:
+            continue
+        c, d = ring[row], ring[following]
+        if same_place(a, c) or same_place(b, c) or same_place(a, d) or same_place(b, d):
+            continue
+        if touch(a, b, c, d):
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, hole: int) -> tuple[int, int]:
+    """Find the shortest line that joins a hole to the outline without touching anything else.
+
+    Args:
+        outline: [N, 3] int32.
+        holes: [M, 3] int32, all holes that are not yet joined.
+        hole_start: [H + 1] int64, first vertex of each hole.
+        hole: Which of them to join.
+
+    Returns:
+        Row in the outline and row in the hole; -1 twice if there is no such line.
+    """
+    own = holes[hole_start[hole] : hole_start[hole + 1]]
+    left = 0
+    for row in range(1, len(own)):
+        if own[row, 0] < own[left, 0] or (own[row, 0] == own[left, 0] and own[row, 2] < own[left, 2]):
+            left = row
+    for turnover in range(len(own)):
+        row = (left + turnover) % len(own)
+        corner = own[row]
+        best, nearest = -1, np.int64(2**62)
+        for k in range(len(outline)):
+            dx, dz = np.int64(outline[k, 0]) - corner[0], np.int64(outline[k, 2]) - corner[2]
+            squared = dx * dx + dz * dz
+            if squared >= nearest:
+                continue
+            if not in_cone(outline[k - 1], outline[k], outline[(k + 1) % len(outline)], corner):
+                continue
+            if _blocked(outline[k], corner, outline, k):
+                continue
+            free = True
+            for other in range(len(hole_start) - 1):
+                ring = holes[hole_start[other] : hole_start[other + 1]]
+                if _blocked(outline[k], corner, ring, -1):
+                    free = False
+                    break
+            if free:
+                best, nearest = k, squared
+        if best >= 0:
+            return best, row
+    return -1, -1
+
+
+def merge_holes(outline: np.ndarray, holes: list[np.ndarray]) -> np.ndarray:
+    """Join holes to their outline by bridges, so that one ring [N, 3] goes around all; a hole out of reach is left out.
+
+    Args:
+        outline: [N, 3] int32.
+        holes: Rings [M, 3] int32 that run the other way.
+    """
+    holes = sorted(holes, key=lambda ring: min((x, z) for x, _, z in ring.tolist()))
+    while holes:
+        start = np.concatenate([[0], np.cumsum([len(ring) for ring in holes])])
+        row, hole_row = find_bridge(outline, np.concatenate(holes), start, 0)
+        hole = holes.pop(0)
+        if row >= 0:
+            there, back = np.roll(outline, -row, axis=0), np.roll(hole, -hole_row, axis=0)
+            outline = np.concatenate([there, there[:1], back, back[:1]])
+    return outline
+
+
+def region_outlines(
+    points: np.ndarray, start: np.ndarray, owner: np.ndarray, max_error: float, max_length: int
+) -> dict[int, list[np.ndarray]]:
+    """Simplify traced borders and join the holes of every region to its outline.
+
+    Args:
+        points: [N, 4] int32, as from `trace`.
+        start: [C + 1].
+        owner: [C].
+        max_error: Cells.
+        max_length: Cells, 0 for no limit.
+
+    Returns:
+        Rings [M, 3] int32 by region; usually one each.
+    """
+    outlines: dict[int, list[np.ndarray]] = {}
+    holes: dict[int, list[np.ndarray]] = {}
+    kept = np.empty(int(np.diff(start).max(initial=2)) + 2, np.int64)
+    for border in range(len(owner)):
+        traced = points[start[border] : start[border + 1]]
+        count = simplify(traced, np.float32(max_error), max_length, kept)
+        ring = np.ascontiguousarray(traced[kept[:count], :3])
+        moved = (ring[:, ::2] != np.roll(ring[:, ::2], -1, axis=0)).any(axis=1)
+        ring = ring[moved]
+        if len(ring) < 3:
+            continue
+        x, z = ring[:, 0].astype(np.int64), ring[:, 2].astype(np.int64)
+        area = int((x * np.roll(z, -1) - np.roll(x, -1) * z).sum())
+        (outlines if area < 0 else holes).setdefault(int(owner[border]), []).append(ring)
+    return {number: [merge_holes(rings[0], holes.get(number, [])), *rings[1:]] for number, rings in outlines.items()}

@@ -1,0 +1,1 @@
+"""Numba kernels on a navmesh, and the rows that they read."""

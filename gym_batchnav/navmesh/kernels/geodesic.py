@@ -1,0 +1,251 @@
+"""Shortest paths: of points to goals by look-up, of pairs of points exactly, and as polylines."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.navmesh.kernels.cells import CELLS, Cells, cells_at, piece_at
+from gym_batchnav.navmesh.kernels.ground import Ground, ground_at, to_int64
+from gym_batchnav.navmesh.kernels.motion import walk_straight
+from gym_batchnav.navmesh.kernels.views import view_1d, view_2d
+from gym_batchnav.navmesh.kernels.visibility import Corners, Sight, corners_at, inward, look_around, make_sight
+
+GOALS = CELLS + len(Cells._fields)  # index of their first array in a row of addresses
+REACH = 1e-3  # metres
+
+
+class Goals(NamedTuple):
+    """Goals of one navmesh and the distances of its corners to them."""
+
+    point: np.ndarray  # [G, 3] float32, metres
+    polygon: np.ndarray  # [G] int32
+    aim: np.ndarray  # [G, 2] float64, x and z moved inward
+    field: np.ndarray  # [G, C] float32, metres, inf across islands
+    seen: np.ndarray  # [G, P] bool, whether the goal sees a part of a polygon
+
+
+@njit(cache=True, nogil=True)
+def goals_at(row: np.ndarray) -> Goals:
+    """The goals that a row of addresses points to."""
+    return Goals(
+        view_2d(row, GOALS, 3, np.float32),
+        view_1d(row, GOALS + 1, np.int32),
+        view_2d(row, GOALS + 2, 2, np.float64),
+        view_2d(row, GOALS + 3, 0, np.float32),
+        view_2d(row, GOALS + 4, 0, np.bool_),
+    )
+
+
+@njit(cache=True, nogil=True)
+def sees(ground: Ground, polygon: int, x: float, z: float, goal_polygon: int, goal_x: float, goal_z: float) -> bool:
+    """Whether a straight line joins two points of known polygons."""
+    goal_x, goal_z = inward(ground, goal_polygon, goal_x, goal_z)
+    return walk_straight(ground, polygon, x, z, goal_x, goal_z, goal_polygon)[1] == goal_polygon
+
+
+@njit(cache=True, nogil=True)
+def distance_3d(points: np.ndarray, row: int, x: float, y: float, z: float) -> float:
+    """Straight distance of a row of ``points`` [n, 3] to a point, metres."""
+    dx, dy, dz = points[row, 0] - x, points[row, 1] - y, points[row, 2] - z
+    return np.sqrt(dx * dx + dy * dy + dz * dz)
+
+
+@njit(cache=True, nogil=True)
+def fill_goal_fields(
+    ground: Ground,
+    corners: Corners,
+    polygons: np.ndarray,
+    points: np.ndarray,
+    aim: np.ndarray,
+    field: np.ndarray,
+    seen: np.ndarray,
+) -> None:
+    """Distance of every corner to every goal, and what the goals see.
+
+    Args:
+        ground: The ground.
+        corners: Its corners.
+        polygons: [G] int32, where the goals lie.
+        points: [G, 3] float32, the goals, metres.
+        aim: [G, 2] float64, written; where to look to see the goals.
+        field: [G, C] float32, written; metres, inf across islands.
+        seen: [G, P] bool, written; whether the goal sees a part of a polygon.
+    """
+    sight = make_sight(len(ground.num_vertices), len(corners.point))
+    field[:] = np.inf
+    for goal in range(len(points)):
+        x, y, z = np.float64(points[goal, 0]), np.float64(points[goal, 1]), np.float64(points[goal, 2])
+        aim[goal, 0], aim[goal, 1] = inward(ground, to_int64(polygons[goal]), x, z)
+        count = look_around(ground, corners, sight, to_int64(polygons[goal]), x, z)
+        for p in range(seen.shape[1]):
+            seen[goal, p] = sight.entered_at[p] == sight.stamp[-1]
+        for k in range(count):
+            corner = sight.seen[k]
+            first = distance_3d(corners.point, corner, x, y, z)
+            for c in range(field.shape[1]):
+                length = first + corners.between[corner, c]
+                if length < field[goal, c]:
+                    field[goal, c] = length
+
+
+@njit(cache=True, nogil=True)
+def distance_and_corner(row: np.ndarray, goal: int, polygon: int, x: float, y: float, z: float) -> tuple[float, int]:
+    """Distance of a point of ``polygon`` to a goal, by look-up.
+
+    It takes the scene as a row of addresses: handing over two dozen arrays would cost as much as the look-up.
+
+    Returns:
+        Metres, inf where there is no path, and the first corner of the path, -1 if the goal is seen.
+    """
+    ground, goals = ground_at(row), goals_at(row)
+    goal_polygon = to_int64(goals.polygon[goal])
+    if ground.islands[polygon] != ground.islands[goal_polygon]:
+        return np.inf, -1
+    if goals.seen[goal, polygon]:  # else the walk would end at a wall
+        aim_x, aim_z = goals.aim[goal, 0], goals.aim[goal, 1]
+        if walk_straight(ground, polygon, x, z, aim_x, aim_z, goal_polygon)[1] == goal_polygon:
+            return distance_3d(goals.point, goal, x, y, z), -1
+    corners, cells, field = corners_at(row), cells_at(row), goals.field[goal]
+    piece = piece_at(cells, polygon, x, z)
+    if piece >= 0:
+        refuted = -np.inf  # length by way of the last corner that turned out to be hidden
+        for _ in range(cells.pieces[piece, 1], cells.pieces[piece + 1, 1]):
+            best, listed = _best_listed(corners.point, cells, field, piece, x, y, z, refuted)
+            if best == np.inf:
+                break
+            if listed >= 0 or _reaches(ground, corners.point, ~listed, polygon, x, z):
+                return best, max(listed, ~listed)
+            refuted = best
+    return _look_for_corner(ground, corners, field, polygon, x, y, z)
+
+
+@njit(cache=True, nogil=True)
+def _best_listed(
+    points: np.ndarray, cells: Cells, field: np.ndarray, piece: int, x: float, y: float, z: float, above: float
+) -> tuple[float, int]:
+    """The shortest length, above a limit, by way of a corner that a piece lists, and what is listed."""
+    best, best_listed = np.inf, 0
+    for k in range(cells.pieces[piece, 1], cells.pieces[piece + 1, 1]):
+        listed = cells.listed[k]
+        corner = max(listed, ~listed)
+        length = distance_3d(points, corner, x, y, z) + field[corner]
+        if length <= above:
+            length = np.inf
+        if length < best:
+            best, best_listed = length, listed
+    return best, best_listed
+
+
+@njit(cache=True, nogil=True)
+def _reaches(ground: Ground, points: np.ndarray, corner: int, polygon: int, x: float, z: float) -> bool:
+    """Whether a straight walk to a corner ends within a millimetre of it."""
+    dx, dz = points[corner, 0] - x, points[corner, 2] - z
+    free = walk_straight(ground, polygon, x, z, x + dx, z + dz, -1)[0]
+    return (1.0 - free) ** 2 * (dx * dx + dz * dz) <= REACH * REACH
+
+
+@njit(cache=True, nogil=True)
+def _look_for_corner(
+    ground: Ground, corners: Corners, field: np.ndarray, polygon: int, x: float, y: float, z: float
+) -> tuple[float, int]:
+    """What ``distance_and_corner`` answers where the look-up has nothing: slow, exact and rarely needed."""
+    sight = make_sight(len(ground.num_vertices), len(corners.point))
+    count = look_around(ground, corners, sight, polygon, x, z)
+    best, best_corner = np.inf, -1
+    for k in range(count):
+        corner = sight.seen[k]
+        length = distance_3d(corners.point, corner, x, y, z) + field[corner]
+        if length < best:
+            best, best_corner = length, corner
+    return best, best_corner
+
+
+@njit(cache=True, nogil=True)
+def _pair(
+    ground: Ground,
+    corners: Corners,
+    sight: Sight,
+    mine: np.ndarray,
+    polygon: int,
+    point: np.ndarray,
+    goal_polygon: int,
+    goal: np.ndarray,
+) -> tuple[float, int, int]:
+    """Length of the shortest path of two points [3], its first and its last corner (-1 where it has none)."""
+    if polygon < 0 or goal_polygon < 0 or ground.islands[polygon] != ground.islands[goal_polygon]:
+        return np.inf, -1, -1
+    x, y, z = np.float64(point[0]), np.float64(point[1]), np.float64(point[2])
+    goal_x, goal_y, goal_z = np.float64(goal[0]), np.float64(goal[1]), np.float64(goal[2])
+    if sees(ground, polygon, x, z, goal_polygon, goal_x, goal_z):
+        return np.sqrt((goal_x - x) ** 2 + (goal_y - y) ** 2 + (goal_z - z) ** 2), -1, -1
+    count = look_around(ground, corners, sight, polygon, x, z)
+    for k in range(count):
+        mine[k] = sight.seen[k]
+    others = look_around(ground, corners, sight, goal_polygon, goal_x, goal_z)
+    best, first, last = np.inf, -1, -1
+    for k in range(others):
+        b = sight.seen[k]
+        behind = distance_3d(corners.point, b, goal_x, goal_y, goal_z)
+        for m in range(count):
+            a = mine[m]
+            length = distance_3d(corners.point, a, x, y, z) + (behind + corners.between[a, b])
+            if length < best:
+                best, first, last = length, a, b
+    return best, first, last
+
+
+@njit(cache=True, nogil=True)
+def pair_distances(
+    ground: Ground,
+    corners: Corners,
+    polygons: np.ndarray,
+    points: np.ndarray,
+    goal_polygons: np.ndarray,
+    goals: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Exact distances of pairs of points.
+
+    Args:
+        ground: The ground.
+        corners: Its corners.
+        polygons: [N] int32, polygons of the points, -1 where there is none.
+        points: [N, 3] float32, metres.
+        goal_polygons: [N] int32.
+        goals: [N, 3] float32, metres.
+        out: [N] float64, written; metres, inf where there is no path.
+    """
+    sight = make_sight(len(ground.num_vertices), len(corners.point))
+    mine = np.empty(len(corners.point), np.int32)
+    for i in range(len(points)):
+        out[i] = _pair(
+            ground, corners, sight, mine, to_int64(polygons[i]), points[i], to_int64(goal_polygons[i]), goals[i]
+        )[0]
+
+
+@njit(cache=True, nogil=True)
+def corners_on_path(
+    ground: Ground, corners: Corners, polygon: int, point: np.ndarray, goal_polygon: int, goal: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Length of the shortest path of two points [3] float32, inf for none, and the corners [n] int32 it bends at."""
+    num_corners = len(corners.point)
+    sight, mine = make_sight(len(ground.num_vertices), num_corners), np.empty(num_corners, np.int32)
+    length, corner, last = _pair(ground, corners, sight, mine, polygon, point, goal_polygon, goal)
+    path = np.empty(num_corners, np.int32)
+    size = 0
+    while corner >= 0 and size < num_corners:
+        path[size] = corner
+        size += 1
+        best, following = np.inf, -1
+        if corner != last:
+            x, y, z = corners.point[corner, 0], corners.point[corner, 1], corners.point[corner, 2]
+            for k in range(corners.edge_start[corner], corners.edge_start[corner + 1]):
+                other = corners.edges[k]
+                rest = distance_3d(corners.point, other, x, y, z) + corners.between[other, last]
+                if rest < best:
+                    best, following = rest, other
+        corner = following
+    return length, path[:size].copy()

@@ -1,0 +1,323 @@
+"""The ground as kernels see it: outlines, heights and a grid to find polygons in.
+
+Polygons wind so that their inside lies where ``outside`` is negative. Kernels get a ``Ground`` of plain arrays, made
+once per navmesh by ``make_ground``. They compute in float64 and int64: what is read from narrower arrays is cast by
+``np.float64(...)`` and ``to_int64(...)``, since Numba's ``float(...)`` and ``int(...)`` keep narrow types.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.navmesh.kernels.views import view_1d, view_2d, view_3d
+from gym_batchnav.navmesh.record import NavMesh
+
+to_int64: Any = np.int64  # for type checkers, to which np.int64 is no int
+MAX_GRID_CELLS = 1 << 18
+GRID_CELL = 0.5  # metres, unless the navmesh is so large that MAX_GRID_CELLS would be passed
+
+
+class Ground(NamedTuple):
+    """The arrays of one navmesh that motion needs."""
+
+    outline: np.ndarray  # [P, 6, 2] float64, x and z of every polygon's vertices
+    num_vertices: np.ndarray  # [P] int32, of every polygon
+    neighbours: np.ndarray  # [P, 6] int32, polygon across every edge, -1 for a wall
+    islands: np.ndarray  # [P] int32
+    surface: np.ndarray  # [T, 3, 3] float64, corners of the detail triangles
+    surface_start: np.ndarray  # [P + 1] int32, rows of surface
+    boxes: np.ndarray  # [P, 2, 3] float32, smallest and largest corner
+    grid: np.ndarray  # [NZ, NX, 2] int32, begin and end in grid_polygons
+    grid_polygons: np.ndarray  # [L] int32, polygons whose box touches a cell
+    frame: np.ndarray  # [5] float64: grid origin x and z, grid cell, highest climb, number of islands
+
+
+@njit(cache=True, nogil=True)
+def ground_at(row: np.ndarray) -> Ground:
+    """The ground that a row of addresses points to; its arrays come first there."""
+    return Ground(
+        view_3d(row, 0, 6, 2, np.float64),
+        view_1d(row, 1, np.int32),
+        view_2d(row, 2, 6, np.int32),
+        view_1d(row, 3, np.int32),
+        view_3d(row, 4, 3, 3, np.float64),
+        view_1d(row, 5, np.int32),
+        view_3d(row, 6, 2, 3, np.float32),
+        view_3d(row, 7, 0, 2, np.int32),
+        view_1d(row, 8, np.int32),
+        view_1d(row, 9, np.float64),
+    )
+
+
+def make_ground(mesh: NavMesh) -> Ground:
+    """The arrays of ``mesh`` laid out for kernels."""
+    used = mesh.polygons >= 0
+    corners = mesh.vertices[np.where(used, mesh.polygons, mesh.polygons[:, :1])]
+    surface = np.concatenate([mesh.vertices, mesh.detail_vertices])[mesh.detail_triangles]
+    boxes = np.empty((mesh.num_polygons, 2, 3), np.float32)
+    boxes[:, 0], boxes[:, 1] = corners.min(axis=1), corners.max(axis=1)
+    if mesh.num_polygons:
+        heights, begin = surface[:, :, 1], mesh.detail_start[:-1]
+        boxes[:, 0, 1] = np.minimum(boxes[:, 0, 1], np.minimum.reduceat(heights.min(axis=1), begin))
+        boxes[:, 1, 1] = np.maximum(boxes[:, 1, 1], np.maximum.reduceat(heights.max(axis=1), begin))
+        low, high = boxes[:, 0].min(axis=0).astype(np.float64), boxes[:, 1].max(axis=0).astype(np.float64)
+    else:
+        low, high = np.zeros(3), np.zeros(3)
+    size = np.maximum(high - low, 1e-3)[[0, 2]]
+    cell = max(GRID_CELL, float(np.sqrt(size.prod() / MAX_GRID_CELLS)), float(size.max() / MAX_GRID_CELLS))
+    nx, nz = (int(cells) for cells in np.floor(size / cell) + 1)
+    grid, grid_polygons = _fill_grid(boxes, low[0], low[2], cell, nz, nx)
+    return Ground(
+        np.ascontiguousarray(corners[:, :, [0, 2]], np.float64),
+        used.sum(axis=1).astype(np.int32),
+        np.ascontiguousarray(mesh.neighbours),
+        np.ascontiguousarray(mesh.polygon_island),
+        np.ascontiguousarray(surface, np.float64),
+        np.ascontiguousarray(mesh.detail_start),
+        boxes,
+        grid,
+        grid_polygons,
+        np.array([low[0], low[2], cell, mesh.settings.agent_max_climb, mesh.num_islands]),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _fill_grid(
+    boxes: np.ndarray, origin_x: float, origin_z: float, cell: float, nz: int, nx: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lists, for every grid cell, of the polygons whose box touches it."""
+    grid = np.zeros((nz, nx, 2), np.int32)
+    polygons = np.empty(0, np.int32)
+    for fill in range(2):  # first count, then write
+        for p in range(len(boxes)):
+            for j in range(
+                int((boxes[p, 0, 2] - origin_z) / cell), min(int((boxes[p, 1, 2] - origin_z) / cell), nz - 1) + 1
+            ):
+                for i in range(
+                    int((boxes[p, 0, 0] - origin_x) / cell), min(int((boxes[p, 1, 0] - origin_x) / cell), nx - 1) + 1
+                ):
+                    if fill == 1:
+                        polygons[grid[j, i, 1]] = p
+                    grid[j, i, 1] += 1
+        if fill == 0:
+            total = 0
+            for j in range(nz):
+                for i in range(nx):
+                    size = grid[j, i, 1]
+                    grid[j, i, 0] = total
+                    grid[j, i, 1] = total
+                    total += size
+            polygons = np.empty(total, np.int32)
+    return grid, polygons
+
+
+@njit(cache=True, nogil=True)
+def outside(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> float:
+    """Positive if the point lies outside the polygon whose edge goes from a to b (twice the triangle's area)."""
+    return (bx - ax) * (z - az) - (bz - az) * (x - ax)
+
+
+@njit(cache=True, nogil=True)
+def contains(ground: Ground, polygon: int, x: float, z: float) -> bool:
+    """Whether a point lies over or under a polygon; its border belongs to it."""
+    outline = ground.outline
+    n = ground.num_vertices[polygon]
+    ax, az = outline[polygon, n - 1, 0], outline[polygon, n - 1, 1]
+    for i in range(n):
+        bx, bz = outline[polygon, i, 0], outline[polygon, i, 1]
+        if outside(ax, az, bx, bz, x, z) > 0.0:
+            return False
+        ax, az = bx, bz
+    return True
+
+
+@njit(cache=True, nogil=True)
+def nearest_on_segment(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> tuple[float, float, float]:
+    """Squared distance to the segment from a to b, seen from above, and the nearest point on it."""
+    dx, dz = bx - ax, bz - az
+    length2 = dx * dx + dz * dz
+    t = 0.0
+    if length2 > 0.0:
+        t = min(max(((x - ax) * dx + (z - az) * dz) / length2, 0.0), 1.0)
+    px, pz = ax + t * dx, az + t * dz
+    return (x - px) ** 2 + (z - pz) ** 2, px, pz
+
+
+@njit(cache=True, nogil=True)
+def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float, float]:
+    """Squared distance to a polygon's border, seen from above, and the nearest point on it."""
+    outline = ground.outline
+    n = ground.num_vertices[polygon]
+    best, best_x, best_z = np.inf, x, z
+    ax, az = outline[polygon, n - 1, 0], outline[polygon, n - 1, 1]
+    for i in range(n):
+        bx, bz = outline[polygon, i, 0], outline[polygon, i, 1]
+        distance2, px, pz = nearest_on_segment(ax, az, bx, bz, x, z)
+        if distance2 < best:
+            best, best_x, best_z = distance2, px, pz
+        ax, az = bx, bz
+    return best, best_x, best_z
+
+
+@njit(cache=True, nogil=True)
+def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
+    """Height of the floor of a polygon; a point a little beside it takes the nearest detail triangle's plane."""
+    surface = ground.surface
+    begin = ground.surface_start[polygon]
+    best, height = -np.inf, surface[begin, 0, 1]
+    for t in range(begin, ground.surface_start[polygon + 1]):
+        ax, ay, az = surface[t, 0, 0], surface[t, 0, 1], surface[t, 0, 2]
+        ux, uz = surface[t, 1, 0] - ax, surface[t, 1, 2] - az
+        vx, vz = surface[t, 2, 0] - ax, surface[t, 2, 2] - az
+        area = ux * vz - uz * vx
+        if abs(area) > 1e-12:
+            u = ((x - ax) * vz - (z - az) * vx) / area
+            v = (ux * (z - az) - uz * (x - ax)) / area
+            inside = min(u, v, 1.0 - u - v)
+            if inside > best:
+                best, height = inside, ay + u * (surface[t, 1, 1] - ay) + v * (surface[t, 2, 1] - ay)
+                if inside >= 0.0:
+                    break
+    return height
+
+
+@njit(cache=True, nogil=True)
+def _box_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, bool]:
+    """A lower bound of ``nearest_polygon``'s cost, and whether the polygon's box lies within the half extents."""
+    box = ground.boxes[polygon]
+    dx = max(box[0, 0] - x, x - box[1, 0], 0.0)
+    dy = max(box[0, 1] - y, y - box[1, 1], 0.0)
+    dz = max(box[0, 2] - z, z - box[1, 2], 0.0)
+    rise = max(dy - ground.frame[3], 0.0)
+    return dx * dx + dz * dz + rise * rise, dx <= 2.0 and dy <= 4.0 and dz <= 2.0
+
+
+@njit(cache=True, nogil=True)
+def _snap_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, float, float, float]:
+    """What it costs to snap a point to a polygon, see ``nearest_polygon``, and the point there."""
+    if contains(ground, polygon, x, z):
+        height = floor_height(ground, polygon, x, z)
+        return max(abs(height - y) - ground.frame[3], 0.0) ** 2, x, height, z
+    distance2, px, pz = nearest_on_outline(ground, polygon, x, z)
+    height = floor_height(ground, polygon, px, pz)
+    return distance2 + (height - y) ** 2, px, height, pz
+
+
+@njit(cache=True, nogil=True)
+def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: float, z: float) -> bool:
+    """Whether the polygon nearest to a point lies on the island of ``polygon``.
+
+    Args:
+        ground: The ground.
+        polygon: Says the island.
+        other: A polygon of that island near the point, which spares the search if no other island comes as near.
+        x: The point, metres.
+        y: The point.
+        z: The point.
+    """
+    island, low_x, low_z, cell = ground.islands[polygon], ground.frame[0], ground.frame[1], ground.frame[2]
+    cost = _snap_cost(ground, other, x, y, z)[0]
+    alone = cost <= 1.0
+    if alone:
+        reach = np.sqrt(cost)
+        bottom, top = len(ground.grid) - 1, ground.grid.shape[1] - 1
+        first = min(max(int((x - reach - low_x) / cell), 0), top)
+        last = min(max(int((x + reach - low_x) / cell), 0), top)
+        for j in range(max(int((z - reach - low_z) / cell), 0), min(int((z + reach - low_z) / cell), bottom) + 1):
+            for k in range(ground.grid[j, first, 0], ground.grid[j, last, 1]):  # the cells of a row follow each other
+                rival = ground.grid_polygons[k]
+                if ground.islands[rival] != island and _box_cost(ground, rival, x, y, z)[0] <= cost:
+                    alone = False
+    if alone:
+        return True
+    nearest = nearest_polygon(ground, x, y, z)[0]
+    return nearest >= 0 and ground.islands[nearest] == island
+
+
+@njit(cache=True, nogil=True)
+def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, float, float, float]:
+    """Habitat's snap: the nearest polygon within half extents of (2, 4, 2) m.
+
+    A polygon above or below the point costs ``max(0, |dy| - climb)^2``, any other its squared distance.
+
+    Returns:
+        The polygon, -1 for none, and the point on it.
+    """
+    best, best_polygon = np.inf, -1
+    best_x, best_y, best_z = np.nan, np.nan, np.nan
+    nz, nx = ground.grid.shape[0], ground.grid.shape[1]
+    cell = ground.frame[2]
+    if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
+        return -1, best_x, best_y, best_z
+    in_x, in_z = (x - ground.frame[0]) / cell, (z - ground.frame[1]) / cell
+    column, row = int(np.floor(min(max(in_x, -1e6), 1e6))), int(np.floor(min(max(in_z, -1e6), 1e6)))
+    margin = max(min(in_x - column, column + 1 - in_x, in_z - row, row + 1 - in_z), 0.0)
+    for ring in range(int(2.0 / cell) + 2):
+        if ring > 0 and ((ring - 1 + margin) * cell) ** 2 >= best:
+            break
+        for j in range(max(row - ring, 0), min(row + ring, nz - 1) + 1):
+            stride = 1 if ring == 0 or abs(j - row) == ring else 2 * ring
+            for i in range(column - ring, column + ring + 1, stride):
+                if i < 0 or i >= nx:
+                    continue
+                for k in range(ground.grid[j, i, 0], ground.grid[j, i, 1]):
+                    polygon = ground.grid_polygons[k]
+                    bound, near = _box_cost(ground, polygon, x, y, z)
+                    if not near or bound >= best:
+                        continue
+                    cost, px, py, pz = _snap_cost(ground, polygon, x, y, z)
+                    if cost < best:
+                        best, best_polygon = cost, polygon
+                        best_x, best_y, best_z = px, py, pz
+    return best_polygon, best_x, best_y, best_z
+
+
+@njit(cache=True, nogil=True)
+def _snap(ground: Ground, points: np.ndarray, snapped: np.ndarray, polygons: np.ndarray) -> None:
+    for i in range(len(points)):
+        polygon, x, y, z = nearest_polygon(ground, points[i, 0], points[i, 1], points[i, 2])
+        polygons[i] = polygon
+        snapped[i, 0], snapped[i, 1], snapped[i, 2] = x, y, z
+
+
+def snap_points(ground: Ground, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Habitat's snap of points [N, 3]: the nearest ones on the ground [N, 3] float32, NaN for none, and polygons.
+
+    Returns:
+        Points [N, 3] float32, metres, and their polygons [N] int32, -1 for none.
+
+    Raises:
+        ValueError: If ``points`` is not [N, 3].
+    """
+    wanted = np.ascontiguousarray(points, np.float64)
+    if wanted.ndim != 2 or wanted.shape[1] != 3:
+        raise ValueError(f"points of shape {wanted.shape}: [N, 3] is wanted")
+    snapped, polygons = np.empty(wanted.shape, np.float32), np.empty(len(wanted), np.int32)
+    _snap(ground, wanted, snapped, polygons)
+    return snapped, polygons
+
+
+@njit(cache=True, nogil=True)
+def cover_map(ground: Ground, low_x: float, low_z: float, cell: float, reach: float, out: np.ndarray) -> None:
+    """Mark the samples of a map [Z, X] bool that a polygon lies above or below, or within ``reach`` beside."""
+    for p in range(len(ground.num_vertices)):
+        box = ground.boxes[p]
+        first_row = max(int(np.ceil((box[0, 2] - reach - low_z) / cell)), 0)
+        first_column = max(int(np.ceil((box[0, 0] - reach - low_x) / cell)), 0)
+        last_row = min(int((box[1, 2] + reach - low_z) / cell), out.shape[0] - 1)
+        last_column = min(int((box[1, 0] + reach - low_x) / cell), out.shape[1] - 1)
+        for j in range(first_row, last_row + 1):
+            for i in range(first_column, last_column + 1):
+                x, z = low_x + i * cell, low_z + j * cell
+                if contains(ground, p, x, z) or nearest_on_outline(ground, p, x, z)[0] <= reach * reach:
+                    out[j, i] = True
+
+
+@njit(cache=True, nogil=True)
+def fill_heights(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> None:
+    """Write the floor's height into the y of points [N, 3] of known polygons [N]."""
+    for i in range(len(points)):
+        points[i, 1] = floor_height(ground, polygons[i], points[i, 0], points[i, 2])

@@ -1,0 +1,231 @@
+"""Walking on the ground: straight lines, sliding along walls, Habitat's ``try_step``.
+
+Everything starts from a known polygon and follows neighbours, so that floors above each other stay apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.navmesh.kernels.ground import (
+    Ground,
+    contains,
+    floor_height,
+    ground_at,
+    nearest_on_segment,
+    outside,
+    snaps_to_island_of,
+    to_int64,
+)
+
+QUEUE = 48  # polygons that one slide may visit, as in Detour
+
+
+@njit(cache=True, nogil=True)
+def walk_straight(
+    ground: Ground, polygon: int, x: float, z: float, end_x: float, end_z: float, goal_polygon: int
+) -> tuple[float, int]:
+    """Walk from a point of ``polygon`` towards an end until a wall, the end, or ``goal_polygon`` (-1: none).
+
+    Only edges that the line leaves by are looked at, so a start a rounding error outside its polygon does no harm.
+
+    Returns:
+        The part of the way that is free, 1.0 if all of it is, and the polygon reached.
+    """
+    outline = ground.outline
+    free = 0.0
+    for _ in range(len(ground.num_vertices)):
+        if polygon == goal_polygon:
+            return 1.0, polygon
+        n = ground.num_vertices[polygon]
+        exit_t, exit_edge = np.inf, -1
+        ax, az = outline[polygon, n - 1, 0], outline[polygon, n - 1, 1]
+        edge = n - 1
+        for i in range(n):
+            bx, bz = outline[polygon, i, 0], outline[polygon, i, 1]
+            at_end = outside(ax, az, bx, bz, end_x, end_z)
+            if at_end > 0.0:
+                at_start = outside(ax, az, bx, bz, x, z)
+                if at_end > at_start:
+                    t = at_start / (at_start - at_end)
+                    if t < exit_t:
+                        exit_t, exit_edge = t, edge
+            ax, az = bx, bz
+            edge = i
+        if exit_edge < 0:
+            return 1.0, polygon
+        free = min(max(free, exit_t), 1.0)
+        beyond = ground.neighbours[polygon, exit_edge]
+        if beyond < 0:
+            return free, polygon
+        polygon = beyond
+    return free, polygon
+
+
+@njit(cache=True, nogil=True)
+def slide(
+    ground: Ground,
+    queue: np.ndarray,
+    polygon: int,
+    x: float,
+    y: float,
+    z: float,
+    end_x: float,
+    end_y: float,
+    end_z: float,
+) -> tuple[int, float, float, bool]:
+    """Detour's moveAlongSurface: the end if it can be reached, else the nearest point on a wall near the way.
+
+    Args:
+        ground: The ground.
+        queue: [QUEUE] int32, scratch.
+        polygon: Where the start lies.
+        x: Start, metres.
+        y: Start.
+        z: Start.
+        end_x: Wanted end, metres.
+        end_y: Wanted end; counts only towards the radius of the search.
+        end_z: Wanted end.
+
+    Returns:
+        Polygon, x and z reached, and whether the end was.
+    """
+    outline, neighbours = ground.outline, ground.neighbours
+    middle_x, middle_z = (x + end_x) * 0.5, (z + end_z) * 0.5
+    radius = np.sqrt((end_x - x) ** 2 + (end_y - y) ** 2 + (end_z - z) ** 2) * 0.5 + 0.001
+    best, best_polygon, best_x, best_z = np.inf, polygon, x, z
+    queue[0] = polygon
+    size, head = 1, 0
+    while head < size:
+        current = queue[head]
+        head += 1
+        if contains(ground, current, end_x, end_z):
+            return current, end_x, end_z, True
+        n = ground.num_vertices[current]
+        ax, az = outline[current, n - 1, 0], outline[current, n - 1, 1]
+        edge = n - 1
+        for i in range(n):
+            bx, bz = outline[current, i, 0], outline[current, i, 1]
+            beyond = neighbours[current, edge]
+            if beyond < 0:
+                distance2, px, pz = nearest_on_segment(ax, az, bx, bz, end_x, end_z)
+                if distance2 < best:
+                    best, best_polygon, best_x, best_z = distance2, current, px, pz
+            elif size < QUEUE:
+                distance2, px, pz = nearest_on_segment(ax, az, bx, bz, middle_x, middle_z)
+                if distance2 <= radius * radius:
+                    known = False
+                    for k in range(size):
+                        known |= queue[k] == beyond
+                    if not known:
+                        queue[size] = beyond
+                        size += 1
+            ax, az = bx, bz
+            edge = i
+    return best_polygon, best_x, best_z, False
+
+
+@njit(cache=True, nogil=True)
+def try_step(
+    row: np.ndarray,
+    queue: np.ndarray,
+    polygon: int,
+    x: float,
+    y: float,
+    z: float,
+    end_x: float,
+    end_y: float,
+    end_z: float,
+    sliding: bool,
+) -> tuple[int, float, float, float]:
+    """Habitat's try_step from a point of ``polygon``: stays where the end would lie on another island.
+
+    It takes the scene as a row of addresses, which is quicker to hand over than all arrays of a ``Ground``.
+
+    Returns:
+        Polygon, x, y and z reached.
+    """
+    ground = ground_at(row)
+    free, reached = walk_straight(ground, polygon, x, z, end_x, end_z, -1)
+    if free >= 1.0:  # a slide would end there too
+        return reached, end_x, floor_height(ground, reached, end_x, end_z), end_z
+    to_x, to_z, arrived = x + free * (end_x - x), z + free * (end_z - z), False
+    if sliding:
+        reached, to_x, to_z, arrived = slide(ground, queue, polygon, x, y, z, end_x, end_y, end_z)
+    if not arrived and ground.frame[4] > 1.0 and not snaps_to_island_of(ground, polygon, reached, end_x, end_y, end_z):
+        return polygon, x, y, z
+    return reached, to_x, floor_height(ground, reached, to_x, to_z), to_z
+
+
+@njit(cache=True, nogil=True)
+def has_collided(moved2: float, wanted2: float) -> bool:
+    """Habitat's test, of squared lengths in metres."""
+    return moved2 + 1e-5 < wanted2
+
+
+@njit(cache=True, nogil=True)
+def wall_distance(ground: Ground, queue: np.ndarray, polygon: int, x: float, z: float, farthest: float) -> float:
+    """Distance to the nearest wall that can be reached from ``polygon``, seen from above, at most ``farthest``.
+
+    ``queue`` is scratch, [P] int32 or more.
+    """
+    outline, neighbours = ground.outline, ground.neighbours
+    best = farthest * farthest
+    queue[0] = polygon
+    size, head = 1, 0
+    while head < size:
+        current = queue[head]
+        head += 1
+        n = ground.num_vertices[current]
+        for i in range(n):
+            j = (i + 1) % n
+            distance2 = nearest_on_segment(
+                outline[current, i, 0],
+                outline[current, i, 1],
+                outline[current, j, 0],
+                outline[current, j, 1],
+                x,
+                z,
+            )[0]
+            if distance2 < best:
+                beyond = neighbours[current, i]
+                if beyond < 0:
+                    best = distance2
+                elif not (queue[:size] == beyond).any():
+                    queue[size] = beyond
+                    size += 1
+    return np.sqrt(best)
+
+
+@njit(cache=True, nogil=True)
+def move_points(
+    row: np.ndarray,
+    polygons: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    sliding: bool,
+    out: np.ndarray,
+    collided: np.ndarray,
+) -> None:
+    """``try_step`` for points [N, 3] float64 of known polygons [N]; a point without one (-1) stays."""
+    queue = np.empty(QUEUE, np.int32)
+    for i in range(len(starts)):
+        x, y, z = starts[i, 0], starts[i, 1], starts[i, 2]
+        end_x, end_y, end_z = ends[i, 0], ends[i, 1], ends[i, 2]
+        px, py, pz = x, y, z
+        if polygons[i] >= 0:
+            _, px, py, pz = try_step(row, queue, to_int64(polygons[i]), x, y, z, end_x, end_y, end_z, sliding)
+        moved2 = (px - x) ** 2 + (py - y) ** 2 + (pz - z) ** 2
+        collided[i] = has_collided(moved2, (end_x - x) ** 2 + (end_y - y) ** 2 + (end_z - z) ** 2)
+        out[i, 0], out[i, 1], out[i, 2] = px, py, pz
+
+
+@njit(cache=True, nogil=True)
+def wall_distances(ground: Ground, polygons: np.ndarray, points: np.ndarray, farthest: float, out: np.ndarray) -> None:
+    """``wall_distance`` for points [N, 3] of known polygons [N]; NaN for those without one (-1)."""
+    queue = np.empty(len(ground.num_vertices), np.int32)
+    for i in range(len(points)):
+        out[i] = np.nan
+        if polygons[i] >= 0:
+            out[i] = wall_distance(ground, queue, to_int64(polygons[i]), points[i, 0], points[i, 2], farthest)

@@ -1,0 +1,410 @@
+"""Corners of the navmesh, who sees whom, and all shortest paths between them.
+
+Seen from above, a shortest path bends only at *corners*: boundary vertices whose walkable side is wider than a
+straight angle. What a point sees is found by expanding cones of sight from polygon to polygon across their shared
+edges; that follows neighbours, so floors above each other do not mix and nothing is seen through a wall. Lengths are
+those of the polyline in 3-D.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.navmesh.kernels.ground import Ground, floor_height, to_int64
+from gym_batchnav.navmesh.kernels.views import view_1d, view_2d, view_3d
+
+CORNERS = len(Ground._fields)  # index of their first array in a row of addresses
+REFLEX = np.pi + 1e-9  # radians
+SIGHT_TOLERANCE = 1e-7  # square metres: twice the area of a triangle that counts as flat
+TAUT_TOLERANCE = 1e-4  # radians
+MOST_CONES = 256  # for each polygon, from one point; only polygons that are not convex could come near it
+INWARD = 1e-4  # part of the way to the middle of its polygon by which a point is moved before it looks around
+
+
+class Corners(NamedTuple):
+    """The corners of one navmesh and the graph of taut lines between them."""
+
+    point: np.ndarray  # [C, 3] float64, metres
+    walls: np.ndarray  # [C, 2, 2] float64, unit vectors (x, z) along the two walls that meet in the corner
+    corner_of: np.ndarray  # [P, 6] int32, corner at every polygon's vertex, -1 for none
+    fan_start: np.ndarray  # [C + 1] int32, rows of fan
+    fan: np.ndarray  # [F, 2] int32, polygon and vertex: the polygons around a corner
+    edge_start: np.ndarray  # [C + 1] int32, rows of edges
+    edges: np.ndarray  # [E] int32, corners that a corner sees along a taut line
+    between: np.ndarray  # [C, C] float32, length of the shortest path, metres, inf across islands
+
+
+@njit(cache=True, nogil=True)
+def corners_at(row: np.ndarray) -> Corners:
+    """The corners that a row of addresses points to."""
+    return Corners(
+        view_2d(row, CORNERS, 3, np.float64),
+        view_3d(row, CORNERS + 1, 2, 2, np.float64),
+        view_2d(row, CORNERS + 2, 6, np.int32),
+        view_1d(row, CORNERS + 3, np.int32),
+        view_2d(row, CORNERS + 4, 2, np.int32),
+        view_1d(row, CORNERS + 5, np.int32),
+        view_1d(row, CORNERS + 6, np.int32),
+        view_2d(row, CORNERS + 7, 0, np.float32),
+    )
+
+
+class Sight(NamedTuple):
+    """Scratch arrays to look around with; one for each thread."""
+
+    cones: np.ndarray  # [S, 4] float64, two directions (x, z) that bound a cone of sight
+    entered: np.ndarray  # [S, 2] int32, polygon that the cone enters and the one it comes from
+    stamp: np.ndarray  # [C + 1] int32, when each corner was last seen; the last item counts
+    entered_at: np.ndarray  # [P] int32, when a cone last entered each polygon, counted likewise
+    seen: np.ndarray  # [C] int32, what `look_around` returns its corners in
+
+
+def make_corners(ground: Ground) -> Corners:
+    """Find the corners of a ground, what they see and the shortest paths between them."""
+    corner_of, points, walls, fan_start, fan = _find_corners(ground)
+    sight = make_sight(len(ground.num_vertices), len(points))
+    edge_start, edges = _taut_graph(ground, sight, points, walls, corner_of, fan_start, fan)
+    between = _all_shortest_paths(points, edge_start, edges)
+    return Corners(points, walls, corner_of, fan_start, fan, edge_start, edges, between)
+
+
+@njit(cache=True, nogil=True)
+def make_sight(num_polygons: int, num_corners: int) -> Sight:
+    """Scratch for a ground of that size."""
+    size = 6 * num_polygons + 6
+    return Sight(
+        np.empty((size, 4), np.float64),
+        np.empty((size, 2), np.int32),
+        np.zeros(num_corners + 1, np.int32),
+        np.zeros(num_polygons, np.int32),
+        np.empty(num_corners, np.int32),
+    )
+
+
+@njit(cache=True, nogil=True)
+def grown(array: np.ndarray, used: int, size: int) -> np.ndarray:
+    """A longer copy of the used part of an array [n] int32."""
+    longer = np.empty(size, np.int32)
+    for k in range(used):
+        longer[k] = array[k]
+    return longer
+
+
+@njit(cache=True, nogil=True)
+def _turn(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
+    """The next polygon around a vertex, and the vertex's index in it; -1 at a wall."""
+    outline = ground.outline
+    beyond = ground.neighbours[polygon, vertex]
+    if beyond >= 0:
+        n = ground.num_vertices[beyond]
+        for j in range(n):
+            if (
+                ground.neighbours[beyond, (j - 1) % n] == polygon
+                and outline[beyond, j, 0] == outline[polygon, vertex, 0]
+                and outline[beyond, j, 1] == outline[polygon, vertex, 1]
+            ):
+                return beyond, j
+    return -1, -1
+
+
+@njit(cache=True, nogil=True)
+def _direction(ground: Ground, polygon: int, start: int, end: int) -> tuple[float, float]:
+    """Unit vector from one vertex of a polygon to another."""
+    dx = ground.outline[polygon, end, 0] - ground.outline[polygon, start, 0]
+    dz = ground.outline[polygon, end, 1] - ground.outline[polygon, start, 1]
+    length = max(np.sqrt(dx * dx + dz * dz), 1e-12)
+    return dx / length, dz / length
+
+
+@njit(cache=True, nogil=True)
+def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Corners, one for each fan of polygons around a vertex: a vertex where two fans meet has two."""
+    num_polygons = len(ground.num_vertices)
+    corner_of = np.full((num_polygons, 6), -1, np.int32)
+    most = 6 * num_polygons
+    points, walls = np.empty((most, 3), np.float64), np.empty((most, 2, 2), np.float64)
+    fan_start, fan = np.zeros(most + 1, np.int32), np.empty((most, 2), np.int32)
+    corners, size = 0, 0
+    for p in range(num_polygons):
+        for i in range(ground.num_vertices[p]):
+            if ground.neighbours[p, (i - 1) % ground.num_vertices[p]] >= 0:
+                continue  # only the first polygon of a fan, which has a wall before the vertex
+            angle, begin = 0.0, size
+            first_x, first_z = _direction(ground, p, i, (i - 1) % ground.num_vertices[p])
+            polygon, vertex = p, i
+            last_x, last_z = first_x, first_z
+            while polygon >= 0 and size - begin < num_polygons and size < most:
+                n = ground.num_vertices[polygon]
+                ax, az = _direction(ground, polygon, vertex, (vertex - 1) % n)
+                last_x, last_z = _direction(ground, polygon, vertex, (vertex + 1) % n)
+                angle += abs(np.arctan2(ax * last_z - az * last_x, ax * last_x + az * last_z))
+                fan[size, 0], fan[size, 1] = polygon, vertex
+                size += 1
+                polygon, vertex = _turn(ground, polygon, vertex)
+            if angle <= REFLEX:
+                size = begin
+                continue
+            x, z = ground.outline[p, i, 0], ground.outline[p, i, 1]
+            points[corners, 0], points[corners, 2] = x, z
+            points[corners, 1] = floor_height(ground, p, x, z)
+            walls[corners, 0, 0], walls[corners, 0, 1] = first_x, first_z
+            walls[corners, 1, 0], walls[corners, 1, 1] = last_x, last_z
+            for k in range(begin, size):
+                corner_of[fan[k, 0], fan[k, 1]] = corners
+            corners += 1
+            fan_start[corners] = size
+    return (
+        corner_of,
+        points[:corners].copy(),
+        walls[:corners].copy(),
+        fan_start[: corners + 1].copy(),
+        fan[:size].copy(),
+    )
+
+
+@njit(cache=True, nogil=True)
+def inward(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float]:
+    """The point moved a hair towards the middle of its polygon, so that it lies inside whatever the rounding."""
+    n = ground.num_vertices[polygon]
+    middle_x, middle_z = 0.0, 0.0
+    for i in range(n):
+        middle_x += ground.outline[polygon, i, 0]
+        middle_z += ground.outline[polygon, i, 1]
+    return x + (middle_x / n - x) * INWARD, z + (middle_z / n - z) * INWARD
+
+
+@njit(cache=True, nogil=True)
+def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int, x: float, z: float) -> int:
+    """Push the cones of a point through the edges of its own polygon, except those at vertex ``skip`` (-1: none)."""
+    n = ground.num_vertices[polygon]
+    for i in range(n):
+        j = (i + 1) % n
+        beyond = ground.neighbours[polygon, i]
+        if beyond < 0 or i == skip or j == skip:
+            continue
+        ax, az = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
+        bx, bz = ground.outline[polygon, j, 0] - x, ground.outline[polygon, j, 1] - z
+        if ax * bz - az * bx < 0.0:
+            cone = sight.cones[size]
+            cone[0], cone[1], cone[2], cone[3] = ax, az, bx, bz
+            sight.entered[size, 0], sight.entered[size, 1] = beyond, polygon
+            size += 1
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _note(sight: Sight, corner: int, count: int) -> int:
+    """Add a corner to what is seen, once."""
+    now = sight.stamp[-1]
+    if sight.stamp[corner] != now:
+        sight.stamp[corner] = now
+        sight.seen[count] = corner
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def next_cone(
+    ground: Ground, sight: Sight, size: int, x: float, z: float
+) -> tuple[int, int, float, float, float, float]:
+    """Take a cone off the stack and push those that go on behind the polygon it enters.
+
+    Returns:
+        The stack's size, the polygon, and the cone's left and right side as seen from (x, z).
+    """
+    size -= 1
+    left_x, left_z, right_x, right_z = sight.cones[size]
+    polygon, origin = to_int64(sight.entered[size, 0]), sight.entered[size, 1]
+    n = ground.num_vertices[polygon]
+    ax, az = ground.outline[polygon, n - 1, 0] - x, ground.outline[polygon, n - 1, 1] - z
+    edge = n - 1
+    for i in range(n):
+        bx, bz = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
+        beyond = ground.neighbours[polygon, edge]
+        if beyond >= 0 and beyond != origin and ax * bz - az * bx < 0.0 and size < len(sight.cones):
+            new_left_x, new_left_z = (ax, az) if left_x * az - left_z * ax < 0.0 else (left_x, left_z)
+            new_right_x, new_right_z = (bx, bz) if bx * right_z - bz * right_x < 0.0 else (right_x, right_z)
+            if new_left_x * new_right_z - new_left_z * new_right_x < 0.0:
+                cone = sight.cones[size]
+                cone[0], cone[1], cone[2], cone[3] = new_left_x, new_left_z, new_right_x, new_right_z
+                sight.entered[size, 0], sight.entered[size, 1] = beyond, polygon
+                size += 1
+        ax, az = bx, bz
+        edge = i
+    return size, polygon, left_x, left_z, right_x, right_z
+
+
+@njit(cache=True, nogil=True)
+def in_cone(left_x: float, left_z: float, right_x: float, right_z: float, dx: float, dz: float) -> bool:
+    """Whether a direction lies in a cone; its sides belong to it."""
+    return left_x * dz - left_z * dx <= SIGHT_TOLERANCE and dx * right_z - dz * right_x <= SIGHT_TOLERANCE
+
+
+@njit(cache=True, nogil=True)
+def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, count: int, x: float, z: float) -> int:
+    """Follow the cones on the stack to the walls and note every corner and polygon in them."""
+    for _ in range(MOST_CONES * len(ground.num_vertices)):
+        if size == 0:
+            break
+        size, polygon, left_x, left_z, right_x, right_z = next_cone(ground, sight, size, x, z)
+        sight.entered_at[polygon] = sight.stamp[-1]
+        for i in range(ground.num_vertices[polygon]):
+            corner = corner_of[polygon, i]
+            if corner >= 0:
+                dx, dz = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
+                if in_cone(left_x, left_z, right_x, right_z, dx, dz):
+                    count = _note(sight, corner, count)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def is_taut(points: np.ndarray, walls: np.ndarray, corner: int, x: float, z: float) -> bool:
+    """Whether a path from (x, z) could bend at a corner: both of its walls lie on one side of the line."""
+    ux, uz = points[corner, 0] - x, points[corner, 2] - z
+    length = np.sqrt(ux * ux + uz * uz)
+    if length < 1e-3:
+        return True
+    slack = TAUT_TOLERANCE * length
+    first = ux * walls[corner, 0, 1] - uz * walls[corner, 0, 0]
+    second = ux * walls[corner, 1, 1] - uz * walls[corner, 1, 0]
+    return (first >= -slack and second >= -slack) or (first <= slack and second <= slack)
+
+
+@njit(cache=True, nogil=True)
+def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x: float, z: float) -> int:
+    """Corners that a point of ``polygon`` sees along taut lines: ``sight.seen[:n]`` for the n that is returned.
+
+    The polygons of which it sees a part are those with ``sight.entered_at[p] == sight.stamp[-1]``.
+    """
+    x, z = inward(ground, polygon, x, z)
+    sight.stamp[-1] += 1
+    sight.entered_at[polygon] = sight.stamp[-1]
+    count = 0
+    for i in range(ground.num_vertices[polygon]):
+        if corners.corner_of[polygon, i] >= 0:
+            count = _note(sight, corners.corner_of[polygon, i], count)
+    size = open_cones(ground, sight, 0, polygon, -1, x, z)
+    count = _expand(ground, corners.corner_of, sight, size, count, x, z)
+    return _keep_taut(corners.point, corners.walls, sight, count, x, z)
+
+
+@njit(cache=True, nogil=True)
+def _keep_taut(points: np.ndarray, walls: np.ndarray, sight: Sight, count: int, x: float, z: float) -> int:
+    kept = 0
+    for k in range(count):
+        corner = sight.seen[k]
+        if is_taut(points, walls, corner, x, z):
+            sight.seen[kept] = corner
+            kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _taut_graph(
+    ground: Ground,
+    sight: Sight,
+    points: np.ndarray,
+    walls: np.ndarray,
+    corner_of: np.ndarray,
+    fan_start: np.ndarray,
+    fan: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of corners that see each other along a line that is taut at both, as rows of neighbours."""
+    num_corners = len(points)
+    edge_start = np.zeros(num_corners + 1, np.int32)
+    edges = np.empty(16 * num_corners + 16, np.int32)
+    total = 0
+    for c in range(num_corners):
+        x, z = points[c, 0], points[c, 2]
+        sight.stamp[-1] += 1
+        count, size = 0, 0
+        for k in range(fan_start[c], fan_start[c + 1]):
+            polygon = to_int64(fan[k, 0])
+            for i in range(ground.num_vertices[polygon]):
+                if corner_of[polygon, i] >= 0:
+                    count = _note(sight, corner_of[polygon, i], count)
+            size = open_cones(ground, sight, 0, polygon, fan[k, 1], x, z)
+            count = _expand(ground, corner_of, sight, size, count, x, z)
+        count = _keep_taut(points, walls, sight, count, x, z)
+        if total + count > len(edges):
+            edges = grown(edges, total, 2 * total + count)
+        for k in range(count):
+            other = sight.seen[k]
+            if other != c and is_taut(points, walls, c, points[other, 0], points[other, 2]):
+                edges[total] = other
+                total += 1
+        edge_start[c + 1] = total
+    return edge_start, edges[:total].copy()
+
+
+@njit(cache=True, nogil=True)
+def length_between(points: np.ndarray, a: int, b: int) -> float:
+    """Straight distance of two corners, metres."""
+    dx, dy, dz = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
+    return np.sqrt(dx * dx + dy * dy + dz * dz)
+
+
+@njit(cache=True, nogil=True)
+def _all_shortest_paths(points: np.ndarray, edge_start: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Dijkstra's algorithm from every corner."""
+    num_corners = len(points)
+    between = np.empty((num_corners, num_corners), np.float32)
+    lengths = np.empty(len(edges), np.float64)
+    for c in range(num_corners):
+        for k in range(edge_start[c], edge_start[c + 1]):
+            lengths[k] = length_between(points, c, edges[k])
+    distance = np.empty(num_corners, np.float64)
+    keys, items = np.empty(len(edges) + 1, np.float64), np.empty(len(edges) + 1, np.int32)
+    for source in range(num_corners):
+        distance[:] = np.inf
+        distance[source] = 0.0
+        keys[0], items[0] = 0.0, source
+        size = 1
+        while size > 0:
+            near, corner = keys[0], items[0]
+            size -= 1
+            _sift_down(keys, items, size, keys[size], items[size])
+            if near > distance[corner]:
+                continue
+            for k in range(edge_start[corner], edge_start[corner + 1]):
+                further = near + lengths[k]
+                if further < distance[edges[k]]:
+                    distance[edges[k]] = further
+                    _sift_up(keys, items, size, further, edges[k])
+                    size += 1
+        for c in range(num_corners):
+            between[source, c] = distance[c]
+    for a in range(num_corners):  # sums in the other order may differ in their last bit
+        for b in range(a):
+            between[a, b] = between[b, a] = min(between[a, b], between[b, a])
+    return between
+
+
+@njit(cache=True, nogil=True)
+def _sift_up(keys: np.ndarray, items: np.ndarray, place: int, key: float, item: int) -> None:
+    """Put a key into a binary heap from its end."""
+    while place > 0:
+        parent = (place - 1) >> 1
+        if keys[parent] <= key:
+            break
+        keys[place], items[place] = keys[parent], items[parent]
+        place = parent
+    keys[place], items[place] = key, item
+
+
+@njit(cache=True, nogil=True)
+def _sift_down(keys: np.ndarray, items: np.ndarray, size: int, key: float, item: int) -> None:
+    """Put a key into a binary heap of that size from its top."""
+    place = 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[place], items[place] = keys[child], items[child]
+        place = child
+    keys[place], items[place] = key, item

@@ -1,0 +1,1 @@
+"""A scene becomes ready to walk in: navmesh, geodesic tables and episodes."""

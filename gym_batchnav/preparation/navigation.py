@@ -1,0 +1,215 @@
+"""What a task needs of a scene before the first step: its navmesh, geodesic tables and episodes."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_in, state_of_files
+from gym_batchnav.episodes.sampling import SAMPLER_VERSION, EpisodeSet, episode_set, sample_episodes
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.navmesh.build import BUILDER_VERSION
+from gym_batchnav.navmesh.kernels.tables import GEODESICS_VERSION, NavigationTables
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
+from gym_batchnav.scene.habitat.dataset import scene_name
+from gym_batchnav.scene.scene import Scene
+
+MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
+MAKERS = f"{BUILDER_VERSION}-{GEODESICS_VERSION}-{SAMPLER_VERSION}"  # versions of all that keeps something in the cache
+_EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Navigation:
+    """One scene made ready for agents: where they can walk, how far it is, and what they are asked."""
+
+    navmesh: NavMesh
+    tables: NavigationTables
+    episodes: EpisodeSet
+    start_polygon: np.ndarray  # [E] int32, polygon under the start of every episode
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; a few small ones that navmesh and tables share count twice."""
+        navmesh = [getattr(self.navmesh, name) for name in NAVMESH_ARRAYS]
+        episodes = [getattr(self.episodes, field.name) for field in fields(self.episodes) if field.name != "ids"]
+        return self.tables.nbytes + sum(array.nbytes for array in (*navmesh, *episodes, self.start_polygon))
+
+
+@dataclass(frozen=True, slots=True)
+class NavigationPreparer:
+    """Prepares scenes for a task; a plain callable for the scene library.
+
+    Attributes:
+        settings: The agent to build navmeshes for; None takes Habitat's, and a navmesh that came with a scene as it is.
+        episode_file: A Habitat dataset to take the episodes from; None takes the file ``<scene>.json.gz`` beside the
+            scene where there is one, and samples otherwise.
+        num_episodes: How many episodes to sample for a scene that brings none; they depend on its name alone.
+        cache: Where built navmeshes are kept; None keeps none.
+    """
+
+    settings: NavMeshSettings | None = None
+    episode_file: Path | None = None
+    num_episodes: int = 1000
+    # It does not change what is made, so that equal preparers share their results wherever they keep them.
+    cache: DiskCache | None = field(default=None, compare=False)
+
+    def __call__(self, scene: Scene) -> Navigation:
+        """Prepare one scene."""
+        navmesh = self.navmesh(scene)
+        episodes = self.episodes(scene, navmesh)
+        _, start_polygon = navmesh.snap_with_polygon(episodes.start)
+        return Navigation(navmesh, navmesh.tables(episodes.goals), episodes, start_polygon)
+
+    def navmesh(self, scene: Scene) -> NavMesh:
+        """The navmesh that came with the scene, or the one built for the settings, with what distances need of it.
+
+        What had to be computed is kept in the cache.
+        """
+        if scene.navmesh is not None and self.settings in (None, scene.navmesh.settings):
+            navmesh = scene.navmesh
+        else:
+            navmesh = cached_navmesh(scene, self.settings or NavMeshSettings(), self.cache)
+        if self.cache is not None:
+            recall_geodesics(navmesh, self.cache)
+        return navmesh
+
+    def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
+        """The scene's episodes: from the file given, from the file beside it, or sampled."""
+        file = self.episode_file or _episode_file_beside(scene)
+        if file is None:
+            try:
+                return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
+            except ValueError as error:
+                raise ValueError(f"scene {scene.name!r}: {error}") from error
+        by_scene = _read_episodes_once(file, state_of_files(file))
+        where = f"{file}, scene {scene.name!r}"
+        try:
+            name = scene_name_in(by_scene, (scene.name, str(scene.metadata.get("path", ""))))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+        if name is None:
+            known = ", ".join(sorted(by_scene)[:20])
+            raise ValueError(f"{file} has no episode for scene {scene.name!r}: it has scenes {known}")
+        return fit_episodes(by_scene[name], navmesh, where)
+
+
+@lru_cache(maxsize=1)
+def _read_episodes_once(file: Path, state: tuple[FileState, ...]) -> dict[str, EpisodeSet]:
+    """A dataset is read once for all of its scenes, and again when one of its files changes."""
+    return read_episodes(file)
+
+
+def _episode_file_beside(scene: Scene) -> Path | None:
+    """The dataset ``<scene>.json.gz`` in the folder of the scene's file, if there is one."""
+    path = Path(str(scene.metadata.get("path", "")))
+    beside = path.with_name(f"{scene_name(path.name)}.json.gz") if path.name else None
+    return beside if beside is not None and beside.is_file() else None
+
+
+def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
+    """Episodes from a file, put on the navmesh: snapped, measured anew, and without those that cannot be walked.
+
+    An episode is left out if its start or goal lies farther than ``MAX_SHIFT`` from the navmesh, as it does for an
+    agent that is larger than the one it was made for, or if no way leads from one to the other.
+
+    Raises:
+        ValueError: none is left.
+    """
+    start, goal = navmesh.snap(episodes.start), navmesh.snap(episodes.goal)
+    near = _is_near(episodes.start, start) & _is_near(episodes.goal, goal)
+    distance = np.full(len(episodes), np.inf)
+    distance[near] = navmesh.geodesic_distance(start[near], goal[near])
+    fits = np.isfinite(distance)
+    ids = tuple(name for name, fit in zip(episodes.ids, fits, strict=True) if fit)
+    if not fits.all():
+        left_out = [name for name, fit in zip(episodes.ids, fits, strict=True) if not fit]
+        many = ", ..." if len(left_out) > 5 else ""
+        sentence = (
+            f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
+            f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from where this agent can walk, "
+            f"{int((near & ~fits).sum())} have no way to their goal; give the agent= or the navmesh they were made for"
+        )
+        if not ids:
+            raise ValueError(sentence)
+        warnings.warn(sentence, stacklevel=2)
+    return episode_set(start[fits], episodes.heading[fits], goal[fits], distance[fits], ids)
+
+
+def _is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
+    """Whether points [N, 3] were moved by less than ``MAX_SHIFT`` across and up or down; no for NaN."""
+    shift = np.abs(snapped - points)
+    return (np.hypot(shift[:, 0], shift[:, 2]) <= MAX_SHIFT) & (shift[:, 1] <= MAX_SHIFT)
+
+
+def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | None) -> NavMesh:
+    """The navmesh of a scene for the given agent, from the cache or built and kept there.
+
+    Raises:
+        ValueError: there is no walkable area; the message names the scene.
+    """
+    key = f"navmesh-{BUILDER_VERSION}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
+    arrays = cache.load(key) if cache is not None else None
+    if arrays is not None and set(NAVMESH_ARRAYS) <= set(arrays):
+        return NavMesh(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings)
+    try:
+        navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
+    except ValueError as error:
+        raise ValueError(f"scene {scene.name!r}: {error}") from error
+    if cache is not None:
+        cache.store(key, {name: getattr(navmesh, name) for name in NAVMESH_ARRAYS})
+    return navmesh
+
+
+def _geometry_of(scene: Scene) -> str:
+    """SHA-256 of all that a navmesh is built from, whoever made it and by whatever version."""
+    content = hashlib.sha256()
+    for array in (scene.vertices, scene.triangles):
+        content.update(f"{array.dtype.str} {array.shape} ".encode())
+        content.update(np.ascontiguousarray(array).data)
+    return content.hexdigest()
+
+
+def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: DiskCache | None) -> EpisodeSet:
+    """The episodes of a scene of that name, from the cache or sampled and kept there.
+
+    Raises:
+        ValueError: the navmesh has no room for episodes.
+    """
+    key = f"episodes-{SAMPLER_VERSION}-{num_episodes}-{_content_of(navmesh)}-{name}"
+    arrays = cache.load(key) if cache is not None else None
+    if arrays is not None and set(_EPISODE_ARRAYS) <= set(arrays):
+        start, heading, goal, distance = (arrays[array] for array in _EPISODE_ARRAYS)
+        return episode_set(start, heading, goal, distance)
+    seed = list(name.encode(errors="surrogatepass"))  # names of files need not be UTF-8
+    episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
+    if cache is not None:
+        cache.store(key, {array: getattr(episodes, array) for array in _EPISODE_ARRAYS})
+    return episodes
+
+
+def _content_of(navmesh: NavMesh) -> str:
+    """SHA-256 of a navmesh's arrays."""
+    content = hashlib.sha256()
+    for name in NAVMESH_ARRAYS:
+        content.update(getattr(navmesh, name).tobytes())
+    return content.hexdigest()
+
+
+def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
+    """Give a navmesh its corner graph and cell lists from the cache, or compute and keep them there."""
+    key = f"geodesics-{GEODESICS_VERSION}-{_content_of(navmesh)}"
+    arrays = cache.load(key)
+    if arrays is not None:
+        try:
+            navmesh.use_geodesic_arrays(arrays)
+            return
+        except ValueError:
+            pass  # of another layout: made anew
+    cache.store(key, navmesh.geodesic_arrays())

@@ -1,0 +1,60 @@
+"""Which scenes a batch of environments keeps at hand."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import SceneSpec, scene_sources
+from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.preparation.worker import PreparationWorker, warm
+
+FEW_SCENES = 8  # so many are simply all resident
+ENVS_PER_SCENE = 32  # beyond; as in "Large Batch Simulation for Deep Reinforcement Learning"
+
+
+def library_for(
+    scenes: SceneSpec,
+    num_envs: int,
+    preparer: NavigationPreparer,
+    *,
+    once: bool,
+    resident_scenes: int | None,
+    rotate_every: int,
+    deterministic: bool,
+    max_scene_bytes: int | None,
+) -> SceneLibrary:
+    """A library of scenes that are prepared ahead of their turn by a process of their own.
+
+    Args:
+        scenes: What to walk in, see ``scene_sources``.
+        num_envs: N, how many environments will share it.
+        preparer: What is prepared ahead; its cache also keeps the scenes.
+        once: Every episode runs once, for which all scenes have to be resident.
+        resident_scenes: How many are; None for all of a few, of many one for every 32 environments, all with ``once``.
+        rotate_every: See SceneLibrary.
+        deterministic: See SceneLibrary.
+        max_scene_bytes: See SceneLibrary.
+
+    Raises:
+        ValueError: Episodes are to run once and not all scenes to be resident, or as for ``scene_sources`` and
+            SceneLibrary.
+    """
+    sources = scene_sources(scenes, preparer.cache)
+    if once and resident_scenes is not None and resident_scenes < len(sources):
+        raise ValueError(
+            f"episodes='once' needs every scene at hand: list {resident_scenes} instead of {len(sources)}, or leave "
+            f"resident_scenes={resident_scenes} out"
+        )
+    if resident_scenes is None and not once and len(sources) > FEW_SCENES:
+        resident_scenes = -(-num_envs // ENVS_PER_SCENE)
+    worker = PreparationWorker(preparer)
+    return SceneLibrary(
+        sources,
+        resident_scenes,
+        rotate_every=rotate_every,
+        deterministic=deterministic,
+        max_scene_bytes=max_scene_bytes,
+        warm=partial(warm, worker),
+        rest=worker.rest,
+    )

@@ -1,0 +1,1 @@
+"""Rays through Embree, shaded by Numba kernels."""

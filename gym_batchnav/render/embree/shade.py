@@ -1,0 +1,238 @@
+"""Kernels that find the colour of what a packet of rays has hit.
+
+Memory is read ray by ray; all arithmetic runs over the sixteen rays of a packet at once, which is why the decoding of
+sRGB is a polynomial and no table. LLVM makes vectors of the loops over lanes as they stand here: innermost, with no
+branch and no call that is not inlined. A ray that has hit nothing is shaded like the rest, as the triangle that it hit
+in an earlier packet of the view (at first triangle 0), and its colour is not read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.render.embree import surface
+from gym_batchnav.render.embree.packet import (
+    AT_U,
+    AT_V,
+    BLEND,
+    COLOR,
+    CORNERS,
+    DIRECTION,
+    FACTOR,
+    FAR,
+    LEVEL,
+    NORMAL,
+    RECORD,
+    SHINE,
+    SHOWN,
+    SQUARE,
+    TEXELS,
+    TEXTURE,
+    TRIANGLE,
+    WITHIN,
+    WRAP_U,
+    WRAP_V,
+    U,
+    V,
+)
+from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, U0, U1, U2, V0, V1, V2
+from gym_batchnav.scene.scene import MIRROR, REPEAT
+
+
+@njit(cache=True, nogil=True)
+def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndarray) -> bool:
+    """Read the materials and corners of what the rays have hit; returns whether any surface has a texture.
+
+    Args:
+        packet: The packet as int32.
+        triangles: [T, TRIANGLE_WORDS] int32.
+        materials: [M, MATERIAL_WORDS] int32.
+    """
+    none = np.int32(-1)
+    for lane in range(16):
+        triangle = triangles[packet[TRIANGLE + lane]]
+        material = materials[triangle[surface.MATERIAL]]
+        for k in range(3):
+            packet[CORNERS + 16 * k + lane] = triangle[surface.COLOR + k]
+            packet[FACTOR + 16 * k + lane] = material[k]
+            packet[TEXTURE + 16 * k + lane] = material[surface.TEXTURE + k]
+        none &= material[surface.TEXTURE]
+    return bool(none >= 0)
+
+
+@njit(cache=True, nogil=True)
+def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
+    """Read how textures lie on the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
+    for lane in range(16):
+        triangle = triangles[packet[TRIANGLE + lane]]
+        for word in range(surface.COLOR):
+            packet[RECORD + 16 * word + lane] = triangle[word]
+
+
+@njit(cache=True, nogil=True)
+def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
+    """Write the light that the surfaces get; the normal is the triangle's, turned to the viewer."""
+    ambient, diffuse = brightness[0], brightness[1]
+    lx, ly, lz = light[0], light[1], light[2]
+    for lane in range(16):
+        nx, ny, nz = floats[NORMAL + lane], floats[NORMAL + 16 + lane], floats[NORMAL + 32 + lane]
+        away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
+        away += nz * floats[DIRECTION + 32 + lane]
+        cosine = np.divide(nx * lx + ny * ly + nz * lz, np.sqrt(nx * nx + ny * ny + nz * nz))
+        cosine = -cosine if away > np.float32(0.0) else cosine
+        floats[SHINE + lane] = ambient + diffuse * max(np.float32(0.0), cosine)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
+    """Write the texture coordinates and the squares of the longer axes of the pixels' footprints, in textures.
+
+    With D a ray's direction, one long along the view axis, t its length and n the normal, the exact differential is
+    t (dD - D (n . dD) / (n . D)): how far the hit point moves on the triangle's plane when the ray moves by one pixel.
+
+    Args:
+        floats: The packet as float32.
+        axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
+    """
+    ax, ay, az, bx, by, bz = axes[0, 0], axes[0, 1], axes[0, 2], axes[1, 0], axes[1, 1], axes[1, 2]
+    for lane in range(16):
+        u, v = floats[U + lane], floats[V + lane]
+        u_1, u_2 = floats[RECORD + 16 * U1 + lane], floats[RECORD + 16 * U2 + lane]
+        v_1, v_2 = floats[RECORD + 16 * V1 + lane], floats[RECORD + 16 * V2 + lane]
+        floats[AT_U + lane] = floats[RECORD + 16 * U0 + lane] + u * u_1 + v * u_2
+        floats[AT_V + lane] = floats[RECORD + 16 * V0 + lane] + u * v_1 + v * v_2
+    for lane in range(16):
+        nx, ny, nz = floats[NORMAL + lane], floats[NORMAL + 16 + lane], floats[NORMAL + 32 + lane]
+        dx, dy, dz = floats[DIRECTION + lane], floats[DIRECTION + 16 + lane], floats[DIRECTION + 32 + lane]
+        t = floats[FAR + lane]
+        over = np.divide(np.float32(1.0), nx * dx + ny * dy + nz * dz)
+        slope_a, slope_b = (nx * ax + ny * ay + nz * az) * over, (nx * bx + ny * by + nz * bz) * over
+        px, py, pz = t * (ax - dx * slope_a), t * (ay - dy * slope_a), t * (az - dz * slope_a)
+        qx, qy, qz = t * (bx - dx * slope_b), t * (by - dy * slope_b), t * (bz - dz * slope_b)
+        gx, gy = floats[RECORD + 16 * GRADIENT_U + lane], floats[RECORD + 16 * (GRADIENT_U + 1) + lane]
+        gz = floats[RECORD + 16 * (GRADIENT_U + 2) + lane]
+        hx, hy = floats[RECORD + 16 * GRADIENT_V + lane], floats[RECORD + 16 * (GRADIENT_V + 1) + lane]
+        hz = floats[RECORD + 16 * (GRADIENT_V + 2) + lane]
+        u_a, v_a = gx * px + gy * py + gz * pz, hx * px + hy * py + hz * pz
+        u_b, v_b = gx * qx + gy * qy + gz * qz, hx * qx + hy * qy + hz * qz
+        floats[SQUARE + lane] = max(u_a * u_a + v_a * v_a, u_b * u_b + v_b * v_b)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
+    """Write the mip levels at which the footprints' longer axes are one texel: their whole part and the rest."""
+    top = int(np.log2(np.float32(size)) + np.float32(0.5))
+    # The words of 2^e (1 + f) are (127 + e + f) 2^23, and log2(1 + f) is f + f (1 - f) times a polynomial, to 4e-5.
+    unit, one, half = np.float32(2.0**-23), np.float32(1.0), np.float32(0.5)
+    c0, c1, c2, c3 = (
+        np.float32(0.44225257),
+        np.float32(-0.26888844),
+        np.float32(0.15027362),
+        np.float32(-0.04530342),
+    )
+    for lane in range(16):
+        word = packet[SQUARE + lane] & np.int32(0x7FFFFFFF)  # not a number counts as endless
+        f = np.float32(word & np.int32(0x7FFFFF)) * unit
+        curve = f * (one - f) * (c0 + f * (c1 + f * (c2 + f * c3)))
+        level = half * (np.float32(word) * unit - np.float32(127.0) + curve) + np.float32(top)
+        level = min(max(level, np.float32(0.0)), np.float32(top))
+        fine = np.int32(level)
+        packet[LEVEL + lane] = fine
+        floats[BLEND + lane] = level - np.float32(fine)
+
+
+@njit(cache=True, nogil=True)
+def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int) -> None:
+    """Write where the 2x2 texels around the texture coordinates are on two mip levels, and where between them a ray is.
+
+    Surfaces without a texture get places in the first one.
+    """
+    for k in range(2):
+        for lane in range(16):
+            side = max(size >> (packet[LEVEL + lane] + k), 1)
+            texture = max(packet[TEXTURE + lane], np.int32(0))
+            start = level_start(size, num_textures, side, texture)
+            x = floats[AT_U + lane] * np.float32(side) - np.float32(0.5)
+            y = floats[AT_V + lane] * np.float32(side) - np.float32(0.5)
+            floor_x, floor_y = np.floor(x), np.floor(y)
+            left, top = int(floor_x), int(floor_y)
+            wrap_u, wrap_v = packet[WRAP_U + lane], packet[WRAP_V + lane]
+            x0, x1 = wrap_texel(left, side, wrap_u), wrap_texel(left + 1, side, wrap_u)
+            y0, y1 = start + side * wrap_texel(top, side, wrap_v), start + side * wrap_texel(top + 1, side, wrap_v)
+            packet[TEXELS + 64 * k + lane] = y0 + x0
+            packet[TEXELS + 64 * k + 16 + lane] = y0 + x1
+            packet[TEXELS + 64 * k + 32 + lane] = y1 + x0
+            packet[TEXELS + 64 * k + 48 + lane] = y1 + x1
+            floats[WITHIN + 32 * k + lane] = x - floor_x
+            floats[WITHIN + 32 * k + 16 + lane] = y - floor_y
+
+
+@njit(cache=True, nogil=True)
+def level_start(size: int, num_textures: int, side: int, texture: int) -> int:
+    """The place in a texture pool of a texture's mip level of ``side`` texels."""
+    # The levels before this one hold size^2 + (size / 2)^2 + ... texels of every texture. The difference of two powers
+    # of four is a row of ones; every second of them makes the powers of four between.
+    before = 4 * ((size * size - side * side) & 0x5555555555555555)
+    return num_textures * before + texture * side * side
+
+
+@njit(cache=True, nogil=True)
+def wrap_texel(texel: int, side: int, mode: int) -> int:
+    """A texel's row or column inside the texture; ``side`` is a power of two."""
+    turned = texel & (2 * side - 1)
+    mirrored = min(turned, 2 * side - 1 - turned)
+    clamped = min(max(texel, 0), side - 1)
+    return texel & (side - 1) if mode == REPEAT else mirrored if mode == MIRROR else clamped
+
+
+@njit(cache=True, nogil=True)
+def read_texels(packet: np.ndarray, texels: np.ndarray) -> None:
+    """Put the texels in the place of their places."""
+    for k in range(TEXELS, TEXELS + 128):
+        packet[k] = texels[packet[k]]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
+    """Write the colours of the textures, interpolated between texels and levels."""
+    one = np.float32(1.0)
+    floats[COLOR : COLOR + 48] = np.float32(0.0)
+    for k in range(2):
+        for corner in range(4):
+            for lane in range(16):
+                blend = floats[BLEND + lane]
+                fx, fy = floats[WITHIN + 32 * k + lane], floats[WITHIN + 32 * k + 16 + lane]
+                weight = (one - fx if corner % 2 == 0 else fx) * (one - fy if corner < 2 else fy)
+                weight *= one - blend if k == 0 else blend
+                texel = packet[TEXELS + 64 * k + 16 * corner + lane]
+                floats[COLOR + lane] += weight * _decode(np.int32(texel & 255))
+                floats[COLOR + 16 + lane] += weight * _decode(np.int32((texel >> 8) & 255))
+                floats[COLOR + 32 + lane] += weight * _decode(np.int32((texel >> 16) & 255))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _decode(byte: np.int32) -> np.float32:
+    """The linear light of an sRGB byte, within 0.004 bytes of the standard."""
+    x = np.float32(byte) * np.float32(1 / 255)
+    high = np.float32(0.768079994) - x * (
+        np.float32(0.533809316) - x * (np.float32(0.316749839) - x * np.float32(0.085391796))
+    )
+    curve = np.float32(0.000875116814) + x * (np.float32(0.034400590) + x * (np.float32(0.499066317) + x * high))
+    return curve if x > np.float32(0.04045) else x * np.float32(1 / 12.92)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> None:
+    """Multiply all that makes the colours and write them as whole steps from 0 to ``steps``."""
+    one, half = np.float32(1.0), np.float32(0.5)
+    for channel in range(3):
+        for lane in range(16):
+            u, v = floats[U + lane], floats[V + lane]
+            color_0, color_1 = packet[CORNERS + lane] >> (8 * channel), packet[CORNERS + 16 + lane] >> (8 * channel)
+            color_2 = packet[CORNERS + 32 + lane] >> (8 * channel)
+            mixed = (one - u - v) * np.float32(np.int32(color_0 & 255))
+            mixed += u * np.float32(np.int32(color_1 & 255)) + v * np.float32(np.int32(color_2 & 255))
+            light = floats[SHINE + lane] * floats[FACTOR + 16 * channel + lane] * mixed * (steps * np.float32(1 / 255))
+            texture = floats[COLOR + 16 * channel + lane] if packet[TEXTURE + lane] >= 0 else one
+            packet[SHOWN + 16 * channel + lane] = np.int32(min(light * texture, steps) + half)

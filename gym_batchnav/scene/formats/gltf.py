@@ -1,0 +1,237 @@
+"""glTF scenes: nodes, meshes and materials into a SceneBuilder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.scene.builder import Part, SceneBuilder, Surface
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
+from gym_batchnav.scene.formats.gltf_document import GltfDocument, extensions, numbers, whole
+from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
+
+_WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
+_TRIANGLES, _STRIP, _FAN = 4, 5, 6
+_Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and allowed widths to its values
+
+
+def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None) -> None:
+    """Add one of a glTF file's scenes to a builder, one object for each node that has triangles.
+
+    A file without scenes gives all of its nodes; one without nodes gives each mesh once.
+
+    Args:
+        files: The scene's files; the main one is a ``.glb`` or a ``.gltf``.
+        builder: Gets the content.
+        scene: The name of the scene, or its number where it has none; the default one if not given.
+
+    Raises:
+        ValueError: the file is damaged, uses what is not supported or has no scene of that name.
+        OSError: a buffer's file is missing.
+    """
+    document = GltfDocument(files)
+    reader = _Reader(document, builder)
+    number = _scene_number(document, files, scene)
+    if document.count("nodes"):
+        for index, node, matrix in document.placed_nodes(number):
+            if "mesh" in node:
+                parts = reader.mesh_parts(node["mesh"])
+                builder.add_object(str(node.get("name") or f"node_{index}"), parts, matrix)
+    else:
+        files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
+        for index in range(document.count("meshes")):
+            name = document.item("meshes", index).get("name")
+            builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), np.eye(4))
+    if reader.num_skipped:
+        files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
+    if document.count("skins"):
+        files.warnings.append("The file has skins: skinned meshes stand as they were modelled, unposed")
+
+
+def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -> int | None:
+    """The number of the scene of that name, by default of the default one; None in a file without scenes."""
+    names = document.scene_names()
+    if name is not None:
+        if name not in names:
+            known = f"it has {', '.join(names[:20])}" if names else "it has no scenes, leave scene= out"
+            raise ValueError(f"it has no scene {name!r}: {known}")
+        return names.index(name)
+    if not names:
+        return None
+    number = document.default_scene()
+    if len(names) > 1 and number < len(names):
+        files.warnings.append(f"Of its {len(names)} scenes {names[number]!r} was loaded: choose another with scene=")
+    return number
+
+
+class _Reader:
+    """Turns meshes and materials into parts and surfaces, each once."""
+
+    def __init__(self, document: GltfDocument, builder: SceneBuilder) -> None:
+        self._document = document
+        self._builder = builder
+        self._meshes: dict[object, list[Part]] = {}
+        self._images: dict[object, int] = {}
+        self.num_skipped = 0
+
+    def mesh_parts(self, index: object) -> list[Part]:
+        """The parts of a mesh, one a primitive."""
+        mesh = self._document.item("meshes", index)
+        if index not in self._meshes:
+            found = [self._primitive_part(primitive) for primitive in mesh.get("primitives", [])]
+            self._meshes[index] = [part for part in found if part is not None]
+        return self._meshes[index]
+
+    def _primitive_part(self, primitive: Mapping[str, Any]) -> Part | None:
+        mode, attributes = whole(primitive, "mode", _TRIANGLES, high=_FAN), primitive["attributes"]
+        if mode < _TRIANGLES:
+            self.num_skipped += 1
+            return None
+        if "POSITION" not in attributes:
+            return None
+        document = self._document
+        draco = extensions(primitive).get("KHR_draco_mesh_compression")
+        if draco and "bufferView" not in document.item("accessors", attributes["POSITION"]):  # else it is not needed
+            triangles, read = self._unpack(draco, primitive)
+        else:
+            triangles, read = None, partial(self._read_accessor, attributes)
+        vertices = read("POSITION", (3,))
+        if triangles is None:
+            triangles = _triangles(self._corners(primitive, len(vertices)), mode)
+        else:
+            triangles = _triangles(_within(triangles.ravel(), len(vertices)), _TRIANGLES)
+        material = document.item("materials", primitive["material"]) if "material" in primitive else {}
+        wear = _base_color_texture(material)
+        uvs = self._uvs(read, attributes, wear, len(vertices)) if wear else None
+        surface = self._surface(material, wear if uvs is not None else {})
+        uvs = uvs if surface.image >= 0 else None
+        colors = self._colors(read, len(vertices)) if "COLOR_0" in attributes else None
+        return self._builder.part(vertices, triangles, surface, uvs, colors)
+
+    def _read_accessor(self, attributes: Mapping[str, Any], name: str, widths: Sequence[int]) -> np.ndarray:
+        return self._document.accessor(attributes[name], widths)
+
+    def _unpack(self, draco: Mapping[str, Any], primitive: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
+        """The triangles [T, 3] of a compressed primitive, and what reads its attributes."""
+        attributes, data = primitive["attributes"], bytes(self._document.view(draco.get("bufferView"))[0])
+        num_vertices, num_triangles = draco_counts(data)
+        known = [attributes["POSITION"], *([primitive["indices"]] if "indices" in primitive else [])]
+        counts = [whole(self._document.item("accessors", index), "count") for index in known]
+        if num_vertices > counts[0] or (len(counts) == 2 and 3 * num_triangles > counts[1]):
+            made = f"{num_vertices:,} vertices and {num_triangles:,} triangles"
+            raise ValueError(f"its Draco data says that it makes {made}, more than its accessors: re-export it")
+        self._builder.expect(num_vertices, num_triangles)
+        triangles, packed = decode_draco(data)
+        numbers_of = draco.get("attributes", {})
+
+        def read(name: str, widths: Sequence[int]) -> np.ndarray:
+            if name not in numbers_of:
+                return self._read_accessor(attributes, name, widths)
+            return self._document.unpacked(attributes[name], widths, packed[numbers_of[name]])
+
+        return triangles, read
+
+    def _corners(self, primitive: Mapping[str, Any], num_vertices: int) -> np.ndarray:
+        """The list of corners [C] of a primitive."""
+        if "indices" not in primitive:
+            return np.arange(num_vertices, dtype=np.uint32)
+        corners = self._document.accessor(primitive["indices"], (1,))[:, 0]
+        if corners.dtype.kind != "u":
+            raise ValueError(f"accessor {primitive['indices']} holds indices that are no unsigned numbers")
+        return _within(corners, num_vertices)
+
+    def _uvs(
+        self, read: _Read, attributes: Mapping[str, Any], wear: Mapping[str, Any], count: int
+    ) -> np.ndarray | None:
+        """The texture coordinates that a texture reference asks for, with its KHR_texture_transform applied."""
+        transform = extensions(wear).get("KHR_texture_transform", {})
+        name = f"TEXCOORD_{transform.get('texCoord', wear.get('texCoord', 0))}"
+        if name not in attributes:
+            return None
+        uvs = _sized(read(name, (2,)), count, name)
+        if not transform:
+            return uvs
+        angle = numbers({"rotation": [transform.get("rotation", 0.0)]}, "rotation", (0.0,))[0]
+        u, v = (uvs * numbers(transform, "scale", (1.0, 1.0))).T
+        # Counter-clockwise with v downwards, as all renderers do it: the listing in the specification is transposed.
+        turned = np.stack([np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u], axis=1)
+        return turned + numbers(transform, "offset", (0.0, 0.0))
+
+    def _colors(self, read: _Read, count: int) -> np.ndarray:
+        values = _sized(read("COLOR_0", (3, 4)), count, "COLOR_0")
+        if values.dtype.kind != "f":
+            raise ValueError("its COLOR_0 is neither float nor normalized: re-export it")
+        colors = np.full((count, 4), 255, np.uint8)
+        colors[:, : values.shape[1]] = np.round(np.clip(np.nan_to_num(values), 0, 1) * 255)
+        return colors
+
+    def _surface(self, material: Mapping[str, Any], wear: Mapping[str, Any]) -> Surface:
+        gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
+        factors = gloss if gloss is not None else material.get("pbrMetallicRoughness", {})
+        factor = numbers(factors, "diffuseFactor" if gloss is not None else "baseColorFactor", (1.0, 1.0, 1.0, 1.0))
+        mode = material.get("alphaMode", "OPAQUE")
+        cutoff = numbers({"alphaCutoff": [material.get("alphaCutoff", 0.5)]}, "alphaCutoff", (0.5,))[0]
+        image, wrap = self._texture(wear) if wear else (-1, (REPEAT, REPEAT))
+        red, green, blue, alpha = np.clip(factor, 0, 1).tolist()
+        return Surface(
+            base_color=(red, green, blue, alpha),
+            image=image,
+            alpha_mode=OPAQUE if mode == "OPAQUE" else MASK,
+            alpha_cutoff=float(cutoff) if mode == "MASK" else 0.5,
+            double_sided=bool(material.get("doubleSided", False)),
+            wrap=wrap if image >= 0 else (REPEAT, REPEAT),
+        )
+
+    def _texture(self, wear: Mapping[str, Any]) -> tuple[int, tuple[int, int]]:
+        """The builder's number of a referenced picture, -1 for none, and how it is wrapped."""
+        document = self._document
+        texture = document.item("textures", wear.get("index"))
+        source = extensions(texture).get("EXT_texture_webp", {}).get("source", texture.get("source"))
+        if source is None:
+            compressed = [name for name in extensions(texture) if "_texture_" in name]
+            if compressed:
+                raise ValueError(f"its textures use {compressed[0]} alone: convert its textures to PNG or JPEG")
+            return -1, (REPEAT, REPEAT)
+        if source not in self._images:
+            self._images[source] = self._builder.add_image(*document.image(source))
+        sampler = document.item("samplers", texture["sampler"]) if "sampler" in texture else {}
+        wrap = tuple(_WRAP.get(sampler.get(key, 10497), REPEAT) for key in ("wrapS", "wrapT"))
+        return self._images[source], (wrap[0], wrap[1])
+
+
+def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A material's reference to the texture of its colour, empty for none."""
+    gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
+    if gloss is not None:
+        return gloss.get("diffuseTexture", {})
+    return material.get("pbrMetallicRoughness", {}).get("baseColorTexture", {})
+
+
+def _triangles(corners: np.ndarray, mode: int) -> np.ndarray:
+    """The triangles [T, 3] that a list of corners [C] stands for; corners left over are ignored."""
+    corners = corners.astype(np.int32)
+    if mode == _TRIANGLES:
+        return corners[: len(corners) // 3 * 3].reshape(-1, 3)
+    if len(corners) < 3:
+        return np.zeros((0, 3), np.int32)
+    if mode == _FAN:
+        return np.stack([corners[1:-1], corners[2:], np.full(len(corners) - 2, corners[0])], axis=1)
+    triangles = np.stack([corners[:-2], corners[1:-1], corners[2:]], axis=1)
+    triangles[1::2] = triangles[1::2, [0, 2, 1]]  # every other triangle of a strip winds the other way
+    return triangles
+
+
+def _within(corners: np.ndarray, num_vertices: int) -> np.ndarray:
+    if len(corners) and int(corners.max()) >= num_vertices:
+        raise ValueError(f"it has triangles of vertex {corners.max()}, of {num_vertices}: the file is damaged")
+    return corners
+
+
+def _sized(values: np.ndarray, count: int, name: str) -> np.ndarray:
+    if len(values) != count:
+        raise ValueError(f"its {name} has {len(values)} elements for {count} vertices: the file is damaged")
+    return values

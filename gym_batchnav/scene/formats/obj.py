@@ -1,0 +1,286 @@
+"""Wavefront OBJ scenes and their MTL materials into a SceneBuilder.
+
+trimesh is not asked here: it takes relative (negative) indices from the end of the file instead of from the face, which
+scrambles files that use them, and drops ``map_d``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.scene.builder import MAX_PARTS, Part, SceneBuilder, Surface
+from gym_batchnav.scene.color import srgb_to_linear
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats import obj_text
+from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
+
+MAX_STATEMENTS = 1_000_000  # besides vertices and faces
+MAX_STATEMENT_BYTES = 2**16
+MAX_LIBRARIES, MAX_LIBRARY_BYTES = 1000, 2**23  # of materials, and of all of them together
+# What faces may be cut into, and what each byte of the file adds: a quad and its vertex take no less than 18 bytes.
+FREE_TRIANGLES, TRIANGLES_PER_BYTE = 2**18, 0.125
+
+_REASONS = {
+    obj_text.NO_NUMBER: "not all of it is numbers: the file is damaged, re-export it",
+    obj_text.TOO_FEW: "that is too few coordinates: the file is damaged, re-export it",
+    obj_text.NO_CORNER: "one of its corners does not exist before it: the file is damaged, re-export it",
+    obj_text.TOO_MANY: f"a face may have {obj_text.MAX_CORNERS:,} corners: cut it up",
+}
+# Options of a texture statement and how many values follow each (at most three for -o, -s and -t).
+_MAP_OPTIONS = {b"-blendu": 1, b"-blendv": 1, b"-bm": 1, b"-boost": 1, b"-cc": 1, b"-clamp": 1, b"-imfchan": 1}
+_MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type": 1}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Text:
+    """What the lines of an OBJ file say, in its own order."""
+
+    vertices: np.ndarray  # [V, 3] float64
+    colors: np.ndarray | None  # [V, 3] float64, sRGB; None unless all vertices have them
+    uvs: np.ndarray  # [U, 2] float64, v = 0 at the bottom
+    first_corner: np.ndarray  # [F + 1] int64
+    corner_vertex: np.ndarray  # [C] int32, rows of vertices
+    corner_uv: np.ndarray  # [C] int32, rows of uvs or -1; [0] where there are none
+    statements: list[tuple[bytes, int]]  # all other lines, and the number of faces before each
+    num_skipped: int  # lines and points
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Corners:
+    """What the corners of faces are made of."""
+
+    rows: np.ndarray  # [C] int32, rows of the following
+    vertices: np.ndarray  # [P, 3] float64
+    colors: np.ndarray | None  # [P, 4] uint8, linear
+    uvs: np.ndarray | None  # [P, 2] float32, v = 0 at the top
+
+
+def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
+    """Add an OBJ file to a builder: one object for each ``o``, or for each ``g`` where there is at most one ``o``.
+
+    Polygons are cut into fans. OBJ knows no back faces, so every surface is double-sided. ``Kd`` counts as linear and
+    is replaced by a texture, as Blender reads it; vertex colours count as sRGB.
+
+    Args:
+        files: The scene's files; the main one is an ``.obj``.
+        builder: Gets the content.
+
+    Raises:
+        ValueError: the file is damaged, or far larger than its bytes account for.
+    """
+    text = _read(files.main())
+    groups, libraries, num_curves = _groups(text)
+    surfaces = _surfaces(files, builder, libraries, {material for _, material in groups})
+    plain = _Corners(
+        text.corner_vertex, text.vertices, None if text.colors is None else linear_colors(text.colors), None
+    )
+    worn = _pairs(text, plain) if any(surface.image >= 0 for surface in surfaces.values()) else plain
+    objects: dict[bytes, list[Part]] = {}
+    for (name, material), ends in groups.items():
+        surface = surfaces.get(material, Surface(double_sided=True))
+        part = _part(builder, text, ends, surface, worn if surface.image >= 0 else plain)
+        objects.setdefault(name, []).extend([part] if part is not None else [])
+    for name, parts in objects.items():
+        builder.add_object(name.decode(errors="replace") or files.path.stem, parts, np.eye(4))
+    if text.num_skipped + num_curves:
+        files.warnings.append(f"{text.num_skipped + num_curves} lines, points and curves were left out")
+
+
+def _read(data: bytes) -> _Text:
+    """The content of a file's bytes, whose limits are checked before anything is made of it."""
+    data = data.replace(b"\\\r\n", b"  ").replace(b"\\\n", b" ")
+    text = np.frombuffer(data, np.uint8)
+    counts = np.zeros(8, np.int64)
+    obj_text.count_lines(text, counts)
+    num_vertices, num_colored, num_uvs, num_faces, num_corners, num_triangles, num_skipped, num_others = counts.tolist()
+    if num_triangles > FREE_TRIANGLES + TRIANGLES_PER_BYTE * len(data):
+        size = f"{num_triangles:,} triangles out of {len(data):,} bytes"
+        raise ValueError(f"its faces make {size}, which no mesh needs: cut up its faces of many corners")
+    if num_others > MAX_STATEMENTS:
+        raise ValueError(
+            f"it has {num_others:,} lines besides vertices and faces, of which at most {MAX_STATEMENTS:,} are read: "
+            "join its groups, or save it as GLB"
+        )
+    vertices, uvs = np.empty((num_vertices, 3)), np.empty((num_uvs, 2))
+    colors = np.empty((num_vertices if num_colored == num_vertices else 0, 3))
+    first_corner, corner_vertex = np.empty(num_faces + 1, np.int64), np.empty(num_corners, np.int32)
+    corner_uv = np.empty(num_corners if num_uvs else 0, np.int32)
+    places = np.empty((num_others, 3), np.int64)
+    wrong, line = obj_text.read_lines(text, vertices, colors, uvs, first_corner, corner_vertex, corner_uv, places)
+    if wrong != obj_text.FINE:
+        shown = data[line : line + 60].splitlines()[0].decode(errors="replace")
+        number = 1 + data.count(b"\n", 0, line)
+        raise ValueError(f"its line {number:,} says {shown!r}: {_REASONS[wrong]}")
+    longest = int((places[:, 1] - places[:, 0]).max(initial=0))
+    if longest > MAX_STATEMENT_BYTES:
+        raise ValueError(f"it has a line of {longest:,} bytes, and {MAX_STATEMENT_BYTES:,} are the limit: re-export it")
+    statements = [(data[start:end], num_before) for start, end, num_before in places.tolist()]
+    return _Text(
+        vertices,
+        colors if len(colors) else None,
+        uvs,
+        first_corner,
+        corner_vertex,
+        corner_uv,
+        statements,
+        num_skipped,
+    )
+
+
+def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[bytes], int]:
+    """Which faces are of one object and material, the material libraries, and the number of curves.
+
+    Returns:
+        By object and material the first face of each run of faces and the one after its last; the libraries' names;
+        the number of curves.
+    """
+    object_word = b"o" if sum(line.startswith(b"o ") for line, _ in text.statements) > 1 else b"g"
+    groups: dict[tuple[bytes, bytes], array[int]] = {}
+    libraries: list[bytes] = []
+    name, material, num_curves, first = b"", b"", 0, 0
+    for line, num_before in [*text.statements, (b"", len(text.first_corner) - 1)]:
+        word, *values = line.split() or [b""]
+        if word in (object_word, b"usemtl", b""):
+            if num_before > first:
+                groups.setdefault((name, material), array("q")).extend((first, num_before))
+                if len(groups) > MAX_PARTS:
+                    raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
+            first = num_before
+        if word == object_word:
+            name = b" ".join(values)
+        elif word == b"usemtl":
+            material = b" ".join(values)
+        elif word == b"mtllib":
+            libraries.append(line.split(None, 1)[-1].strip())
+            if len(libraries) > MAX_LIBRARIES:
+                raise ValueError(f"it names more than {MAX_LIBRARIES:,} material files: join them")
+        elif word in (b"curv", b"surf"):
+            num_curves += 1
+    return groups, libraries, num_curves
+
+
+def _pairs(text: _Text, plain: _Corners) -> _Corners:
+    """The corners with one row for each different pair of position and texture coordinates."""
+    uvs = np.concatenate([np.zeros((1, 2)), text.uvs * [1, -1] + [0, 1]])  # row 0 is for corners that have none
+    keys = text.corner_vertex.astype(np.int64) * len(uvs)
+    if len(text.corner_uv):
+        keys += text.corner_uv + 1
+    pairs, rows = np.unique(keys, return_inverse=True)
+    of_vertex, of_uv = np.divmod(pairs, len(uvs))
+    return _Corners(
+        rows.astype(np.int32),
+        plain.vertices[of_vertex],
+        None if plain.colors is None else plain.colors[of_vertex],
+        uvs.astype(np.float32)[of_uv],
+    )
+
+
+def _part(builder: SceneBuilder, text: _Text, ends: array[int], surface: Surface, corners: _Corners) -> Part | None:
+    """The part of the faces in the runs that ``ends`` tells."""
+    spans = np.array(ends, np.int64).reshape(-1, 2)
+    num_corners = (text.first_corner[spans[:, 1]] - text.first_corner[spans[:, 0]]).sum()
+    triangles = np.empty((num_corners - 2 * (spans[:, 1] - spans[:, 0]).sum(), 3), np.int32)
+    obj_text.cut_fans(text.first_corner, spans, corners.rows, triangles)
+    return builder.part(corners.vertices, triangles, surface, corners.uvs, corners.colors)
+
+
+def linear_colors(srgb: np.ndarray) -> np.ndarray:
+    """Colours [V, 3 or 4] in sRGB, 0 to 1, as linear [V, 4] uint8; alpha is kept."""
+    srgb = np.clip(np.nan_to_num(srgb), 0, 1)
+    colors = np.full((len(srgb), 4), 255, np.uint8)
+    colors[:, :3] = np.round(srgb_to_linear(srgb[:, :3]) * 255)
+    colors[:, 3:] = np.round(srgb[:, 3:4] * 255) if srgb.shape[1] == 4 else 255
+    return colors
+
+
+def _surfaces(
+    files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], wanted: set[bytes]
+) -> dict[bytes, Surface]:
+    """The materials of the libraries that an OBJ file names, by name; only those wanted."""
+    statements: dict[bytes, dict[bytes, list[bytes]]] = {}
+    seen: set[int] = set()
+    num_bytes = 0
+    for library in dict.fromkeys(libraries):
+        try:
+            text = files.beside(library.decode(errors="replace"), any_case=True, max_bytes=MAX_LIBRARY_BYTES)
+        except OSError:
+            missing = library.decode(errors="replace")
+            files.warnings.append(f"The material file {missing!r} is missing: its materials are drawn white")
+            continue
+        if id(text) in seen:  # files are kept, so one by another name is the same object
+            continue
+        seen.add(id(text))
+        num_bytes += len(text)
+        if num_bytes > MAX_LIBRARY_BYTES:
+            raise ValueError(f"its materials take more than {MAX_LIBRARY_BYTES:,} bytes: remove those it does not use")
+        current: dict[bytes, list[bytes]] = {}
+        for line in text.splitlines():
+            word, *values = line.split(b"#")[0].split() or [b""]
+            if word == b"newmtl":
+                name = b" ".join(values)
+                current = statements.setdefault(name, {}) if name in wanted else {}
+            else:
+                current[word.lower()] = values
+    images: dict[tuple[bytes, bytes], int] = {}
+    return {name: _surface(files, builder, material, images) for name, material in statements.items()}
+
+
+def _surface(
+    files: SceneFiles,
+    builder: SceneBuilder,
+    material: dict[bytes, list[bytes]],
+    images: dict[tuple[bytes, bytes], int],
+) -> Surface:
+    red, green, blue = _floats(material.get(b"kd", []), (1.0, 1.0, 1.0))
+    (transparency,) = _floats(material.get(b"tr", []), (0.0,))
+    (alpha,) = _floats(material.get(b"d", []), (1.0 - transparency,))
+    picture, clamped = _map_file(material.get(b"map_kd", []))
+    mask, _ = _map_file(material.get(b"map_d", []))
+    if picture and (picture, mask) not in images:
+        data, label = _beside(files, picture), picture.decode(errors="replace")
+        images[picture, mask] = builder.add_image(data, label, _beside(files, mask) if mask else None)
+    image = images[picture, mask] if picture else -1
+    if image >= 0:
+        red = green = blue = 1.0
+    return Surface(
+        base_color=(red, green, blue, alpha),
+        image=image,
+        alpha_mode=MASK if alpha < 1 or (mask and image >= 0) else OPAQUE,
+        double_sided=True,
+        wrap=(CLAMP, CLAMP) if clamped and image >= 0 else (REPEAT, REPEAT),
+    )
+
+
+def _map_file(values: list[bytes]) -> tuple[bytes, bool]:
+    """The file that a texture statement names, empty for none, and whether it clamps."""
+    clamped = False
+    while values and values[0] in _MAP_OPTIONS:
+        option, count = values[0], 1
+        while count <= _MAP_OPTIONS[option] and count < len(values) - 1 and (count == 1 or _is_number(values[count])):
+            count += 1
+        clamped |= option == b"-clamp" and values[1:2] == [b"on"]
+        values = values[count:]
+    return b" ".join(values), clamped
+
+
+def _beside(files: SceneFiles, name: bytes) -> bytes | None:
+    try:
+        return files.beside(name.decode(errors="replace"), any_case=True)
+    except OSError:
+        return None
+
+
+def _floats(values: list[bytes], default: tuple[float, ...]) -> tuple[float, ...]:
+    """As many numbers, between 0 and 1, as in ``default``; ``default`` itself where the values are no such numbers."""
+    found = [min(max(float(value), 0.0), 1.0) for value in values if _is_number(value)]
+    return tuple(found[: len(default)]) if len(found) >= len(default) else default
+
+
+def _is_number(value: bytes) -> bool:
+    try:
+        return np.isfinite(float(value))
+    except ValueError:
+        return False

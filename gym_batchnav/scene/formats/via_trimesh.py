@@ -1,0 +1,132 @@
+"""PLY, STL and OFF scenes, read by trimesh once their headers are known not to lie, into a SceneBuilder."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+import trimesh
+
+from gym_batchnav.scene.builder import SceneBuilder, Surface
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats.obj import linear_colors
+
+_MAX_HEADER_BYTES = 2**16
+_MAX_TEXT_BYTES = 2**28  # trimesh makes an array of each line
+_MAX_SOLIDS = 2000  # trimesh's time for an STL text grows with the square of their number
+_SIZES = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4, "double": 8}
+_SIZES |= {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4, "float64": 8}
+
+
+def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
+    """Add a PLY, STL or OFF file, one object for each of its meshes; vertex colours count as sRGB.
+
+    Args:
+        files: The scene's files; the main one ends in ``.ply``, ``.stl`` or ``.off``.
+        builder: Gets the content.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    data, suffix = files.main(), files.path.suffix.lower()
+    options: dict[str, Any] = {"process": False}
+    if suffix == ".ply":
+        _check_ply(data)
+        options["skip_materials"] = True
+    elif suffix == ".stl":
+        _check_stl(data)
+    else:
+        _check_size(data)
+    try:
+        loaded = trimesh.load_scene(io.BytesIO(data), file_type=suffix[1:], **options)
+    except Exception as error:  # trimesh raises anything on damaged files
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise ValueError(f"it cannot be read ({reason}): re-export it, in triangles") from error
+    image = _ply_image(files, builder, data) if suffix == ".ply" else -1
+    for node in loaded.graph.nodes_geometry:
+        matrix, key = loaded.graph[node]
+        mesh: Any = loaded.geometry[key]
+        if not isinstance(mesh, trimesh.Trimesh):
+            files.warnings.append("A cloud of points was left out")
+            continue
+        object_name = files.path.stem if str(key).startswith("geometry") else str(key)
+        _add_mesh(builder, object_name, mesh, matrix, image)
+
+
+def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, image: int) -> None:
+    """Add one of trimesh's meshes as an object that wears picture ``image``, -1 for none."""
+    visual: Any = mesh.visual
+    vertices, triangles = np.asarray(mesh.vertices), np.asarray(mesh.faces)
+    if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(vertices):
+        raise ValueError("it has triangles of vertices that do not exist: the file is damaged")
+    uvs, colors = getattr(visual, "uv", None), None
+    if visual.kind == "face":
+        vertices, triangles = vertices[triangles.ravel()], np.arange(3 * len(triangles)).reshape(-1, 3)
+        colors = linear_colors(np.repeat(visual.face_colors, 3, axis=0) / 255)
+    elif visual.kind == "vertex":
+        colors = linear_colors(visual.vertex_colors / 255)
+    if uvs is not None and image >= 0:
+        uvs = np.stack([uvs[:, 0], 1 - uvs[:, 1]], axis=1)
+    surface = Surface(image=image if uvs is not None else -1, double_sided=True)
+    part = builder.part(vertices, triangles, surface, uvs if image >= 0 else None, colors)
+    builder.add_object(name, [part] if part else [], matrix)
+
+
+def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
+    """The builder's number of the picture that a PLY header names as ``comment TextureFile``, -1 for none."""
+    header = data[: data.find(b"end_header")]
+    match = re.search(rb"^comment\s+TextureFile\s+(.+?)\s*$", header, re.MULTILINE)
+    if not match:
+        return -1
+    name = match[1].decode(errors="replace")
+    try:
+        return builder.add_image(files.beside(name, any_case=True), name)
+    except OSError:
+        return builder.add_image(None, name)
+
+
+def _check_ply(data: bytes) -> None:
+    """Refuse a PLY file whose header promises more than follows."""
+    end = data.find(b"end_header", 0, _MAX_HEADER_BYTES)
+    if end < 0:
+        raise ValueError("its header has no end: the file is damaged or no PLY file, re-export it")
+    body = data[end + len(b"end_header\n") :]
+    is_text = b"format ascii" in data[:end]
+    row_bytes: list[int] = []
+    counts: list[int] = []
+    for line in data[:end].decode("ascii", errors="replace").splitlines():
+        word, *values = line.split() or [""]
+        if word == "element":
+            if len(values) != 2 or not values[1].isdecimal():
+                raise ValueError(f"its header says {line.strip()!r}: the file is damaged")
+            counts.append(int(values[1]))
+            row_bytes.append(0)
+        elif word == "property" and values and row_bytes:
+            row_bytes[-1] += _SIZES.get(values[1] if values[0] == "list" else values[0], 1)
+    num_rows = sum(counts)
+    num_bytes = sum(count * max(2 if is_text else size, 1) for count, size in zip(counts, row_bytes, strict=True))
+    if num_bytes > len(body) + 2:
+        raise ValueError(f"its header promises {num_rows:,} rows, more than {len(body):,} bytes hold: it is cut short")
+    if is_text:
+        _check_size(body)
+        if re.search(rb"[^\t\n\r\x20-\x7e]", body):
+            raise ValueError("it has characters that are no text: the file is damaged, re-export it")
+        if body.count(b"\n") > num_rows + 1000:
+            raise ValueError(f"it has far more lines than the {num_rows:,} of its header: the file is damaged")
+
+
+def _check_stl(data: bytes) -> None:
+    """Refuse an STL text that would take trimesh too long or too much memory; binary ones have a fixed size."""
+    if len(data) >= 84 and len(data) == 84 + 50 * int.from_bytes(data[80:84], "little"):
+        return
+    _check_size(data)
+    if data.lower().count(b"endsolid") > _MAX_SOLIDS:
+        raise ValueError(f"it has more than {_MAX_SOLIDS} solids: join them, or save it as GLB")
+
+
+def _check_size(text: bytes) -> None:
+    if len(text) > _MAX_TEXT_BYTES:
+        most = f"at most {_MAX_TEXT_BYTES:,} are read"
+        raise ValueError(f"it has {len(text):,} bytes of text, of which {most}: save it as GLB or in binary")

@@ -1,0 +1,1 @@
+"""Habitat's scene datasets."""

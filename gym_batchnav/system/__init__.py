@@ -1,0 +1,1 @@
+"""Small things about the machine: optional extras, processes, progress, storage."""

@@ -1,0 +1,87 @@
+"""Sensors that need no camera, by Habitat's definitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from gym_batchnav.geometry import polar_goals
+from gym_batchnav.state import Action
+from gym_batchnav.task.api import Sensor, TaskState
+
+_ANY = np.finfo(np.float32).max
+
+
+@dataclass(frozen=True, slots=True)
+class PointGoal(Sensor):
+    """Where the goal is [2] float32: metres, and radians from straight ahead, left positive."""
+
+    name = "pointgoal_with_gps_compass"
+    space = Box(np.array([0, -np.pi], np.float32), np.array([_ANY, np.pi], np.float32), dtype=np.float32)
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """The goals [N, 2]."""
+        return polar_goals(state.agents.position, state.agents.heading, state.episodes.goal)
+
+
+@dataclass(frozen=True, slots=True)
+class GPS(Sensor):
+    """Where the agent is, seen from its start [2] float32: metres ahead and metres to the right."""
+
+    name = "gps"
+    space = Box(-_ANY, _ANY, (2,), np.float32)
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """The places [N, 2]."""
+        offset, heading = state.agents.position - state.episodes.start, state.episodes.start_heading
+        cos, sin = np.cos(heading), np.sin(heading)
+        ahead = -sin * offset[:, 0] - cos * offset[:, 2]
+        right = cos * offset[:, 0] - sin * offset[:, 2]
+        return np.stack([ahead, right], axis=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Compass(Sensor):
+    """How far the agent has turned since its start [1] float32: radians from -pi to pi, left positive."""
+
+    name = "compass"
+    space = Box(-np.pi, np.pi, (1,), np.float32)
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """The angles [N, 1]."""
+        turned = state.agents.heading.astype(np.float64) - state.episodes.start_heading
+        return ((turned + np.pi) % (2 * np.pi) - np.pi).astype(np.float32)[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading(Sensor):
+    """Where the agent looks [1] float32: radians from -pi to pi, 0 along -z, left positive."""
+
+    name = "heading"
+    space = Box(-np.pi, np.pi, (1,), np.float32)
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """The angles [N, 1]."""
+        return state.agents.heading[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousAction(Sensor):
+    """What the agent did last, int64: 0 where an episode begins, else 1 more than the action."""
+
+    name = "previous_action"
+    space = Discrete(1 + len(Action))
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """The reading, which an episode that begins sets to 0."""
+        return {self.name: np.zeros(num_envs, np.int64)}
+
+    def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
+        """Remember the actions."""
+        state.memory[self.name][active] = actions[active] + 1
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """The actions [N]."""
+        return state.memory[self.name]

@@ -1,0 +1,1 @@
+"""A training run: settings, presets, checkpoints, logs and workers."""

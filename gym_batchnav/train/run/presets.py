@@ -1,0 +1,168 @@
+"""Presets: an environment, a policy and a way to learn that go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.train.ppo import PPOConfig
+
+# Small furnished homes of one to four rooms, a hall not counted, whose inner doors are open, by floor area in square
+# metres. Sight matters in them: walls and furniture lie across most straight ways to a goal, so that an agent without
+# eyes, trained as long, feels its way along them (SPL 0.51 against 0.87, see benchmarks/RESULTS.md).
+AREAS = (28, 34, 40, 46, 52, 57)
+_SMALL_HOME = "area={area}&closed_doors=0&triangles=8000"
+SEEDS_OF_AN_AREA = 100
+FIRST_HELD_OUT = 100_000  # training never sees this seed or a later one
+NUM_HELD_OUT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What to train, where and how.
+
+    Attributes:
+        scenes: To learn in.
+        held_out: To evaluate in.
+        policy: Kind, see ``make_policy``.
+        ppo: How to learn.
+        num_envs: N.
+        resident_scenes: K.
+        rotate_every: Steps from one change of scene to the next.
+        sensors: What the agents see.
+        camera: Their camera.
+        task: What is asked and how it is rewarded.
+        num_episodes: Sampled in a scene that brings none.
+        device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
+        threads: Of torch and of Numba, which share them; None leaves them as they are.
+    """
+
+    scenes: tuple[str, ...]
+    held_out: tuple[str, ...]
+    policy: str
+    ppo: PPOConfig
+    num_envs: int
+    resident_scenes: int
+    rotate_every: int = 250
+    sensors: tuple[str, ...] = ("depth",)
+    camera: Camera = field(default_factory=Camera)
+    task: PointNav = field(default_factory=PointNav)
+    num_episodes: int = 1000
+    device: str = "cpu"
+    threads: int | None = None
+
+    def make_env(self, **overrides: Any) -> BatchNavEnv:
+        """An environment to learn in; ``overrides`` are keywords of BatchNavEnv, ``num_envs`` included."""
+        num_envs = overrides.get("num_envs", self.num_envs)
+        keywords: dict[str, Any] = {
+            "num_envs": num_envs,
+            "scenes": self.scenes,
+            "resident_scenes": min(self.resident_scenes, num_envs),
+            "rotate_every": self.rotate_every,
+            "deterministic_rotation": self.device == "cpu",
+            "num_episodes": self.num_episodes,
+            "autoreset_mode": "same_step",
+            "reuse_buffers": True,
+        }
+        return BatchNavEnv(**{**self._seen(), **keywords, **overrides})
+
+    def make_evaluation_env(self, num_envs: int, num_episodes: int, **overrides: Any) -> BatchNavEnv:
+        """An environment that runs each of ``num_episodes`` episodes of every held-out scene exactly once."""
+        keywords: dict[str, Any] = {"scenes": self.held_out, "episodes": "once", "autoreset_mode": "same_step"}
+        return BatchNavEnv(num_envs, **{**self._seen(), **keywords, "num_episodes": num_episodes, **overrides})
+
+    def _seen(self) -> dict[str, Any]:
+        """Keywords of what training and evaluation have in common."""
+        return {"sensors": self.sensors, "camera": self.camera, "task": self.task, "obs_device": self.device}
+
+
+def _small_homes() -> tuple[str, ...]:
+    """A range of seeds for each area."""
+    return tuple(
+        f"procedural:{index * SEEDS_OF_AN_AREA}-{(index + 1) * SEEDS_OF_AN_AREA - 1}?" + _SMALL_HOME.format(area=area)
+        for index, area in enumerate(AREAS)
+    )
+
+
+def _small_held_out() -> tuple[str, ...]:
+    """Homes of the same areas in turn."""
+    return tuple(
+        f"procedural:{FIRST_HELD_OUT + index}?" + _SMALL_HOME.format(area=AREAS[index % len(AREAS)])
+        for index in range(NUM_HELD_OUT)
+    )
+
+
+# Homes of 25 to 400 square metres with all their furniture, for the paper's policies.
+_LARGE_HOMES = ("procedural:0-999",)
+_LARGE_HELD_OUT = (f"procedural:{FIRST_HELD_OUT}-{FIRST_HELD_OUT + NUM_HELD_OUT - 1}",)
+
+
+ON_A_GPU: dict[str, Any] = {"autocast": True, "channels_last": True, "compile": True}
+
+
+def _paper(sensor: str, num_envs: int, resident_scenes: int) -> Preset:
+    """Policy, reward and figures of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021)."""
+    return Preset(
+        scenes=_LARGE_HOMES,
+        held_out=_LARGE_HELD_OUT,
+        policy="paper",
+        ppo=PPOConfig(num_parts=2, **ON_A_GPU),
+        num_envs=num_envs,
+        resident_scenes=resident_scenes,
+        sensors=(sensor,),
+        task=PointNav.seed_paper(),
+        device="cuda",
+    )
+
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        # An hour on two cores.
+        "cpu": Preset(
+            scenes=_small_homes(),
+            held_out=_small_held_out(),
+            policy="small",
+            ppo=PPOConfig(
+                total_frames=24_000_000,
+                num_steps=32,
+                num_minibatches=4,
+                optimizer="adamw",
+                learning_rate=1e-3,
+                scale_learning_rate=False,
+                normalize_advantages=True,
+                imitation_share=0.25,
+            ),
+            num_envs=256,
+            resident_scenes=16,
+            rotate_every=100,
+            camera=Camera(32, 32),
+            num_episodes=300,
+            threads=2,
+        ),
+        # The same homes for the paper's network at 64 x 64, in half a day on one GPU.
+        "gpu": Preset(
+            scenes=_small_homes(),
+            held_out=_small_held_out(),
+            policy="paper",
+            ppo=PPOConfig(
+                total_frames=500_000_000,
+                num_minibatches=4,
+                normalize_advantages=True,
+                imitation_share=0.1,
+                num_parts=2,  # one half is drawn while the policy acts for the other
+                **ON_A_GPU,
+            ),
+            num_envs=1024,
+            resident_scenes=32,
+            num_episodes=300,
+            device="cuda",
+        ),
+        "paper-depth": _paper("depth", num_envs=512, resident_scenes=16),
+        "paper-rgb": _paper("rgb", num_envs=128, resident_scenes=4),
+    }
+)

@@ -1,0 +1,143 @@
+"""What a user asks of a training run, and what a folder says of the run that it holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import gym_batchnav
+from gym_batchnav.env.arguments import check_choice, check_counts, check_positive
+from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
+
+FILE = "run.json"
+CHANGEABLE = ("frames", "time_limit", "threads")  # when a run is gone on with
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """A preset and what differs from it; None keeps what the preset says.
+
+    Attributes:
+        preset: Its name.
+        seed: Of the weights, the environments, the actions and the mini-batches.
+        frames: End after so many steps of all environments together.
+        time_limit: End after so many seconds of training.
+        scenes: To learn in.
+        policy: Kind, see ``make_policy``.
+        num_envs: N.
+        device: ``"cpu"`` or ``"cuda"``.
+        threads: Of torch and of Numba.
+    """
+
+    preset: str = "cpu"
+    seed: int = 0
+    frames: int | None = None
+    time_limit: float | None = None
+    scenes: tuple[str, ...] | None = None
+    policy: str | None = None
+    num_envs: int | None = None
+    device: str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        check_choice("preset", self.preset, tuple(PRESETS))
+        check_choice("device", self.device, (None, "cpu", "cuda"))
+        counts = {"frames": self.frames, "num_envs": self.num_envs, "threads": self.threads}
+        check_counts(**{name: one for name, one in counts.items() if one is not None})
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed}: give a whole number from 0 up")
+        if self.time_limit is not None:
+            check_positive(time_limit=self.time_limit)
+
+    def resolved(self) -> Preset:
+        """The preset with what differs from it."""
+        preset = PRESETS[self.preset]
+        changes: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("scenes", "policy", "num_envs", "device", "threads")
+            if getattr(self, name) is not None
+        }
+        if changes.get("policy") == "blind":
+            changes["sensors"] = ()  # nothing is drawn that nobody looks at
+        learning: dict[str, Any] = {
+            "total_frames": self.frames or preset.ppo.total_frames,
+            "num_minibatches": min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),
+        }
+        if changes.get("device") == "cpu":
+            learning |= {**dict.fromkeys(ON_A_GPU, False), "num_parts": 1}
+        changes["ppo"] = replace(preset.ppo, **learning)
+        return replace(preset, **changes)
+
+    def changed(self, given: dict[str, Any], where: Path) -> RunSettings:
+        """These settings with those that may change while a run is gone on with.
+
+        Raises:
+            ValueError: another one is given that differs.
+        """
+        for name, value in given.items():
+            if name not in CHANGEABLE and getattr(self, name) != value:
+                raise ValueError(
+                    f"'{where}' holds a run with {name} {getattr(self, name)!r}, not {value!r}: "
+                    f"leave --{name.replace('_', '-')} out to go on with it, or give another --out"
+                )
+        return replace(self, **{name: value for name, value in given.items() if name in CHANGEABLE})
+
+    def description(self) -> dict[str, Any]:
+        """All that a run depends on, as values of JSON."""
+        described = {"version": gym_batchnav.__version__, "settings": asdict(self), "preset": asdict(self.resolved())}
+        return json.loads(json.dumps(described))
+
+
+def write_run_file(out: Path, settings: RunSettings) -> None:
+    """Say in a folder which run it holds."""
+    write_atomically(out / FILE, (json.dumps(settings.description(), indent=2) + "\n").encode())
+
+
+def read_run_file(out: Path) -> RunSettings:
+    """The settings of the run that a folder holds.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = out / FILE
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        known = {field.name: stored[field.name] for field in fields(RunSettings)}
+        scenes = known["scenes"]
+        return RunSettings(**{**known, "scenes": None if scenes is None else tuple(scenes)})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"'{path}' is damaged ({error}): give another --out") from error
+
+
+def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> None:
+    """Refuse a checkpoint that another run, another version or another preset has written.
+
+    Raises:
+        ValueError: it is one; the message names the first difference.
+    """
+    own = settings.description()
+    if about.get("version") != own["version"]:
+        raise ValueError(
+            f"'{path}' was written by version {about.get('version')}, this is {own['version']}: "
+            "go on with that version, or begin another run"
+        )
+    for what in ("settings", "preset"):
+        stored, wanted = (_flat(one.get(what) or {}) for one in (about, own))
+        for name in sorted(stored.keys() | wanted.keys()):
+            if name.split(".")[-1] not in (*CHANGEABLE, "total_frames") and stored.get(name) != wanted.get(name):
+                raise ValueError(
+                    f"'{path}' is of a run with {name} {stored.get(name)!r}, not {wanted.get(name)!r}: "
+                    "begin another run with another --out"
+                )
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The entries of nested dicts by dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat

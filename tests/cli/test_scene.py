@@ -1,0 +1,266 @@
+"""``gym-batchnav scene``: what it tells of scenes is true, and what it prepares is found."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+from rooms import box, box_room, scene_of
+from typer.testing import CliRunner
+
+import gym_batchnav
+from gym_batchnav.cli import app
+from gym_batchnav.cli.scene.choice import frame_attributes
+from gym_batchnav.cli.scene.viewpoints import most_telling
+from gym_batchnav.geometry import Camera, forward_vectors
+from gym_batchnav.library import recipes
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.render.api import make_renderer
+from gym_batchnav.scene.habitat.attributes import asset_frame
+from gym_batchnav.scene.save import save_glb
+
+PACKAGE = Path(gym_batchnav.__file__).parent
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A room and a damaged file; caches and pictures go to the same place."""
+    monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenes").mkdir()
+    save_glb(box_room(), tmp_path / "scenes" / "room.glb")
+    (tmp_path / "scenes" / "damaged.glb").write_bytes(b"glTF but no more")
+    return tmp_path / "scenes"
+
+
+def run(*arguments, expect=0):
+    result = CliRunner().invoke(app, ["scene", *map(str, arguments)], catch_exceptions=not expect)
+    assert result.exit_code == expect, result.output
+    return result
+
+
+def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
+    lines = [json.loads(line) for line in run("info", folder, "--json", expect=1).stdout.splitlines()]
+    damaged, room = lines
+    assert damaged["name"] == "damaged" and "damaged.glb" in damaged["refused"]
+    assert (room["triangles"], room["objects"], room["materials"], room["textures"]) == (36, 3, 3, 0)
+    assert room["size"] == pytest.approx([8.0, 2.6, 6.0]) and room["bounds"][0] == pytest.approx([-4, 0, -3])
+    assert room["bytes"] == scene_sources(folder / "room.glb")[0].load().nbytes
+    free = 7.8 * 5.8 - 0.4 * 4.4 - 1.2 * 1.2  # floor less what is within 0.1 m of the walls, the wall and the crate
+    assert room["walkable_area"] == pytest.approx(free, rel=0.05)  # plus, perhaps, the crate's top
+    assert sum(room["islands"]) == pytest.approx(room["walkable_area"]) and room["islands"][0] == max(room["islands"])
+
+
+def test_info_tells_what_was_guessed(folder, tmp_path):
+    path = tmp_path / "tall.obj"
+    path.write_text("o floor\nv 0 0 0\nv 6000 0 0\nv 6000 0 6000\nv 0 0 6000\nv 0 2500 0\nf 4 3 2 1\nf 1 2 5\n")
+    told = run("info", path, "--no-walkable").stdout
+    assert "millimetres" in told and "6.00 x 2.50 x 6.00 m" in told and "walkable" not in told
+
+
+def test_view_draws_a_map_and_eight_places(folder, tmp_path):
+    run("view", folder / "room.glb", "--size", "64", "--renderer", "embree")
+    with Image.open(tmp_path / "room_view.png") as image:
+        pixels = np.asarray(image)
+    assert pixels.shape[0] > 128 and pixels.shape[1] > 128 + 4 * 64
+    places = pixels[:, -4 * 66 :]
+    tiles = [places[top : top + 60, left : left + 60] for top in (4, 70) for left in (2, 68, 134, 200)]
+    assert all(len(np.unique(tile.reshape(-1, 3), axis=0)) > 1 for tile in tiles)
+    assert not np.array_equal(tiles[0], tiles[1])
+
+
+def test_view_shows_a_room_turned_as_told_and_says_how_to_keep_that(folder, tmp_path):
+    corners = [(0, 0, 0), (6, 0, 0), (6, 4, 0), (0, 4, 0), (0, 0, 250), (6, 0, 250)]
+    faces = [(1, 2, 3), (1, 3, 4), (1, 2, 6), (1, 6, 5)]  # a floor in the plane of x and y, and one wall
+    lines = [f"v {100 * x} {100 * y} {z}" for x, y, z in corners] + ["f {} {} {}".format(*face) for face in faces]
+    path = tmp_path / "flat.obj"
+    path.write_text("\n".join(lines))
+    said = run("view", path, "--size", 32, "--up", "z", "--scale", "0.01", "--renderer", "embree").output
+    (told,) = (line for line in said.splitlines() if "stage_config" in line)
+    (tmp_path / "flat.stage_config.json").write_text(told[told.index("{") :])
+    (fact,) = (json.loads(line) for line in run("info", path, "--json").stdout.splitlines())
+    assert fact["size"] == pytest.approx([6, 2.5, 4]) and fact["walkable_area"] > 20
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ({"up": [1, 0, 0], "front": [0, 0, 1]}, ["--scale", "0.5"]),  # x up
+        ({"up": [3, 0, 4], "front": [0, 1, 0]}, ["--scale", "0.5"]),  # between two axes
+        ({"up": [0, -1, 0], "scale": [1, 3, 1]}, ["--scale", "2"]),
+        ({"scale": [1, 2, 1]}, ["--up", "z"]),
+        ({"scale": [1, 2, 1], "units_to_meters": 3}, ["--up", "y"]),
+        ({"up": [1, 0, 1], "front": [0, 1, 0], "scale": [1, 2, 3]}, ["--up", "z"]),
+        ({"up": [1, 0, 0], "front": [0, 0, 1], "scale": [1, 2, 3]}, ["--up", "z", "--scale", "3"]),
+    ],
+)
+def test_what_view_says_to_keep_over_a_configuration_is_read_so(folder, config, options):
+    path, beside = folder / "room.glb", folder / "room.stage_config.json"
+    beside.write_text(json.dumps(config))
+    wanted = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
+    said = run("view", path, "--size", 32, "--renderer", "embree", *options).output
+    (told,) = (line for line in said.splitlines() if "'room.stage_config.json' beside it" in line)
+    beside.write_text(json.dumps({**config, **json.loads(told[told.index("{") :])}))
+    read = json.loads(run("info", path, "--json", "--no-walkable").stdout)
+    np.testing.assert_allclose(read["bounds"], wanted["bounds"], atol=1e-4)
+
+
+@pytest.mark.parametrize("up", [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, 0], [3, 0, 4], [1, 2, 2]])
+@pytest.mark.parametrize("factors", [[1.0, 1.0, 1.0], [0.3, 0.3, 0.3], [1.0, 2.0, 3.0]])
+def test_attributes_of_a_frame_give_that_frame(up, factors):
+    up = np.array(up) / np.linalg.norm(up)
+    front = np.cross(up, [0, 0, 1] if up[0] else [1, 0, 0])
+    front /= np.linalg.norm(front)
+    rotation = np.stack([np.cross(front, up), up, -front])
+    attributes = json.loads(json.dumps(frame_attributes(rotation, np.array(factors))))
+    for given, back in zip((rotation, factors), asset_frame(attributes), strict=True):
+        np.testing.assert_allclose(back, given, atol=1e-12)
+
+
+def test_one_of_several_scenes_is_named(folder, tmp_path):
+    save_glb(box_room(width=12.0), folder / "hall.glb")
+    (folder / "damaged.glb").unlink()
+    areas = {name: navmesh_of(folder, "--only", name)["area"] for name in ("room", "hall")}
+    assert areas["hall"] > areas["room"] + 20 and (tmp_path / "hall_navmesh.png").is_file()
+    with pytest.raises(ValueError, match=r"'.*scenes' means 2 scenes: choose one with --only NAME, of hall, room"):
+        CliRunner().invoke(app, ["scene", "navmesh", str(folder)], catch_exceptions=False)
+    with pytest.raises(ValueError, match=r"--only attic: .* has no such scene, choose one of hall, room"):
+        CliRunner().invoke(app, ["scene", "view", str(folder), "--only", "attic"], catch_exceptions=False)
+
+
+def navmesh_of(*arguments):
+    return json.loads(run("navmesh", *arguments, "--json").stdout)
+
+
+def test_navmesh_takes_what_environments_take_and_says_what_it_wrote(folder, tmp_path):
+    saved = tmp_path / "first.navmesh"
+    told = navmesh_of("apartment_0", "--save", saved)
+    assert told["name"] == "apartment_0" and told["navmesh"] == str(saved)
+    assert told["area"] == pytest.approx(scene_sources("apartment_0")[0].load().navmesh.navigable_area, rel=0.01)
+    plain = run("navmesh", saved).stdout
+    assert "map: first_navmesh.png" in plain and "navmesh:" not in plain
+    again = tmp_path / "again.navmesh"
+    assert f"navmesh: {again}, {saved.stat().st_size:,} bytes" in "".join(
+        run("navmesh", saved, "--save", again).stdout.replace("\n", "")
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "said"),
+    [
+        ("view", "--out", "nowhere/x.png", "no folder 'nowhere'"),
+        ("view", "--out", "scenes", "'scenes': it is a folder: name a file in it"),
+        ("view", "--out", "x.txt", "pictures do not end in '.txt'"),
+        ("navmesh", "--save", "scenes", "'scenes': it is a folder: name a file in it"),
+        ("prepare", "--episode-file", "nowhere.json", "nowhere.json: no such episode file"),
+        ("prepare", "--cache-dir", "scenes/room.glb", "cannot be written: choose another folder with --cache-dir"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_refused_before_the_work(folder, monkeypatch, command, option, value, said):
+    monkeypatch.setattr(recipes, "load_scene", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises((ValueError, OSError), match=said):
+        CliRunner().invoke(app, ["scene", command, str(folder / "room.glb"), option, value], catch_exceptions=False)
+
+
+def test_the_most_telling_views_visit_every_room():
+    left = box((-8, 0, -2), (-0.1, 2.6, 2), inward=True)
+    right = box((0.1, 0, -2), (8, 2.6, 2), inward=True)
+    scene = scene_of("two", left, right)
+    navmesh = NavMesh.build(scene.vertices, scene.triangles)
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
+    position, heading = most_telling(renderer, navmesh, Camera(), 2, np.random.default_rng(0))
+    renderer.close()
+    assert np.sign(position[:, 0]).sum() == 0  # one in each room
+    along = np.abs(forward_vectors(heading)[:, 0])
+    inward = -np.sign(forward_vectors(heading)[:, 0]) == np.sign(position[:, 0] - 4 * np.sign(position[:, 0]))
+    assert (along > 0.5).all() and inward.all()  # down the long side, away from the nearer end
+
+
+def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
+    save_glb(scene_of("pole", box((0, 0, 0), (0.02, 2, 0.02))), folder / "pole.glb")
+    out = tmp_path / "outside.png"
+    said = run("view", folder / "pole.glb", "--size", "64", "--renderer", "embree", "--out", out)
+    assert "outside" in said.output
+    with Image.open(out) as image:
+        assert image.width > 4 * 64 and np.asarray(image)[32:34].std() > 10
+
+
+def test_view_wants_one_scene(folder):
+    with pytest.raises(ValueError, match="means 2 scenes: choose one"):
+        CliRunner().invoke(app, ["scene", "view", "procedural:1-2"], catch_exceptions=False)
+
+
+def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch):
+    told = run("prepare", folder, "--workers", 2, "--num-episodes", 30, "--radius", 0.2, expect=1)
+    assert "1 of 2 scenes" in told.output and "damaged" in told.output and "cut short" in told.output
+    monkeypatch.setattr(recipes, "load_scene", lambda *_, **__: pytest.fail("parsed"))
+    monkeypatch.setattr("gym_batchnav.navmesh.mesh.NavMesh.build", lambda *_, **__: pytest.fail("built"))
+    (source,) = scene_sources(folder / "room.glb", DiskCache())
+    navigation = NavigationPreparer(NavMeshSettings(agent_radius=0.2), None, 30, DiskCache())(source.load())
+    assert len(navigation.episodes) == 30
+
+
+def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):
+    monkeypatch.setattr("gym_batchnav.preparation.worker.sys.executable", shutil.which("false") or "false")
+    with pytest.raises(RuntimeError, match="3 times in a row"):
+        CliRunner().invoke(app, ["scene", "prepare", "procedural:0-99"], catch_exceptions=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent otherwise on Windows")
+def test_ctrl_c_ends_prepare_and_leaves_nothing_partial(tmp_path):
+    cache = tmp_path / "cache"
+    # Whoever started the tests in the background has had Ctrl-C ignored.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    program += "from gym_batchnav.cli import main; main()"
+    arguments = ["scene", "prepare", "procedural:0-500?triangles=6000", "--workers", "2", "--cache-dir", str(cache)]
+    # Found in the folder it is started in, as in a checkout that is not installed.
+    process = subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=PACKAGE.parent, stderr=subprocess.PIPE)
+    try:
+        end = time.monotonic() + 120
+        while not (cache.is_dir() and any(cache.glob("*.entry"))):
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.05)
+        children = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert len(children) == 2 and psutil.wait_procs(children, timeout=10)[1] == []
+    assert all(path.suffix == ".entry" and not path.name.startswith(".") for path in cache.iterdir())
+
+
+def test_generate_passes_its_options_on(tmp_path):
+    run(
+        "generate",
+        "3",
+        "--out",
+        tmp_path,
+        "--triangles",
+        "6000",
+        "--area",
+        "40",
+        "--storeys",
+        "1",
+        "--num-episodes",
+        "5",
+    )
+    (found,) = (source for source in scene_sources(tmp_path))
+    assert 20 < np.prod(np.ptp(found.load().vertices[:, [0, 2]], axis=0)) < 100
+
+
+@pytest.mark.parametrize("command", ["info", "view", "navmesh", "prepare", "generate"])
+def test_help_gives_an_example(command):
+    assert f"Example: gym-batchnav scene {command}" in " ".join(run(command, "--help").stdout.split())

@@ -1,0 +1,74 @@
+"""``gym-batchnav scene generate``: what it writes, what it says, what it refuses."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from gym_batchnav.cli import app
+from gym_batchnav.cli.scene.generate import _numbers
+from gym_batchnav.episodes.habitat import read_episodes
+from gym_batchnav.homes import generate_apartment
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.load import load_scene
+
+SMALL = ("--triangles", "5000", "--area", "25", "--num-episodes", "1")
+
+
+def run(*arguments) -> str:
+    result = CliRunner().invoke(app, ["scene", "generate", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
+    out = tmp_path / "new" / "folder"
+    told = run("1-2", "--out", out, *SMALL).splitlines()
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"apartment_{seed}.{ending}" for seed in (1, 2) for ending in ("glb", "json.gz", "navmesh")
+    ]
+    assert told[-1] == f"2 homes in '{out}', 1 episode each"
+    for seed, line in zip((1, 2), told, strict=False):
+        home = generate_apartment(seed, area=25, triangles=5_000)
+        navmesh = NavMesh.load(out / f"apartment_{seed}.navmesh")
+        figures = [float(figure.replace(",", "")) for figure in re.findall(r"(?<= )[0-9][0-9,.]*(?= )", line)]
+        islands = [island.area for island in navmesh.islands]
+        expected = [home.metadata["area"], sum(islands), len(islands), max(islands), 3, len(home.triangles)]
+        assert figures == pytest.approx(expected, abs=0.051), line
+        assert line.startswith(f"apartment_{seed}: ") and "3 rooms" in line
+        assert len(load_scene(out / f"apartment_{seed}.glb").triangles) == len(home.triangles)
+        assert len(read_episodes(out / f"apartment_{seed}.json.gz")[f"apartment_{seed}"]) == 1
+
+
+def test_one_home_is_told_of_in_the_singular(tmp_path):
+    told = run("3", "--out", tmp_path, "--name", "home_{index}", *SMALL)
+    assert "home_0: " in told and "1 home in" in told and "1 episode each" in told
+
+
+def test_seeds_are_numbers_and_ranges_each_taken_once():
+    assert _numbers(["3", "0-2", "2-4", "9"]) == [3, 0, 1, 2, 4, 9]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["9-3"], "'9-3': the last is smaller than the first, write 3-9"),
+        (["seven"], "'seven': give a whole number"),
+        (["1-"], "'1-': give a whole number"),
+        (["0-100000"], "more than 100,000 homes"),
+        (["1", "--name", "home_{sede}"], "only {index} and {seed}"),
+        (["1-2", "--name", "home"], "several homes one name"),
+        (["1", "--area", "7"], "25 to 400"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(tmp_path, arguments, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        CliRunner().invoke(app, ["scene", "generate", *arguments, "--out", str(tmp_path)], catch_exceptions=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "taken").write_bytes(b"")
+    for out in (tmp_path / "taken", tmp_path / "taken" / "homes"):
+        with pytest.raises(OSError, match=f"folder '{out}' cannot be made: a file is in its place: name another"):
+            CliRunner().invoke(app, ["scene", "generate", "1", "--out", str(out)], catch_exceptions=False)

@@ -1,0 +1,623 @@
+"""The environment as its users see it, in rooms made by hand."""
+
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+from rooms import box, box_room, scene_of
+from walks import assert_equal, walk
+
+import gym_batchnav  # noqa: F401 - registers the environments
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+
+STOP, FORWARD, LEFT, RIGHT = range(4)
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    made = []
+
+    def make(num_envs=4, **kwargs):
+        made.append(BatchNavEnv(num_envs, **{"library": library, "num_episodes": 50, "cache_dir": tmp_path, **kwargs}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+class TestContract:
+    def test_observations_lie_in_their_spaces(self, make):
+        env = make(3, sensors=("depth", "rgb", "semantic"), camera=Camera(width=20, height=12))
+        observation, _ = env.reset(seed=0)
+        assert env.observation_space.contains(observation)
+        assert observation["depth"].shape == (3, 12, 20, 1)
+        for observation, reward, terminated, truncated, _ in walk(env, 30):
+            assert env.observation_space.contains(observation)
+            assert reward.shape == terminated.shape == truncated.shape == (3,)
+            assert terminated.dtype == truncated.dtype == bool and reward.dtype == np.float64
+            assert not (terminated & truncated).any()
+
+    def test_make_vec_and_make_give_the_batch_and_the_single(self, library, tmp_path):
+        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path}
+        envs = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=5, **keywords)
+        assert isinstance(envs.unwrapped, BatchNavEnv) and envs.num_envs == 5
+        assert envs.spec.max_episode_steps is None
+        env = gymnasium.make("BatchNav/PointNav-v0", **keywords)
+        observation, info = env.reset(seed=1)
+        assert env.observation_space.contains(observation) and np.isscalar(info["distance_to_goal"].item())
+        envs.close(), env.close()
+
+    def test_infos_are_numbers_with_masks(self, make):
+        env = make(4)
+        _, info = env.reset(seed=0)
+        for values in [info] + [step[4] for step in walk(env, 40)]:
+            for name, value in values.items():
+                assert value.dtype.kind in "biuf" and value.shape == (4,)
+                assert name.startswith("_") or values[f"_{name}"].dtype == bool
+            assert {"scene_index", "episode_index", "distance_to_goal", "path_length", "collisions_count"} <= set(
+                values
+            )
+
+    def test_returned_arrays_are_fresh_unless_asked_otherwise(self, make):
+        env = make(2)
+        kept = [env.reset(seed=0)[0]["depth"]] + [step[0]["depth"] for step in walk(env, 6)]
+        copies = [array.copy() for array in kept]
+        walk(env, 5)
+        for array, copy in zip(kept, copies, strict=True):
+            np.testing.assert_array_equal(array, copy)
+        assert not any(np.shares_memory(a, b) for i, a in enumerate(kept) for b in kept[:i])
+
+    @pytest.mark.parametrize("buffers", [1, 3])
+    def test_reused_buffers_stay_valid_as_long_as_promised(self, make, buffers):
+        env = make(2, reuse_buffers=True, buffers=buffers)
+        env.reset(seed=0)
+        held = []
+        for _ in range(12):
+            depth = env.step(np.array([LEFT, RIGHT]))[0]["depth"]
+            held.append((depth, depth.copy()))
+            for array, copy in held[-buffers - 1 :]:
+                np.testing.assert_array_equal(array, copy)
+        assert any(np.shares_memory(held[-1][0], array) for array, _ in held[:-1])
+
+    def test_render_gives_a_frame_an_environment(self, make):
+        env = make(3, render_mode="rgb_array")
+        env.reset(seed=0)
+        frames = env.render()
+        assert isinstance(frames, tuple) and len(frames) == 3
+        assert frames[0].shape == (256, 256, 3) and frames[0].dtype == np.uint8 and frames[0].std() > 5
+        assert all(np.array_equal(a, b) for a, b in zip(frames, env.call("render"), strict=True))
+        assert make(1).render() is None
+
+    @pytest.mark.parametrize("episodes", ["random", "once"])
+    def test_infos_are_fresh(self, make, episodes):
+        env = make(4, sensors=(), episodes=episodes, num_episodes=3, max_episode_steps=4)
+        last = env.reset(seed=0)[1]
+        for step in walk(env, 30):
+            assert not any(np.shares_memory(step[4][name], last[name]) for name in last if name in step[4])
+            last = step[4]
+
+    def test_pictures_of_some_are_of_those(self, make):
+        env = make(3, render_mode="rgb_array")
+        env.reset(seed=0)
+        np.testing.assert_array_equal(env.pictures(np.array([2, 0]), 32), env.pictures(size=32)[[2, 0]])
+
+    def test_attributes_are_shared_by_the_batch(self, make):
+        env = make(3)
+        assert env.get_attr("max_episode_steps") == (500, 500, 500)
+        env.set_attr("max_episode_steps", [7, 7, 7])
+        assert env.max_episode_steps == 7
+        with pytest.raises(ValueError, match="share"):
+            env.set_attr("max_episode_steps", [7, 8, 7])
+        assert env.call("max_episode_steps") == (7, 7, 7)
+
+    def test_send_and_recv_are_step_in_two_halves(self, make):
+        one, two = make(3), make(3)
+        one.reset(seed=5), two.reset(seed=5)
+        for actions in np.random.default_rng(0).integers(1, 4, (20, 3)):
+            two.send(actions)
+            with pytest.raises(RuntimeError, match="recv"):
+                two.send(actions)
+            first, second = one.step(actions), two.recv()
+            assert_equal(first[0], second[0])
+            np.testing.assert_array_equal(first[1], second[1])
+        with pytest.raises(RuntimeError, match="send"):
+            two.recv()
+
+
+class TestPhysics:
+    def test_a_wall_two_metres_ahead_reads_two_metres(self, make):
+        env = make(1, camera=Camera(normalize_depth=False))
+        env.reset(seed=0, options={"episodes": np.array([0])})  # a room of 8 m by 6 m, and a wall at x = 0.1
+        start = env.navmesh(0).snap(np.array([[2.1, 0.0, -2.0]], np.float32))
+        depth = env.set_pose(start, np.array([np.pi / 2]))["depth"][0, ..., 0]
+        assert depth[31:33, 31:33] == pytest.approx(2.0, abs=0.06)  # snapping moves by less than a cell
+        assert np.ptp(depth[32, :40]) < 1e-3  # depth along the axis, not along the ray
+
+    def test_forward_moves_a_quarter_metre_and_turns_turn_ten_degrees(self, make):
+        env = make(1)
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.navmesh(0).snap(np.array([[3.0, 0.0, 1.5]], np.float32)), np.zeros(1))
+        before = env.agents.position[0].copy()
+        env.step(np.array([FORWARD]))
+        np.testing.assert_allclose((env.agents.position[0] - before)[[0, 2]], [0, -0.25], atol=1e-5)
+        for action, heading in ((LEFT, 10), (LEFT, 20), (RIGHT, 10)):
+            env.step(np.array([action]))
+            assert np.degrees(env.agents.heading[0]) == pytest.approx(heading, abs=1e-3)
+
+    def test_pushing_a_wall_counts_collisions_and_no_path(self, make):
+        env = make(1)
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
+        infos = [env.step(np.array([FORWARD]))[4] for _ in range(6)]
+        assert infos[-1]["collisions_count"][0] >= 4
+        assert infos[-1]["path_length"][0] == pytest.approx(infos[-3]["path_length"][0], abs=1e-4)
+        assert infos[-1]["path_length"][0] < 0.5
+
+    def test_the_follower_succeeds_on_every_episode(self, make):
+        env = make(16, sensors=(), episodes="once")
+        env.reset(seed=0)
+        success, spl = [], []
+        for _ in range(2000):
+            _, _, terminated, truncated, info = env.step(env.shortest_path_actions())
+            ended = terminated | truncated
+            if ended.any():
+                success += list(info["success"][ended])
+                spl += list(info["spl"][ended])
+            if not info["episode_valid"].any():
+                break
+        assert len(success) == env.num_episodes == 100
+        assert np.mean(success) == 1 and np.mean(spl) >= 0.95
+
+    def test_being_put_elsewhere_is_no_progress(self, make):
+        env = make(1, sensors=())
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.episodes.goal, np.zeros(1))
+        assert env.episodes.distance[0] == pytest.approx(0, abs=1e-3)
+        assert env.step(np.array([LEFT]))[1][0] == pytest.approx(-0.01, abs=1e-4)
+
+    def test_an_agent_put_on_another_island_is_infinitely_far_and_gets_no_progress(self, tmp_path):
+        rooms = scene_of("rooms", box((0, 0, 0), (5, 2.6, 5), True), box((5.3, 0, 0), (10, 2.6, 5), True))
+        env = BatchNavEnv(1, scenes=rooms, sensors=(), num_episodes=20, cache_dir=tmp_path)
+        env.reset(seed=0)
+        elsewhere = 10.0 - env.agents.position[0, 0]  # the rooms mirror each other
+        env.set_pose(env.navmesh(0).snap(np.array([[elsewhere, 0, 2.5]])), np.zeros(1))
+        _, reward, _, _, info = env.step(np.array([FORWARD]))
+        assert info["distance_to_goal"][0] == np.inf and reward[0] == pytest.approx(-0.01)
+        env.close()
+
+    def test_a_wider_agent_gets_a_navmesh_of_its_own(self, tmp_path):
+        scene = box_room()
+        scene = replace(scene, navmesh=NavMesh.build(scene.vertices, scene.triangles))
+        areas = []
+        for agent in (None, NavMeshSettings(), NavMeshSettings(agent_radius=0.4)):
+            env = BatchNavEnv(1, scenes=scene, sensors=(), agent=agent, num_episodes=5, cache_dir=tmp_path)
+            areas.append(env.navmesh(0).navigable_area)
+            env.close()
+        assert areas[0] == areas[1] > areas[2] + 5
+
+    def test_reward_adds_up_to_the_progress_made(self, make):
+        env = make(1, autoreset_mode="disabled", sensors=())
+        _, info = env.reset(seed=3)
+        start, rewards = info["distance_to_goal"][0], []
+        for _ in range(500):
+            _, reward, terminated, _, info = env.step(env.shortest_path_actions())
+            rewards.append(reward[0])
+            if terminated[0]:
+                break
+        assert sum(rewards) == pytest.approx(start - info["distance_to_goal"][0] + 2.5 - 0.01 * len(rewards), abs=1e-4)
+
+
+class TestAutoreset:
+    """The three modes, step by step, with episodes of two steps."""
+
+    def table(self, env, steps=5):
+        """Per step: done, reward is slack only, steps counted, episodes begun."""
+        env.reset(seed=0)
+        rows = []
+        for _ in range(steps):
+            _, reward, terminated, truncated, _ = env.step(np.full(env.num_envs, LEFT))
+            rows.append(
+                (bool(truncated[0]), bool(reward[0] != 0), int(env.episodes.num_steps[0]), int(env.episodes.count[0]))
+            )
+            assert not terminated.any()
+        return rows
+
+    def test_next_step_spends_a_step_on_the_reset(self, make):
+        rows = self.table(make(2, max_episode_steps=2, autoreset_mode="next_step"))
+        assert rows == [
+            (False, True, 1, 1),
+            (True, True, 2, 1),
+            (False, False, 0, 2),
+            (False, True, 1, 2),
+            (True, True, 2, 2),
+        ]
+
+    def test_same_step_begins_at_once(self, make):
+        rows = self.table(make(2, max_episode_steps=2, autoreset_mode=AutoresetMode.SAME_STEP))
+        assert rows == [
+            (False, True, 1, 1),
+            (True, True, 0, 2),
+            (False, True, 1, 2),
+            (True, True, 0, 3),
+            (False, True, 1, 3),
+        ]
+
+    def test_disabled_waits_for_a_masked_reset(self, make):
+        env = make(3, max_episode_steps=2, autoreset_mode="disabled")
+        assert self.table(env, 2) == [(False, True, 1, 1), (True, True, 2, 1)]
+        with pytest.raises(RuntimeError, match="reset_mask"):
+            env.step(np.full(3, LEFT))
+        env.reset(options={"reset_mask": np.array([True, True, False])})
+        np.testing.assert_array_equal(env.episodes.num_steps, [0, 0, 2])
+        with pytest.raises(RuntimeError, match="environment 2"):
+            env.step(np.full(3, LEFT))
+        env.reset(options={"reset_mask": np.array([False, False, True])})
+        env.step(np.full(3, LEFT))
+        np.testing.assert_array_equal(env.episodes.num_steps, [1, 1, 1])
+
+    def test_a_masked_reset_leaves_the_others_alone(self, make):
+        env = make(3)
+        env.reset(seed=0)
+        for _ in range(3):
+            env.step(np.array([LEFT, FORWARD, RIGHT]))
+        before = env.get_state()
+        observation, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+        after = env.get_state()
+        for name in ("position", "heading", "scene"):
+            np.testing.assert_array_equal(before["agents"][name][[0, 2]], after["agents"][name][[0, 2]])
+        assert after["episodes"]["count"].tolist() == [1, 2, 1]
+        assert observation["depth"].shape[0] == 3
+
+    def test_same_step_reports_the_final_observation_and_info(self, make):
+        same, disabled = (make(3, max_episode_steps=4, autoreset_mode=mode) for mode in ("same_step", "disabled"))
+        same.reset(seed=0), disabled.reset(seed=0)
+        for actions in np.random.default_rng(0).integers(1, 4, (4, 3)):
+            observation, reward, _, truncated, info = same.step(actions)
+            last, last_reward, _, _, last_info = disabled.step(actions)
+        assert truncated.all() and info["_final_obs"].all() and info["_final_info"].all()
+        assert_equal(info["final_obs"], last)
+        assert_equal(info["final_info"], last_info)
+        np.testing.assert_array_equal(reward, last_reward)
+        begun, begun_info = disabled.reset(options={"reset_mask": np.ones(3, bool)})
+        assert_equal(observation, begun)
+        assert all(np.array_equal(info[name], begun_info[name]) for name in begun_info)
+
+    def test_final_observations_fill_only_their_rows(self, make):
+        env = make(3, autoreset_mode="same_step")
+        env.reset(seed=0)
+        info = env.step(np.array([LEFT, STOP, LEFT]))[4]
+        np.testing.assert_array_equal(info["_final_obs"], [False, True, False])
+        filled = [info["final_obs"]["depth"][i].any() for i in range(3)]
+        assert filled == [False, True, False]
+        assert "success" in info["final_info"] and "success" not in info
+
+    def test_end_measures_come_with_the_end_only(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        info = env.step(np.array([STOP, LEFT]))[4]
+        np.testing.assert_array_equal(info["_success"], [True, False])
+        assert {"success", "spl", "soft_spl"} <= set(info)
+        assert "success" not in env.step(np.array([LEFT, LEFT]))[4]
+
+    def test_end_measures_are_zero_where_nothing_ended(self, make):
+        env = make(2, sensors=())
+        env.reset(seed=0)
+        for _ in range(30):
+            actions = env.shortest_path_actions()
+            env.step(np.where(actions == STOP, LEFT, actions))
+        info = env.step(np.array([STOP, LEFT]))[4]
+        np.testing.assert_array_equal(info["_soft_spl"], [True, False])
+        assert all(info[name][1] == 0 for name in ("success", "spl", "soft_spl"))
+
+    def test_an_environment_without_episodes_stands_still(self, make):
+        env = make(1, sensors=(), episodes="once", num_episodes=1, max_episode_steps=2)
+        env.reset(seed=0)
+        for _ in range(5):  # two episodes of two steps and the reset between them
+            env.step(np.array([LEFT]))
+        heading, position = env.agents.heading.copy(), env.agents.position.copy()
+        for action in (LEFT, FORWARD):
+            assert not env.step(np.array([action]))[4]["episode_valid"][0]
+        np.testing.assert_array_equal(env.agents.heading, heading)
+        np.testing.assert_array_equal(env.agents.position, position)
+
+    def test_counts_begin_anew_with_the_episode(self, make):
+        env = make(1, sensors=())
+        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
+        for _ in range(6):
+            env.step(np.array([FORWARD]))
+        assert env.episodes.num_collisions[0] > 0
+        info = env.reset()[1]
+        assert info["collisions_count"][0] == 0 and info["path_length"][0] == 0
+
+    def test_exactly_max_episode_steps_actions(self, make):
+        env = make(1, max_episode_steps=37, sensors=())
+        env.reset(seed=0)
+        truncated = [bool(env.step(np.array([LEFT]))[3][0]) for _ in range(37)]
+        assert truncated == [False] * 36 + [True]
+
+    def test_every_episode_once(self, make):
+        env = make(8, episodes="once", max_episode_steps=3, sensors=(), num_episodes=10)
+        _, info = env.reset(seed=0)
+        seen = []
+        for _ in range(40):
+            _, reward, terminated, truncated, info = env.step(np.full(8, LEFT))
+            ended = terminated | truncated
+            seen += list(info["episode_index"][ended])
+            assert (reward[~info["episode_valid"]] == 0).all()
+        assert sorted(seen) == list(range(20))
+        assert not info["episode_valid"].any()
+        _, info = env.reset(options={"episodes": "once"})
+        assert info["episode_valid"].all()
+
+
+class TestSeeding:
+    def test_same_seed_same_run(self, make):
+        one, two = make(6), make(6)
+        assert_equal(one.reset(seed=9)[0], two.reset(seed=9)[0])
+        for first, second in zip(walk(one, 40), walk(two, 40), strict=True):
+            assert_equal(first[0], second[0])
+            assert_equal(first[4], second[4])
+
+    def test_reset_with_the_seed_starts_the_plan_again(self, make):
+        env = make(4)
+        first = env.reset(seed=9)[0]
+        walk(env, 30)
+        assert_equal(first, env.reset(seed=9)[0])
+        assert env.reset()[0]["depth"].tobytes() != first["depth"].tobytes()
+
+    def test_environment_i_equals_a_single_one_seeded_s_plus_i(self, make):
+        """A batch of N equals N batches of one, in one scene, to the bit, over several episodes."""
+        library = SceneLibrary.from_scenes([box_room("first")])
+        keywords = {"library": library, "sensors": ("depth", "rgb", "semantic"), "max_episode_steps": 12}
+        batch, actions = make(64, **keywords), np.random.default_rng(0).integers(1, 4, (30, 64))
+        together = [batch.reset(seed=40)[0]] + [batch.step(row)[0] for row in actions]
+        for index in (0, 7, 63):
+            single = make(1, **keywords)
+            alone = [single.reset(seed=40 + index)[0]] + [single.step(row[index : index + 1])[0] for row in actions]
+            for many, one in zip(together, alone, strict=True):
+                assert_equal({name: values[index] for name, values in many.items()}, {n: v[0] for n, v in one.items()})
+
+    def test_different_seeds_differ(self, make):
+        env = make(4)
+        assert env.reset(seed=1)[0]["depth"].tobytes() != env.reset(seed=100)[0]["depth"].tobytes()
+
+    def test_permuting_environments_permutes_observations(self, make):
+        library, order = SceneLibrary.from_scenes([box_room("first")]), np.array([3, 0, 2, 1])
+        one, two = make(4, library=library), make(4, library=library)
+        one.reset(seed=[10, 11, 12, 13]), two.reset(seed=[13, 10, 12, 11])
+        for actions in np.random.default_rng(0).integers(1, 4, (10, 4)):
+            first, second = one.step(actions)[0], two.step(actions[order])[0]
+            assert_equal({name: values[order] for name, values in first.items()}, second)
+
+    def test_environments_that_share_a_library_prepare_its_scenes_once(self, make, library, tmp_path):
+        one, two = make(4, library=library), make(2, library=library, cache_dir=tmp_path / "elsewhere")
+        assert one.navmesh(0) is two.navmesh(0)
+        assert make(1, library=library, num_episodes=7).navmesh(0) is not one.navmesh(0)
+
+    def test_state_saved_and_set_goes_on_the_same(self, make):
+        one, two = make(5), make(5)
+        one.reset(seed=2)
+        walk(one, 25)
+        two.set_state(one.get_state())
+        for first, second in zip(walk(one, 25, seed=8), walk(two, 25, seed=8), strict=True):
+            assert_equal(first[0], second[0])
+            assert_equal(first[4], second[4])
+
+    def test_a_state_that_does_not_fit_changes_nothing(self, make):
+        env = make(4)
+        env.reset(seed=0)
+        walk(env, 5)
+        good = env.get_state()
+        other = make(5)
+        other.reset(seed=0)
+        missing = {**good, "episodes": {k: v for k, v in good["episodes"].items() if k != "goal"}}
+        beyond = {**good, "episodes": {**good["episodes"], "episode": np.full(4, 9999, np.int32)}}
+        walk(env, 3)
+        before = env.get_state()
+        for wrong, named in ((other.get_state(), "scene"), (missing, "goal"), (beyond, "episode"), ({}, "agents")):
+            with pytest.raises(ValueError, match=named):
+                env.set_state(wrong)
+        after = env.get_state()
+        for part in ("agents", "episodes"):
+            assert_equal(before[part], after[part])
+        assert_equal(env.set_state(good), env.set_state(good))
+
+    def test_seeds_of_none_are_drawn_at_first_and_kept_later(self, make):
+        env, other = make(4), make(4)
+        env.reset(seed=[None] * 4), other.reset()
+        assert len({*env.episodes.seed, *other.episodes.seed}) == 8
+        drawn = env.episodes.seed.copy()
+        env.reset(seed=[5, None, None, 7])
+        np.testing.assert_array_equal(env.episodes.seed, [5, drawn[1], drawn[2], 7])
+        np.testing.assert_array_equal(env.episodes.count, [1, 2, 2, 1])
+
+    def test_chosen_episodes_are_run(self, make):
+        env = make(3)
+        _, info = env.reset(seed=0, options={"episodes": np.array([0, 50, 99])})
+        np.testing.assert_array_equal(info["episode_index"], [0, 50, 99])
+        assert [env.scene_name(i) for i in range(3)] == ["first", "second", "second"]
+        assert env.episode_name(2) == "49"
+        np.testing.assert_allclose(info["distance_to_goal"][0], env.episode_set(0).distance[0], rtol=1e-5)
+
+
+class TestWrongUse:
+    @pytest.mark.parametrize(
+        ("wrong", "named"),
+        [
+            ({"num_envs": 0}, "num_envs"),
+            ({"max_episode_steps": 0}, "max_episode_steps"),
+            ({"sensors": ("depth", "lidar")}, "lidar"),
+            ({"sensors": "depth"}, "sensors"),
+            ({"renderer": "vulkan"}, "vulkan"),
+            ({"autoreset_mode": "never"}, "never"),
+            ({"render_mode": "human"}, "human"),
+            ({"episodes": "twice"}, "twice"),
+            ({"task": "nope"}, "task='nope'.*Task"),
+            ({"camera": 64}, "Camera"),
+        ],
+    )
+    def test_wrong_arguments_are_refused_by_name(self, make, wrong, named):
+        with pytest.raises(ValueError, match=named):
+            make(**wrong)
+
+    @pytest.mark.parametrize(
+        ("scenes", "error", "named"),
+        [
+            ("castle", ValueError, "castle"),
+            ("nowhere/house.glb", FileNotFoundError, "house.glb"),
+            ([], ValueError, "scene"),
+            ("procedural:x", ValueError, "procedural"),
+            (3.5, ValueError, "scenes=3.5"),
+        ],
+    )
+    def test_unknown_scenes_are_refused_by_name(self, scenes, error, named):
+        with pytest.raises(error, match=named):
+            BatchNavEnv(1, scenes=scenes)
+
+    @pytest.mark.parametrize("actions", [[0, 1], [0, 1, 2, 4], [0, -1, 2, 3], [0.0, 1.0, 2.0, 3.0], [[0, 1, 2, 3]]])
+    def test_wrong_actions_are_refused_and_nothing_moves(self, make, actions):
+        env = make(4)
+        env.reset(seed=0)
+        before = env.get_state()
+        with pytest.raises(ValueError, match="actions"):
+            env.step(np.array(actions))
+        np.testing.assert_array_equal(before["agents"]["position"], env.agents.position)
+        env.step(np.zeros(4, int))
+
+    def test_step_before_reset_and_after_close(self, make):
+        env = make(2)
+        for use in (lambda: env.step(np.zeros(2, int)), env.pictures):
+            with pytest.raises(RuntimeError, match="before reset"):
+                use()
+        env.reset(seed=0)
+        env.close()
+        env.close()
+        for use in (lambda: env.step(np.zeros(2, int)), env.reset, env.pictures):
+            with pytest.raises(RuntimeError, match="close"):
+                use()
+
+    def test_wrong_reset_arguments(self, make):
+        env = make(2)
+        with pytest.raises(RuntimeError, match="first reset"):
+            env.reset(options={"reset_mask": np.array([True, False])})
+        for options, named in (
+            ({"reset_mask": np.array([1, 0])}, "reset_mask"),
+            ({"episodes": np.array([0, 10_000])}, "between 0 and 99"),
+            ({"episode": 3}, "episode"),
+        ):
+            with pytest.raises(ValueError, match=named):
+                env.reset(seed=0, options=options)
+        with pytest.raises(ValueError, match="seeds"):
+            env.reset(seed=[1, 2, 3])
+
+    def test_a_wrong_pose_is_refused_and_nobody_moves(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        position = env.agents.position.copy()
+        for wrong, heading, named in (
+            ([position[0] + [0.01, 0, 0], [100, 0, 0]], [0, 0], "not navigable"),
+            (position, [0, np.nan], "heading"),
+            ([position[0], [np.nan, 0, 0]], [0, 0], "not navigable"),
+        ):
+            with pytest.raises(ValueError, match=named):
+                env.set_pose(np.array(wrong), np.array(heading))
+            np.testing.assert_array_equal(env.agents.position, position)
+        walk(env, 2)
+
+    def test_nothing_interferes_with_a_step_under_way(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        env.send(np.array([LEFT, LEFT]))
+        here = (env.agents.position.copy(), env.agents.heading.copy())
+        for use in (lambda: env.set_pose(*here), env.get_state, env.pictures, env.shortest_path_actions):
+            with pytest.raises(RuntimeError, match="recv"):
+                use()
+        env.recv()
+        env.send(np.array([LEFT, LEFT]))
+        env.reset(seed=0)  # lets go of the step
+        with pytest.raises(RuntimeError, match="send"):
+            env.recv()
+        walk(env, 2)
+
+    def test_a_refused_reset_changes_nothing(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match="seeds"):
+            env.reset(seed=[1], options={"episodes": "once"})
+        assert "episode_valid" not in env.step(np.array([LEFT, LEFT]))[4]
+
+    def test_a_refused_environment_leaves_nothing_in_a_shared_library(self, library, make, tmp_path):
+        before = len(library._preparers)
+        with pytest.raises(ValueError, match="twice"):
+            make(1, episodes="twice")
+        with pytest.raises(FileNotFoundError):
+            make(1, episode_file=tmp_path / "none.json")
+        assert len(library._preparers) == before
+
+    @pytest.mark.parametrize(
+        "wrong", [{"num_episodes": 0}, {"forward_step": 0.0}, {"forward_step": np.nan}, {"turn_angle_deg": -5}]
+    )
+    def test_wrong_numbers_are_refused_by_name(self, make, wrong):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            make(1, **wrong)
+
+
+class TestErrorsOnTheWay:
+    def test_pictures_that_were_not_taken_are_not_taken_for_the_next(self, make, monkeypatch):
+        env, other = make(2), make(2)
+        for one in (env, other):
+            one.reset(seed=0)
+
+        def interrupted():
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(env.cameras, "finish", interrupted)
+            env.step(np.array([LEFT, LEFT]))
+        other.step(np.array([LEFT, LEFT]))
+        assert_equal(env.step(np.array([RIGHT, FORWARD]))[0], other.step(np.array([RIGHT, FORWARD]))[0])
+
+    def test_an_episode_that_ended_before_an_error_does_not_go_on(self, make, monkeypatch):
+        env = make(2, autoreset_mode="same_step", max_episode_steps=3)
+        env.reset(seed=0)
+        env.step(np.array([LEFT, LEFT]))
+        env.reset(options={"reset_mask": np.array([False, True])})
+        env.step(np.array([LEFT, LEFT]))
+
+        def broken(*_):
+            raise RuntimeError("no pictures")
+
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no pictures"):
+            patch.setattr(env.cameras, "of_some", broken)
+            env.step(np.array([LEFT, LEFT]))  # environment 0 ends
+        env.step(np.array([LEFT, LEFT]))  # environment 1 ends
+        assert env.episodes.num_steps.tolist() == [0, 0] and not env.episodes.done.any()
+
+    def test_close_goes_through_with_everything(self, library, tmp_path, monkeypatch):
+        env = BatchNavEnv(1, library=library, num_episodes=5, cache_dir=tmp_path)
+        env.reset()
+        users = len(library._users)
+
+        def broken():
+            raise RuntimeError("no context")
+
+        monkeypatch.setattr(env.cameras, "close", broken)
+        with pytest.raises(RuntimeError, match="no context"):
+            env.close()
+        assert len(library._users) == users - 1
+
+    def test_a_refused_state_leaves_the_queue_where_it_was(self, make):
+        env = make(4, episodes="once")
+        env.reset(seed=0)
+        before, state = env.get_state(), env.get_state()
+        state["episodes"]["episode"][:] = 10**6
+        with pytest.raises(ValueError, match="does not fit"):
+            env.set_state(state)
+        assert env.get_state()["schedule"] == before["schedule"] and before["schedule"]["next"] == 4

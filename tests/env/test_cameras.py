@@ -1,0 +1,169 @@
+"""Pictures that are kept: who has not moved is not drawn again by resets, and nobody can tell."""
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+from rooms import box_room
+from walks import assert_equal
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.state import agent_state
+
+N = 6
+RESIDENT = {"scenes": [box_room(f"room_{i}", width=8 + i) for i in range(5)], "num_episodes": 20}
+ROTATING = {**RESIDENT, "resident_scenes": 2, "rotate_every": 7, "deterministic_rotation": True}
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(**kwargs):
+        keywords = {"camera": Camera(width=20, height=16), "cache_dir": tmp_path, "renderer": "embree"}
+        made.append(BatchNavEnv(N, **{**keywords, **RESIDENT, "autoreset_mode": "disabled", **kwargs}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def draw_all(env):
+    """Have it draw everything anew."""
+    cameras = env.cameras
+    cameras.refresh = lambda agents: (cameras.begin(agents), cameras.finish())[1]
+
+
+def count_views(env, monkeypatch):
+    """A list that grows by the number of views whenever the renderer's targets, made from now on, draw."""
+    counts, make_target = [], env.renderer.target
+
+    def target(*args, **kwargs):
+        made = make_target(*args, **kwargs)
+        begin = made.begin
+        monkeypatch.setattr(made, "begin", lambda slots, views: counts.append(len(slots)) or begin(slots, views))
+        return made
+
+    monkeypatch.setattr(env.renderer, "target", target)
+    return counts
+
+
+def live(env, seed, scribbling):
+    """Do this and that at random; every observation."""
+    rng, seen, states = np.random.default_rng(seed), [], []
+    observation = env.reset(seed=seed)[0]
+    for chosen in rng.integers(7, size=60):
+        seen.append({name: values.copy() for name, values in observation.items()})
+        if scribbling:
+            for values in observation.values():
+                values[:] = 1
+        mask, actions = rng.random(N) < 0.4, rng.choice(4, size=N, p=[0.1, 0.4, 0.3, 0.2])
+        if env.autoreset_mode == AutoresetMode.DISABLED and env.episodes.done.any():
+            observation = env.reset(options={"reset_mask": env.episodes.done.copy()})[0]
+        elif chosen == 0:
+            observation = env.reset(options={"reset_mask": mask})[0]
+        elif chosen == 1:
+            observation = env.set_pose(env.agents.position.copy(), rng.uniform(-3, 3, N), mask)
+        elif chosen == 2 and states:
+            observation = env.set_state(states[rng.integers(len(states))])
+        elif chosen == 3:
+            states.append(env.get_state())
+            observation = {"rgb": env.pictures(np.array([2, 0]), size=32)}
+        elif chosen == 4:
+            env.send(actions)  # and never received
+            observation = env.reset(options={"reset_mask": env.episodes.done | mask})[0]
+        else:
+            observation = env.step(actions)[0]
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("mode", "scenes", "renderer"),
+    [
+        ("disabled", RESIDENT, "embree"),
+        ("disabled", ROTATING, "embree"),
+        ("same_step", ROTATING, "embree"),
+        pytest.param("disabled", ROTATING, "opengl", marks=pytest.mark.opengl),
+    ],
+)
+def test_what_is_kept_is_what_would_be_drawn(make, mode, scenes, renderer):
+    keywords = {"autoreset_mode": mode, "sensors": ("rgb", "depth", "semantic"), "renderer": renderer, **scenes}
+    kept, drawn = make(**keywords), make(**keywords)
+    draw_all(drawn)
+    for seed in range(3):
+        for left, right in zip(live(kept, seed, True), live(drawn, seed, False), strict=True):
+            assert_equal(left, right)
+
+
+@pytest.mark.parametrize("reuse_buffers", [False, True])
+def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, monkeypatch, reuse_buffers):
+    env = make(reuse_buffers=reuse_buffers)
+    counts = count_views(env, monkeypatch)
+    env.reset(seed=0)
+    env.step(np.full(N, 2))
+    assert counts == [N, N]
+    mask = np.arange(N) == 4
+    env.reset(options={"reset_mask": mask})
+    env.set_pose(env.agents.position.copy(), env.agents.heading + 1, mask)
+    env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
+    assert counts[2:] == ([N, N, N] if reuse_buffers else [1, 1, 1])
+    env.step(np.full(N, 2))
+    env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
+    env.reset()
+    assert counts[5:] == ([N, N, N] if reuse_buffers else [N, N])
+
+
+def test_parts_keep_their_own(make):
+    kept, drawn = make(), make()
+    parts = kept.split(2), drawn.split(2)
+    for part in parts[1]:
+        draw_all(part)
+    mask, rng = np.array([False, True, False]), np.random.default_rng(0)
+    for left, right in zip(*parts, strict=True):
+        assert_equal(left.reset(seed=3)[0], right.reset(seed=3)[0])
+    for _ in range(8):
+        actions = rng.integers(1, 4, (2, 3))
+        for part in (*parts[0], *parts[1]):
+            part.send(actions[part.simulator.first // 3])
+        for left, right in zip(*parts, strict=True):
+            seen = left.recv()[0]
+            assert_equal(seen, right.recv()[0])
+            seen["depth"][:] = 1
+        for left, right in zip(*parts, strict=True):
+            assert_equal(left.reset(options={"reset_mask": mask})[0], right.reset(options={"reset_mask": mask})[0])
+
+
+def test_a_slot_with_another_scene_is_drawn_again():
+    library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
+    cameras, agents = AgentCameras(library, "embree", Camera(width=20, height=16), ("depth",), 2), agent_state(2)
+    agents.slot[:] = 0, 1
+    before = cameras.refresh(agents)["depth"]
+    assert_equal(cameras.refresh(agents), {"depth": before})
+    library.put(1, box_room("other", width=30, depth=25))
+    changed = (before != cameras.refresh(agents)["depth"]).any(axis=(1, 2, 3))
+    np.testing.assert_array_equal(changed, [False, True])
+    agents.slot[:] = 1, 1  # the same pose in another slot
+    np.testing.assert_array_equal(*cameras.refresh(agents)["depth"])
+    cameras.close()
+
+
+def test_after_an_interrupted_drawing_the_next_is_right(make, monkeypatch):
+    env, other = make(), make()
+    mask = np.arange(N) < 2
+    for one in (env, other):
+        one.reset(seed=0)
+        one.reset(options={"reset_mask": mask})
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    partial = env.cameras._partial_target
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(partial, "finish", interrupt)
+        env.reset(options={"reset_mask": mask})
+    other.reset(options={"reset_mask": mask})
+    for _ in range(2):
+        assert_equal(env.reset(options={"reset_mask": mask})[0], other.reset(options={"reset_mask": mask})[0])

@@ -1,0 +1,270 @@
+"""The ids whose observation is one array: what is in it, how well it is read back, and that nothing else changes."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+from hypothesis import given
+from hypothesis import strategies as st
+from rooms import box_room
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.flat import (
+    SCAN_CAMERA,
+    ImageObservation,
+    ScanObservation,
+    decode_goal,
+    encode_goal,
+    make_image,
+    make_scan,
+)
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.scene.save import save_glb
+from gym_batchnav.testing import check_vector_env
+
+GOAL = "pointgoal_with_gps_compass"
+SCAN, IMAGE = "BatchNav/PointNavScan-v0", "BatchNav/PointNavImage-v0"
+SMALL = Camera(width=8, height=6)
+SENSORS = (("rgb",), ("depth",), ("rgb", "depth"))
+
+
+@pytest.fixture(scope="module")
+def keywords(library, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("cache"))
+    return {"library": library, "num_episodes": 20, "cache_dir": folder, "renderer": "embree"}
+
+
+# The goal
+
+
+@given(st.floats(0, 50), st.floats(-np.pi, np.pi))
+def test_goals_are_bounded_and_read_back(distance, angle):
+    goal = np.array([[distance, angle]], np.float32)
+    encoded = encode_goal(goal)
+    assert encoded.shape == (1, 3) and encoded.dtype == np.float32 and np.abs(encoded).max() <= 1
+    back = decode_goal(encoded)[0]
+    assert abs(back[0] - distance) < 1e-6 * (1 + distance) ** 2
+    assert abs(np.angle(np.exp(1j * (back[1] - angle)))) < 1e-6
+
+
+def test_a_goal_right_behind_is_one_point_and_nearer_is_smaller():
+    behind = encode_goal(np.array([[3, np.pi - 1e-4], [3, -np.pi + 1e-4]], np.float32))
+    np.testing.assert_allclose(behind[0], behind[1], atol=3e-4)
+    np.testing.assert_allclose(encode_goal(np.array([[1, np.pi / 2]], np.float32)), [[0, 1, 0.5]], atol=1e-6)
+    assert (np.diff(encode_goal(np.stack([np.linspace(0, 40, 50), np.zeros(50)], axis=1))[:, 2]) > 0).all()
+
+
+# What an observation holds: the batch's own, encoded by other means
+
+
+def truth_of_scan(seen):
+    distance, angle = seen[GOAL].astype(np.float64).T
+    return np.column_stack([seen["depth"][:, 0, :, 0], np.cos(angle), np.sin(angle), distance / (1 + distance)])
+
+
+def truth_of_image(seen):
+    distance, angle = seen[GOAL].astype(np.float64).T
+    levels = [128 + 127 * np.cos(angle), 128 + 127 * np.sin(angle), 255 * distance / (1 + distance)]
+    height, width = next(image for name, image in seen.items() if name != GOAL).shape[1:3]
+    channels = [seen["rgb"][..., k] for k in range(3)] if "rgb" in seen else []
+    if "depth" in seen:
+        channels.append(255.0 * seen["depth"][..., 0])
+    channels += [np.broadcast_to(level[:, None, None], (len(level), height, width)) for level in levels]
+    return np.stack(channels, axis=-1)
+
+
+WRAPPERS = {
+    "scan": (ScanObservation, {"camera": SCAN_CAMERA}, truth_of_scan, 1e-6),
+    **{
+        "image of " + " and ".join(sensors): (
+            ImageObservation,
+            {"camera": SMALL, "sensors": sensors},
+            truth_of_image,
+            0.501,
+        )
+        for sensors in SENSORS
+    },
+}
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_it_is_the_batch_with_other_observations(name, mode, keywords, opened):
+    wrap, own, truth, tolerance = WRAPPERS[name]
+    plain, wrapped = (
+        opened(BatchNavEnv(5, autoreset_mode=mode, max_episode_steps=7, **own, **keywords)) for _ in range(2)
+    )
+    wrapped = wrap(wrapped)
+    rng, finals = np.random.default_rng(0), 0
+    (seen, info), (flat, flat_info) = plain.reset(seed=3), wrapped.reset(seed=3)
+    for _ in range(60):
+        assert wrapped.observation_space.contains(flat)
+        np.testing.assert_allclose(flat, truth(seen), atol=tolerance)
+        assert set(flat_info) == set(info)
+        np.testing.assert_array_equal(flat_info["path_length"], info["path_length"])
+        actions = rng.choice(4, size=5, p=[0.1, 0.5, 0.2, 0.2])
+        seen, *scores, info = plain.step(actions)
+        flat, *flat_scores, flat_info = wrapped.step(actions)
+        np.testing.assert_array_equal(scores, flat_scores)
+        ended = scores[1] | scores[2]
+        if mode == AutoresetMode.SAME_STEP and ended.any():
+            last = flat_info["final_obs"]
+            assert last.dtype == flat.dtype and last.shape == flat.shape
+            np.testing.assert_allclose(last[ended], truth(info["final_obs"])[ended], atol=tolerance)
+            assert not last[~ended].any()
+            finals += ended.sum()
+        elif mode == AutoresetMode.DISABLED and ended.any():
+            options = {"reset_mask": ended}
+            (seen, info), (flat, flat_info) = plain.reset(options=options), wrapped.reset(options=options)
+    assert finals > 10 or mode != AutoresetMode.SAME_STEP
+
+
+def test_the_image_is_read_back_within_what_is_stated(keywords, opened):
+    env = opened(make_image(64, camera=Camera(width=4, height=4, max_depth=5, normalize_depth=False), **keywords))
+    image, _ = env.reset(seed=0)
+    seen = env.unwrapped.set_pose(env.unwrapped.agents.position, env.unwrapped.agents.heading)
+    cos, sin, far = (image[:, 0, 0, channel].astype(float) for channel in (4, 5, 6))
+    angle, far = np.arctan2(sin - 128, cos - 128), far / 255
+    distance = far / (1 - far)
+    true_distance, true_angle = seen[GOAL].T
+    assert np.degrees(np.abs(np.angle(np.exp(1j * (angle - true_angle))))).max() < 0.4
+    assert (np.abs(distance - true_distance) < (1 + true_distance) ** 2 / 500).all() and np.ptp(true_distance) > 3
+    assert np.abs(image[..., 3] * (5 / 255) - seen["depth"][..., 0]).max() <= 5 / 510 + 1e-6
+    assert (image[..., 4:] == image[:, :1, :1, 4:]).all()
+
+
+def slow_image(seen, depth_scale):
+    """Channel after channel, by NumPy."""
+    channels = [seen["rgb"][..., k] for k in range(3)] if "rgb" in seen else []
+    if "depth" in seen:
+        scaled = seen["depth"][..., 0] * np.float32(depth_scale) + np.float32(0.5)
+        channels.append(scaled.astype(np.uint8))
+    levels = np.rint(encode_goal(seen[GOAL]) * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)
+    shape = next(image for name, image in seen.items() if name != GOAL).shape[:3]
+    channels += [np.broadcast_to(level[:, None, None], shape) for level in levels.T]
+    return np.stack(channels, axis=-1)
+
+
+@pytest.mark.parametrize("width", [1, 37])
+@pytest.mark.parametrize("sensors", SENSORS)
+def test_an_image_is_that_of_a_slow_twin_bit_for_bit(sensors, width, keywords, opened):
+    camera = Camera(width=width, height=5, max_depth=7, normalize_depth=False)
+    env = opened(make_image(1, camera=camera, sensors=sensors, **keywords))
+    rng, shape = np.random.default_rng(0), (50, 5, width)
+    halves = ((rng.integers(0, 255, shape) + 0.5) * 7 / 255).astype(np.float32)  # where rounding is tender
+    depth = np.where(rng.random(shape) < 0.5, halves, 7 * rng.random(shape, np.float32))
+    depth.flat[:2] = 0, 7
+    pictures = {"rgb": rng.integers(0, 256, (*shape, 3), np.uint8), "depth": depth[..., None]}
+    goal = np.column_stack([20 * rng.random(50), rng.uniform(-np.pi, np.pi, 50)]).astype(np.float32)
+    seen = {GOAL: goal, **{name: pictures[name] for name in sensors}}
+    image = env._encode(seen)
+    assert image.dtype == np.uint8
+    np.testing.assert_array_equal(image, slow_image(seen, 255 / 7))
+    assert env._encode({name: values[:0] for name, values in seen.items()}).shape == (0, *image.shape[1:])
+
+
+def test_a_scan_reads_from_left_to_right(keywords, opened):
+    library = SceneLibrary.from_scenes([box_room()])  # x from -4 to 4 metres, z from -3 to 3
+    env = opened(make_scan(1, **{**keywords, "library": library}))
+    env.reset(seed=0)
+    env.unwrapped.set_pose(np.array([[3.0, 0, 2.5]]), np.radians([80.0]))
+    row = env.step(np.array([2]))[0][0]  # now it looks along -x, with the wall z = 3 half a metre to the left
+    metres, side = 10 * row[:64], np.sqrt(3) * 63 / 64  # of the outermost rays, for a metre ahead
+    np.testing.assert_allclose(metres[[0, 31]], [0.5 / side, 7], rtol=0.01)
+    assert metres[63] > 1
+    dx, dz = env.unwrapped.episodes.goal[0, [0, 2]] - [3.0, 2.5]
+    np.testing.assert_allclose(row[64:66], np.array([-dx, dz]) / np.hypot(dx, dz), atol=1e-3)
+
+
+# The interfaces
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("make", [make_scan, make_image])
+def test_the_vector_checker_is_content(make, mode, keywords):
+    own = {} if make is make_scan else {"camera": SMALL}
+    check_vector_env(
+        lambda: make(4, autoreset_mode=mode, max_episode_steps=9, **own, **keywords), steps=60, strict=True
+    )
+
+
+@pytest.fixture(scope="module")
+def file_keywords(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scene")
+    save_glb(box_room(), folder / "room.glb")
+    return {"scenes": str(folder / "room.glb"), "num_episodes": 20, "cache_dir": str(folder), "renderer": "embree"}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", [SCAN, IMAGE])
+def test_gymnasiums_checker_is_content(name, file_keywords):
+    env = gymnasium.make(f"gym_batchnav:{name}", render_mode="rgb_array", **file_keywords)
+    check_env(env.unwrapped)
+    env.close()
+    assert env.unwrapped.batch.closed
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "shape"), [(SCAN, (67,)), (IMAGE, (64, 64, 7))])
+def test_made_by_gymnasium_they_are_batches_with_a_spec(name, shape, file_keywords, opened):
+    envs = opened(gymnasium.make_vec(name, num_envs=3, autoreset_mode="same_step", **file_keywords))
+    assert type(envs.unwrapped) is BatchNavEnv and envs.spec.id == name and envs.num_envs == 3
+    assert envs.metadata["autoreset_mode"] == envs.autoreset_mode == AutoresetMode.SAME_STEP
+    assert envs.single_observation_space.shape == shape and envs.observation_space.shape == (3, *shape)
+    assert envs.reset(seed=0)[0].shape == (3, *shape)
+    assert envs.call("render") == (None,) * 3 and envs.get_attr("num_episodes") == (20,) * 3
+    envs.set_attr("render_mode", "rgb_array")
+    assert [frame.shape for frame in envs.call("render")] == [frame.shape for frame in envs.render()]
+    assert "<table" in envs._repr_mimebundle_()["text/html"]
+    again = opened(gymnasium.make_vec(envs.spec))
+    np.testing.assert_array_equal(again.reset(seed=0)[0], envs.reset(seed=0)[0])
+
+
+@pytest.mark.parametrize(("name", "make"), [(SCAN, make_scan), (IMAGE, make_image)])
+def test_a_single_environment_behaves_as_one_of_a_batch(name, make, keywords, opened):
+    one = opened(gymnasium.make(name, **keywords)).unwrapped
+    batch = opened(make(2, autoreset_mode="disabled", **keywords))
+    assert one.observation_space == batch.single_observation_space
+    for seen, rows in ((one.reset(seed=6), batch.reset(seed=6)), (one.step(1), batch.step(np.array([1, 1])))):
+        np.testing.assert_array_equal(seen[0], rows[0][0])
+        assert seen[0].dtype == rows[0].dtype
+
+
+def test_returned_arrays_are_never_written_again(keywords, opened):
+    env = opened(make_scan(2, reuse_buffers=True, **keywords))
+    kept = env.reset(seed=0)[0]
+    copy = kept.copy()
+    for _ in range(5):
+        env.step(np.array([2, 2]))
+    np.testing.assert_array_equal(kept, copy)
+
+
+# What makes no sense
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "remedy"),
+    [
+        (make_scan, {"camera": Camera()}, r"64x64 pixels.*height=1"),
+        (make_scan, {"camera": Camera(height=1, normalize_depth=False)}, "normalize_depth=False.*max_depth"),
+        (make_scan, {"sensors": ("rgb",)}, r"sensors=\('rgb',\).*PointNavImage-v0"),
+        (make_scan, {"sensors": ()}, r"sensors=\(\).*depth"),
+        (make_image, {"sensors": ("depth", "semantic")}, r"'semantic'\).*'rgb', 'depth' or both"),
+        (make_image, {"sensors": ()}, r"sensors=\(\).*'rgb', 'depth' or both"),
+        (make_image, {"obs_device": "cuda", "renderer": "auto"}, "obs_device='cuda'.*BatchNav/PointNav-v0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_remedy(make, wrong, remedy, keywords):
+    with pytest.raises(ValueError, match=remedy):
+        make(2, **{**keywords, **wrong})
+
+
+def test_a_refused_batch_is_closed(keywords, monkeypatch):
+    made = []
+    init = BatchNavEnv.__init__
+    monkeypatch.setattr(BatchNavEnv, "__init__", lambda env, *args, **kw: init(env, *args, **kw) or made.append(env))
+    with pytest.raises(ValueError):
+        make_scan(2, camera=Camera(), **keywords)
+    assert made[0].closed

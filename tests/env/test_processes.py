@@ -1,0 +1,96 @@
+"""Forked children get an error that says what to do, spawned ones work."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+FORKED = """
+import os, sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+from rooms import box_room
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.library.library import SceneLibrary
+
+def make():
+    library = SceneLibrary.from_scenes([box_room()])
+    return BatchNavEnv(64, library=library, num_episodes=10, renderer={renderer!r}, cache_dir={cache!r})
+
+env = make()
+env.reset(seed=0)
+env.step(np.ones(64, int))
+if os.fork() == 0:
+    said = []
+    for use in (lambda: env.step(np.ones(64, int)), env.pictures, env.reset, lambda: make().reset()):
+        try:
+            use()
+        except RuntimeError as error:
+            said.append('context="spawn"' in str(error))
+    os._exit(0 if said == [True] * 4 else 1)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+@pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
+def test_a_forked_child_is_told_to_spawn(renderer, tmp_path):
+    program = textwrap.dedent(FORKED.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
+    assert run.returncode == 0, run.stderr
+
+
+SPAWNED = """
+import sys
+sys.path.insert(0, {tests!r})
+import gymnasium
+from functools import partial
+from rooms import box_room
+import gym_batchnav
+
+def make():
+    from gym_batchnav.library.library import SceneLibrary
+    library = SceneLibrary.from_scenes([box_room()])
+    return gymnasium.make("BatchNav/PointNav-v0", library=library, num_episodes=10, cache_dir={cache!r})
+
+if __name__ == "__main__":
+    env = make()
+    env.reset(seed=0)
+    envs = gymnasium.vector.AsyncVectorEnv([make, make], context="spawn")
+    observation, _ = envs.reset(seed=0)
+    observation = envs.step([1, 2])[0]
+    assert observation["depth"].shape == (2, 64, 64, 1)
+    envs.close()
+"""
+
+
+def test_spawned_children_work(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(SPAWNED.format(tests=str(HERE), cache=str(tmp_path))))
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=240)
+    assert run.returncode == 0, run.stderr
+
+
+LEAVING = """
+import sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+from rooms import box_room
+from gym_batchnav.env.batch_env import BatchNavEnv
+
+rooms = [box_room(f"room_{{i}}") for i in range(6)]
+env = BatchNavEnv(4, scenes=rooms, resident_scenes=2, rotate_every=1, num_episodes=10, cache_dir={cache!r})
+env.reset(seed=0)
+for _ in range({steps}):
+    env.step(np.ones(4, int))
+"""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 20])
+def test_a_program_may_end_while_a_scene_loads(steps, tmp_path):
+    program = LEAVING.format(tests=str(HERE), cache=str(tmp_path), steps=steps)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

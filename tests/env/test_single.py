@@ -1,0 +1,68 @@
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from rooms import box_room
+
+import gym_batchnav  # noqa: F401 - registers the environments
+from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.scene.save import save_glb
+
+
+@pytest.fixture(scope="module")
+def keywords(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scene")
+    save_glb(box_room(), folder / "room.glb")
+    return {"scenes": str(folder / "room.glb"), "num_episodes": 20, "cache_dir": str(folder), "renderer": "embree"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_gymnasiums_checker_is_content(keywords):
+    sensors = ("depth", "rgb", "semantic")
+    env = gymnasium.make("BatchNav/PointNav-v0", sensors=sensors, render_mode="rgb_array", **keywords).unwrapped
+    check_env(env)
+    env.close()
+    env.close()
+    assert env.batch.closed
+
+
+def test_it_ends_by_its_own_limit_and_reports_the_measures(keywords):
+    env = SingleEnv(max_episode_steps=5, **keywords)
+    env.reset(seed=0)
+    steps = [env.step(2) for _ in range(5)]
+    assert [step[2:4] for step in steps] == [(False, False)] * 4 + [(False, True)]
+    assert steps[-1][4]["success"] == 0 and "spl" in steps[-1][4] and "spl" not in steps[-2][4]
+    with pytest.raises(RuntimeError, match="reset"):
+        env.step(2)
+    env.close()
+
+
+def test_when_every_episode_has_run_once_reset_says_so(keywords):
+    env = SingleEnv(episodes="once", **keywords)
+    for _ in range(20):
+        env.reset()
+        assert env.step(0)[2]
+    with pytest.raises(RuntimeError, match="once"):
+        env.reset()
+    env.reset(options={"episodes": "once"})
+    env.close()
+
+
+def test_infos_are_scalars_of_what_is_present(keywords):
+    env = SingleEnv(**keywords)
+    _, info = env.reset(seed=0)
+    assert "success" not in info and np.isscalar(info["distance_to_goal"].item())
+    info = env.step(0)[4]
+    assert info["success"] in (True, False) and info["spl"] <= 1
+    env.close()
+
+
+def test_an_episode_can_be_chosen(keywords):
+    env = SingleEnv(**keywords)
+    assert env.reset(seed=0, options={"episodes": 7})[1]["episode_index"] == 7
+    env.close()
+
+
+def test_batch_keywords_are_refused(keywords):
+    with pytest.raises(ValueError, match="make_vec"):
+        SingleEnv(num_envs=4, **keywords)

@@ -1,0 +1,200 @@
+import gzip
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gym_batchnav.episodes import habitat as dataset
+from gym_batchnav.episodes.habitat import read_episodes, scene_name_in, scene_stem, write_episodes
+from gym_batchnav.episodes.sampling import episode_set
+
+
+def row(**changes):
+    base = {
+        "episode_id": "7",
+        "scene_id": "data/scene_datasets/gibson/Cantwell.glb",
+        "start_position": [1.0, 0.1, 2.0],
+        "start_rotation": [0, np.sin(0.4), 0, np.cos(0.4)],
+        "info": {"geodesic_distance": 3.5},
+        "goals": [{"position": [4.0, 0.1, 2.0], "radius": None}],
+    }
+    return {**base, **changes}
+
+
+def write(path, rows):
+    text = json.dumps({"episodes": rows})
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["episodes.json", "episodes.json.gz"])
+def test_episodes_read_as_habitat_means_them(tmp_path, name):
+    (episodes,) = read_episodes(write(tmp_path / name, [row()])).values()
+    np.testing.assert_allclose(episodes.heading, [0.8], atol=1e-6)  # yaw t is [0, sin t/2, 0, cos t/2]
+    np.testing.assert_allclose(episodes.goal, [[4, 0.1, 2]])
+    assert episodes.ids == ("7",) and episodes.distance[0] == 3.5
+
+
+def test_a_negative_quaternion_is_the_same_rotation(tmp_path):
+    rotation = [0, -np.sin(0.4), 0, -np.cos(0.4)]
+    (episodes,) = read_episodes(write(tmp_path / "e.json", [row(start_rotation=rotation)])).values()
+    np.testing.assert_allclose(episodes.heading, [0.8], atol=1e-6)
+
+
+def test_a_tilted_start_keeps_its_heading(tmp_path):
+    turn, tilt = 0.4, 0.3  # halves of the angles: yaw 0.8, pitch 0.6
+    x, y = np.cos(turn) * np.sin(tilt), np.sin(turn) * np.cos(tilt)
+    rotation = [x, y, -np.sin(turn) * np.sin(tilt), np.cos(turn) * np.cos(tilt)]
+    (episodes,) = read_episodes(write(tmp_path / "e.json", [row(start_rotation=rotation)])).values()
+    np.testing.assert_allclose(episodes.heading, [0.8], atol=1e-6)
+
+
+def test_scenes_are_told_apart_by_the_stem_of_their_id(tmp_path):
+    rows = [row(), row(scene_id="/abs/path/Other.basis.glb"), row(scene_id="Cantwell.glb")]
+    path = write(tmp_path / "e.json", rows)
+    assert {name: len(episodes) for name, episodes in read_episodes(path).items()} == {"Cantwell": 2, "Other": 1}
+    assert scene_stem(r"C:\scenes\House.glb") == "House"
+
+
+def test_scenes_of_one_stem_are_told_apart_by_their_folders(tmp_path):
+    ids = ["v1/a/room.glb", "v1/b/room.glb", "v1/b/hall.glb", "b/room.glb", "room.glb", r"v1\a\room.basis.glb"]
+    rows = [row(scene_id=scene_id, episode_id=k) for k, scene_id in enumerate(ids)]
+    found = read_episodes(write(tmp_path / "e.json", rows))
+    assert {name: one.ids for name, one in found.items()} == {
+        "a/room": ("0", "5"),
+        "b/room": ("1", "3"),  # "b/room.glb" can mean no other
+        "hall": ("2",),
+        "room": ("4",),  # but "room.glb" can
+    }
+
+
+def test_a_scene_finds_its_episodes_by_the_longest_end_it_shares():
+    names = ["a/room", "b/room", "c/b/room", "hall"]
+    for aliases, name in (
+        (["room", "/home/me/a/room.glb"], "a/room"),
+        (["a/room"], "a/room"),
+        (["room", "/x/c/b/room.obj"], "c/b/room"),
+        (["hall"], "hall"),
+        (["hall", "/d/hall.glb"], "hall"),
+        (["attic", "/a/attic.glb"], None),
+        (["xroom"], None),
+    ):
+        assert scene_name_in(names, aliases) == name
+    with pytest.raises(ValueError, match=r"several scenes of that name \(b/room, c/b/room\)"):
+        scene_name_in(names, ["room", "/x/b/room.obj"])
+    with pytest.raises(ValueError, match=r"\(a/room, b/room, c/b/room\): give the scene's path"):
+        scene_name_in(names, ["room", "/elsewhere/room.glb"])
+
+
+@given(st.sets(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join), min_size=1, max_size=8))
+def test_no_two_scenes_are_merged_unless_one_id_is_the_end_of_the_other(ids):
+    with tempfile.TemporaryDirectory() as folder:
+        found = read_episodes(
+            write(Path(folder) / "e.json", [row(scene_id=one, episode_id=one) for one in sorted(ids)])
+        )
+    assert sorted(one for episodes in found.values() for one in episodes.ids) == sorted(ids)
+    for name, episodes in found.items():
+        whole = max(episodes.ids, key=len)
+        assert all(f"/{whole}".endswith(f"/{one}") for one in episodes.ids) and f"/{whole}".endswith(f"/{name}")
+
+
+def test_a_small_file_that_stands_for_much_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path / "bomb.json.gz", [row()] * 1000)
+    for name, limit, said in (("MAX_BYTES", 10_000, "more than 10,000 bytes"), ("MAX_ITEMS", 5000, "at most 5,000")):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=rf"bomb\.json\.gz: .*{said}"):
+            patch.setattr(dataset, name, limit)
+            read_episodes(path)
+    assert len(read_episodes(path)["Cantwell"]) == 1000
+
+
+def test_many_files_that_together_stand_for_much_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "content").mkdir()
+    for k in range(5):
+        write(tmp_path / "content" / f"{k}.json.gz", [row()] * 100)
+    path = write(tmp_path / "val.json.gz", [])
+    for name, limit in (("MAX_TOTAL_BYTES", 50_000), ("MAX_TOTAL_ITEMS", 5000)):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=rf"\d\.json\.gz: .*{limit:,}"):
+            patch.setattr(dataset, name, limit)
+            read_episodes(path)
+    assert len(read_episodes(path)["Cantwell"]) == 500
+
+
+def test_episodes_of_a_scene_in_several_files_keep_their_order(tmp_path):
+    (tmp_path / "content").mkdir()
+    for k, ids in enumerate((["v1/b/room.glb", "b/room.glb"], ["v1/b/room.glb", "b/room.glb"])):
+        rows = [row(scene_id=one, start_position=[2 * k + i, 0, 0]) for i, one in enumerate(ids)]
+        for one in rows:
+            del one["episode_id"]
+        write(tmp_path / "content" / f"{k}.json", rows)
+    (found,) = read_episodes(write(tmp_path / "val.json", [])).values()
+    assert found.ids == ("0", "1", "2", "3") and found.start[:, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_an_empty_top_level_file_stands_for_its_content_folder(tmp_path):
+    (tmp_path / "content").mkdir()
+    write(tmp_path / "content" / "Cantwell.json.gz", [row(), row()])
+    write(tmp_path / "content" / "Other.json.gz", [row(scene_id="Other.glb")])
+    found = read_episodes(write(tmp_path / "val.json.gz", []))
+    assert {name: len(episodes) for name, episodes in found.items()} == {"Cantwell": 2, "Other": 1}
+
+
+def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
+    rng = np.random.default_rng(0)
+    goals = rng.normal(size=(5, 3))[[0, 1, 1, 2, 3, 4, 4]]
+    episodes = episode_set(rng.normal(size=(7, 3)), rng.uniform(-3, 3, 7), goals, rng.uniform(1, 9, 7))
+    assert len(episodes.goals) == 5  # equal goals are shared
+    write_episodes({"home.glb": episodes}, tmp_path / "a.json.gz")
+    write_episodes({"home.glb": episodes}, tmp_path / "b.json.gz")
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+    again = read_episodes(tmp_path / "a.json.gz")["home"]
+    for name in ("start", "goal", "distance"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(episodes, name))
+    np.testing.assert_allclose(again.heading, episodes.heading, atol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json.gz", "b.json.gz"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not a Habitat episode file"),
+        (b"\x1f\x8b\x08 broken", "not a Habitat episode file"),
+        (b"{", "not a Habitat episode file"),
+        (b"[" * 100_000, "not a Habitat episode file"),
+        (b"[]", "not a Habitat episode file"),
+        (b'{"episodes": 3}', "list"),
+        (b'{"episodes": []}', "no episodes"),
+        (json.dumps({"episodes": [row(), row(start_position=[1, 2])]}).encode(), "episode 1"),
+        (json.dumps({"episodes": [row(goals=[])]}).encode(), "episode 0"),
+        (json.dumps({"episodes": [row(start_position=[1, 2, float("nan")])]}).encode(), "not finite"),
+    ],
+)
+def test_a_file_that_is_no_dataset_is_refused_by_name(tmp_path, content, said):
+    path = tmp_path / "broken.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=said) as caught:
+        read_episodes(path)
+    assert "broken.json" in str(caught.value)
+
+
+def test_truncated_gzip_is_refused(tmp_path):
+    path = write(tmp_path / "cut.json.gz", [row()] * 50)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ValueError, match=r"cut\.json\.gz"):
+        read_episodes(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.json"):
+        read_episodes(tmp_path / "none.json")
+
+
+@pytest.mark.data
+def test_habitats_own_file_reads(data_dir):
+    (path,) = (data_dir / "scenes" / "pointnav").rglob("*.json*")
+    found = read_episodes(path)
+    assert sum(len(episodes) for episodes in found.values()) == 30
+    assert all(np.isfinite(episodes.distance).all() for episodes in found.values())

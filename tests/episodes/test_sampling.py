@@ -1,0 +1,163 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rooms import box, box_room, scene_of
+
+from gym_batchnav.episodes.habitat import write_episodes
+from gym_batchnav.episodes.sampling import SamplingRules, episode_set, sample_episodes
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.preparation.navigation import NavigationPreparer, fit_episodes
+
+
+def build(scene):
+    return NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings())
+
+
+@pytest.fixture(scope="module")
+def navmesh():
+    return build(box_room())
+
+
+@pytest.fixture(scope="module")
+def episodes(navmesh):
+    return sample_episodes(navmesh, 4000, np.random.default_rng(0))
+
+
+def test_starts_and_goals_are_navigable_and_their_distance_is_geodesic(navmesh, episodes):
+    assert navmesh.is_navigable(episodes.start).all() and navmesh.is_navigable(episodes.goal).all()
+    np.testing.assert_allclose(navmesh.geodesic_distance(episodes.start, episodes.goal), episodes.distance, atol=1e-4)
+    assert episodes.distance.min() >= 1 and episodes.distance.max() <= 30
+
+
+def test_straight_pairs_are_as_rare_as_habitat_makes_them(navmesh):
+    """Among pairs with ratio 1 the rule keeps 20 (1 - 0.98)^2 = 0.8%, up to ten starts are tried for each goal."""
+    room = box((-4, 0, -4), (4, 2.6, 4), inward=True)  # nothing in the way: every pair is straight
+    empty = build(scene_of("empty", room))
+    rng, tries = np.random.default_rng(0), 20_000
+    from gym_batchnav.episodes.sampling import _compatible_pairs
+
+    kept = len(_compatible_pairs(empty, tries, rng, SamplingRules())[0])
+    fitting = 0.95  # of the pairs in an 8 m square are more than 1 m apart
+    assert kept / tries == pytest.approx(1 - (1 - 0.008 * fitting) ** 10, rel=0.1)
+
+
+def test_headings_are_uniform(episodes):
+    histogram = np.histogram(episodes.heading, 8, (-np.pi, np.pi))[0]
+    assert np.abs(histogram - 500).max() < 110  # five standard deviations
+
+
+def test_same_seed_same_episodes(navmesh, episodes):
+    again = sample_episodes(navmesh, 4000, np.random.default_rng(0))
+    np.testing.assert_array_equal(again.start, episodes.start)
+    np.testing.assert_array_equal(again.goal_index, episodes.goal_index)
+
+
+def test_a_scene_without_room_for_episodes_says_so():
+    cell = scene_of("cell", box((0, 0, 0), (1.2, 2.6, 1.2), inward=True))
+    with pytest.raises(ValueError, match="radius"):
+        sample_episodes(build(cell), 10, np.random.default_rng(0))
+
+
+def test_episodes_across_islands_are_left_out_with_one_warning():
+    """Two rooms without a door: half of the pairs of a file cannot be walked."""
+    rooms = scene_of("rooms", box((0, 0, 0), (4, 2.6, 4), inward=True), box((4.2, 0, 0), (8, 2.6, 4), inward=True))
+    navmesh = build(rooms)
+    start = np.array([[1, 0, 1], [1, 0, 1], [7, 0, 1], [500, 0, 1]], float)
+    goal = np.array([[3, 0, 3], [7, 0, 1], [5, 0, 3], [1, 0, 1]], float)
+    episodes = episode_set(start, np.zeros(4), goal, np.full(4, np.nan))
+    said = r"left out 2 of 4 episodes \(1, 3\): 1 start or end .* this agent can walk, 1 have no way to their goal"
+    with pytest.warns(UserWarning, match=said):
+        fitting = fit_episodes(episodes, navmesh, "file")
+    np.testing.assert_allclose(fitting.distance, [8**0.5, 8**0.5], atol=0.02)
+    assert fitting.ids == ("0", "2")
+    with pytest.raises(ValueError, match=r"left out 1 of 1 .*give the agent= or the navmesh they were made for"):
+        fit_episodes(episode_set(start[3:], np.zeros(1), goal[3:], np.ones(1)), navmesh, "file")
+
+
+def test_episodes_of_a_smaller_agent_are_left_out_by_name():
+    """A start 0.3 m from a wall: an agent of radius 0.2 m starts there, one of 1.2 m would start elsewhere."""
+    room = scene_of("room", box((0, 0, 0), (6, 2.6, 6), inward=True))
+    start, goal = np.array([[0.3, 0, 3], [3, 0, 3]], float), np.array([[3, 0, 3], [3, 0, 4]], float)
+    episodes = episode_set(start, np.zeros(2), goal, np.ones(2), ("by the wall", "in the middle"))
+    small = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=0.2))
+    assert fit_episodes(episodes, small, "file").ids == episodes.ids
+    large = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=1.2))
+    with pytest.warns(UserWarning, match=r"left out 1 of 2 episodes \(by the wall\): 1 start or end more than 0\.5 m"):
+        assert fit_episodes(episodes, large, "file").ids == ("in the middle",)
+
+
+def test_scenes_of_one_stem_get_their_own_episodes(tmp_path, episodes):
+    ids = {"v1/a/room.glb": 5, "v1/b/room.glb": 7}
+    parts = {
+        scene_id: episode_set(*(getattr(episodes, name)[:count] for name in ("start", "heading", "goal", "distance")))
+        for scene_id, count in ids.items()
+    }
+    write_episodes(parts, tmp_path / "episodes.json.gz")
+    preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
+    for folder, count in (("a", 5), ("b", 7)):
+        assert len(preparer(replace(box_room(), metadata={"path": f"/home/me/{folder}/room.glb"})).episodes) == count
+    with pytest.raises(ValueError, match=r"episodes\.json\.gz, scene 'room': it has several .*a/room, b/room"):
+        preparer(box_room())
+
+
+@pytest.mark.parametrize("ending", ["glb", "scene_instance.json", "stage_config.json"])
+def test_episodes_beside_a_scene_are_found_by_its_name(tmp_path, navmesh, episodes, ending):
+    write_episodes({"home.glb": episodes}, tmp_path / "home.json.gz")
+    scene = replace(box_room(), name="home", metadata={"path": str(tmp_path / f"home.{ending}")})
+    assert len(NavigationPreparer(num_episodes=3).episodes(scene, navmesh)) == len(episodes)
+
+
+def test_a_part_of_a_dataset_that_changes_is_read_anew(tmp_path, navmesh, episodes):
+    def few(count):
+        columns = (getattr(episodes, name)[:count] for name in ("start", "heading", "goal", "distance"))
+        return {"room.glb": episode_set(*columns)}
+
+    write_episodes({}, tmp_path / "val.json.gz")
+    preparer = NavigationPreparer(episode_file=tmp_path / "val.json.gz")
+    (tmp_path / "content").mkdir()
+    for count in (5, 7):
+        write_episodes(few(count), tmp_path / "content" / "room.json.gz")
+        assert len(preparer.episodes(box_room(), navmesh)) == count
+    write_episodes(few(2), tmp_path / "content" / "more.json.gz")
+    assert len(preparer.episodes(box_room(), navmesh)) == 9
+
+
+def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):
+    write_episodes({"castle.glb": episodes}, tmp_path / "episodes.json.gz")
+    preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
+    with pytest.raises(ValueError, match=r"'room'.*castle"):
+        preparer(box_room())
+
+
+def test_a_scene_that_nobody_can_walk_in_is_refused_by_name(tmp_path):
+    wall = scene_of("wall", box((0, 0, 0), (0.02, 3, 5)))
+    with pytest.raises(ValueError, match=r"'wall'.*walkable"):
+        NavigationPreparer(NavMeshSettings(), cache=DiskCache(tmp_path))(wall)
+
+
+def test_other_geometry_gets_another_navmesh_though_the_scene_has_the_same_name(tmp_path):
+    preparer = NavigationPreparer(cache=DiskCache(tmp_path))
+    for width in (8, 10):
+        assert np.ptp(preparer.navmesh(box_room(width=width)).vertices[:, 0]) == pytest.approx(width, abs=0.5)
+
+
+def test_what_was_prepared_is_recalled_from_the_cache_until_it_is_damaged(tmp_path, monkeypatch):
+    scene = box_room()
+    preparer = NavigationPreparer(num_episodes=20, cache=DiskCache(tmp_path))
+    first = preparer(scene)
+
+    def never(*arguments):
+        raise AssertionError("computed again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NavMesh, "build", never)
+        patched.setattr("gym_batchnav.navmesh.mesh.make_corners", never)
+        patched.setattr("gym_batchnav.navmesh.mesh.make_cells", never)
+        again = preparer(scene)
+    np.testing.assert_array_equal(again.episodes.distance, first.episodes.distance)
+    np.testing.assert_array_equal(again.tables.cells.listed, first.tables.cells.listed)
+    for entry in tmp_path.iterdir():
+        entry.write_bytes(entry.read_bytes()[:-100])
+    np.testing.assert_array_equal(preparer(scene).episodes.distance, first.episodes.distance)

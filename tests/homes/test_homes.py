@@ -1,0 +1,372 @@
+"""Homes of all sizes: areas, stairs, closed doors, free floor, classes, daylight, the same bytes anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gym_batchnav.homes import SEMANTIC_CLASSES, generate_apartment, semantic_class
+from gym_batchnav.homes.daylight import Daylight, clip
+from gym_batchnav.homes.free_space import _convex_hull
+from gym_batchnav.homes.plan import Plan, make_plan
+from gym_batchnav.homes.stairs import Stairs
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.save import save_glb
+from gym_batchnav.scene.scene import Scene
+
+RADIUS = 0.1  # metres, of the default agent
+CELL = 0.02  # metres, of the grid on which free floor is counted
+
+
+@cache
+def home(seed: int, area: float, storeys: int = 1, closed_doors: int = 0) -> tuple[Scene, NavMesh]:
+    scene = generate_apartment(seed, area=area, storeys=storeys, closed_doors=closed_doors, triangles=20_000)
+    return scene, NavMesh.build(scene.vertices, scene.triangles)
+
+
+def digest(scene: Scene) -> str:
+    """Of all bytes that a scene is made of."""
+    assert scene.uvs is not None and scene.colors is not None
+    arrays = [scene.vertices, scene.triangles, scene.triangle_material, scene.triangle_object, scene.uvs, scene.colors]
+    arrays += [scene.materials.base_color, scene.materials.texture, *scene.textures]
+    found = hashlib.sha256(repr(scene.objects).encode())
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def facts(scene: Scene, key: str) -> list[dict]:
+    found = scene.metadata[key]
+    assert isinstance(found, list)
+    return found
+
+
+def free_cells(storey: dict, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cells [Z, X] of a storey at least ``radius`` away from all that is not free floor, and the lowest corner."""
+    areas = np.array(storey["areas"])
+    low = areas[:, :2].min(axis=0) - 0.3
+    count = np.ceil((areas[:, 2:].max(axis=0) + 0.3 - low) / CELL).astype(int)
+    x, z = np.meshgrid(*(low[k] + CELL * (np.arange(count[k]) + 0.5) for k in (0, 1)))
+    free = np.zeros(x.shape, bool)
+    for x0, z0, x1, z1 in areas:
+        free |= (x > x0 - 1e-6) & (x < x1 + 1e-6) & (z > z0 - 1e-6) & (z < z1 + 1e-6)
+    for outline in storey["obstacles"]:
+        inside = np.ones(x.shape, bool)
+        for (ax, az), (bx, bz) in zip(outline, outline[1:] + outline[:1], strict=True):
+            inside &= (bx - ax) * (z - az) - (bz - az) * (x - ax) >= 0
+        free &= ~inside
+    taken, near, reach = ~free, ~free, round(radius / CELL)
+    for dz in range(-reach, reach + 1):
+        wide = int((reach**2 - dz**2) ** 0.5)
+        for dx in range(-wide, wide + 1):
+            near |= np.roll(taken, (dz, dx), axis=(0, 1))
+    return ~near, low
+
+
+def floor_area(navmesh: NavMesh, floor: float, bounds: list[float] | None = None) -> float:
+    """Area of the polygons that lie on a floor, inside ``bounds`` if given."""
+    total = 0.0
+    for polygon, area in zip(navmesh.polygons, navmesh.polygon_area_xz, strict=True):
+        middle = navmesh.vertices[polygon[polygon >= 0]].mean(axis=0)
+        inside = bounds is None or (bounds[0] < middle[0] < bounds[2] and bounds[1] < middle[2] < bounds[3])
+        if inside and abs(middle[1] - floor) < 0.3:
+            total += float(area)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("area", "storeys"), [(25, 1), (33, 1), (45, 1), (55, 1), (70, 1), (95, 1), (140, 1), (400, 1), (120, 2), (400, 2)]
+)
+def test_plans_have_the_area_asked_for(area: float, storeys: int) -> None:
+    for seed in range(4):
+        plan = make_plan(np.random.default_rng([seed, round(area)]), area, storeys)
+        assert sum(room.area for room in plan.rooms) == pytest.approx(area, rel=0.02)
+        assert plan.storeys == storeys == 1 + max(room.storey for room in plan.rooms)
+        kinds = Counter(room.kind for room in plan.rooms)
+        assert kinds["living"] and kinds["bath"]
+        assert kinds["stairs"] == storeys - 1
+        assert bool(kinds["bedroom"]) == (area > 40) and bool(kinds["kitchen"]) == (area > 50)
+        assert all(min(room.size) > 1.2 for room in plan.rooms)
+        assert_connected(plan)
+        assert_apart(plan)
+
+
+def assert_connected(plan: Plan) -> None:
+    """Every room is joined to the first one by doors, open or closed."""
+    reached = {0}
+    for _ in plan.rooms:
+        for door in plan.doors:
+            if reached & set(door.rooms):
+                reached |= {room for room in door.rooms if room >= 0}
+    assert reached == set(range(len(plan.rooms)))
+
+
+def assert_apart(plan: Plan) -> None:
+    """Rooms of one storey are a wall apart; the stairwell takes its place on both."""
+    for i, a in enumerate(plan.rooms):
+        for b in plan.rooms[:i]:
+            if a.storey == b.storey or "stairs" in (a.kind, b.kind):
+                gap = np.maximum(np.array(a.bounds[:2]) - b.bounds[2:], np.array(b.bounds[:2]) - a.bounds[2:])
+                assert gap.max() > 0.11
+
+
+def test_sizes_are_drawn_from_the_seed() -> None:
+    areas = [generate_apartment(seed, triangles=5_000).metadata["area"] for seed in range(8)]
+    assert len({round(float(str(area))) for area in areas}) > 5
+    assert sum(44 < float(str(area)) < 122 for area in areas) >= 4
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_stairs_join_both_storeys_in_one_island(seed: int) -> None:
+    scene, navmesh = home(seed, 140.0, 2)
+    top = facts(scene, "free_space")[1]["floor"]
+    island = max(range(len(navmesh.islands)), key=lambda k: navmesh.islands[k].area)
+    for storey in (0, 1):
+        for room in facts(scene, "rooms"):
+            if room["storey"] != storey or room["type"] == "stairs":
+                continue
+            x0, z0, x1, z1 = room["bounds"]
+            on_floor = navmesh.random_points(4_000, np.random.default_rng(seed), island)
+            inside = (on_floor[:, 0] > x0) & (on_floor[:, 0] < x1) & (on_floor[:, 2] > z0) & (on_floor[:, 2] < z1)
+            assert (inside & (np.abs(on_floor[:, 1] - storey * top) < 0.3)).any(), f"no way to the {room['name']}"
+
+
+def test_way_over_the_stairs_is_as_long_as_they_are() -> None:
+    for seed in (0, 1):
+        scene, navmesh = home(seed, 140.0, 2)
+        entry = next(door for door in facts(scene, "doors") if door["width"] > 1.5 and door["storey"] == 1)
+        bounds = next(room["bounds"] for room in facts(scene, "rooms") if room["type"] == "stairs")
+        rise = facts(scene, "free_space")[1]["floor"]
+        across = 0 if entry["axis"] == "x" else 1
+        size = (bounds[2] - bounds[0], bounds[3] - bounds[1])
+        stairs = Stairs(size[1 - across], size[across], rise)
+        low = np.array([*entry["center"]])
+        inward = np.sign((np.array(bounds[:2]) + bounds[2:])[across] / 2 - low[across])
+        landing = low.copy()
+        landing[across] += inward * 0.6
+        start, goal = np.array([landing[0], 0.0, landing[1]]), np.array([landing[0], rise, landing[1]])
+        found = float(navmesh.geodesic_distance(start[None], goal[None])[0])
+        # From the middle of the landing along the inner side of both flights, around the end of the wall between.
+        aside = 0.06 + RADIUS
+        flat = np.hypot(stairs.landing - 0.6 + 0.06, aside)
+        climb = np.hypot(stairs.run, rise / 2)
+        expected = 2 * (flat + climb) + 2 * aside
+        assert found == pytest.approx(expected, rel=0.04)
+
+
+@pytest.mark.parametrize(("seed", "area", "storeys"), [(0, 28.0, 1), (1, 70.0, 1), (2, 140.0, 2), (5, 240.0, 1)])
+def test_navmesh_has_the_free_floor(seed: int, area: float, storeys: int) -> None:
+    scene, navmesh = home(seed, area, storeys)
+    assert len(facts(scene, "free_space")) == storeys
+    for storey in facts(scene, "free_space"):
+        truth = free_cells(storey, RADIUS)[0].sum() * CELL**2
+        assert 0.91 * truth < floor_area(navmesh, storey["floor"]) < 1.01 * truth, "voxels cost a little"
+
+
+def test_free_floor_is_most_of_the_floor() -> None:
+    for seed, area in ((0, 28.0), (1, 70.0), (5, 240.0)):
+        scene, _ = home(seed, area)
+        whole = sum(free_cells(storey, 0.0)[0].sum() * CELL**2 for storey in facts(scene, "free_space"))
+        assert 0.6 * area < whole < 0.9 * area
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_closed_doors_make_islands(seed: int) -> None:
+    scene, navmesh = home(seed, 100.0, closed_doors=2)
+    rooms = facts(scene, "rooms")
+    shut = [door for door in facts(scene, "doors") if door["closed"] and len(door["rooms"]) == 2]
+    assert len(shut) == 2
+    rng = np.random.default_rng(0)
+    largest = max(range(len(navmesh.islands)), key=lambda k: navmesh.islands[k].area)
+    away = navmesh.random_points(1, rng, largest)
+    for door in shut:
+        bounds = rooms[door["rooms"][1]]["bounds"]
+        truth = free_cells(facts(scene, "free_space")[0], RADIUS)
+        x0, z0, x1, z1 = ((np.array(bounds) - np.tile(truth[1], 2)) / CELL).astype(int)
+        area = truth[0][z0:z1, x0:x1].sum() * CELL**2
+        assert floor_area(navmesh, 0.0, bounds) == pytest.approx(area, rel=0.15)
+        points = np.concatenate([navmesh.random_points(300, rng, k) for k in range(len(navmesh.islands))])
+        low, high = np.array(bounds[:2]), np.array(bounds[2:])
+        inside = ((points[:, [0, 2]] > low) & (points[:, [0, 2]] < high)).all(axis=1) & (points[:, 1] < 0.3)
+        assert inside.any()
+        within = points[inside].astype(np.float64)
+        assert np.isinf(navmesh.geodesic_distance(np.repeat(away, len(within), axis=0), within)).all()
+
+
+def test_small_bathrooms_have_a_toilet() -> None:
+    for seed in (3, 37):  # It is hard to place in these.
+        assert "toilet_1" in generate_apartment(seed, area=25, triangles=5_000).objects
+
+
+def test_doors_open_and_closed_are_the_same_home() -> None:
+    opened, shut = home(0, 100.0)[0], home(0, 100.0, closed_doors=2)[0]
+    assert facts(opened, "rooms") == facts(shut, "rooms")
+    assert sum(name.startswith("closed_door") for name in shut.objects) == 2
+    assert not any(name.startswith("closed_door") for name in opened.objects)
+    assert len(facts(shut, "free_space")[0]["areas"]) == len(facts(opened, "free_space")[0]["areas"]) - 2
+
+
+SIZES = ((None, None), (None, None), (25, 1), (60, 1), (120, None), (250, None), (400, None), (180, None))
+DOORWAY = 0.6  # metres on either side of a door that furniture leaves clear
+
+
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow) if k > 3 else k for k in range(100)])
+def test_homes_of_all_sizes_hold_together(seed: int) -> None:
+    area, storeys = SIZES[seed % len(SIZES)]
+    storeys = 1 + seed // len(SIZES) % 2 if area and storeys is None else storeys
+    scene = generate_apartment(seed, area=area, storeys=storeys, triangles=20_000)
+    navmesh = NavMesh.build(scene.vertices, scene.triangles)
+    assert_open_doors_join_rooms(scene, navmesh)
+    assert_furniture_leaves_walls_and_doors_alone(scene)
+    for storey in facts(scene, "free_space"):
+        truth = free_cells(storey, RADIUS)[0].sum() * CELL**2
+        assert 0.88 * truth < floor_area(navmesh, storey["floor"]) < 1.01 * truth
+
+
+def assert_open_doors_join_rooms(scene: Scene, navmesh: NavMesh) -> None:
+    """Each room's floor is one island, the same as its neighbours' behind open doors and no other's."""
+    rooms, doors = facts(scene, "rooms"), facts(scene, "doors")
+    together = {i: {i} for i in range(len(rooms))}
+    for door in doors:
+        if len(door["rooms"]) == 2 and not door["closed"]:
+            merged = together[door["rooms"][0]] | together[door["rooms"][1]]
+            together |= dict.fromkeys(merged, merged)
+    island_of = np.empty(navmesh.num_polygons, int)
+    for k, island in enumerate(navmesh.islands):
+        island_of[island.polygons] = k
+    middle = np.array([navmesh.vertices[polygon[polygon >= 0]].mean(axis=0) for polygon in navmesh.polygons])
+    home: dict[int, int] = {}
+    for i, room in enumerate(rooms):
+        if room["type"] == "stairs":
+            continue
+        x0, z0, x1, z1 = room["bounds"]
+        inside = (middle[:, 0] > x0) & (middle[:, 0] < x1) & (middle[:, 2] > z0) & (middle[:, 2] < z1)
+        inside &= np.abs(middle[:, 1] - room["floor"]) < 0.3
+        areas = np.bincount(island_of[inside], navmesh.polygon_area_xz[inside], len(navmesh.islands))
+        home[i] = int(areas.argmax())
+        assert areas.max() > 0.9, f"{areas.max():.2f} m2 of the {room['name']} can be walked"
+        assert areas.sum() - areas.max() < 0.3, f"a part of the {room['name']} is cut off"
+    for i in home:
+        for j in home:
+            same = home[i] == home[j]
+            assert same == (j in together[i]), f"{rooms[i]['name']} and {rooms[j]['name']}: same island is {same}"
+
+
+def assert_furniture_leaves_walls_and_doors_alone(scene: Scene) -> None:
+    """No piece leaves its room, and none but a door's own leaf stands before a door."""
+    rooms, doors, storeys = (facts(scene, key) for key in ("rooms", "doors", "free_space"))
+    instances = scene.metadata["instances"]
+    assert isinstance(instances, dict)
+    for identity in instances:
+        name = scene.objects[identity - 1]
+        if name.startswith("closed_door"):
+            continue
+        points = scene.vertices[scene.triangles[scene.triangle_object == identity]].reshape(-1, 3)
+        low, high = points.min(axis=0), points.max(axis=0)
+        assert any(
+            (low[[0, 2]] > np.array(room["bounds"][:2]) - 0.005).all()
+            and (high[[0, 2]] < np.array(room["bounds"][2:]) + 0.005).all()
+            and low[1] > room["floor"] - 0.02
+            for room in rooms
+        ), f"{name} leaves its room"
+        slack = 0.05 if name.startswith("door") else 0.005  # The handle of an open leaf reaches into the opening.
+        for door in doors:
+            floor = storeys[door["storey"]]["floor"]
+            if high[1] < floor + 0.05 or low[1] > floor + 2.0:
+                continue  # Rugs and lamps are in nobody's way.
+            reach = (DOORWAY, door["width"] / 2) if door["axis"] == "x" else (door["width"] / 2, DOORWAY)
+            shared = np.minimum(high[[0, 2]], np.add(door["center"], reach))
+            shared -= np.maximum(low[[0, 2]], np.subtract(door["center"], reach))
+            assert shared.min() < slack, f"{name} stands before the door of rooms {door['rooms']}"
+
+
+def test_every_object_has_a_class(tmp_path) -> None:
+    scene, _ = home(2, 140.0, 2)
+    classes = Counter(map(semantic_class, scene.objects))
+    assert set(classes) <= set(SEMANTIC_CLASSES)
+    assert {"wall", "floor", "ceiling", "stairs", "window", "door", "chair", "bed", "sofa", "table"} <= set(classes)
+    assert semantic_class("office_chair_12") == "chair" and semantic_class("floor_bedroom_2") == "floor"
+    assert semantic_class("floor_lamp_1") == "lamp" and semantic_class("wall_cupboard_3") == "cabinet"
+    save_glb(scene, tmp_path / "home.glb")
+    assert Counter(map(semantic_class, load_scene(tmp_path / "home.glb").objects)) == classes
+    with pytest.raises(ValueError, match="spaceship"):
+        semantic_class("spaceship_1")
+
+
+def test_same_bytes_in_other_processes_and_threads() -> None:
+    expected = [digest(generate_apartment(seed, triangles=6_000)) for seed in (3, 4)]
+    with ThreadPoolExecutor(3) as pool:
+        threads = list(pool.map(lambda seed: digest(generate_apartment(seed, triangles=6_000)), [3, 4, 3, 4]))
+    assert threads == expected * 2
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from test_generate_homes import digest, generate_apartment;"
+        "print(*(digest(generate_apartment(seed, triangles=6_000)) for seed in (3, 4)))"
+    )
+    command = [sys.executable, "-c", program, os.path.dirname(__file__)]
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert run.stdout.split() == expected
+
+
+def test_light_falls_off_from_the_window() -> None:
+    plan = make_plan(np.random.default_rng(0), 70.0, 1, 0)
+    room = next(room for room in plan.rooms if room.kind == "bedroom")
+    wall = next(wall for wall in room.walls for opening in wall.openings if opening.kind == "window")
+    u = next((o.u0 + o.u1) / 2 for o in wall.openings if o.kind == "window")
+    daylight = Daylight(room, np.array([0.0, -1.0, 0.0]))
+    light = daylight.at(np.stack([wall.point(u, out, 0.0) for out in (1.0, 2.0, 3.0)]))
+    assert (np.diff(light) < 0).all() and (light < 1).all() and (light > 0.6).all()
+
+
+def test_sun_falls_where_a_ray_through_the_window_lands() -> None:
+    plan = make_plan(np.random.default_rng(0), 70.0, 1, 0)
+    for room in plan.rooms:
+        for wall in room.walls:
+            panes = [opening for opening in wall.openings if opening.kind == "window"]
+            inward = wall.point(0, 1) - wall.point(0)
+            sun = (inward - [0, 1, 0]) / 2**0.5
+            if not panes or len([o for w in room.walls for o in w.openings if o.kind == "window"]) > 1:
+                continue
+            corners = np.concatenate(Daylight(room, sun).sun_patches())
+            out = (np.stack([corners[:, 0], 0 * corners[:, 0], corners[:, 1]], axis=1) - wall.point(0)) @ inward
+            # At 45 degrees the sun reaches as far as the window is high, or to the opposite wall.
+            reach = room.size[0] if wall.side % 2 else room.size[1]
+            assert out.min() == pytest.approx(panes[0].y0 + 0.06) and out.max() <= reach + 1e-9
+            assert out.max() == pytest.approx(min(panes[0].y1 - 0.06, reach))
+            assert not Daylight(room, -sun * [1, -1, 1]).sun_patches()
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(3, 3_000),
+    flat=st.sampled_from([1.0, 0.01, 0.0]),
+    turn=st.floats(0, 7),
+)
+def test_hull_of_many_points_reaches_as_far_as_they_do(seed: int, count: int, flat: float, turn: float) -> None:
+    points = np.clip(np.random.default_rng(seed).normal(size=(count, 2)), -0.9, 1.2) * [1, flat]
+    points = (points @ [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]).round(4)
+    hull = _convex_hull(points)
+    assert {tuple(corner) for corner in hull.tolist()} <= {tuple(point) for point in points.tolist()}
+    angle = np.linspace(0, 2 * np.pi, 100)
+    directions = np.array([np.cos(angle), np.sin(angle)])
+    np.testing.assert_allclose((hull @ directions).max(axis=0), (points @ directions).max(axis=0), atol=1e-9)
+
+
+def test_clip_and_hull_of_squares() -> None:
+    square = np.array([[0.0, 0], [2, 0], [2, 2], [0, 2]])
+    clipped = clip(square, (1, 1, 3, 3))
+    assert {tuple(point) for point in clipped.tolist()} == {(1, 1), (2, 1), (2, 2), (1, 2)}
+    assert len(clip(square, (5, 5, 6, 6))) == 0
+    hull = _convex_hull(np.concatenate([square, [[1.0, 1.0], [0.5, 1.5]]]))
+    assert sorted(map(tuple, hull.tolist())) == [(0, 0), (0, 2), (2, 0), (2, 2)]

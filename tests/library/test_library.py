@@ -1,0 +1,548 @@
+"""Slots, lanes and rotation: what is where, when it changes, and what a bad scene costs."""
+
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rooms import box_room
+
+from gym_batchnav.library.library import SETTLE_STEPS, SceneLibrary, SceneSource
+from gym_batchnav.library.plan import ScenePlan
+from gym_batchnav.scene.scene import Scene
+
+
+def named(name: str) -> Scene:
+    return box_room(name)
+
+
+SIZE = named("one").nbytes
+
+
+def sources_of(count: int, load=named) -> list[SceneSource]:
+    return [SceneSource(f"scene_{i}", partial(load, f"scene_{i}")) for i in range(count)]
+
+
+def names_in_lanes(library: SceneLibrary) -> list[str]:
+    return [library.name(slot) for slot in library.active]
+
+
+class Agents:
+    """One agent a lane, who moves over as soon as its lane changes."""
+
+    def __init__(self, library: SceneLibrary) -> None:
+        self.library, self.key = library, library.join()
+        library.occupy(self.key, library.active)
+
+    def step(self, times: int = 1, settle: bool = True) -> None:
+        for _ in range(times):
+            self.library.advance(self.key)
+            if settle:
+                self.library.occupy(self.key, self.library.active)
+
+
+def test_all_scenes_are_resident_in_their_order_by_default() -> None:
+    library = SceneLibrary(sources_of(3))
+    assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"] == list(library.names)
+    assert library.num_slots == 3 and not library.rotates
+
+
+def test_the_plan_visits_every_scene_before_it_comes_again() -> None:
+    plan = ScenePlan(7, 2)
+    for seed in (0, 1):
+        plan.restart(seed)
+        walk = []
+        for _ in range(14):
+            walk.append(plan.next(()))
+            plan.taken(walk[-1])
+        assert sorted(walk[:7]) == list(range(7)) and walk[7:] == walk[:7]
+    other = ScenePlan(7, 2)
+    assert [other.seed, other.next({0, 1, 2, 3, 4, 5})] == [0, 6]
+    assert other.next(set(range(7))) is None
+
+
+def test_lanes_change_in_turn_by_the_plan() -> None:
+    library = SceneLibrary(sources_of(6), 2, rotate_every=30, deterministic=True)
+    plan = ScenePlan(6, 2)
+    walk = []
+    for _ in range(6):
+        walk.append(f"scene_{plan.next(())}")
+        plan.taken(plan.next(()))
+    agents = Agents(library)
+    assert names_in_lanes(library) == walk[:2]
+    agents.step(30 + SETTLE_STEPS - 1)
+    assert names_in_lanes(library) == walk[:2]
+    agents.step()
+    assert names_in_lanes(library) == [walk[2], walk[1]]
+    agents.step(30)
+    assert names_in_lanes(library) == [walk[2], walk[3]]
+    agents.step(30)
+    assert names_in_lanes(library) == [walk[4], walk[3]]
+    assert library.stats()["swaps"] == 3
+
+
+def test_a_slot_keeps_its_scene_until_the_last_agent_has_left() -> None:
+    library = SceneLibrary(sources_of(4), 1, num_spare_slots=1, rotate_every=5, deterministic=True)
+    agents = Agents(library)
+    old = library.name(0)
+    agents.step(200, settle=False)  # the agent stays
+    assert library.active.tolist() == [1] and library.name(0) == old and library.stats()["swaps"] == 1
+    agents.step()
+    assert library.name(0) == old
+    agents.step()
+    assert library.source_index[0] == -1 or library.name(0) != old
+
+
+def test_what_has_left_is_let_go() -> None:
+    class Made:
+        pass
+
+    library = SceneLibrary(sources_of(5), 1, rotate_every=1, deterministic=True)
+    key = library.add_preparer(lambda scene: Made())
+    agents, gone = Agents(library), weakref.ref(library.prepared(0, key))
+    agents.step(SETTLE_STEPS)
+    assert gone() is not None
+    agents.step(3)
+    assert gone() is None
+    assert library.num_held <= 2
+    assert all(library.prepared(slot, key) is not None for slot in library.active)
+
+
+def test_stepping_never_waits_for_the_loader() -> None:
+    may_load = threading.Event()
+
+    def slow(name: str) -> Scene:
+        if threading.current_thread() is not threading.main_thread():
+            assert may_load.wait(30)
+        return named(name)
+
+    library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1)
+    agents = Agents(library)
+    agents.step(1000)  # would wait for half a minute
+    assert library.stats()["swaps"] == 0
+    may_load.set()
+    for _ in range(500):
+        agents.step()
+        if library.stats()["swaps"]:
+            break
+        time.sleep(0.01)
+    assert library.stats()["swaps"] > 0
+
+
+def test_deterministic_rotation_does_not_depend_on_the_loader() -> None:
+    def run(delay: float) -> list[list[str]]:
+        def load(name: str) -> Scene:
+            time.sleep(delay * int(name[-1]))
+            return named(name)
+
+        library = SceneLibrary(sources_of(5, load), 2, rotate_every=3, deterministic=True)
+        agents, seen = Agents(library), []
+        for _ in range(60):
+            agents.step()
+            seen.append(names_in_lanes(library))
+        return seen
+
+    assert run(0.0) == run(0.004)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
+    def load(name: str) -> Scene:
+        if name in ("scene_1", "scene_4"):
+            raise ValueError("the file is damaged")
+        return named(name)
+
+    with pytest.warns(UserWarning, match="left out: the file is damaged") as warned:
+        library = SceneLibrary(sources_of(6, load), 2, rotate_every=1, deterministic=True)
+        agents, seen = Agents(library), set()
+        for _ in range(300):
+            agents.step()
+            seen |= set(names_in_lanes(library))
+    assert seen == {"scene_0", "scene_2", "scene_3", "scene_5"}
+    assert library.stats()["refused"] == dict.fromkeys(("scene_1", "scene_4"), "the file is damaged")
+    assert len(warned) == 2
+
+
+def test_without_a_good_scene_there_is_no_library() -> None:
+    def load(name: str) -> Scene:
+        raise ValueError("the file is damaged")
+
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"none of the 3 scenes .*scene_0: the file is dam"):
+        SceneLibrary(sources_of(3, load))
+    with pytest.raises(ValueError, match=r"^the file is damaged$"):
+        SceneLibrary(sources_of(1, load))
+
+
+def test_a_preparers_refusal_costs_one_scene_before_anybody_is_there() -> None:
+    def prepare(scene: Scene) -> str:
+        if scene.name == "scene_0":
+            raise ValueError("nothing to walk on")
+        return scene.name
+
+    library = SceneLibrary(sources_of(3))
+    with pytest.warns(UserWarning, match="nothing to walk on"):
+        key = library.add_preparer(prepare)
+    assert names_in_lanes(library) == ["scene_1", "scene_2"]
+    assert [library.prepared(slot, key) for slot in library.active] == ["scene_1", "scene_2"]
+    library = SceneLibrary(sources_of(3))
+    library.join()
+    with pytest.raises(ValueError, match="nothing to walk on"):
+        library.add_preparer(prepare)
+    assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"]
+
+
+@dataclass(frozen=True)
+class Refuses:
+    """A preparer that can do nothing with some scenes, and whose results for the others take so many bytes."""
+
+    scenes: tuple[str, ...]
+    size: int = 0
+
+    def __call__(self, scene: Scene) -> SimpleNamespace:
+        if scene.name in self.scenes:
+            raise ValueError("nothing to walk on")
+        return SimpleNamespace(nbytes=self.size)
+
+
+@pytest.mark.filterwarnings("ignore:scene .* is left out")
+@pytest.mark.parametrize(
+    ("preparer", "problem"),
+    [
+        (Refuses(("scene_0", "scene_1", "scene_2", "scene_3")), "none of the 4 scenes can be used: scene_"),
+        (Refuses(("scene_0", "scene_1"), 10**6), "no scene fits into max_scene_bytes=100000: allow more"),
+    ],
+)
+def test_a_preparer_that_finds_no_scene_changes_nothing(preparer: Refuses, problem: str) -> None:
+    def start() -> tuple[SceneLibrary, Agents]:
+        """A library that has rotated before its last user left."""
+        library = SceneLibrary(sources_of(4), 2, rotate_every=3, max_scene_bytes=10**5, deterministic=True)
+        agents = Agents(library)
+        agents.step(2 * SETTLE_STEPS)
+        library.leave(agents.key)
+        return library, Agents(library)
+
+    assert 3 * SIZE < 10**5
+    (library, agents), (other, others) = start(), start()
+    library.leave(agents.key)
+    before, generation = library.get_state(), library.generation
+    with pytest.raises(ValueError, match=problem):
+        library.add_preparer(preparer)
+    assert library.get_state() == before and library.generation == generation and not library.stats()["refused"]
+    agents = Agents(library)
+    for _ in range(100):
+        agents.step()
+        others.step()
+        assert names_in_lanes(library) == names_in_lanes(other)
+    library.restart(agents.key, 1)
+    other.restart(others.key, 1)
+    assert names_in_lanes(library) == names_in_lanes(other)
+
+
+def test_a_refused_scene_among_agents_is_not_left_out_later() -> None:
+    library = SceneLibrary(sources_of(2))
+    library.put(1, named("mine"))
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="nothing to walk on"):
+        library.add_preparer(Refuses(("scene_0", "mine")))
+    assert library.stats()["refused"] == {} and library.stats()["resident"] == ("scene_0", "mine")
+
+
+def test_memory_is_not_blamed_for_damaged_files() -> None:
+    def load(name: str) -> Scene:
+        if loaded:
+            raise ValueError("the file is damaged")
+        loaded.append(name)
+        return named(name)
+
+    loaded: list[str] = []
+    library = SceneLibrary(sources_of(3, load), 1, rotate_every=1, deterministic=True)
+    library.put(0, named("mine"))
+    agents = Agents(library)
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"none of the 3 scenes .*the file is damaged"):
+        agents.step(3)
+    with pytest.raises(ValueError, match=r"none of the 3 scenes .*the file is damaged"):
+        library.restart(agents.key, 1)
+
+
+def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
+    started, may_load = threading.Event(), threading.Event()
+
+    def slow(name: str) -> Scene:
+        if threading.current_thread() is not threading.main_thread():
+            started.set()
+            assert may_load.wait(30)
+        return named(name)
+
+    library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1, deterministic=True)
+    early = library.add_preparer(lambda scene: "early")
+    agents = Agents(library)
+    library._order_next()
+    assert started.wait(30)
+    late = library.add_preparer(lambda scene: "late")
+    library.remove_preparer(early)
+    may_load.set()
+    agents.step(2)
+    new = int(np.flatnonzero(library.source_index >= 0)[-1])
+    assert new not in library.active and library.prepared(new, late) == "late" and library.prepared(new, early) is None
+
+
+@dataclass(frozen=True)
+class Takes:
+    """A preparer whose results say that they take so many bytes."""
+
+    main: int = 0
+    device: int = 0
+
+    def __call__(self, scene: Scene) -> SimpleNamespace:
+        return SimpleNamespace(nbytes=self.main, device_nbytes=self.device)
+
+
+def test_scenes_that_do_not_fit_are_not_resident() -> None:
+    with pytest.raises(ValueError, match=rf"no scene fits into max_scene_bytes={SIZE - 1}: allow more"):
+        SceneLibrary(sources_of(4), 3, max_scene_bytes=SIZE - 1)
+    for count, words in ((1, "only 1 scene at"), (2, "only 2 scenes at")):
+        with pytest.warns(UserWarning, match=words):
+            assert SceneLibrary(sources_of(4), 3, max_scene_bytes=count * SIZE).num_held == count
+
+
+def test_a_scene_that_does_not_fit_beside_the_others_is_passed_over() -> None:
+    library = SceneLibrary(sources_of(4), 2, rotate_every=1, max_scene_bytes=2 * SIZE, deterministic=True)
+    agents = Agents(library)
+    with pytest.warns(UserWarning, match=rf"passed over.*max_scene_bytes={2 * SIZE} beside the 2 scenes") as warned:
+        agents.step(50)
+    assert len(warned) == 1 and library.stats()["passed_over"] > 10
+    assert library.stats()["swaps"] == 0 and library.nbytes == 2 * SIZE == library.stats()["bytes"]
+    roomy = SceneLibrary(sources_of(4), 2, rotate_every=1, max_scene_bytes=3 * SIZE, deterministic=True)
+    Agents(roomy).step(50)
+    assert roomy.stats()["swaps"] > 0 and roomy.stats()["passed_over"] == 0
+
+
+@pytest.mark.parametrize("where", ["main", "device"])
+def test_what_is_made_of_scenes_counts_in_either_memory(where: str) -> None:
+    """Room for five scenes, of which what is made of each takes the room of another."""
+    takes = Takes(SIZE) if where == "main" else Takes(device=2 * SIZE)
+    library = SceneLibrary(sources_of(6), 3, rotate_every=1, max_scene_bytes=5 * SIZE, deterministic=True)
+    with pytest.warns(UserWarning, match="only 2 scenes at a time"):
+        key = library.add_preparer(takes)
+    assert library.num_held == len(library.active) == 2 and library.prepared(1, key) is not None
+    stats = library.stats()
+    assert (stats["bytes"], stats["device_bytes"]) == ((4 * SIZE, 0) if where == "main" else (2 * SIZE, 4 * SIZE))
+    with pytest.warns(UserWarning, match="passed over"):
+        Agents(library).step(50)
+    assert library.stats()["swaps"] == 0
+
+
+def test_where_agents_may_be_too_much_is_refused() -> None:
+    library = SceneLibrary(sources_of(3), max_scene_bytes=4 * SIZE)
+    library.join()
+    before = library.get_state()
+    with pytest.raises(
+        ValueError, match=rf"3 scenes at hand would take {6 * SIZE:,} bytes of main memory, more than max_"
+    ):
+        library.add_preparer(Takes(SIZE))
+    problem = (
+        rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_scene_"
+    )
+    with pytest.raises(ValueError, match=problem):
+        library.add_preparer(Takes(SIZE, 3 * SIZE))
+    assert library.get_state() == before and library.nbytes == 3 * SIZE and library.device_nbytes == 0
+    library.add_preparer(Takes(SIZE // 3, SIZE))
+    assert library.device_nbytes == 3 * SIZE
+
+
+def test_where_nothing_fits_any_more_the_preparer_is_forgotten() -> None:
+    library = SceneLibrary(sources_of(2), max_scene_bytes=2 * SIZE)
+    with pytest.raises(ValueError, match="no scene fits"):
+        library.add_preparer(Takes(device=3 * SIZE))
+    assert library.device_nbytes == 0 and library.num_held == 2
+
+
+def test_everyone_has_a_device_of_their_own() -> None:
+    library = SceneLibrary(sources_of(2), max_scene_bytes=4 * SIZE)
+    first = library.add_preparer(Takes(10, SIZE))
+    second = library.add_preparer(Takes(10, SIZE))
+    assert (library.nbytes, library.device_nbytes) == (2 * (SIZE + 10), 4 * SIZE)
+    library.join()
+    with pytest.raises(ValueError, match=rf"{6 * SIZE:,} bytes of the graphics device"):
+        library.add_preparer(Takes(10, SIZE))
+    library.remove_preparer(first)
+    assert library.device_nbytes == 2 * SIZE
+    library.remove_preparer(second)
+    assert (library.nbytes, library.device_nbytes) == (2 * SIZE, 0)
+
+
+def test_stats_tell_who_comes_and_who_leaves() -> None:
+    library = SceneLibrary(sources_of(4), 2, num_spare_slots=2, rotate_every=5, deterministic=True)
+    first, second = names_in_lanes(library)
+    agents = Agents(library)
+
+    def parts() -> tuple[tuple[str, ...], ...]:
+        stats = library.stats()
+        return stats["resident"], stats["arriving"], stats["leaving"]
+
+    assert parts() == ((first, second), (), ())
+    agents.step(5, settle=False)
+    ((third,),) = parts()[1:2]
+    assert third not in (first, second) and parts()[0] == (first, second) and parts()[2] == ()
+    agents.step(SETTLE_STEPS, settle=False)
+    assert (set(parts()[0]), parts()[1], parts()[2]) == ({second, third}, (), (first,))
+    library.put(3, named("mine"))  # by hand: nobody takes it away
+    agents.step(2)
+    assert "mine" in parts()[0] and parts()[2] == () and first not in parts()[0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("scene 'scene_1': nothing to walk on", "nothing to walk on"),
+        ("scene '/homes/scene_1.glb': cut short", "'/homes/scene_1.glb': cut short"),
+        ("scene 'scene_10': of another", "'scene_10': of another"),
+        ("no such file", "no such file"),
+    ],
+)
+def test_a_scene_that_is_left_out_is_named_once(reason: str, told: str) -> None:
+    def load(name: str) -> Scene:
+        if name == "scene_1":
+            raise ValueError(reason)
+        return named(name)
+
+    with pytest.warns(UserWarning) as warned:
+        library = SceneLibrary(sources_of(3, load))
+    assert [str(one.message) for one in warned] == [f"scene 'scene_1' is left out: {told}"]
+    assert library.stats()["refused"] == {"scene_1": told}
+
+
+def test_equal_preparers_share_their_results() -> None:
+    @dataclass(frozen=True)
+    class Count:
+        what: str
+
+        def __call__(self, scene: Scene) -> list:
+            return [len(scene.triangles)]
+
+    library = SceneLibrary(sources_of(2))
+    one, same, other = (library.add_preparer(Count(what)) for what in ("t", "t", "u"))
+    assert one == same != other
+    library.remove_preparer(one)
+    assert library.prepared(0, same) == [len(library.scene(0).triangles)]
+    library.remove_preparer(same)
+    assert library.prepared(0, one) is None and library.prepared(0, other) is not None
+    library.remove_preparer(same)
+
+
+def test_scenes_by_hand() -> None:
+    library = SceneLibrary(sources_of(2), num_spare_slots=1)
+    key = library.join()
+    library.occupy(key, np.array([0]))
+    with pytest.raises(ValueError, match="agents are in it"):
+        library.put(0, named("mine"))
+    library.put(2, named("mine"))
+    state = library.get_state()
+    library.set_state(key, state)
+    assert library.name(2) == "mine"
+    library.put(2, None)
+    with pytest.raises(ValueError, match="put it again"):
+        library.set_state(key, state)
+
+
+def test_a_state_brings_the_scenes_back() -> None:
+    def start() -> tuple[SceneLibrary, Agents]:
+        library = SceneLibrary(sources_of(7), 2, rotate_every=4, deterministic=True)
+        agents = Agents(library)
+        library.restart(agents.key, 5)
+        return library, agents
+
+    library, agents = start()
+    agents.step(53)
+    state = library.get_state()
+    agents.step(40)
+    later = library.get_state()
+    other, others = start()
+    other.set_state(others.key, state)
+    assert other.get_state() == state
+    other.occupy(others.key, other.active)
+    others.step(40)
+    assert other.get_state() == later
+    smaller = SceneLibrary(sources_of(6), 2)
+    with pytest.raises(ValueError, match="other scenes"):
+        smaller.set_state(smaller.join(), state)
+
+
+def test_restart_begins_the_plan_of_a_seed_and_loads_only_what_is_not_held() -> None:
+    loaded = []
+
+    def load(name: str) -> Scene:
+        loaded.append(name)
+        return named(name)
+
+    library = SceneLibrary(sources_of(6, load), 3, rotate_every=2, deterministic=True)
+    first = names_in_lanes(library)
+    agents = Agents(library)
+    loaded.clear()
+    library.restart(agents.key, 0)
+    assert not loaded
+    agents.step(100)
+    library.restart(agents.key, 0)
+    assert names_in_lanes(library) == first
+    library.restart(agents.key, 1)
+    assert names_in_lanes(library) != first
+    assert library.stats()["swaps"] == 0 and library.num_held == 3
+
+
+def test_a_scene_listed_twice_is_known_by_its_place_in_the_list() -> None:
+    scene = named("same")
+    library = SceneLibrary([SceneSource("same", lambda: scene)] * 3, 1, deterministic=True)
+    agents, plan = Agents(library), ScenePlan(3, 1)
+    firsts = []
+    for seed in range(6):
+        library.restart(agents.key, seed)
+        plan.restart(seed)
+        firsts.append(plan.next(()))
+        assert library.source_index[0] == firsts[-1] == library.get_state()["source_index"][0]
+        agents.step()
+    assert set(firsts) == {0, 1, 2}
+
+
+def test_several_users_keep_their_slots() -> None:
+    library = SceneLibrary(sources_of(5), 1, num_spare_slots=2, rotate_every=1, deterministic=True)
+    first, second = Agents(library), Agents(library)
+    old, state = library.name(0), library.get_state()
+    first.step(100)
+    assert library.name(0) == old and library.active[0] != 0
+    with pytest.raises(ValueError, match="another environment"):  # the second user's agents are in slot 0 still
+        first.library.set_state(first.key, {**state, "source_index": [-1] * 3, "names": [None] * 3})
+    library.restart(first.key, 7)
+    assert library.name(0) == old
+    swaps = library.stats()["swaps"]
+    second.step(90)  # moves over; only who has made most steps drives the rotation
+    assert library.stats()["swaps"] == swaps
+    first.step()
+    assert library.source_index[0] == -1 or library.name(0) != old
+    second.step(100)
+    assert library.stats()["swaps"] > swaps
+    library.leave(second.key)
+    library.leave(first.key)
+    library.leave(first.key)
+
+
+@pytest.mark.parametrize("behind", [0, 100])
+def test_scenes_go_on_changing_when_the_user_ahead_leaves(behind: int) -> None:
+    library = SceneLibrary(sources_of(5), 1, num_spare_slots=2, rotate_every=10, deterministic=True)
+    ahead, middle, last = Agents(library), Agents(library), Agents(library)
+    middle.step(behind)
+    ahead.step(200)
+    library.leave(ahead.key)
+    left, swaps = library.source_index[0], library.stats()["swaps"]
+    assert library.active[0] != 0
+    library.occupy(last.key, library.active)
+    middle.step(2)  # the last two agents move over
+    assert library.source_index[0] != left
+    middle.step(2 * (10 + SETTLE_STEPS))
+    assert library.stats()["swaps"] >= swaps + 2
+    swaps = library.stats()["swaps"]
+    last.step(behind)  # still as far behind the one now ahead
+    assert library.stats()["swaps"] == swaps

@@ -1,0 +1,303 @@
+"""What ``scenes=`` may name, in which order and under which names, and that the cache never gives yesterday's scene."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rooms import box, box_room, scene_of
+
+from gym_batchnav.episodes.habitat import scene_stem
+from gym_batchnav.library import recipes
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.sources import scene_sources, shipped_scenes, source_from_recipe
+from gym_batchnav.scene.save import save_glb
+
+PNG = (
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde"
+    b"\0\0\0\x0cIDATx\x9cc\xf8\xcf\xc0\0\0\x03\x01\x01\0\xc9\xfe\x92\xef\0\0\0\0IEND\xaeB`\x82"
+)
+
+
+def names(spec) -> list[str]:
+    return [source.name for source in scene_sources(spec)]
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def write_room(path: Path, width: float = 8.0) -> None:
+    save_glb(box_room(width=width), path)
+
+
+def width_of(scene) -> float:
+    return float(np.ptp(scene.bounds[:, 0]))
+
+
+def test_ten_thousand_apartments_are_listed_at_once_and_none_is_made(monkeypatch):
+    monkeypatch.setattr(recipes, "generate_apartment", lambda *_, **__: pytest.fail("made one"))
+    start = time.process_time()
+    sources = scene_sources("procedural:0-9999", DiskCache("nowhere"))
+    assert time.process_time() - start < 1.0
+    assert len(sources) == 10_000 and sources[9_999].name == "procedural_9999"
+
+
+def test_a_folder_means_its_scene_files_in_order(tmp_path):
+    touch(*(tmp_path / name for name in ("b.glb", "a.OBJ", "notes.txt", "a.navmesh", "c.ply", "inner/d.glb")))
+    assert names(tmp_path) == names(str(tmp_path)) == ["a", "b", "c"]
+
+
+def test_a_pattern_means_the_scene_files_it_matches(tmp_path, monkeypatch):
+    touch(*(tmp_path / name for name in ("x/b.glb", "x/y/a.glb", "x/y/a.bin", "c.glb", "c.obj")))
+    assert names(str(tmp_path / "**" / "*.glb")) == ["c", "b", "a"]
+    assert names(str(tmp_path / "x" / "*")) == ["b"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert [Path(name).suffix for name in names("~/c.*")] == [".glb", ".obj"]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
+    touch(tmp_path / "room[1].glb", tmp_path / "room1.glb")
+    assert names(tmp_path / "room[1].glb") == ["room[1]"]
+
+
+def test_scenes_of_one_name_are_told_apart_and_keep_their_episodes(tmp_path):
+    touch(*(tmp_path / name for name in ("a/room.glb", "b/room.glb", "b/room.obj", "b/hall.glb", "c/b/room.glb")))
+    found = names([str(tmp_path / "**" / "*")])
+    assert len(set(found)) == 5
+    assert found[0] == "a/room" and "hall" in found
+    assert [scene_stem(name) for name in found].count("room") == 4
+    again = names([tmp_path / "a/room.glb", tmp_path / "a/room.glb"])
+    assert again[0] == again[1] and scene_stem(again[0]) == "room"
+    assert len(set(names(["procedural:1", "procedural:1?triangles=9000"]))) == 2
+
+
+def test_lists_and_generators_of_anything_keep_their_order(tmp_path):
+    touch(tmp_path / "b.glb")
+    parts = ["apartment_1", tmp_path / "b.glb", box_room("mine"), "procedural:4-5"]
+    expected = ["apartment_1", "b", "mine", "procedural_4", "procedural_5"]
+    assert names(parts) == names(part for part in parts) == expected
+    assert names("apartments") == list(shipped_scenes())
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("castle", "unknown scene 'castle'"),
+        ("no/such.glb", "does not exist"),
+        ("*.glb", r"'\*.glb' matches no scene"),
+        (".", "has no scene in it"),
+        ([], "name at least one"),
+        (iter(()), "name at least one"),
+        (7, "scenes=7"),
+        ([7], "7 in it"),
+        ("procedural:5-3", "smaller than the first"),
+        ("procedural:7-100007", "100,000 apartments: narrow"),
+        ("procedural:0-999999999999", "100,000 apartments: narrow"),
+        ("procedural:five", "write 'procedural:SEED'"),
+        ("procedural:1?wings=2", "wings is none of .*triangles"),
+        ("procedural:1?triangles=many", "triangles=20000"),
+        ("procedural:1?name=7", "name is none of"),
+        ("procedural:1?triangles", "triangles=20000"),
+    ],
+)
+def test_what_names_nothing_is_refused_with_the_remedy(spec, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        scene_sources(spec)
+
+
+def test_a_scene_in_memory_has_no_recipe():
+    scene = box_room()
+    (source,) = scene_sources(scene)
+    assert source.recipe is None and source.load() is scene
+
+
+def test_a_recipe_makes_the_same_scene_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    write_room(tmp_path / "a" / "room.glb")
+    monkeypatch.chdir(tmp_path)  # so that a relative path would not be found from elsewhere
+    disk = DiskCache(tmp_path / "cache")
+    for source in scene_sources(["a/room.glb", "procedural:2?triangles=6000"], disk):
+        recipe = json.loads(json.dumps(source.recipe))
+        monkeypatch.chdir("/")
+        other = source_from_recipe(recipe, None)
+        scene, again = source.load(), other.load()
+        assert other.name == source.name == scene.name == again.name and other.recipe == recipe
+        assert np.array_equal(scene.vertices, again.vertices)
+        assert scene.metadata.keys() == again.metadata.keys()
+    with pytest.raises(ValueError, match="no recipe"):
+        source_from_recipe({"kind": "wish"})
+    with pytest.raises(ValueError, match="no recipe"):
+        source_from_recipe({"kind": "file", "wrong": 1})
+
+
+@pytest.fixture
+def count_loads(monkeypatch):
+    """A list that grows by one whenever a file is parsed or an apartment generated."""
+    made = []
+    for maker in ("load_scene", "generate_apartment"):
+        original = getattr(recipes, maker)
+
+        def counted(*arguments, original=original, **keywords):
+            made.append(arguments)
+            return original(*arguments, **keywords)
+
+        monkeypatch.setattr(recipes, maker, counted)
+    return made
+
+
+def test_a_file_is_parsed_once_and_anew_when_it_changes(tmp_path, count_loads):
+    path, disk = tmp_path / "room.glb", DiskCache(tmp_path / "cache")
+    write_room(path)
+    (source,) = scene_sources(path, disk)
+    first, second = source.load(), source.load()
+    assert len(count_loads) == 1
+    assert np.array_equal(first.triangles, second.triangles) and first.metadata == second.metadata
+    status = path.stat()
+    write_room(path, width=9.0)
+    os.utime(path, (status.st_atime, status.st_mtime))  # as some tools do when they copy
+    assert width_of(source.load()) == pytest.approx(9.0) and len(count_loads) == 2
+    write_room(path)
+    assert width_of(source.load()) == pytest.approx(8.0)
+
+
+def test_a_copy_elsewhere_is_found_in_the_cache(tmp_path, count_loads):
+    disk = DiskCache(tmp_path / "cache")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write_room(tmp_path / folder / "room.glb")
+    first, second = (source.load() for source in scene_sources([tmp_path / "a", tmp_path / "b"], disk))
+    assert len(count_loads) == 1
+    assert [first.name, second.name] == ["a/room", "b/room"]
+    assert second.metadata["path"] == str(tmp_path / "b" / "room.glb")
+
+
+def write_obj(folder: Path) -> Path:
+    (folder / "room.obj").write_text(
+        "mtllib room.mtl\no floor\nusemtl tiles\nv 0 0 0\nv 4 0 0\nv 4 0 4\nvt 0 0\nvt 1 0\nvt 1 1\nf 3/3 2/2 1/1\n"
+    )
+    (folder / "room.mtl").write_text("newmtl tiles\nKd 1 0 0\nmap_Kd tiles.png\n")
+    (folder / "tiles.png").write_bytes(PNG)
+    return folder / "room.obj"
+
+
+CHANGES = {
+    "material": lambda folder: (folder / "room.mtl").write_text("newmtl tiles\nKd 0 1 0\n"),
+    "texture": lambda folder: (folder / "tiles.png").write_bytes(PNG[:-12] + b"more" + PNG[-12:]),
+    "texture gone": lambda folder: (folder / "tiles.png").unlink(),
+    "navmesh comes": lambda folder: (folder / "room.navmesh").write_bytes(b"damaged"),
+    "stage config comes": lambda folder: (folder / "room.stage_config.json").write_text('{"up": [0, 0, 1]}'),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.filterwarnings("ignore:scene")
+def test_a_change_in_what_a_file_refers_to_is_noticed(tmp_path, count_loads, change):
+    (source,) = scene_sources(write_obj(tmp_path), DiskCache(tmp_path / "cache"))
+    for _ in range(2):
+        assert len(source.load().textures) == 1
+    assert len(count_loads) == 1
+    CHANGES[change](tmp_path)
+    try:
+        source.load()
+    except ValueError as error:
+        assert "room.navmesh" in str(error)
+    assert len(count_loads) == 2
+
+
+@pytest.mark.filterwarnings("ignore:scene")
+def test_a_missing_texture_that_comes_is_noticed(tmp_path, count_loads):
+    path = write_obj(tmp_path)
+    (tmp_path / "tiles.png").unlink()
+    (source,) = scene_sources(path, DiskCache(tmp_path / "cache"))
+    assert [len(source.load().textures) for _ in range(2)] == [0, 0] and len(count_loads) == 1
+    (tmp_path / "tiles.png").write_bytes(PNG)
+    assert len(source.load().textures) == 1
+
+
+def test_a_file_that_changes_while_it_is_read_does_no_harm(tmp_path, monkeypatch):
+    path, disk = tmp_path / "room.glb", DiskCache(tmp_path / "cache")
+    write_room(path)
+    original = recipes.load_scene
+
+    def slow(*arguments, **keywords):
+        write_room(path, width=9.0)
+        return original(*arguments, **keywords)
+
+    (source,) = scene_sources(path, disk)
+    monkeypatch.setattr(recipes, "load_scene", slow)
+    assert width_of(source.load()) == pytest.approx(9.0)
+    monkeypatch.setattr(recipes, "load_scene", original)
+    write_room(path)
+    assert width_of(source.load()) == pytest.approx(8.0)
+
+
+def test_a_damaged_entry_costs_one_more_parse(tmp_path, count_loads):
+    path, disk = tmp_path / "room.glb", DiskCache(tmp_path / "cache")
+    write_room(path)
+    (source,) = scene_sources(path, disk)
+    source.load()
+    (entry,) = (tmp_path / "cache").iterdir()
+    entry.write_bytes(entry.read_bytes()[:-100])
+    assert width_of(source.load()) == pytest.approx(8.0)
+    source.load()
+    assert len(count_loads) == 2
+
+
+def test_a_file_that_is_gone_is_named(tmp_path):
+    path = tmp_path / "room.glb"
+    write_room(path)
+    (source,) = scene_sources(path, DiskCache(tmp_path / "cache"))
+    source.load()
+    path.unlink()
+    with pytest.raises(ValueError, match=r"room\.glb"):
+        source.load()
+
+
+def test_a_changed_generator_forgets_its_scenes(tmp_path, monkeypatch, count_loads):
+    disk = DiskCache(tmp_path)
+    (source,) = scene_sources("procedural:1?triangles=6000", disk)
+    first, second = source.load(), source.load()
+    assert len(count_loads) == 1 and np.array_equal(first.vertices, second.vertices)
+    monkeypatch.setattr(recipes, "code_digest", lambda _: "other code")
+    third = source.load()
+    assert len(count_loads) == 2 and np.array_equal(third.vertices, first.vertices)
+    (other,) = scene_sources("procedural:1?triangles=7000", disk)
+    assert len(other.load().triangles) > len(third.triangles)
+
+
+def test_code_counts_by_its_bytes(tmp_path, monkeypatch):
+    (tmp_path / "scene" / "generate").mkdir(parents=True)
+    monkeypatch.setattr(recipes, "_PACKAGE", tmp_path)
+    seen = set()
+    for text in ("a = 1", "a = 2"):
+        (tmp_path / "scene" / "generate" / "plan.py").write_text(text)
+        recipes.code_digest.cache_clear()
+        seen.add(recipes.code_digest("generator"))
+    recipes.code_digest.cache_clear()
+    assert len(seen) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_not_utf8_is_a_name(tmp_path, count_loads):
+    path = tmp_path / os.fsdecode(b"r\xe4um.glb")
+    write_room(path)
+    (source,) = scene_sources(path, DiskCache(tmp_path / "cache"))
+    for _ in range(2):
+        assert source.load().name == source.name == path.stem
+    assert len(count_loads) == 1
+    other = source_from_recipe(json.loads(json.dumps(source.recipe)), DiskCache(tmp_path / "cache"))
+    assert other.recipe == source.recipe and other.load().name == path.stem and len(count_loads) == 1
+
+
+def test_a_scene_too_odd_for_the_cache_is_still_served(tmp_path):
+    scene = scene_of("flat", box((0, 0, 0), (1, 1, 1)))
+    (source,) = scene_sources([scene], DiskCache(tmp_path))
+    assert source.load() is scene and not list(tmp_path.iterdir())

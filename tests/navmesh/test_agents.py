@@ -1,0 +1,286 @@
+"""The batch: equal to its agents one by one, whatever the threads and the other slots, and near the exact distance."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from floors import SCENES, floor_plan, scene_mesh
+
+from gym_batchnav.navmesh import NavMesh
+from gym_batchnav.navmesh import agents as batch
+from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.kernels.motion import walk_straight
+
+ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
+TURN = np.pi / 18
+
+
+@dataclass
+class Agents:
+    slots: np.ndarray
+    polygon: np.ndarray
+    position: np.ndarray
+    heading: np.ndarray
+
+    def copy(self) -> "Agents":
+        return Agents(self.slots.copy(), self.polygon.copy(), self.position.copy(), self.heading.copy())
+
+    def rows(self, rows: slice) -> "Agents":
+        return Agents(*(np.ascontiguousarray(array[rows]) for array in vars(self).values()))
+
+    def step(
+        self, navmeshes: NavMeshBatch, actions: np.ndarray, sliding: bool = True, active: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        size = len(self.slots)
+        moved, collided = np.full(size, 7, np.float32), np.ones(size, bool)
+        active = np.ones(size, bool) if active is None else active
+        navmeshes.step(
+            actions,
+            *vars(self).values(),
+            forward_step=0.25,
+            turn_angle=TURN,
+            sliding=sliding,
+            active=active,
+            moved_out=moved,
+            collided_out=collided,
+        )
+        return moved, collided
+
+    def distance(self, navmeshes: NavMeshBatch, goal_index: np.ndarray) -> np.ndarray:
+        out = np.zeros(len(self.slots), np.float32)
+        navmeshes.distance(self.slots, self.polygon, self.position, goal_index, out)
+        return out
+
+
+def place(meshes: list[NavMesh], size: int, seed: int = 0) -> Agents:
+    """Agents at random points, the first half in the first slot and so on."""
+    rng = np.random.default_rng(seed)
+    slots = np.sort(np.arange(size) % len(meshes)).astype(np.int32)
+    agents = Agents(slots, np.zeros(size, np.int32), np.zeros((size, 3), np.float32), np.zeros(size, np.float32))
+    for slot, mesh in enumerate(meshes):
+        here = slots == slot
+        agents.position[here], agents.polygon[here] = mesh.random_points_and_polygons(int(here.sum()), rng)
+    agents.heading[:] = rng.uniform(-np.pi, np.pi, size)
+    return agents
+
+
+def fill(meshes: list[NavMesh], num_goals: int = 5) -> NavMeshBatch:
+    navmeshes = NavMeshBatch(len(meshes))
+    for slot, mesh in enumerate(meshes):
+        navmeshes.set_slot(slot, mesh.tables(mesh.random_points(num_goals, np.random.default_rng(9))))
+    return navmeshes
+
+
+@pytest.fixture(scope="module")
+def meshes() -> list[NavMesh]:
+    return [floor_plan(ROOM), floor_plan(["0123", "00.3", "0003"]), floor_plan(["0.0"], ["333"])]
+
+
+def test_a_step_is_the_meshs_move(meshes: list[NavMesh]) -> None:
+    agents, navmeshes = place(meshes, 300), fill(meshes)
+    for sliding in (True, False):
+        before = agents.copy()
+        moved, collided = agents.step(navmeshes, np.ones(300, np.int64), sliding)
+        h = before.heading.astype(np.float64)
+        ends = before.position + 0.25 * np.stack([-np.sin(h), 0 * h, -np.cos(h)], axis=1)
+        for slot, mesh in enumerate(meshes):
+            here = agents.slots == slot
+            got, hit = mesh.move(before.position[here], ends[here], sliding)
+            np.testing.assert_allclose(agents.position[here], got, atol=1e-6)
+            np.testing.assert_array_equal(collided[here], hit)
+        length = np.linalg.norm(agents.position.astype(np.float64) - before.position, axis=1)
+        np.testing.assert_allclose(moved, length, atol=1e-6)
+        assert collided.any() and not collided.all()
+        np.testing.assert_array_equal(agents.heading, before.heading)
+
+
+def test_actions_turn_and_stop(meshes: list[NavMesh]) -> None:
+    agents, navmeshes = place(meshes, 4), fill(meshes)
+    agents.heading[:] = 0
+    before = agents.copy()
+    moved, collided = agents.step(navmeshes, np.array([0, 1, 2, 3]))
+    np.testing.assert_allclose(agents.heading, [0, 0, TURN, -TURN], rtol=1e-6)
+    np.testing.assert_array_equal(agents.position[[0, 2, 3]], before.position[[0, 2, 3]])
+    assert moved[1] > 0 and not moved[[0, 2, 3]].any() and not collided[[0, 2, 3]].any()
+
+
+def test_headings_stay_in_their_range(meshes: list[NavMesh]) -> None:
+    agents, navmeshes = place(meshes, 64), fill(meshes)
+    agents.heading[:4] = [np.float32(np.pi) - 1e-6, -np.float32(np.pi), 3.1415925, 0]
+    start = agents.heading.astype(np.float64)
+    for turn in range(1, 80):
+        agents.step(navmeshes, np.full(64, 2 if turn < 40 else 3))
+        assert ((agents.heading >= np.float32(-np.pi)) & (agents.heading < np.float32(np.pi))).all()
+        wanted = start + TURN * (turn if turn < 40 else 78 - turn)
+        np.testing.assert_allclose(np.cos(agents.heading - wanted), 1, atol=1e-6)
+
+
+def test_inactive_agents_keep_their_pose(meshes: list[NavMesh]) -> None:
+    agents, navmeshes = place(meshes, 30), fill(meshes)
+    before, active = agents.copy(), np.arange(30) % 2 == 0
+    moved, collided = agents.step(navmeshes, np.arange(30) % 4, active=active)
+    for name, array in vars(agents).items():
+        np.testing.assert_array_equal(array[~active], getattr(before, name)[~active])
+    assert not moved[~active].any() and not collided[~active].any()
+    assert (agents.heading != before.heading).any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_and_batch_size_change_nothing(
+    meshes: list[NavMesh], monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    size = 700
+    navmeshes, goal_index = fill(meshes), (np.arange(size) % 5).astype(np.int32)
+    rng = np.random.default_rng(3)
+    whole, single = place(meshes, size), place(meshes, size)
+    keywords = dict(forward_step=0.25, turn_angle=TURN, goal_radius=0.2)
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, before))
+    try:
+        for _ in range(10):
+            actions = rng.integers(0, 4, size)
+            monkeypatch.setattr(batch, "PARALLEL_FROM", 1)
+            results = [*whole.step(navmeshes, actions), whole.distance(navmeshes, goal_index)]
+            results.append(navmeshes.next_action(*vars(whole).values(), goal_index, **keywords))
+            monkeypatch.setattr(batch, "PARALLEL_FROM", size + 1)
+            parts = []
+            for part in (slice(0, 1), slice(1, 400), slice(400, size)):
+                some = single.rows(part)
+                outs = [*some.step(navmeshes, actions[part]), some.distance(navmeshes, goal_index[part])]
+                outs.append(navmeshes.next_action(*vars(some).values(), goal_index[part], **keywords))
+                parts.append(outs)
+                single.position[part], single.heading[part] = some.position, some.heading
+                single.polygon[part] = some.polygon
+            for got, wanted in zip(results, zip(*parts, strict=True), strict=True):
+                np.testing.assert_array_equal(got, np.concatenate(wanted))
+            for name, array in vars(whole).items():
+                np.testing.assert_array_equal(array, getattr(single, name))
+    finally:
+        numba.set_num_threads(before)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", SCENES)
+def test_looked_up_distances_are_exact_to_the_millimetre(data_dir: Path, scene: str) -> None:
+    mesh = scene_mesh(data_dir, scene)
+    goals = mesh.random_points(40, np.random.default_rng(1))
+    navmeshes = NavMeshBatch(1)
+    navmeshes.set_slot(0, mesh.tables(goals))
+    agents = place([mesh], 4000, seed=2)
+    goal_index = (np.arange(4000) % 40).astype(np.int32)
+    got = agents.distance(navmeshes, goal_index)
+    exact = mesh.geodesic_distance(agents.position, goals[goal_index])
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(exact))
+    reached = np.isfinite(exact)
+    error = np.abs(got[reached] - exact[reached])
+    assert error.mean() <= 1e-3
+    assert (error <= np.maximum(0.005 * exact[reached], 0.05)).all()
+
+
+def test_distances_by_plan(meshes: list[NavMesh]) -> None:
+    navmeshes = NavMeshBatch(2)
+    navmeshes.set_slot(0, meshes[0].tables(np.array([[0.5, 0, 1.5], [2.5, 0, 3.5]])))
+    navmeshes.set_slot(1, meshes[2].tables(np.array([[0.5, 0, 0.5]])))
+    agents = place([meshes[0]], 4)
+    agents.position[:] = [[4.5, 0, 1.5], [0.5, 0, 0.5], [0.5, 0, 0.5], [2.5, 0, 0.5]]
+    agents.slots[:] = [0, 0, 1, 1]
+    agents.polygon[:2] = meshes[0].snap_with_polygon(agents.position[:2])[1]
+    agents.polygon[2:] = meshes[2].snap_with_polygon(agents.position[2:])[1]
+    got = agents.distance(navmeshes, np.zeros(4, np.int32))
+    np.testing.assert_allclose(got, [3 + 2 * np.sqrt(0.5), 1, 0, np.inf], atol=1e-5)
+
+
+def test_a_swap_of_one_slot_leaves_the_others(meshes: list[NavMesh]) -> None:
+    navmeshes, agents = fill(meshes), place(meshes, 90)
+    goal_index = np.zeros(90, np.int32)
+    before = agents.distance(navmeshes, goal_index)
+    other = floor_plan(["0000000"])
+    tables = other.tables(np.array([[6.5, 0, 0.5]]))
+    navmeshes.set_slot(1, tables)
+    here = agents.slots == 1
+    agents.position[here], agents.polygon[here] = [0.5, 0, 0.5], 0
+    after = agents.distance(navmeshes, goal_index)
+    np.testing.assert_array_equal(after[~here], before[~here])
+    np.testing.assert_allclose(after[here], 6, atol=1e-6)
+    navmeshes.set_slot(1, tables.with_goals(np.array([[3.5, 0, 0.5]])))
+    np.testing.assert_allclose(agents.distance(navmeshes, goal_index)[here], 3, atol=1e-6)
+
+
+def test_agents_without_ground_stand_still(meshes: list[NavMesh]) -> None:
+    navmeshes, agents = fill(meshes), place(meshes, 9)
+    navmeshes.clear_slot(1)
+    agents.polygon[0], agents.slots[8], agents.polygon[7] = -1, 77, 10_000
+    lost = (agents.slots == 1) | np.isin(np.arange(9), [0, 7, 8])
+    before = agents.copy()
+    moved, collided = agents.step(navmeshes, np.ones(9, int))
+    np.testing.assert_array_equal(agents.position[lost], before.position[lost])
+    assert not moved[lost].any() and not collided[lost].any() and moved[~lost].any()
+    assert np.isinf(agents.distance(navmeshes, np.zeros(9, np.int32)))[lost].all()
+    assert np.isinf(agents.distance(navmeshes, np.full(9, 5, np.int32))).all()  # no such goal
+    actions = navmeshes.next_action(
+        *vars(agents).values(), np.zeros(9, np.int32), forward_step=0.25, turn_angle=TURN, goal_radius=0.2
+    )
+    assert (actions[lost] == 0).all()
+
+
+def test_arrays_of_another_kind_are_refused(meshes: list[NavMesh]) -> None:
+    navmeshes, agents = fill(meshes), place(meshes, 6)
+    with pytest.raises(TypeError, match="position: float64"):
+        Agents(agents.slots, agents.polygon, agents.position.astype(np.float64), agents.heading).step(
+            navmeshes, np.ones(6, int)
+        )
+    with pytest.raises(TypeError, match="actions"):
+        agents.step(navmeshes, np.ones(5, int))
+    with pytest.raises(TypeError, match="goal_index"):
+        agents.distance(navmeshes, np.zeros(6, np.int64))
+
+
+def test_goals_far_from_the_navmesh_are_refused(meshes: list[NavMesh]) -> None:
+    with pytest.raises(ValueError, match="goal 1 at"):
+        meshes[0].tables(np.array([[0.5, 0, 0.5], [90, 0, 0]]))
+    with pytest.raises(ValueError, match="num_slots=0"):
+        NavMeshBatch(0)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("sliding", [True, False])
+def test_nobody_leaves_the_navmesh(data_dir: Path, sliding: bool) -> None:
+    all_meshes = [scene_mesh(data_dir, scene) for scene in SCENES]
+    navmeshes, agents = fill(all_meshes), place(all_meshes, 2000)
+    island = np.array([all_meshes[s].polygon_island[p] for s, p in zip(agents.slots, agents.polygon, strict=True)])
+    rng, start = np.random.default_rng(4), agents.copy()
+    for _ in range(200):
+        agents.heading[:] += rng.normal(0, 0.3, 2000).astype(np.float32)
+        agents.step(navmeshes, np.ones(2000, int), sliding)
+    now = np.array([all_meshes[s].polygon_island[p] for s, p in zip(agents.slots, agents.polygon, strict=True)])
+    np.testing.assert_array_equal(now, island)
+    assert (np.linalg.norm(agents.position - start.position, axis=1) > 0.5).mean() > 0.8
+    for slot, mesh in enumerate(all_meshes):
+        here = agents.slots == slot
+        np.testing.assert_allclose(mesh.snap(agents.position[here]), agents.position[here], atol=2e-5)
+        for p, (x, _, z) in zip(agents.polygon[here], agents.position[here].astype(np.float64), strict=True):
+            a = mesh.vertices[mesh.polygons[p][mesh.polygons[p] >= 0]].astype(np.float64)[:, [0, 2]]
+            b = np.roll(a, -1, axis=0) - a
+            beside = (b[:, 0] * (z - a[:, 1]) - b[:, 1] * (x - a[:, 0])) / np.linalg.norm(b, axis=1)
+            assert beside.max() <= 2e-5
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", ["aws_bookstore", "recast_nav_test"])
+def test_goals_know_the_polygons_they_see(data_dir: Path, scene: str) -> None:
+    mesh, rng = scene_mesh(data_dir, scene), np.random.default_rng(0)
+    island = int(np.argmax([island.area for island in mesh.islands]))
+    tables = mesh.tables(mesh.random_points(20, rng, island))
+    points, polygons = mesh.random_points_and_polygons(2000, rng, island)
+    ground, goals, visible = tables.ground, tables.goals, 0
+    for goal in range(20):
+        x, z = goals.aim[goal]
+        end = int(goals.polygon[goal])
+        for point, polygon in zip(points.astype(np.float64), polygons.tolist(), strict=True):
+            if walk_straight(ground, polygon, point[0], point[2], x, z, end)[1] == end:
+                visible += 1
+                assert goals.seen[goal, polygon]
+    assert visible > 100
+    assert 0 < goals.seen.mean() < 0.9  # it spares walks

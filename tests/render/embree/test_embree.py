@@ -1,0 +1,429 @@
+"""What the Embree renderer sees, against closed forms and a brute-force ray caster, and the contract of its targets."""
+
+import dataclasses
+import gc
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import weakref
+
+import numba
+import numpy as np
+import pytest
+import rooms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quads import Quad, rotations, scene_of, views_at, wall
+from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
+
+from gym_batchnav.geometry import Camera, look_at, view_matrices
+from gym_batchnav.library.library import SceneLibrary, SceneSource
+from gym_batchnav.render.embree.renderer import Embree, EmbreeRenderer, shared_embree
+from gym_batchnav.scene.scene import Scene
+
+
+def soup(seed: int, count: int = 60) -> Scene:
+    """Triangles all around the origin; every second one is single-sided."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(count, 1, 3)) * 2
+    triangles = (centres + rng.normal(size=(count, 3, 3))).astype(np.float32)
+    scene = rooms.scene_of("soup", *triangles[:, None])
+    materials = dataclasses.replace(scene.materials, double_sided=np.arange(count) % 2 == 0)
+    return dataclasses.replace(scene, materials=materials)
+
+
+def test_a_wall_two_metres_ahead_reads_two_everywhere():
+    assert np.allclose(render(scene_of(wall(2)), AHEAD)["depth"], 2, rtol=1e-6)
+    assert np.allclose(render(scene_of(wall(2)), AHEAD, Camera())["depth"], 0.2, rtol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.3, 5), st.floats(30, 120))
+def test_the_floor_at_any_roll_and_pitch(seed, height, hfov):
+    floor = scene_of(Quad((-4000, -height, 4000), (8000, 0, 0), (0, 0, -8000)))
+    camera = Camera(32, 24, hfov_deg=hfov, normalize_depth=False, max_depth=100)
+    view = views_at(np.zeros((1, 3)), rotations(np.random.default_rng(seed), 1))
+    _, directions = pixel_rays(camera, view[0])
+    with np.errstate(divide="ignore"):
+        expected = np.where(directions[..., 1] < 0, -height / directions[..., 1], np.inf)
+    assert np.allclose(render(floor, view, camera)["depth"][0, ..., 0], np.minimum(expected, 100), rtol=1e-4)
+
+
+def test_a_room_from_inside_at_any_roll_and_pitch():
+    low, high = np.array([-4.0, -1.0, -3.0]), np.array([4.0, 2.0, 3.0])
+    room = rooms.scene_of("room", rooms.box(tuple(low), tuple(high), inward=True))
+    views = random_views(1, 40, 0.9)
+    depth = render(room, views)["depth"][..., 0]
+    for picture, view in zip(depth, views, strict=True):
+        eye, directions = pixel_rays(METRES, view)
+        exits = np.maximum((low - eye) / directions, (high - eye) / directions).min(axis=-1)
+        assert np.allclose(picture, exits, rtol=1e-4)
+
+
+def test_a_sphere():
+    longitude, latitude = np.linspace(0, 2 * np.pi, 601), np.linspace(0, np.pi, 301)
+    sin, cos = np.sin(latitude)[:, None], np.cos(latitude)[:, None]
+    points = np.stack(np.broadcast_arrays(sin * np.cos(longitude), cos, sin * np.sin(longitude) - 3), -1)
+    corner = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
+    triangles = np.concatenate([np.stack([corner[i] for i in t], 2).reshape(-1, 3, 3) for t in ((0, 1, 2), (0, 2, 3))])
+    depth = render(rooms.scene_of("sphere", triangles.astype(np.float32)), AHEAD, sensors=("depth",))["depth"][
+        0, ..., 0
+    ]
+    _, d = pixel_rays(METRES, AHEAD[0])
+    square = (d * d).sum(-1)
+    root = 9 - square * 8  # of |t d - (0, 0, -3)| = 1
+    facing = root > 0.3  # where the surface is not seen at a slant, which would magnify the facets
+    assert facing.sum() > 100
+    assert np.allclose(depth[facing], (3 - np.sqrt(root[facing])) / square[facing], rtol=1e-4)
+    assert (depth[root < -0.1] == METRES.max_depth).all()
+
+
+@pytest.mark.parametrize(("width", "height"), [(64, 64), (37, 23), (5, 64), (1, 1), (66, 3)])
+def test_triangle_soups_match_brute_force(width, height):
+    camera = dataclasses.replace(METRES, width=width, height=height)
+    wrong = total = 0
+    for seed in range(4):
+        scene, views = soup(seed), random_views(seed, 8)
+        seen = render(scene, views, camera, ("depth", "semantic"))
+        for depth, semantic, view in zip(seen["depth"][..., 0], seen["semantic"][..., 0], views, strict=True):
+            distance, triangle = cast(scene, camera, view)
+            wrong += (~np.isclose(depth, np.minimum(distance, camera.max_depth), rtol=1e-4)).sum()
+            wrong += (semantic != np.where(triangle >= 0, scene.triangle_object[triangle], 0)).sum()
+            total += 2 * depth.size
+    assert wrong <= 5e-4 * total  # rays that graze an edge
+
+
+def test_walls_of_many_triangles_have_no_cracks():
+    columns, rows = np.linspace(-6, 6, 121), np.linspace(-3.1, 3.1, 63)
+    x, y = np.meshgrid(columns, rows)
+    points = np.stack([x, y, np.full_like(x, -2)], axis=-1)
+    corners = points[:-1, :-1], points[:-1, 1:], points[1:, 1:], points[1:, :-1]
+    grid = np.concatenate([np.stack([corners[i] for i in t], 2).reshape(-1, 3, 3) for t in ((0, 1, 2), (0, 2, 3))])
+    scene = rooms.scene_of("grid", grid.astype(np.float32))
+    # An odd number of pixels aims rays exactly at edges and corners that triangles share.
+    camera = Camera(63, 63, depth_miss="zero", normalize_depth=False)
+    positions = np.array([(a, b, 0) for a in np.arange(-10, 11) * 0.1 for b in np.arange(-5, 6) * 0.1])
+    depth = render(scene, views_at(positions, np.broadcast_to(np.eye(3), (len(positions), 3, 3))), camera)["depth"]
+    assert np.allclose(depth, 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb")])
+def test_near_is_a_plane(sensors):
+    camera = dataclasses.replace(METRES, near=0.5)
+    scene = scene_of(wall(0.49), wall(3))
+    # The corner of the nearer wall is 0.84 m away along its ray, but 0.49 m along the axis.
+    assert np.allclose(render(scene, AHEAD, camera, sensors)["depth"], 3, rtol=1e-5)
+    assert np.allclose(render(scene_of(wall(0.51), wall(3)), AHEAD, camera, sensors)["depth"], 0.51, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb"), ("semantic", "depth")])
+@pytest.mark.parametrize(
+    ("normalize", "miss", "hit_far", "missed"),
+    [(True, "far", 1, 1), (True, "zero", 1, 0), (False, "far", 5, 5), (False, "zero", 5, 0)],
+)
+def test_depth_is_clipped_and_a_miss_reads_as_the_camera_says(sensors, normalize, miss, hit_far, missed):
+    camera = Camera(8, 8, max_depth=5, normalize_depth=normalize, depth_miss=miss)
+    assert (render(scene_of(wall(7)), AHEAD, camera, sensors)["depth"] == hit_far).all()
+    assert (render(scene_of(wall(-7)), AHEAD, camera, sensors)["depth"] == missed).all()
+
+
+def test_what_lies_beyond_max_depth_is_still_seen_by_other_sensors():
+    seen = render(scene_of(wall(20)), AHEAD, Camera(8, 8, lit=False), ("depth", "rgb", "semantic"))
+    assert (seen["depth"] == 1).all() and (seen["semantic"] == 1).all() and (seen["rgb"] == 255).all()
+
+
+def test_a_miss_is_black_and_nothing():
+    seen = render(scene_of(wall(-2)), AHEAD, Camera(8, 8), ("rgb", "semantic"))
+    assert set(seen) == {"rgb", "semantic"}
+    assert (seen["rgb"] == 0).all() and (seen["semantic"] == 0).all()
+
+
+def test_triangles_are_two_sided_unless_culled():
+    scene, views = soup(7), random_views(7, 12)
+    single = np.arange(60) % 2 == 1
+    culling = dataclasses.replace(METRES, cull_backfaces=True)
+    for camera, keep in ((METRES, None), (culling, lambda along: (along < 0) | ~single)):
+        semantic = render(scene, views, camera, ("semantic",))["semantic"][..., 0]
+        expected = np.stack([cast(scene, camera, view, keep)[1] + 1 for view in views])
+        assert (semantic == expected).mean() > 0.9995
+    assert (render(scene, views, culling)["depth"] >= render(scene, views)["depth"]).all()
+
+
+def test_culling_keeps_the_front_of_sheets_that_lie_back_to_back():
+    front = wall(2, double_sided=False)
+    back = Quad((50, -50, -2), (-100, 0, 0), (0, 100, 0), double_sided=False)  # in the same plane, facing away
+    camera = dataclasses.replace(METRES, cull_backfaces=True)
+    for scene, expected in ((scene_of(front, back), 1), (scene_of(back, front), 2)):
+        assert (render(scene, AHEAD, camera, ("semantic",))["semantic"] == expected).all()
+
+
+def test_scenes_of_nothing_and_of_slivers():
+    one = scene_of(wall(2))
+    empty = dataclasses.replace(
+        one,
+        triangles=np.zeros((0, 3), np.int32),
+        triangle_material=np.zeros(0, np.int32),
+        triangle_object=np.zeros(0, np.int32),
+    )
+    assert (render(empty, AHEAD, Camera(), ("depth", "rgb"))["depth"] == 1).all()
+    single = dataclasses.replace(
+        empty,
+        triangles=np.array([[0, 1, 2]], np.int32),
+        triangle_material=np.zeros(1, np.int32),
+        triangle_object=np.ones(1, np.int32),
+    )
+    semantic = render(single, AHEAD, sensors=("semantic", "rgb"))["semantic"][0, ..., 0]
+    assert semantic[63, 63] == 1 and semantic[0, 0] == 0, "the lower right half of the wall"
+    flat = dataclasses.replace(one, vertices=one.vertices * np.float32([1, 0, 1]))
+    assert (render(flat, AHEAD, Camera(63, 63), ("depth", "rgb"))["depth"].shape) == (1, 63, 63, 1)
+
+
+def test_views_look_into_their_own_slots_and_permute():
+    scenes = [scene_of(wall(k + 1)) for k in range(3)]
+    slots = np.array([2, 0, 1, 1, 2], np.int64)
+    views = np.repeat(AHEAD, 5, axis=0)
+    depth = render(scenes, views, slots=slots)["depth"]
+    assert np.allclose(depth[:, 10, 10, 0], slots + 1, rtol=1e-6)
+    scenes, views = [soup(1), soup(2), soup(3)], random_views(3, 5)
+    sensors, order = ("depth", "rgb", "semantic"), np.array([3, 1, 4, 0, 2])
+    plain = render(scenes, views, sensors=sensors, slots=slots)
+    permuted = render(scenes, views[order], sensors=sensors, slots=slots[order])
+    for sensor in sensors:
+        assert (plain[sensor][order] == permuted[sensor]).all()
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb", "semantic")])
+def test_pictures_depend_on_neither_the_batch_nor_the_threads(sensors):
+    scene, views = soup(5), random_views(5, 9)
+    camera = Camera(70, 50)
+    batch = render(scene, views, camera, sensors)
+    threads = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        serial = render(scene, views, camera, sensors)
+    finally:
+        numba.set_num_threads(threads)
+    for sensor in sensors:
+        assert (batch[sensor] == serial[sensor]).all()
+        for n in range(len(views)):
+            assert (render(scene, views[n : n + 1], camera, sensors)[sensor][0] == batch[sensor][n]).all()
+    assert numba.get_num_threads() == threads
+
+
+def test_a_large_picture_is_drawn_in_bands_without_seams():
+    camera = dataclasses.replace(METRES, width=301, height=203)
+    scene, view = soup(6), random_views(6, 1)
+    distance, _ = cast(scene, camera, view[0])
+    depth = render(scene, view, camera)["depth"][0, ..., 0]
+    assert np.isclose(depth, np.minimum(distance, camera.max_depth), rtol=1e-4).mean() > 0.9995
+
+
+def test_fewer_views_than_the_target_holds():
+    target = EmbreeRenderer(SceneLibrary.from_scenes([soup(8)])).target(METRES, ("depth",), 6)
+    views, slots = random_views(8, 6), np.zeros(6, np.int32)
+    full = target.render(slots, views)["depth"].copy()
+    assert (target.render(slots[:2], views[3:5])["depth"] == full[3:5]).all()
+
+
+def test_pictures_last_until_their_buffers_come_round_again():
+    target = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))])).target(METRES, buffers=2)
+    slots = np.zeros(1, np.int32)
+    views = [view_matrices(np.array([[0, 0, k]], np.float32), np.zeros(1, np.float32), 0.0) for k in range(3)]
+    first, second = (target.render(slots, view)["depth"] for view in views[:2])
+    assert np.allclose(first, 2) and np.allclose(second, 3)
+    third = target.render(slots, views[2])["depth"]
+    assert np.shares_memory(first, third) and np.allclose(second, 3) and np.allclose(third, 4)
+
+
+def test_begin_and_finish_are_render_in_two_halves():
+    target = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))])).target(METRES)
+    with pytest.raises(RuntimeError, match="begin"):
+        target.finish()
+    target.begin(np.zeros(1, np.int32), AHEAD)
+    assert np.allclose(target.finish()["depth"], 2)
+
+
+def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first():
+    library = SceneLibrary.from_scenes([scene_of(wall(2)), scene_of(wall(3)), scene_of(wall(4))])
+    target = EmbreeRenderer(library).target(METRES)
+    target.begin(np.array([0]), AHEAD)
+    target.begin(np.array([1]), AHEAD)
+    for refused in (target.begin, target.render):
+        with pytest.raises(RuntimeError, match="finish"):
+            refused(np.array([2]), AHEAD)
+    assert np.allclose(target.finish()["depth"], 2)
+    target.begin(np.array([2]), AHEAD)
+    assert np.allclose(target.finish()["depth"], 3) and np.allclose(target.finish()["depth"], 4)
+
+
+def test_a_target_follows_the_slots_of_its_library():
+    library = SceneLibrary.from_scenes([scene_of(wall(2))])
+    target = EmbreeRenderer(library).target(METRES, ("depth", "rgb"))
+    assert np.allclose(target.render(np.zeros(1, np.int32), AHEAD)["depth"], 2)
+    library.put(0, scene_of(wall(3)))
+    assert np.allclose(target.render(np.zeros(1, np.int32), AHEAD)["depth"], 3)
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb", "semantic")])
+def test_views_into_empty_slots_are_refused_by_name(sensors):
+    wide = SceneLibrary([SceneSource("two", lambda: scene_of(wall(2)))], num_spare_slots=2)
+    target = EmbreeRenderer(wide).target(METRES, sensors, 3)
+    views, slots = np.repeat(AHEAD, 3, axis=0), np.array([0, 2, 0])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="slot 2 of the scene library is empty"):
+            target.render(slots, views)
+    wide.put(2, scene_of(wall(3)))
+    depth = target.render(slots, views)["depth"][:, 5, 5, 0]
+    assert np.allclose(depth, [2, 3, 2])
+    wide.put(0, None)
+    with pytest.raises(ValueError, match="slot 0 of the scene library is empty"):
+        target.render(slots, views)
+    assert np.allclose(target.render(slots[1:2], views[1:2])["depth"], 3)
+
+
+def test_closing_is_safe_twice_and_final():
+    renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))]))
+    closed, left_open = renderer.target(METRES), renderer.target(METRES)
+    closed.close()
+    closed.close()
+    with pytest.raises(RuntimeError, match="EmbreeTarget is closed"):
+        closed.render(np.zeros(1, np.int32), AHEAD)
+    renderer.close()
+    renderer.close()
+    with pytest.raises(RuntimeError, match="EmbreeRenderer is closed"):
+        left_open.render(np.zeros(1, np.int32), AHEAD)
+    with pytest.raises(RuntimeError, match="EmbreeRenderer is closed"):
+        renderer.target(METRES)
+
+
+def test_closing_releases_the_trees():
+    library = SceneLibrary.from_scenes([scene_of(wall(2))])
+    renderer = EmbreeRenderer(library)
+    target = renderer.target(METRES)
+    target.render(np.zeros(1, np.int32), AHEAD)
+    tree = weakref.ref(library.prepared(0, renderer.tree_key(cull=False)))
+    renderer.close()
+    target.close()
+    gc.collect()
+    assert tree() is None
+
+
+def test_wrong_input_is_refused_by_name():
+    renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))]))
+    target = renderer.target(METRES)
+    with pytest.raises(ValueError, match=r"slots\[0\] = 1"):
+        target.render(np.ones(1, np.int32), AHEAD)
+    with pytest.raises(ValueError, match=r"views\[0\] is not a rigid"):
+        target.render(np.zeros(1, np.int32), AHEAD * np.float32(np.nan))
+    with pytest.raises(ValueError, match="device='cuda'"):
+        renderer.target(METRES, device="cuda")
+    with pytest.raises(ValueError, match="thermal"):
+        renderer.target(METRES, ("thermal",))
+
+
+@pytest.mark.parametrize("field", ["triangles", "triangle_material"])
+def test_scenes_that_name_what_they_lack_are_refused(field):
+    scene = scene_of(wall(2))
+    broken = dataclasses.replace(scene, **{field: getattr(scene, field) + 100})
+    with pytest.raises(ValueError, match=f"scene 'quads': {field} runs from"):
+        EmbreeRenderer(SceneLibrary.from_scenes([broken]))
+
+
+@pytest.mark.parametrize(("isa", "num_rays"), [("avx2", 8), ("sse4.2", 4)])
+def test_processors_with_narrower_packets_draw_the_same(monkeypatch, isa, num_rays):
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("these instructions are of x86")
+    texture = np.random.default_rng(1).integers(0, 256, (8, 8, 4), dtype=np.uint8)
+    holed = scene_of(wall(1, texture=texture, masked=True, half=2), wall(3, double_sided=False, texture=texture))
+    scenes, views = [soup(5), holed], np.concatenate([random_views(5, 9), AHEAD])
+    slots, sensors = np.array([0] * 9 + [1]), ("depth", "rgb", "semantic")
+    for camera in (Camera(37, 23), Camera(37, 23, cull_backfaces=True)):
+        widest = render(scenes, views, camera, sensors, slots)
+        with monkeypatch.context() as patch:
+            embree = Embree(f"isa={isa}")
+            assert embree.num_rays == num_rays
+            patch.setattr("gym_batchnav.render.embree.renderer.shared_embree", lambda embree=embree: embree)
+            narrow = render(scenes, views, camera, sensors, slots)
+        assert np.isclose(widest["depth"], narrow["depth"], rtol=1e-5).mean() > 0.999
+        assert (widest["semantic"] == narrow["semantic"]).mean() > 0.999
+        assert (np.abs(widest["rgb"].astype(int) - narrow["rgb"]) <= 1).mean() > 0.999
+
+
+def test_a_machine_without_embree_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("gym_batchnav.render.embree.renderer.shared_embree", shared_embree.__wrapped__)
+    with pytest.raises(RuntimeError, match="pip install 'embreex"):
+        EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_is_told_to_spawn():
+    target = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))])).target(METRES)
+    target.render(np.zeros(1, np.int32), AHEAD)
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def draw() -> None:
+        try:
+            target.render(np.zeros(1, np.int32), AHEAD)
+            sender.send("drawn")
+        except RuntimeError as error:
+            sender.send(str(error))
+
+    child = context.Process(target=draw)
+    child.start()
+    assert receiver.poll(30), "the child hangs or died"
+    assert 'context="spawn"' in receiver.recv()
+    child.join(30)
+    assert child.exitcode == 0
+
+
+def test_a_tree_is_built_by_no_other_thread():
+    """In a process of its own, whose other threads have nothing to do."""
+    program = """
+import threading, time
+import psutil
+from gym_batchnav.render.embree.renderer import shared_embree
+from gym_batchnav.homes import generate_apartment
+
+def seconds_elsewhere():
+    own, threads = threading.get_native_id(), psutil.Process().threads()
+    return sum(thread.user_time + thread.system_time for thread in threads if thread.id != own)
+
+scene, embree = generate_apartment(0), shared_embree()
+embree.build_tree(scene, cull=False)
+before, clock = seconds_elsewhere(), time.thread_time()
+for _ in range(60):
+    embree.build_tree(scene, cull=False)
+print(time.thread_time() - clock, seconds_elsewhere() - before)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    own, elsewhere = map(float, ended.stdout.split())
+    assert elsewhere < 0.2 * own
+
+
+def test_nothing_is_released_when_the_interpreter_ends():
+    program = """
+from gym_batchnav.render.embree import renderer as embree
+
+class Owner:
+    pass
+
+kept, dropped = Owner(), Owner()
+embree._release_with(kept, print, 1)
+embree._release_with(dropped, print, 2)
+del dropped
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["2"]
+
+
+def test_looking_straight_down_and_up():
+    low, high = (-4.0, 0.0, -3.0), (4.0, 3.0, 3.0)
+    room = rooms.scene_of("room", rooms.box(low, high, inward=True))
+    views = np.stack([look_at((0.5, 1, 0.5), (0.5, y, 0.5)) for y in (0, 2)])
+    seen = render(room, views, sensors=("depth", "rgb"))
+    assert np.allclose(seen["depth"][:, 32, 32, 0], [1, 2], rtol=1e-4)
+    assert (seen["rgb"] > 0).all()

@@ -1,0 +1,330 @@
+"""Colours of the Embree renderer: against closed forms and a slow twin in double precision."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
+from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.textures import build_texture_pool, texture_size
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, REPEAT, Scene
+
+BARE = Camera(64, 64, normalize_depth=False, max_depth=1000, lit=False)
+
+
+def to_linear(value):
+    value = np.asarray(value) / 255.0
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def to_srgb(light):
+    light = np.asarray(light)
+    return 255 * np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+
+
+def wrap(texel: int, side: int, mode: int) -> int:
+    """The texel inside the texture that stands for one outside."""
+    if mode == REPEAT:
+        return texel % side
+    if mode == MIRROR:
+        texel %= 2 * side
+        return texel if texel < side else 2 * side - 1 - texel
+    return min(max(texel, 0), side - 1)
+
+
+def sample(image: np.ndarray, u: float, v: float, modes: np.ndarray) -> np.ndarray:
+    """The linear RGBA [4] of a square sRGB texture at (u, v), bilinear."""
+    side = len(image)
+    x, y = u * side - 0.5, v * side - 0.5
+    total = np.zeros(4)
+    for i in (0, 1):
+        for j in (0, 1):
+            column, row = int(np.floor(x)) + i, int(np.floor(y)) + j
+            texel = image[wrap(row, side, modes[1]), wrap(column, side, modes[0])]
+            weight = (1 - abs(x - column)) * (1 - abs(y - row))
+            total += weight * np.append(to_linear(texel[:3]), texel[3] / 255)
+    return total
+
+
+class Twin:
+    """Shades single pixels the slow, obvious way."""
+
+    def __init__(self, scene: Scene, camera: Camera, view: np.ndarray) -> None:
+        self.scene, self.camera = scene, camera
+        self.pool = build_texture_pool(scene, texture_size(camera))
+        self.eye, self.directions = pixel_rays(camera, view)
+        light = view[2, :3] + np.array([0.0, 1.0, 0.0])
+        self.light = light / np.linalg.norm(light)
+        self.step = 2 * camera.tan_half_width / camera.width
+        self.right, self.up = view[0, :3].astype(np.float64), view[1, :3].astype(np.float64)
+
+    def weights(self, triangle: int, direction: np.ndarray) -> np.ndarray:
+        """The weights [3] of the corners where a ray meets the triangle's plane."""
+        corners = self.scene.vertices[self.scene.triangles[triangle]].astype(np.float64)
+        weights = np.linalg.solve((corners - self.eye).T, direction)  # direction = sum of weights x corners / t
+        return weights / weights.sum()
+
+    def color(self, triangle: int, row: int, column: int) -> np.ndarray:
+        """The linear RGBA [4] of a triangle where a pixel's ray meets it, unlit."""
+        scene, rows = self.scene, self.scene.triangles[triangle]
+        materials, material = scene.materials, scene.triangle_material[triangle]
+        direction = self.directions[row, column]
+        weights = self.weights(triangle, direction)
+        color = materials.base_color[material].astype(np.float64)
+        if scene.colors is not None:
+            color = color * (weights @ (scene.colors[rows] / 255.0))
+        texture = materials.texture[material]
+        if texture < 0:
+            return color
+        uvs = scene.uvs[rows].astype(np.float64)
+        u, v = weights @ uvs
+        small = 1e-5  # of a pixel: the derivative is taken numerically
+        footprint = [
+            (self.weights(triangle, direction + axis * self.step * small) @ uvs - (u, v)) / small * self.pool.size
+            for axis in (self.right, self.up)
+        ]
+        longest = max(np.hypot(*axis) for axis in footprint)
+        level = np.clip(np.log2(max(longest, 1e-9)), 0, len(self.pool.levels) - 1)
+        fine = int(level)
+        coarse = min(fine + 1, len(self.pool.levels) - 1)
+        modes = materials.wrap[material]
+        near, far = (sample(self.pool.levels[k][texture], u, v, modes) for k in (fine, coarse))
+        return color * (near + (level - fine) * (far - near))
+
+    def rgb(self, triangle: int, row: int, column: int) -> np.ndarray:
+        """The pixel's bytes [3], not rounded."""
+        shine = 1.0
+        if self.camera.lit:
+            a, b, c = self.scene.vertices[self.scene.triangles[triangle]].astype(np.float64)
+            normal = np.cross(b - a, c - a)
+            normal *= -np.sign(normal @ self.directions[row, column]) / np.linalg.norm(normal)
+            shine = 0.65 + 0.35 * max(0.0, normal @ self.light)
+        return to_srgb(np.minimum(self.color(triangle, row, column)[:3] * shine, 1))
+
+
+def assert_like_twin(scene: Scene, camera: Camera, views: np.ndarray, pixels: int) -> None:
+    """Compare some pixels of every view that lie well inside triangles."""
+    rng = np.random.default_rng(0)
+    pictures = render(scene, views, camera, ("rgb",))["rgb"]
+    errors = []
+    for picture, view in zip(pictures, views, strict=True):
+        twin = Twin(scene, camera, view)
+        _, triangle = cast(scene, camera, view)
+        for row, column in rng.integers(0, [camera.height, camera.width], (pixels, 2)):
+            hit = triangle[row, column]
+            if hit < 0 or twin.weights(hit, twin.directions[row, column]).min() < 1e-3:
+                continue
+            errors.append(np.abs(picture[row, column] - twin.rgb(hit, row, column)).max())
+    assert len(errors) > 20
+    assert np.quantile(errors, 0.99) < 1.0 and max(errors) < 3.0
+
+
+def noise(seed: int, side: int = 64) -> np.ndarray:
+    """A texture of random texels, opaque."""
+    texture = np.random.default_rng(seed).integers(0, 256, (side, side, 4), dtype=np.uint8)
+    texture[..., 3] = 255
+    return texture
+
+
+def panels() -> Scene:
+    """Panels around the origin with every kind of material."""
+    quads = []
+    rng = np.random.default_rng(4)
+    modes = ((REPEAT, REPEAT), (CLAMP, MIRROR), (MIRROR, CLAMP), (REPEAT, MIRROR), (MIRROR, MIRROR), (CLAMP, CLAMP))
+    for k, (rotation, mode) in enumerate(zip(rotations(rng, 6), modes, strict=True)):
+        origin = rotation[2] * 2 - rotation[0] * 3 - rotation[1] * 3
+        quads.append(
+            Quad(
+                origin,
+                rotation[0] * 6,
+                rotation[1] * 6,
+                texture=noise(k) if k != 3 else None,
+                repeats=(2.5, 3.7) if k % 2 else (0.3, 9),
+                base_color=(*rng.uniform(0.3, 1, 3), 1),
+                colors=rng.integers(0, 256, (4, 4)).tolist() if k in (1, 3) else None,
+                wrap=mode,
+            )
+        )
+    return scene_of(*quads)
+
+
+@pytest.mark.parametrize("camera", [METRES, BARE, dataclasses.replace(BARE, width=90, height=70)])
+def test_pixels_match_the_slow_twin(camera):
+    assert_like_twin(panels(), camera, random_views(11, 6, 0.5), 60)
+
+
+@pytest.mark.data
+def test_pixels_of_a_real_room_match_the_slow_twin(data_dir):
+    scene = load_scene(data_dir / "scenes" / "drake_livingroom" / "drake_furnished_living_room.glb")
+    low, high = scene.bounds
+    rng = np.random.default_rng(0)
+    triangles = rng.permutation(len(scene.triangles))[:2000]  # brute force cannot take them all
+    part = dataclasses.replace(
+        scene,
+        triangles=scene.triangles[triangles],
+        triangle_material=scene.triangle_material[triangles],
+        triangle_object=scene.triangle_object[triangles],
+    )
+    views = views_at(rng.uniform(low * 0.6 + high * 0.4, high * 0.6 + low * 0.4, (6, 3)), rotations(rng, 6))
+    assert_like_twin(part, METRES, views, 80)
+
+
+def test_light_falls_from_head_and_sky():
+    up, level = 0.65 + 0.35 * np.sqrt(0.5), 0.65 + 0.35 * np.sqrt(0.5)
+    floor = scene_of(Quad((-90, -1, 90), (180, 0, 0), (0, 0, -180)))
+    ceiling = scene_of(Quad((-90, 1, -90), (180, 0, 0), (0, 0, 180)))
+    assert np.abs(render(scene_of(wall(2)), AHEAD, METRES, ("rgb",))["rgb"] - to_srgb(level)).max() <= 0.6
+    assert np.abs(render(floor, AHEAD, METRES, ("rgb",))["rgb"][0, 40:] - to_srgb(up)).max() <= 0.6
+    assert np.abs(render(ceiling, AHEAD, METRES, ("rgb",))["rgb"][0, :24] - to_srgb(0.65)).max() <= 0.6
+    # The normal is turned to the viewer: a wall looks the same from behind.
+    behind = scene_of(Quad((50, -50, -2), (-100, 0, 0), (0, 100, 0)))
+    assert (
+        render(behind, AHEAD, METRES, ("rgb",))["rgb"] == render(scene_of(wall(2)), AHEAD, METRES, ("rgb",))["rgb"]
+    ).all()
+
+
+def test_a_checkerboard_lands_where_perspective_puts_it():
+    # Four cells a side on a wall 4 m wide, 2 m ahead: each cell is a metre wide, 16 pixels of 64.
+    rgb = render(scene_of(wall(2, half=2, texture=checkerboard(4))), AHEAD, BARE, ("rgb",))["rgb"][0]
+    expected = np.kron(checkerboard(4, 4)[..., :3], np.ones((16, 16, 1), np.uint8))
+    inner = np.kron(np.ones((4, 4), bool), np.pad(np.ones((14, 14), bool), 1))
+    assert (rgb[inner] == expected[inner]).all()
+    assert rgb[2, 2, 0] == 255, "the texture's upper left is the wall's"
+
+
+def test_textures_are_neither_mirrored_nor_upside_down():
+    texture = np.full((2, 2, 4), 255, np.uint8)
+    texture[0, 0], texture[0, 1], texture[1, 0] = [255, 0, 0, 255], [0, 255, 0, 255], [0, 0, 255, 255]
+    rgb = render(scene_of(wall(2, half=2, texture=texture)), AHEAD, BARE, ("rgb",))["rgb"][0]
+    assert (rgb[5, 5] == [255, 0, 0]).all() and (rgb[5, 60] == [0, 255, 0]).all() and (rgb[60, 5] == [0, 0, 255]).all()
+
+
+def test_a_checkerboard_far_away_is_grey():
+    far = scene_of(wall(40, half=100, texture=checkerboard(2), repeats=(2000, 2000)))  # cells of 5 cm, pixels of 1.25 m
+    rgb = render(far, AHEAD, BARE, ("rgb",))["rgb"].astype(int)
+    assert np.abs(rgb - 188).max() <= 1, "half of the light"
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("semantic", "depth"), ("depth", "rgb", "semantic")])
+def test_rays_go_on_behind_transparent_texels(sensors):
+    texture = checkerboard(2)
+    texture[..., 3] = texture[..., 0]  # its black cells are holes
+    layers = [wall(1 + k, half=1 + k, texture=texture, masked=True) for k in range(3)]
+    seen = render(scene_of(*layers, wall(5)), AHEAD, BARE, sensors)
+    depth = seen["depth"][0, ..., 0]
+    assert np.allclose(depth[8:24, 8:24], 1) and np.allclose(depth[40:56, 40:56], 1)
+    assert np.allclose(depth[8:24, 40:56], 5) and np.allclose(depth[40:56, 8:24], 5), "behind all three layers"
+    if "semantic" in sensors:
+        assert (seen["semantic"][0, 8:24, 8:24] == 1).all() and (seen["semantic"][0, 8:24, 40:56] == 4).all()
+    if "rgb" in sensors:
+        assert (seen["rgb"][0, 8:24, 8:56] == 255).all(), "the white wall shows through the holes"
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["one way", "back to back"])
+@pytest.mark.parametrize("gap", [0.0, 1e-7, 3e-6])
+@pytest.mark.parametrize("sensors", [("depth", "semantic"), ("depth", "rgb", "semantic")])
+def test_surfaces_in_one_plane_show_through_each_others_holes(sensors, gap, turned):
+    # On slanted planes the distances to coplanar triangles differ by rounding, either way.
+    left, right = checkerboard(2), checkerboard(2)
+    left[..., 3], right[..., 3] = left[..., 0], 255 - left[..., 0]
+    views = np.concatenate([AHEAD, views_at(np.zeros((40, 3)), rotations(np.random.default_rng(2), 40))])
+    behind = Quad((4, 4, -4), (-8, 0, 0), (0, -8, 0))
+    for slant in (0.0, 0.37, 1.3):
+        origin, edge_x, edge_y = np.array([-3, -3, -2 - slant]), np.array([6, 0, slant]), np.array([0, 6, slant])
+        first = Quad(tuple(origin), tuple(edge_x), tuple(edge_y), left, masked=True)
+        back = (tuple(origin + edge_x - [0, 0, gap]), tuple(-edge_x), tuple(edge_y))
+        front = (tuple(origin - [0, 0, gap]), tuple(edge_x), tuple(edge_y))
+        mirrored = right[:, ::-1] if turned else right
+        second = Quad(*(back if turned else front), np.ascontiguousarray(mirrored), masked=True)
+        closed, both = Quad(tuple(origin), tuple(edge_x), tuple(edge_y)), scene_of(first, second, behind)
+        seen, whole = render(both, views, BARE, sensors), render(scene_of(closed), views, BARE, sensors)
+        covered = whole["semantic"] == 1
+        assert covered.mean() > 0.03
+        assert np.isclose(seen["depth"][covered], whole["depth"][covered], rtol=1e-4).mean() > 0.9999
+        assert set(np.unique(seen["semantic"][covered])) >= {1, 2}
+
+
+def test_alpha_masks_match_the_slow_twin():
+    rng = np.random.default_rng(5)
+    texture = rng.integers(0, 256, (16, 16, 4), dtype=np.uint8)
+    colors = rng.integers(100, 256, (4, 4)).tolist()
+    layers = [
+        Quad((-3, -3, -2 - k), (6, 0.3 * k, 0), (0, 6, -0.5 * k), texture, (2.3, 1.7), masked=True, wrap=mode, **more)
+        for k, (mode, more) in enumerate(
+            [
+                ((REPEAT, MIRROR), {}),
+                ((CLAMP, REPEAT), {"colors": colors}),
+                ((MIRROR, CLAMP), {"base_color": (1, 1, 1, 0.9)}),
+            ]
+        )
+    ]
+    scene, views = scene_of(*layers), random_views(3, 6, 0.3)
+    cutoffs, wrong, total = scene.materials.alpha_cutoff[scene.triangle_material], 0, 0
+    semantic = render(scene, views, BARE, ("semantic",))["semantic"][..., 0]
+    for picture, view in zip(semantic, views, strict=True):
+        twin = Twin(scene, BARE, view)
+        for row, column in rng.integers(0, 64, (60, 2)):
+            expected, nearest, sure = 0, np.inf, True
+            for triangle in range(len(scene.triangles)):
+                rows = scene.vertices[scene.triangles[triangle]].astype(np.float64)
+                corners = np.linalg.solve((rows - twin.eye).T, twin.directions[row, column])
+                inside, distance = corners.min() > 0, 1 / corners.sum()
+                if not inside or distance < BARE.near:
+                    continue
+                alpha = twin.color(triangle, row, column)[3]
+                sure &= abs(alpha - cutoffs[triangle]) > 0.01
+                if alpha >= cutoffs[triangle] and distance < nearest:
+                    expected, nearest = scene.triangle_object[triangle], distance
+            wrong += sure and picture[row, column] != expected
+            total += sure
+    assert total > 150 and wrong <= 0.01 * total
+
+
+@pytest.mark.parametrize(
+    ("keywords", "seen"),
+    [
+        ({"base_color": (1, 1, 1, 0.4)}, False),
+        ({"base_color": (1, 1, 1, 0.6)}, True),
+        ({"colors": [[255, 255, 255, 100]] * 4}, False),
+        ({"colors": [[255, 255, 255, 150]] * 4}, True),
+        ({"colors": [[255, 255, 255, 150]] * 4, "base_color": (1, 1, 1, 0.8)}, False),
+    ],
+)
+def test_alpha_is_the_product_of_factor_and_vertex_colour(keywords, seen):
+    near = wall(1, masked=True, **keywords)
+    for sensors in (("semantic",), ("semantic", "rgb")):
+        semantic = render(scene_of(near, wall(2)), AHEAD, BARE, sensors)["semantic"]
+        assert (semantic == (1 if seen else 2)).all()
+    # An opaque material ignores its alpha.
+    opaque = scene_of(dataclasses.replace(near, masked=False), wall(2))
+    assert (render(opaque, AHEAD, BARE, ("semantic",))["semantic"] == 1).all()
+
+
+def test_masked_scenes_and_plain_ones_share_a_batch():
+    texture = np.zeros((4, 4, 4), np.uint8)
+    hidden, plain = scene_of(wall(1, masked=True, texture=texture), wall(2)), scene_of(wall(3))
+    views = np.repeat(AHEAD, 4, axis=0)
+    depth = render([plain, hidden], views, slots=np.array([0, 1, 1, 0]))["depth"]
+    assert np.allclose(depth[:, 5, 5, 0], [3, 2, 2, 3])
+    assert (hidden.materials.alpha_mode == MASK).any()
+
+
+def test_alpha_of_distant_foliage_is_filtered():
+    # Far away half-transparent leaves average to alpha 0.5 everywhere: no noise of single texels.
+    texture = checkerboard(2)
+    texture[..., 3] = np.where(texture[..., 0] > 0, 255, 60)  # average 0.62
+    leaves = wall(40, half=100, texture=texture, repeats=(2000, 2000), masked=True)
+    semantic = render(scene_of(leaves, wall(60, half=200)), AHEAD, BARE, ("semantic",))["semantic"]
+    assert (semantic == 1).all()
+
+
+def test_absurd_texture_coordinates_are_survived():
+    scene = scene_of(wall(2, texture=noise(1)))
+    for value in (np.nan, np.inf, -np.inf, 1e30):
+        uvs = scene.uvs.copy()
+        uvs[0] = value
+        rgb = render(dataclasses.replace(scene, uvs=uvs), AHEAD, BARE, ("rgb",))["rgb"]
+        assert rgb.shape == (1, 64, 64, 3) and rgb.any()

@@ -1,0 +1,423 @@
+"""The OpenGL renderer follows a library whose slots change, and its memory stays where it was."""
+
+import gc
+from collections import Counter
+from contextlib import contextmanager
+
+import moderngl
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quads import Quad, checkerboard, scene_of, wall
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.opengl import OpenGLRenderer, heap, mirror, textures
+from gym_batchnav.render.opengl.context import shared_context
+from gym_batchnav.render.opengl.heap import SlotHeap, Uploads
+
+pytestmark = pytest.mark.opengl
+
+ALL = ("depth", "rgb", "semantic")
+CAMERA = Camera(32, 32, normalize_depth=False, max_depth=100.0)
+AHEAD = np.eye(4, dtype=np.float32)[None]
+
+
+@pytest.fixture(autouse=True)
+def no_gl_error():
+    yield
+    assert shared_context().moderngl.error == "GL_NO_ERROR"
+
+
+def scene_number(seed, most_quads=40):
+    """A wall whose distance is known and some pictures before it, more or fewer triangles and textures by chance."""
+    rng = np.random.default_rng(seed)
+    distance = 3.0 + seed % 7
+    quads = [wall(distance, base_color=(*rng.uniform(size=3), 1))]
+    for _ in range(rng.integers(1, most_quads)):
+        texture = rng.integers(0, 256, (4, 4, 4), np.uint8) if rng.random() < 0.15 else None
+        masked, double_sided = bool(rng.integers(2)), bool(rng.integers(2))
+        corner = (*rng.uniform(-1.5, 1.5, 2), -rng.uniform(1, 2.5))
+        quads.append(Quad(corner, (0.3, 0, 0), (0, 0.3, 0), texture, masked=masked, double_sided=double_sided))
+    return scene_of(*quads)
+
+
+def sheet(size):
+    """A wall 5 m ahead of ``size`` x ``size`` quads, to fill a buffer with."""
+    edge = 20 / size
+    return scene_of(*(Quad((edge * (k % size) - 10, edge * (k // size) - 10, -5), (edge, 0, 0), (0, edge, 0))
+                      for k in range(size * size)))  # fmt: skip
+
+
+@contextmanager
+def rendering(library, num_views, sensors=ALL, **keywords):
+    renderer = OpenGLRenderer(library, **keywords)
+    yield renderer, renderer.target(CAMERA, sensors, num_views)
+    renderer.close()
+
+
+def fresh(library, slots):
+    """What a renderer that has seen no other scene draws."""
+    with rendering(library, len(slots)) as (_, target):
+        return target.render(slots, np.repeat(AHEAD, len(slots), axis=0))
+
+
+def assert_same(images, expected):
+    for name in ALL:
+        np.testing.assert_array_equal(images[name], expected[name])
+
+
+# Following the library
+
+
+@pytest.mark.parametrize(("where", "layers"), [("cpu", 2048), ("gpu", 2048), ("cpu", 5)])
+def test_pictures_are_right_after_every_swap(monkeypatch, where, layers):
+    monkeypatch.setitem(shared_context().moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", layers)
+    library = SceneLibrary.from_scenes([scene_number(seed) for seed in range(3)])
+    slots, rng = np.array([0, 1, 2]), np.random.default_rng(0)
+    with rendering(library, 3, culling=where) as (_, target):
+        for step in range(25):
+            assert_same(target.render(slots, np.repeat(AHEAD, 3, axis=0)), fresh(library, slots))
+            library.put(int(rng.integers(3)), scene_number(100 + step))
+
+
+def test_views_into_an_empty_slot_are_refused_by_number():
+    library = SceneLibrary([scene_source(scene_number(0))], num_spare_slots=3)
+    with rendering(library, 2) as (_, target):
+        views = np.repeat(AHEAD, 2, axis=0)
+        with pytest.raises(ValueError, match="slot 3 of the scene library is empty"):
+            target.render(np.array([0, 3]), views)
+        before = target.render(np.array([0, 0]), views)  # nothing is under way after the refusal
+        library.put(3, scene_number(1))
+        assert_same(target.render(np.array([0, 3]), views), fresh(library, np.array([0, 3])))
+        library.put(3, None)
+        with pytest.raises(ValueError, match="slot 3"):
+            target.render(np.array([0, 3]), views)
+        assert_same(target.render(np.array([0, 0]), views), before)
+
+
+def scene_source(scene):
+    from gym_batchnav.library.library import SceneSource
+
+    return SceneSource(scene.name, lambda: scene)
+
+
+def test_a_library_may_lose_all_of_its_scenes():
+    library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
+    with rendering(library, 1) as (_, target):
+        target.render(np.array([0]), AHEAD)
+        library.put(0, None)
+        target.render(np.array([1]), AHEAD)
+        library.put(1, None)
+        with pytest.raises(ValueError, match="slot 1"):
+            target.render(np.array([1]), AHEAD)
+        library.put(0, scene_number(2))
+        assert_same(target.render(np.array([0]), AHEAD), fresh(library, np.array([0])))
+
+
+def test_a_new_scene_is_uploaded_little_by_little_unless_it_is_looked_at(monkeypatch):
+    written = count_writes(monkeypatch)
+    monkeypatch.setattr(heap, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(mirror, "UPLOAD_BYTES", 4000)
+    library = SceneLibrary([scene_source(scene_number(0))], num_spare_slots=1)
+    with rendering(library, 1, ("depth",)) as (_, target):
+        target.render(np.array([0]), AHEAD)
+        for looked_at in (False, True):
+            library.put(1, sheet(40))
+            written.clear()
+            for step in range(1, 6):
+                target.render(np.array([0]), AHEAD)
+                assert 3000 * step <= sum(written) <= 4000 * step
+            if looked_at:
+                image = target.render(np.array([1]), AHEAD)["depth"]
+                np.testing.assert_allclose(image, 5.0, rtol=1e-5)
+                whole = sum(written)
+                assert whole > 150_000
+            for _ in range(50):
+                target.render(np.array([0]), AHEAD)
+        assert sum(written) == whole  # nothing is written twice
+
+
+def test_a_scene_larger_than_its_range_sends_no_other_scene_again(monkeypatch):
+    written = count_writes(monkeypatch)
+    library = SceneLibrary.from_scenes([sheet(40), scene_number(1), scene_number(2)])
+    slots = np.array([0, 1, 2])
+    with rendering(library, 3) as (_, target):
+        target.render(slots, np.repeat(AHEAD, 3, axis=0))
+        for slot, scene in ((1, sheet(20)), (2, sheet(30)), (1, None), (1, sheet(25))):
+            written.clear()
+            library.put(slot, scene)
+            if scene is not None:
+                images = target.render(slots, np.repeat(AHEAD, 3, axis=0))
+                assert 40_000 < sum(written) < 300_000 < 390_000  # the sheet in slot 0 is 390,000 bytes and more
+                assert_same(images, fresh(library, slots))
+
+
+def count_writes(monkeypatch):
+    """A list that gets the bytes of everything that heaps write to the device."""
+    written = []
+    original = SlotHeap.write
+
+    def write(self, *arguments):
+        for nbytes in original(self, *arguments):
+            written.append(nbytes)
+            yield nbytes
+
+    monkeypatch.setattr(SlotHeap, "write", write)
+    return written
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 60)), max_size=25))
+def test_a_heap_keeps_what_every_slot_holds(changes):
+    context, held, rng = shared_context(), {}, np.random.default_rng(0)
+    with context:
+        slots = SlotHeap(context, 5, {"short": 2, "long": 8}, 300)
+        for slot, size in changes:
+            slots.place({slot: size})
+            held[slot] = {"short": rng.integers(0, 99, size, np.int16), "long": rng.integers(0, 99, size, np.int64)}
+            for name, contents in held[slot].items():
+                assert sum(slots.write(name, slot, contents)) == contents.nbytes
+            for other, contents in held.items():
+                start, end = slots.start[other], slots.start[other] + slots.size[other]
+                for name, dtype in (("short", np.int16), ("long", np.int64)):
+                    whole = np.frombuffer(slots.buffer(name).read(), dtype)
+                    np.testing.assert_array_equal(whole[start:end], contents[name])
+            sizes = np.array([len(held[k]["long"]) if k in held else 0 for k in range(5)])
+            assert sizes.sum() <= slots.capacity <= min(max(4 * heap.full_size(sizes), 1), 300)
+        slots.release()
+
+
+def test_heaps_give_room_back():
+    with shared_context() as gl:
+        slots = SlotHeap(shared_context(), 2, {"items": 4}, 10**9)
+        slots.place({0: 1_000_000, 1: 10})
+        list(slots.write("items", 1, np.arange(10, dtype=np.int32)))
+        slots.place({0: 5})
+        assert 15 <= slots.capacity < 20
+        start = int(slots.start[1])
+        assert np.frombuffer(slots.buffer("items").read(), np.int32)[start : start + 10].tolist() == list(range(10))
+        slots.release()
+        assert gl.error == "GL_NO_ERROR"
+
+
+@pytest.mark.parametrize("fails", ["moderngl", "device"])
+def test_a_heap_without_memory_stays_as_it_was(monkeypatch, fails):
+    context, contents = shared_context(), np.arange(10, dtype=np.int32)
+    with context:
+        slots = SlotHeap(context, 2, {"one": 4, "two": 4}, 10**9)
+        slots.place({0: 10, 1: 5})
+        list(slots.write("two", 0, contents))
+        before = slots.start.tolist(), slots.size.tolist(), slots.capacity, slots.layout, slots.nbytes
+        made = []
+        with monkeypatch.context() as patch:
+            original = moderngl.Context.buffer
+
+            def buffer(self, reserve):
+                if len(made) == 1 and fails == "moderngl":
+                    raise RuntimeError("no memory")
+                made.append(original(self, reserve=reserve))
+                return made[-1]
+
+            def refuse(doing):
+                if fails == "device":
+                    raise RuntimeError(f"no memory {doing}")
+
+            patch.setattr(moderngl.Context, "buffer", buffer)
+            patch.setattr(context, "check", refuse)
+            with pytest.raises(RuntimeError, match="no memory"):
+                slots.place({1: 1000})
+        assert made and all(isinstance(each.mglo, moderngl.InvalidObject) for each in made), "what was made is released"
+        assert before == (slots.start.tolist(), slots.size.tolist(), slots.capacity, slots.layout, slots.nbytes)
+        slots.place({1: 1000})
+        start = int(slots.start[0])
+        assert np.frombuffer(slots.buffer("two").read(), np.int32)[start : start + 10].tolist() == contents.tolist()
+        slots.release()
+
+
+def test_a_renderer_without_memory_draws_again_once_there_is_some(monkeypatch):
+    library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
+    with rendering(library, 2) as (_, target):
+        target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
+        library.put(1, scene_number(2, most_quads=400))
+        with monkeypatch.context() as patch:
+            patch.setattr(SlotHeap, "_allocate", refuse_memory)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="no memory"):
+                    target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
+        slots = np.array([0, 1])
+        assert_same(target.render(slots, np.repeat(AHEAD, 2, axis=0)), fresh(library, slots))
+
+
+def refuse_memory(*arguments):
+    raise RuntimeError("no memory")
+
+
+def test_there_is_room_for_slots_that_are_empty_at_first():
+    with shared_context():
+        slots = SlotHeap(shared_context(), 4, {"items": 4}, 10**9)
+        slots.place({0: 100, 1: 120})
+        for slot, size in ((2, 110), (3, 110), (0, 0), (0, 90), (1, 120)):
+            slots.place({slot: size})
+        assert slots.capacity == 440 and slots.layout == 1
+        slots.place({0: 110})
+        assert slots.layout == 2
+        slots.release()
+
+
+@given(st.lists(st.integers(0, 60), unique=True, max_size=40), st.integers(1, 9))
+def test_layers_are_copied_in_runs_that_cross_no_array(sources, page):
+    copied = {}
+    for source, to, count in textures.runs(np.array(sources, int), page):
+        assert source // page == (source + count - 1) // page and to // page == (to + count - 1) // page
+        copied |= {to + k: source + k for k in range(count)}
+    assert copied == dict(enumerate(sources))
+
+
+def test_uploads_stay_within_their_budget_and_end():
+    log = []
+
+    def pieces(name, count):
+        for _ in range(count):
+            log.append(name)
+            yield heap.PIECE_BYTES
+
+    uploads = Uploads()
+    for slot, name, count in ((0, "a", 5), (1, "b", 3), (0, "c", 2)):
+        uploads.put(slot, name, pieces(name, count))
+    uploads.advance(2 * heap.PIECE_BYTES)
+    assert log == ["a"] * 2
+    uploads.finish([1])
+    assert log == ["a"] * 2 + ["b"] * 3
+    uploads.put(0, "a", None)
+    for _ in range(3):
+        uploads.advance(heap.PIECE_BYTES)
+    assert log == ["a"] * 2 + ["b"] * 3 + ["c"] * 2
+
+
+# Memory
+
+
+def resident_bytes():
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+
+KINDS = {
+    "buffer": moderngl.Buffer,
+    "texture": moderngl.Texture,
+    "depth_texture": moderngl.Texture,
+    "texture_array": moderngl.TextureArray,
+    "framebuffer": moderngl.Framebuffer,
+    "vertex_array": moderngl.VertexArray,
+    "program": moderngl.Program,
+    "compute_shader": moderngl.ComputeShader,
+}
+
+
+@pytest.fixture
+def live_objects(monkeypatch):
+    """Every object on the device that was made during the test and not released; none is freed by being dropped."""
+    alive = {}
+
+    def making(original):
+        def make(*arguments, **keywords):
+            made = original(*arguments, **keywords)
+            alive[id(made)] = made
+            return made
+
+        return make
+
+    def releasing(original):
+        def release(self):
+            alive.pop(id(self), None)
+            original(self)
+
+        return release
+
+    for method in KINDS:
+        monkeypatch.setattr(moderngl.Context, method, making(getattr(moderngl.Context, method)))
+    for kind in set(KINDS.values()):
+        monkeypatch.setattr(kind, "release", releasing(kind.release))
+    return alive
+
+
+def kinds_of(objects):
+    return Counter(type(each).__name__ for each in objects.values())
+
+
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_a_renderer_knows_what_it_takes(live_objects, where):
+    texture = checkerboard(4)
+    library = SceneLibrary.from_scenes([scene_of(wall(2, texture=texture), wall(3, texture=texture))])
+    renderer = OpenGLRenderer(library, where)
+    target = renderer.target(CAMERA, ALL)
+    assert renderer.nbytes == 0
+    target.render(np.zeros(1, int), AHEAD)
+    target.close()
+    buffers = sum(each.size for each in live_objects.values() if isinstance(each, moderngl.Buffer))
+    texels = 2 * sum(side * side for side in (256, 128, 64, 32, 16, 8, 4, 2, 1))
+    assert renderer.nbytes == buffers + 4 * texels
+    renderer.close()
+    assert renderer.nbytes == 0
+
+
+def test_two_hundred_swaps_keep_memory_flat(live_objects):
+    library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
+    scenes = [scene_number(seed) for seed in range(10)]
+    with rendering(library, 2) as (renderer, target):
+        marks = []
+        for step in range(250):
+            library.put(step % 2, scenes[(step * 7) % 10])
+            if step % 2:
+                target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
+            if step in (49, 249):
+                marks.append((resident_bytes(), kinds_of(live_objects), renderer.nbytes))
+    assert marks[1][0] < marks[0][0] + 30e6
+    assert marks[1][1] == marks[0][1]
+    assert marks[1][2] <= 2 * marks[0][2]
+    assert not live_objects
+
+
+def test_a_large_scene_that_leaves_takes_its_memory_along():
+    large = scene_of(*(wall(1.0 + k, texture=checkerboard(4)) for k in range(60)))
+    library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
+    with rendering(library, 1) as (renderer, target):
+        target.render(np.array([0]), AHEAD)
+        before = renderer.nbytes
+        library.put(1, large)
+        target.render(np.array([1]), AHEAD)
+        assert renderer.nbytes > before + 60 * 256 * 256 * 4
+        library.put(1, scene_number(1))
+        target.render(np.array([0]), AHEAD)
+        assert renderer.nbytes < 4 * before + 2**20
+
+
+def test_ten_thousand_renders_keep_memory_flat(live_objects):
+    library = SceneLibrary.from_scenes([scene_of(wall(2.0))])
+    camera = Camera(4, 4)
+    renderer = OpenGLRenderer(library)
+    target = renderer.target(camera, ("depth",), 1)
+    slots = np.array([0])
+    for step in range(10_500):
+        target.render(slots, AHEAD)
+        if step == 500:
+            before, objects = resident_bytes(), kinds_of(live_objects)
+    assert resident_bytes() < before + 10e6
+    assert kinds_of(live_objects) == objects
+    renderer.close()
+
+
+def test_fifty_rounds_leave_no_object(live_objects):
+    library = SceneLibrary.from_scenes([scene_number(3)])
+    for step in range(60):
+        with rendering(library, 4) as (_, target):
+            target.begin(np.zeros(4, int), np.repeat(AHEAD, 4, axis=0))
+            if step % 2:  # every other round leaves a batch under way
+                target.finish()
+        if step == 10:
+            before = resident_bytes()
+        assert not live_objects
+    assert resident_bytes() < before + 20e6

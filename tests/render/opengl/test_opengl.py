@@ -1,0 +1,629 @@
+"""The OpenGL renderer against closed forms, and against itself where the order of things must not matter."""
+
+import itertools
+import os
+from contextlib import contextmanager
+
+import moderngl
+import numpy as np
+import pytest
+from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
+from rooms import box_room
+
+from gym_batchnav.geometry import Camera, look_at
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.opengl import OpenGLRenderer, context, culling, prepare, probe, target
+from gym_batchnav.render.opengl.context import shared_context
+from gym_batchnav.scene.scene import CLAMP, MIRROR
+
+pytestmark = pytest.mark.opengl
+
+ALL = ("depth", "rgb", "semantic")
+METRES = {"normalize_depth": False, "max_depth": 100.0}
+AHEAD = np.eye(4, dtype=np.float32)[None]  # at the origin, looking along -z
+ROOM = np.array([-4.0, 0.0, -3.0]), np.array([4.0, 2.6, 3.0])
+
+
+@pytest.fixture(autouse=True)
+def no_gl_error():
+    yield
+    assert shared_context().moderngl.error == "GL_NO_ERROR"
+
+
+@contextmanager
+def rendering(*scenes, **keywords):
+    renderer = OpenGLRenderer(SceneLibrary.from_scenes(scenes), **keywords)
+    yield renderer
+    renderer.close()
+
+
+def draw(scene, views=AHEAD, sensors=ALL, camera=None, **keywords):
+    """Pictures of one scene."""
+    with rendering(scene, **keywords) as renderer:
+        drawn = renderer.target(camera or Camera(**METRES), sensors, len(views))
+        return drawn.render(np.zeros(len(views), int), views)
+
+
+def ray_directions(camera):
+    """Directions [H, W, 3] through the pixels' centres, one long along the view axis, in the camera's frame."""
+    x = (2 * (np.arange(camera.width) + 0.5) / camera.width - 1) * camera.tan_half_width
+    y = (1 - 2 * (np.arange(camera.height) + 0.5) / camera.height) * camera.tan_half_height
+    return np.stack(np.broadcast_arrays(x[None, :], y[:, None], -1.0), axis=-1)
+
+
+def room_depth(views, camera, low, high):
+    """Planar depth [N, H, W] inside an empty box, in closed form."""
+    directions = ray_directions(camera)
+    depth = []
+    for view in views.astype(np.float64):
+        eye, rays = -view[:3, :3].T @ view[:3, 3], directions @ view[:3, :3]
+        with np.errstate(divide="ignore"):
+            depth.append(np.maximum((low - eye) / rays, (high - eye) / rays).min(axis=-1))
+    return np.array(depth)
+
+
+def room_walls(low, high):
+    w, h, d = high - low
+    return [
+        Quad(low, (w, 0, 0), (0, 0, d)),
+        Quad((low[0], high[1], low[2]), (w, 0, 0), (0, 0, d)),
+        Quad(low, (w, 0, 0), (0, h, 0)),
+        Quad((low[0], low[1], high[2]), (w, 0, 0), (0, h, 0)),
+        Quad(low, (0, 0, d), (0, h, 0)),
+        Quad((high[0], low[1], low[2]), (0, 0, d), (0, h, 0)),
+    ]
+
+
+def empty_room():
+    return scene_of(*room_walls(*ROOM))
+
+
+def furnished_room():
+    """The empty room with slanted pictures hanging in it, none of them in the plane of another."""
+    pictures = [
+        Quad((-3 + 1.5 * k, 0.3, -2 + 0.9 * k), (1.2, 0.1 * k, 0.4), (0.1, 1.4, 0.2 * k), checkerboard(2 + k))
+        for k in range(5)
+    ]
+    return scene_of(*room_walls(*ROOM), *pictures)
+
+
+def views_inside(count, seed=0, low=ROOM[0], high=ROOM[1]):
+    rng = np.random.default_rng(seed)
+    return views_at(rng.uniform(low + 0.3, high - 0.3, (count, 3)), rotations(rng, count))
+
+
+def assert_alike(a, b):
+    """The same pictures up to the rounding of other places in the framebuffer."""
+    assert (np.abs(a["depth"] - b["depth"]) <= 1e-3 * np.maximum(b["depth"], 0.1)).mean() > 0.999
+    assert (a["semantic"] == b["semantic"]).mean() > 0.999
+    assert np.abs(a["rgb"].astype(int) - b["rgb"]).mean() < 0.1
+
+
+# What is seen
+
+
+def test_a_wall_two_metres_ahead_reads_two():
+    images = draw(scene_of(wall(2.0)))
+    assert images["depth"].dtype == np.float32 and images["depth"].shape == (1, 64, 64, 1)
+    assert images["rgb"].dtype == np.uint8 and images["rgb"].shape == (1, 64, 64, 3)
+    assert images["semantic"].dtype == np.int32 and images["semantic"].shape == (1, 64, 64, 1)
+    np.testing.assert_allclose(images["depth"], 2.0, rtol=1e-5)
+    assert (images["semantic"] == 1).all()
+
+
+@pytest.mark.parametrize("camera", [Camera(**METRES), Camera(50, 37, hfov_deg=120, **METRES)], ids=["square", "odd"])
+def test_depth_of_a_room_from_any_pose(camera):
+    views = views_inside(24)
+    depth = draw(empty_room(), views, ("depth",), camera)["depth"][..., 0]
+    error = np.abs(depth / room_depth(views, camera, *ROOM) - 1)
+    assert (error < 1e-4).mean() > 0.9999  # where walls meet, the grid of vertex positions can tip a pixel
+    assert error.max() < 1e-2
+
+
+def test_depth_is_precise_without_clip_control(monkeypatch):
+    lower_left, negative_one_to_one, zero_to_one = 0x8CA1, 0x935E, 0x935F
+    glcontext, views, camera = shared_context(), views_inside(8), Camera(**METRES)
+    set_clip_control = glcontext._load("glClipControl", 2)
+    monkeypatch.setattr(glcontext, "clip_control", False)
+    with glcontext:
+        set_clip_control(lower_left, negative_one_to_one)
+    try:
+        depth = draw(empty_room(), views, ("depth",), camera)["depth"][..., 0]
+    finally:
+        with glcontext:
+            set_clip_control(lower_left, zero_to_one)
+    error = np.abs(depth / room_depth(views, camera, *ROOM) - 1)
+    assert (error < 1e-4).mean() > 0.9999
+
+
+def test_depth_is_written_as_the_camera_says():
+    half_wall = scene_of(Quad((-50, -50, -5), (50, 0, 0), (0, 100, 0)), wall(30.0, half=200.0))
+    left, right = (0, 32, 10, 0), (0, 32, 50, 0)
+    metres = draw(half_wall, camera=Camera(normalize_depth=False))["depth"]
+    assert metres[left] == pytest.approx(5, rel=1e-5) and metres[right] == 10
+    unit = draw(half_wall, camera=Camera())["depth"]
+    assert unit[left] == pytest.approx(0.5, rel=1e-5) and unit[right] == 1
+    alone = scene_of(Quad((-50, -50, -5), (50, 0, 0), (0, 100, 0)))
+    for sensors in (("depth",), ALL):
+        assert draw(alone, sensors=sensors, camera=Camera(max_depth=7))["depth"][right] == 1
+        assert draw(alone, sensors=sensors, camera=Camera(max_depth=7, depth_miss="zero"))["depth"][right] == 0
+    beyond = Camera(max_depth=20, depth_miss="zero")
+    assert draw(half_wall, sensors=("depth",), camera=beyond)["depth"][right] == 1  # a hit beyond is no miss
+
+
+def test_near_is_a_plane():
+    floor = scene_of(Quad((-50, -0.06, 50), (100, 0, 0), (0, 0, -100)))
+    camera = Camera(near=0.1, hfov_deg=150, **METRES)
+    depth = draw(floor, camera=camera)["depth"][0, ..., 0]
+    with np.errstate(divide="ignore"):
+        truth = -0.06 / ray_directions(camera)[..., 1]
+    seen = truth > 0.1
+    assert (0 < seen).any() and not seen[truth > 0].all()
+    assert (depth[~seen] == 100).all()
+    near = seen & (truth < 20)
+    np.testing.assert_allclose(depth[near], truth[near], rtol=3e-4)
+
+
+def test_nothing_is_black_and_object_zero():
+    images = draw(scene_of(Quad((-1, -1, 5), (2, 0, 0), (0, 2, 0))))
+    assert (images["depth"] == 100).all() and not images["rgb"].any() and not images["semantic"].any()
+
+
+def test_a_checkerboard_lands_where_perspective_puts_it():
+    camera = Camera(160, 120, lit=False, **METRES)
+    tilted = Quad((-3, -2, -2), (6, 0, -2), (0, 4, -1), checkerboard(8))
+    rgb = draw(scene_of(tilted), camera=camera)["rgb"][0, ..., 0]
+    origin, right, up = (np.array(v, float) for v in (tilted.origin, tilted.right, tilted.up))
+    # Where a pixel's ray meets the plane: t d = origin + a right + b up.
+    rays = ray_directions(camera)
+    columns = np.stack([rays, *np.broadcast_arrays(-right, -up, rays)[:2]], axis=-1)
+    _, a, b = np.moveaxis(np.linalg.solve(columns, np.broadcast_to(origin, rays.shape)[..., None])[..., 0], -1, 0)
+    cells = np.stack([a, 1 - b], axis=-1) * 8
+    inside = ((cells > 0) & (cells < 8)).all(axis=-1)
+    sure = inside & (np.abs(cells - np.rint(cells)) > 0.2).all(axis=-1)
+    white = np.floor(cells).sum(axis=-1) % 2 == 0
+    assert sure.mean() > 0.15
+    assert (rgb[sure & white] == 255).all() and (rgb[sure & ~white] == 0).all()
+
+
+def test_a_far_checkerboard_is_even_grey():
+    camera = Camera(lit=False, **METRES)
+    rgb = draw(scene_of(wall(40.0, texture=checkerboard(64), repeats=(50, 50))), camera=camera)["rgb"]
+    assert np.abs(rgb.astype(int) - 188).max() <= 1  # half of the light, not half of the byte
+
+
+def test_colours_are_linear_inside_and_srgb_outside():
+    grey = np.full((4, 4, 4), 128, np.uint8)
+    camera = Camera(lit=False, **METRES)
+    assert np.abs(draw(scene_of(wall(2, texture=grey)), camera=camera)["rgb"].astype(int) - 128).max() <= 1
+    factor = draw(scene_of(wall(2, base_color=(0.5, 0.25, 0, 1))), camera=camera)["rgb"][0, 30, 30]
+    assert np.abs(factor.astype(int) - [188, 137, 0]).max() <= 1
+    vertex = draw(scene_of(wall(2, colors=[(64, 128, 255, 255)] * 4)), camera=camera)["rgb"][0, 30, 30]
+    assert np.abs(vertex.astype(int) - [137, 188, 255]).max() <= 1
+
+
+def test_light_comes_from_between_the_head_and_the_sky_onto_both_sides():
+    slope = np.array([0, 0.6, 0.8])  # the normal of a ramp
+    origin = np.array([-50, 0, -2]) - 50 * np.array([0, 0.8, -0.6])
+    light = np.array([0, 1, 1]) / np.sqrt(2)
+    shade = 0.65 + 0.35 * slope @ light
+    expected = 255 * (1.055 * shade ** (1 / 2.4) - 0.055)
+    for right, up in (((100, 0, 0), (0, 80, -60)), ((0, 80, -60), (100, 0, 0))):
+        rgb = draw(scene_of(Quad(origin, right, up)))["rgb"][0, 32, 32]
+        assert np.abs(rgb - expected).max() <= 1
+
+
+def test_backs_are_culled_only_when_asked_and_single_sided():
+    back = {"origin": (-50, -50, -2), "right": (0, 100, 0), "up": (100, 0, 0)}
+    camera = Camera(cull_backfaces=True, **METRES)
+    for quad, culled in ((Quad(**back, double_sided=False), True), (Quad(**back), False), (wall(2.0), False)):
+        scene = scene_of(quad, wall(3.0))
+        assert (draw(scene)["semantic"] == 1).all()
+        assert (draw(scene, camera=camera)["semantic"] == (2 if culled else 1)).all()
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("semantic",), ALL], ids="-".join)
+def test_one_sees_through_the_holes_of_a_mask(sensors):
+    texture = np.full((16, 16, 4), 200, np.uint8)
+    texture[:, :8, 3] = 0  # the left half is a hole
+    images = draw(scene_of(wall(2.0, half=2.0, texture=texture, masked=True), wall(3.0)), sensors=sensors)
+    if "depth" in sensors:
+        np.testing.assert_allclose(images["depth"][0, :, :30], 3.0, rtol=1e-5)
+        np.testing.assert_allclose(images["depth"][0, :, 34:], 2.0, rtol=1e-5)
+    if "semantic" in sensors:
+        assert (images["semantic"][0, :, :30] == 2).all() and (images["semantic"][0, :, 34:] == 1).all()
+    if "rgb" in sensors:
+        assert (images["rgb"][0, :, :30] > images["rgb"][0, :, 34:].max()).all()
+    opaque = draw(scene_of(wall(2.0, half=2.0, texture=texture), wall(3.0)), sensors=("depth",))
+    np.testing.assert_allclose(opaque["depth"], 2.0, rtol=1e-5)
+
+
+def test_textures_wrap_as_their_material_says():
+    ramp = np.zeros((64, 64, 4), np.uint8)
+    ramp[..., 0], ramp[..., 3] = np.linspace(0, 255, 64).astype(np.uint8), 255
+    rows = {}
+    for mode in (CLAMP, MIRROR, 0):
+        quad = wall(2.0, half=2.0, texture=ramp, repeats=(2, 2), wrap=(mode, mode))
+        rows[mode] = draw(scene_of(quad), camera=Camera(lit=False, **METRES))["rgb"][0, 32, :, 0].astype(int)
+    assert (rows[CLAMP][32:] == rows[CLAMP][40]).all() and rows[CLAMP][40] > 250
+    np.testing.assert_allclose(rows[MIRROR], rows[MIRROR][::-1], atol=1)
+    np.testing.assert_allclose(rows[0][2:30], rows[0][34:62], atol=1)
+    for first, second in itertools.pairwise((CLAMP, MIRROR, 0)):  # the first half is the same for all
+        np.testing.assert_allclose(rows[first][1:30], rows[second][1:30], atol=1)
+
+
+def test_roll_and_pitch_turn_the_picture():
+    scene = scene_of(wall(2.0), Quad((0, 0, -1), (20, 0, 0), (0, 20, 0)))  # object 2 fills the upper right
+    upright = draw(scene)["semantic"][0, ..., 0]
+    assert (upright[:31, 33:] == 2).all() and (upright[33:] == 1).all() and (upright[:, :31] == 1).all()
+    quarter = np.array([[[0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]], np.float32)
+    rolled = draw(scene, quarter)["semantic"][0, ..., 0]
+    assert (rolled[:31, :31] == 2).all() and (rolled[33:] == 1).all()
+    down = draw(empty_room(), look_at(np.array([0, 1.5, 0]), np.array([0, 0, 0]))[None])["semantic"]
+    assert (down[0, 28:36, 28:36] == 1).all()
+
+
+# Batches, slots and pages
+
+
+def test_permuting_the_views_permutes_the_pictures():
+    views, order = views_inside(20, seed=1), np.random.default_rng(2).permutation(20)
+    straight, permuted = draw(furnished_room(), views), draw(furnished_room(), views[order])
+    assert_alike(permuted, {name: image[order] for name, image in straight.items()})
+    assert len({image.tobytes() for image in straight["depth"]}) == 20
+
+
+def test_every_view_looks_into_its_own_slot():
+    scenes = [
+        scene_of(wall(2.0, texture=checkerboard(2))),
+        furnished_room(),
+        scene_of(wall(1.0), wall(3.0, texture=np.full((4, 4, 4), 90, np.uint8))),
+    ]
+    views, slots = np.repeat(views_inside(1, seed=3), 9, axis=0), np.array([0, 1, 2, 2, 1, 0, 0, 2, 1])
+    with rendering(*scenes) as renderer:
+        together = renderer.target(Camera(**METRES), ALL, 9).render(slots, views)
+    for slot, scene in enumerate(scenes):
+        assert_alike({name: image[slots == slot] for name, image in together.items()}, draw(scene, views[:3]))
+
+
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_more_views_than_a_framebuffer_holds(monkeypatch, where):
+    views, camera = views_inside(37, seed=4), Camera(32, 24, **METRES)
+    whole = draw(furnished_room(), views, camera=camera, culling=where)
+    monkeypatch.setattr(target, "MAX_SIDE_SOFTWARE", 100)
+    monkeypatch.setattr(target, "MAX_SIDE", 100)  # 3 x 4 tiles
+    with rendering(furnished_room(), culling=where) as renderer:
+        paged = renderer.target(camera, ALL, 37)
+        images = paged.render(np.zeros(37, int), views)
+        assert paged._objects.pages == [(0, 12), (12, 24), (24, 36), (36, 37)]
+    assert_alike(images, whole)
+
+
+def test_fewer_views_than_the_target_holds(monkeypatch):
+    monkeypatch.setattr(target, "MAX_SIDE_SOFTWARE", 128)
+    monkeypatch.setattr(target, "MAX_SIDE", 128)  # four views a page
+    views = views_inside(10, seed=10)
+    with rendering(furnished_room()) as renderer:
+        drawn = renderer.target(Camera(**METRES), ALL, 10, buffers=4)
+        whole, *parts = (drawn.render(np.zeros(n, int), views[:n]) for n in (10, 6, 1, 8))
+    for part, count in zip(parts, (6, 1, 8), strict=True):
+        for name in ALL:
+            np.testing.assert_array_equal(part[name], whole[name][:count])
+
+
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_passes_with_few_instances_change_nothing(monkeypatch, where):
+    views = views_inside(10, seed=5)
+    whole = draw(box_room(), views, culling=where)
+    monkeypatch.setattr(culling, "MAX_INSTANCES", 3)
+    for name, image in draw(box_room(), views, culling=where).items():
+        np.testing.assert_array_equal(image, whole[name])
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("rgb", "semantic")], ids="-".join)
+def test_culling_on_the_device_gives_the_same_pictures_bit_for_bit(sensors):
+    scenes = [fine_room(seed) for seed in range(3)]
+    views, slots = views_inside(40, seed=6), np.arange(40) % 3
+    images = []
+    for where in ("cpu", "gpu"):
+        with rendering(*scenes, culling=where) as renderer:
+            drawn = renderer.target(Camera(), sensors, 40)
+            drawn.render(slots[::-1].copy(), views)
+            images.append(drawn.render(slots, views))
+    for name in sensors:
+        np.testing.assert_array_equal(images[0][name], images[1][name])
+
+
+def test_a_sensor_reads_the_same_alone():
+    views = views_inside(6, seed=7)
+    together = draw(fine_room(0), views)
+    for sensor in ALL:
+        np.testing.assert_array_equal(draw(fine_room(0), views, (sensor,))[sensor], together[sensor])
+
+
+def test_grids_hold_what_they_promise():
+    for width, height, count, side in itertools.product(
+        (16, 64, 300), (16, 48, 4096), (1, 2, 7, 64, 5000), (512, 4096)
+    ):
+        columns, rows = target.grid_shape(Camera(width, height), count, side)
+        assert columns >= 1 and rows >= 1
+        assert columns * width <= max(side, width) and rows * height <= max(side, height)
+        most = max(side // width, 1) * max(side // height, 1)
+        assert columns * rows >= min(count, most) and columns * (rows - 1) < count
+
+
+# Preparation and culling
+
+
+def fine_room(seed, triangles=6000):
+    """A room with many small triangles in it."""
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform(ROOM[0], ROOM[1], (triangles // 2, 3))
+    small = [
+        Quad(centre, *rng.normal(scale=0.05, size=(2, 3)), double_sided=k % 2 == 0) for k, centre in enumerate(centres)
+    ]
+    return scene_of(wall(4.0), *small)
+
+
+def test_chunks_hold_every_triangle_once():
+    scene = fine_room(1)
+    mesh = prepare.prepare_mesh(scene)
+    truth = sorted(map(bytes, scene.vertices[scene.triangles].astype("<f4")))
+    assert sorted(map(bytes, mesh.positions[mesh.indices].astype("<f4"))) == truth
+    assert mesh.chunk_count.sum() == len(scene.triangles)
+    assert (mesh.chunk_first == np.cumsum(mesh.chunk_count) - mesh.chunk_count).all()
+    assert mesh.chunk_count.max() <= prepare.CHUNK_TRIANGLES and mesh.chunk_count.mean() > 0.8 * prepare.CHUNK_TRIANGLES
+    for chunk, (first, count) in enumerate(zip(mesh.chunk_first, mesh.chunk_count, strict=True)):
+        corners = mesh.positions[mesh.indices[first : first + count]]
+        assert (np.abs(corners - mesh.chunk_bounds[chunk, :3]) <= mesh.chunk_bounds[chunk, 3:]).all()
+        sided = scene.materials.double_sided[mesh.triangles["material"][first : first + count]]
+        assert (sided == mesh.chunk_class[chunk] % 2).all()
+    # Neighbours share a chunk: boxes of chunks are much smaller than the room.
+    assert (np.diff(mesh.chunk_class) >= 0).all()
+    assert np.median(mesh.chunk_bounds[:, 3:].max(axis=1)) < 0.3 * (ROOM[1] - ROOM[0]).max()
+
+
+def test_both_cullers_let_the_same_through():
+    with rendering(fine_room(2), fine_room(3), culling="cpu") as renderer:
+        slots, views = np.array([0, 1, 1, 0, 1]), views_inside(5, seed=8)
+        scenes, glcontext = renderer.pipeline.scenes, shared_context()
+        planes = culling.frustum_planes(Camera(), views, 2.0)
+        # A twin: a box is outside if all its corners lie behind one plane.
+        signs = np.array(list(itertools.product((-1, 1), repeat=3)))
+        with glcontext as ctx:
+            scenes.sync(glcontext, slots)
+            bounds = scenes.chunk_bounds
+            chunk_slot = np.repeat(np.arange(len(scenes.group_start) - 1) % 2, np.diff(scenes.group_start))
+            corners = bounds[:, None, :3] + signs * bounds[:, None, 3:]
+            behind = np.einsum("nkd,cvd->nkcv", planes[..., :3], corners) + planes[:, :, None, None, 3] < 0
+            seen = ~behind.all(axis=3).any(axis=1) & (slots[:, None] == chunk_slot)
+            expected = {(view, scenes.chunk_triangle[chunk]) for view, chunk in np.argwhere(seen)}
+            records = np.zeros(5, target.VIEW_RECORD)
+            records["offsets"][:, 1] = slots
+            records["rows"] = rows = np.ascontiguousarray(views[:, :3])
+            ctx.buffer(records).bind_to_storage_buffer(0)
+            for culler in (culling.CpuCuller(glcontext), culling.GpuCuller(glcontext)):
+                draws = culler.cull(scenes, slots, rows, planes, 0, 5)
+                whole = culler.commands.buffer.read()
+                commands = np.frombuffer(whole[: len(whole) // 20 * 20], scenes.commands.dtype)
+                instances = np.frombuffer(culler.instances.buffer.read(), culling.INSTANCE_RECORD)
+                drawn = []
+                for start, count in draws:
+                    for command in commands[start : start + count]:
+                        base = command["base_instance"]
+                        own = instances[base : base + command["instance_count"]]
+                        assert (own["triangle"] * 3 == command["first_index"]).all()
+                        np.testing.assert_array_equal(own["rows"], rows[own["view"]])
+                        drawn += map(tuple, own[["view", "triangle"]].tolist())
+                assert len(drawn) == len(set(drawn)) and set(drawn) == expected
+                culler.release()
+        assert 0 < len(expected) < 5 * len(bounds) / 2
+
+
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_a_slot_shows_the_scene_that_moved_in(where):
+    textured = scene_of(*(wall(1.0 + k, texture=np.full((4, 4, 4), 50 * k, np.uint8)) for k in range(4)))
+    scenes = [furnished_room(), scene_of(wall(2.0, texture=checkerboard(2))), textured, fine_room(4), furnished_room()]
+    views = views_inside(8, seed=9)
+    library = SceneLibrary.from_scenes(scenes[:2])
+    renderer = OpenGLRenderer(library, culling=where)
+    drawn = renderer.target(Camera(), ALL, 8, buffers=9)
+    slots = np.arange(8) % 2
+    for step, (slot, number) in enumerate([(0, 0), (1, 2), (0, 3), (1, 0), (0, 1), (0, 4)]):
+        if step:
+            library.put(slot, scenes[number])
+        images = drawn.render(slots, views)
+        for k in range(2):
+            part = {name: image[slots == k] for name, image in images.items()}
+            assert_alike(part, draw(library.scene(k), views[slots == k], camera=Camera()))
+    renderer.close()
+
+
+# The contract
+
+
+def test_pictures_belong_to_a_ring():
+    with rendering(scene_of(wall(2.0))) as renderer:
+        drawn = renderer.target(Camera(**METRES), ("depth",), 1, buffers=3)
+        first, *others = (drawn.render(np.zeros(1, int), AHEAD)["depth"] for _ in range(4))
+        assert not any(np.shares_memory(first, other) for other in others[:2])
+        assert np.shares_memory(first, others[2])
+
+
+def test_two_targets_may_be_under_way():
+    with rendering(scene_of(wall(2.0)), scene_of(wall(3.0))) as renderer:
+        one, other = (renderer.target(Camera(**METRES), ("depth",), 1) for _ in range(2))
+        one.begin(np.zeros(1, int), AHEAD)
+        other.begin(np.ones(1, int), AHEAD)
+        assert one.finish()["depth"].mean() == pytest.approx(2.0)
+        assert other.finish()["depth"].mean() == pytest.approx(3.0)
+
+
+def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first():
+    with rendering(*(scene_of(wall(1.0 + slot)) for slot in range(4))) as renderer:
+        drawn = renderer.target(Camera(**METRES), ("depth",), 2)
+        with pytest.raises(RuntimeError, match="begin"):
+            drawn.finish()
+        views, seen = np.repeat(AHEAD, 2, axis=0), []
+        drawn.begin(np.array([0]), AHEAD)
+        for slot in (1, 2, 3):
+            drawn.begin(np.full(2, slot), views)
+            with pytest.raises(RuntimeError, match="finish"):
+                drawn.begin(np.full(2, slot), views)
+            with pytest.raises(RuntimeError, match="finish"):
+                drawn.render(np.full(2, slot), views)
+            seen.append(drawn.finish()["depth"].mean(axis=(1, 2, 3)).tolist())
+        seen.append(drawn.finish()["depth"].mean(axis=(1, 2, 3)).tolist())
+        assert seen == [pytest.approx([1.0]), *(pytest.approx([1.0 + slot] * 2) for slot in (1, 2, 3))]
+        single = renderer.target(Camera(**METRES), ("depth",), 1, buffers=1)
+        single.begin(np.array([0]), AHEAD)
+        with pytest.raises(RuntimeError, match="finish"):
+            single.begin(np.array([0]), AHEAD)
+
+
+def test_what_cannot_be_drawn_is_refused_by_name():
+    with rendering(scene_of(wall(2.0))) as renderer:
+        for bad in (("lidar",), (), ("depth", "depth"), "depth"):
+            with pytest.raises(ValueError, match="sensors"):
+                renderer.target(Camera(), bad)
+        with pytest.raises(ValueError, match="device"):
+            renderer.target(Camera(), device="tpu")
+        with pytest.raises(RuntimeError, match="cuda"):
+            renderer.target(Camera(), device="cuda")
+        drawn = renderer.target(Camera(), num_views=2)
+        views = np.repeat(AHEAD, 2, axis=0)
+        with pytest.raises(ValueError, match=r"slots\[1\]"):
+            drawn.render(np.array([0, 1]), views)
+        with pytest.raises(ValueError, match="slots"):
+            drawn.render(np.zeros(3, int), views)
+        for broken in (np.full_like(views, np.nan), 2 * views, views[0], views[:0]):
+            with pytest.raises(ValueError, match="views"):
+                drawn.render(np.zeros(2, int), broken)
+        with pytest.raises(ValueError, match="views"):
+            drawn.render(np.zeros(3, int), np.repeat(AHEAD, 3, axis=0))
+        assert drawn.render(np.zeros(2, int), views)["depth"].shape == (2, 64, 64, 1)
+    with pytest.raises(ValueError, match="culling"):
+        OpenGLRenderer(SceneLibrary.from_scenes([box_room()]), culling="magic")
+
+
+def test_closing_twice_is_safe_and_use_after_it_is_refused():
+    renderer = OpenGLRenderer(SceneLibrary.from_scenes([box_room()]))
+    drawn, unused = renderer.target(Camera()), renderer.target(Camera())
+    drawn.render(np.zeros(1, int), AHEAD)
+    for closing in (unused, unused, renderer, renderer, drawn):
+        closing.close()
+    for use in (drawn.finish, lambda: drawn.begin(np.zeros(1, int), AHEAD), lambda: renderer.target(Camera())):
+        with pytest.raises(RuntimeError, match="closed"):
+            use()
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from Linux's /proc")
+@pytest.mark.parametrize("close", [True, False], ids=["closed", "dropped"])
+def test_fifty_rounds_keep_memory_flat(close):
+    scene = scene_of(*(wall(1.0 + k, texture=checkerboard(4)) for k in range(8)))
+    library = SceneLibrary.from_scenes([scene])
+
+    def round_of_use():
+        renderer = OpenGLRenderer(library)
+        renderer.target(Camera(), ALL, 16).render(np.zeros(16, int), np.repeat(AHEAD, 16, axis=0))
+        if close:
+            renderer.close()
+
+    def grown_in(rounds):
+        before = resident_bytes()
+        for _ in range(rounds):
+            round_of_use()
+        return resident_bytes() - before
+
+    grown_in(10)
+    # A renderer that is dropped leaves the library its prepared scenes; what it had on the device has to go.
+    prepared = 0 if close else 50 * 8 * 4 * 256 * 256 * 4 / 3
+    assert grown_in(50) < prepared + 40e6
+
+
+def test_probe_names_the_device():
+    with rendering(box_room()) as renderer:
+        assert probe() == renderer.device == shared_context().moderngl.info["GL_RENDERER"]
+        assert renderer.name == "opengl"
+
+
+def test_without_opengl_the_error_says_what_to_install(monkeypatch):
+    def fail(**keywords):
+        raise Exception("no display")
+
+    monkeypatch.setattr(moderngl, "create_standalone_context", fail)
+    with pytest.raises(RuntimeError, match="libegl1 libgl1-mesa-dri"):
+        context.Context()
+    monkeypatch.setattr(context, "shared_context", context.Context)
+    assert probe() is None
+
+
+def test_textures_beyond_the_layers_of_one_array_look_the_same(monkeypatch):
+    quads = [Quad((-2 + k, -1, -3), (1, 0, 0), (0, 2, 0), checkerboard(2 + k)) for k in range(5)]
+    quads.append(wall(4.0, half=4.0, texture=checkerboard(7), masked=True))
+    scenes, slots = [scene_of(*quads), scene_of(*quads[::-1])], np.array([0, 1])
+    images = []
+    for layers in (2048, 3):
+        monkeypatch.setitem(shared_context().moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", layers)
+        with rendering(*scenes) as renderer:
+            drawn = renderer.target(Camera(), ALL, 2)
+            images.append(drawn.render(slots, np.repeat(AHEAD, 2, axis=0)))
+            assert drawn._textures.num_pages == (1 if layers == 2048 else 4)
+    for name in ALL:
+        np.testing.assert_array_equal(images[0][name], images[1][name])
+
+
+def test_too_many_textures_are_refused_by_number(monkeypatch):
+    monkeypatch.setitem(shared_context().moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", 1)
+    scene = scene_of(*(wall(1.0 + k, texture=checkerboard(4)) for k in range(9)))
+    with rendering(scene) as renderer:
+        drawn = renderer.target(Camera(), ALL)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="9 textures"):
+                drawn.render(np.zeros(1, int), AHEAD)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        ("GL_CONTEXT_LOST", 0, "context was lost"),
+        ("GL_NO_ERROR", 0x8254, "context was lost"),
+        ("GL_OUT_OF_MEMORY", 0, "out of memory"),
+        ("GL_INVALID_OPERATION", 0, "GL_INVALID_OPERATION"),
+    ],
+)
+def test_a_device_that_fails_is_named_and_lost_contexts_are_replaced(monkeypatch, error, status, message):
+    glcontext = shared_context()
+    with rendering(scene_of(wall(2.0))) as renderer:
+        drawn = renderer.target(Camera(**METRES), ("depth",))
+        drawn.render(np.zeros(1, int), AHEAD)
+        monkeypatch.setattr(glcontext, "_reset_status", lambda: status)
+        monkeypatch.setattr(glcontext, "moderngl", Failing(glcontext.moderngl, error))
+        with pytest.raises(RuntimeError, match=message):
+            drawn.render(np.zeros(1, int), AHEAD)
+        monkeypatch.undo()
+    assert (shared_context() is not glcontext) == (message == "context was lost")
+    with rendering(scene_of(wall(3.0))) as renderer:
+        drawn = renderer.target(Camera(**METRES), ("depth",))
+        assert drawn.render(np.zeros(1, int), AHEAD)["depth"].mean() == pytest.approx(3.0)
+
+
+class Failing:
+    """A ModernGL context that reports an error."""
+
+    def __init__(self, real, error):
+        self._real, self.error = real, error
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def __enter__(self):
+        return self._real.__enter__()
+
+    def __exit__(self, *error):
+        return self._real.__exit__(*error)

@@ -1,0 +1,51 @@
+"""Files appear whole or not at all, and what stands in the way is said by name."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gym_batchnav.system.storage import write_atomically
+
+
+def test_a_file_is_written_and_replaced(tmp_path):
+    for content in (b"one", b"two"):
+        write_atomically(tmp_path / "file", content)
+        assert (tmp_path / "file").read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("step", ["write_bytes", "replace"])
+def test_a_disk_that_refuses_leaves_what_was_there_and_names_the_file(tmp_path, monkeypatch, step):
+    write_atomically(tmp_path / "file", b"old")
+
+    def refuse(path, *_):
+        if step == "write_bytes":
+            path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*((Path, step) if step == "write_bytes" else (os, step)), refuse)
+    with pytest.raises(OSError, match=r"^cannot write '.*file': No space left on device: mend that"):
+        write_atomically(tmp_path / "file", b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
+
+
+def test_an_interruption_leaves_nothing_partial(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "file", b"new")
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_and_what_lies_nowhere_are_refused(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
+        write_atomically(tmp_path, b"")
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: make it first"):
+        write_atomically(tmp_path / "none" / "file", b"")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError, match="its folder may not be written to"):
+        write_atomically(tmp_path / "file", b"")

@@ -1,0 +1,42 @@
+"""The example of a task of one's own: short, and it learns."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_task.py"
+
+
+def run(*arguments, timeout):
+    paths = [str(EXAMPLE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), *arguments], capture_output=True, text=True, timeout=timeout, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def steps_strolled(told):
+    return [float(number) for number in re.findall(r"([\d.]+) steps strolled", told)]
+
+
+def test_it_is_short_and_says_what_it_takes():
+    assert len(EXAMPLE.read_text().splitlines()) < 60
+    assert "--frames" in run("--help", timeout=120)
+
+
+def test_it_runs():
+    assert len(steps_strolled(run("--frames", "40000", timeout=280))) == 1
+
+
+@pytest.mark.slow
+def test_it_learns():
+    steps = steps_strolled(run(timeout=280))
+    assert steps[-1] > 5 * max(steps[0], 1)

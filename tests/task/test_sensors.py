@@ -1,0 +1,74 @@
+"""Sensors of one's own place, in poses worked out by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.state import agent_state, episode_state
+from gym_batchnav.task.api import TaskState
+from gym_batchnav.task.sensors import GPS, Compass, Heading
+
+ANGLES = st.floats(-3.125, 3.125, width=32)
+METRES = st.floats(-50, 50, width=32)
+
+
+def state_of(start, start_heading, position, heading):
+    agents, episodes = agent_state(1), episode_state(1)
+    agents.position[0], agents.heading[0] = position, heading
+    episodes.start[0], episodes.start_heading[0] = start, start_heading
+    return TaskState(agents, episodes, {}, None, 500, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("start_heading", "position", "expected"),
+    [
+        (0, [1, 0, 0], [2, 0]),  # two metres along -z, which is where it looked
+        (0, [3, 1, 2], [0, 2]),  # to the right, and up, which does not count
+        (np.pi / 2, [-1, 0, 2], [2, 0]),  # it looked along -x
+        (np.pi / 2, [1, 0, 0], [0, 2]),
+        (np.pi, [1, 0, 5], [3, 0]),
+    ],
+)
+def test_gps_is_metres_ahead_and_to_the_right_of_the_start(start_heading, position, expected):
+    state = state_of([1, 0, 2], start_heading, position, heading=0.7)
+    np.testing.assert_allclose(GPS().observe(state), [expected], atol=1e-5)
+
+
+@given(METRES, METRES, ANGLES)
+def test_gps_keeps_distances(x, z, heading):
+    read = GPS().observe(state_of([2, 0, 3], heading, [x, 0, z], 0))
+    assert np.hypot(*read[0]) == pytest.approx(np.hypot(x - 2, z - 3), abs=1e-4)
+    assert GPS().space.contains(read[0])
+
+
+@given(ANGLES, ANGLES)
+def test_compass_is_the_angle_turned_to_the_left(start, now):
+    read = Compass().observe(state_of([0, 0, 0], start, [0, 0, 0], now))
+    assert Compass().space.contains(read[0])
+    turned = np.exp(1j * (np.float64(np.float32(now)) - np.float64(np.float32(start))))
+    assert abs(np.exp(1j * np.float64(read[0, 0])) - turned) < 1e-6
+
+
+def test_heading_is_the_agents():
+    read = Heading().observe(state_of([0, 0, 0], 1.0, [0, 0, 0], -2.5))
+    assert read.shape == (1, 1) and read[0, 0] == -2.5 and Heading().space.contains(read[0])
+
+
+def test_in_an_episode_they_count_from_where_it_began(library, tmp_path):
+    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "sensors": (GPS(), Compass())}
+    env = BatchNavEnv(16, autoreset_mode="same_step", max_episode_steps=12, **keywords)
+    observation, _ = env.reset(seed=0)
+    assert (np.abs(env.agents.heading) > 0.1).sum() > 10  # or the start's heading would not matter
+    for step in range(24):
+        fresh = step % 12 == 0
+        np.testing.assert_allclose(observation["compass"][:, 0], 0 if fresh else np.radians(10), atol=1e-5)
+        walked = observation["gps"] / np.maximum(np.linalg.norm(observation["gps"], axis=1, keepdims=True), 1e-9)
+        free = (env.episodes.num_collisions == 0) & (env.episodes.path_length > 0)
+        if step % 12 > 1:
+            assert free.sum() > 2
+            ahead, left = np.cos(np.radians(10)), np.sin(np.radians(10))
+            np.testing.assert_allclose(walked[free], np.tile([ahead, -left], (free.sum(), 1)), atol=1e-4)
+        observation, *_ = env.step(np.full(16, 2 if fresh else 1))
+    env.close()

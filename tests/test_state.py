@@ -1,0 +1,47 @@
+"""Arrays that are written in place: by whom, and by whom not."""
+
+import numpy as np
+import pytest
+
+from gym_batchnav.state import Memory, agent_state, arrays_of, read_only
+
+
+def test_views_for_readers_follow_the_state_and_cannot_be_written():
+    agents = agent_state(3)
+    seen = read_only(agents)
+    agents.position[1] = 7
+    assert (seen.position[1] == 7).all()
+    for name, array in arrays_of(seen).items():
+        with pytest.raises(ValueError, match="read-only"):
+            array += 1
+        assert arrays_of(agents)[name].flags.writeable
+
+
+class TestMemory:
+    @pytest.fixture
+    def arrays(self):
+        return {"count": np.zeros(4, int), "trail": np.zeros((4, 2), np.float32)}
+
+    def test_assigning_writes_into_the_array_that_others_hold(self, arrays):
+        memory = Memory(arrays)
+        part = memory.rows(range(2, 4))
+        memory["count"] = np.arange(4)
+        part["count"] += 10
+        part["trail"] = [1, 2]
+        np.testing.assert_array_equal(arrays["count"], [0, 1, 12, 13])
+        np.testing.assert_array_equal(arrays["trail"], [[0, 0], [0, 0], [1, 2], [1, 2]])
+
+    @pytest.mark.parametrize("values", [np.zeros(3, int), np.zeros((4, 2), int), np.zeros(4), np.array(["a"] * 4)])
+    def test_what_does_not_fit_is_refused_and_nothing_written(self, arrays, values):
+        arrays["count"][:] = 5
+        with pytest.raises(ValueError, match=r"memory 'count' is int64 \(4,\)"):
+            Memory(arrays)["count"] = values
+        assert (arrays["count"] == 5).all()
+
+    def test_what_nobody_declared_is_neither_read_nor_written(self, arrays):
+        memory = Memory(arrays)
+        with pytest.raises(KeyError, match=r"'counts'.*there is 'count', 'trail'"):
+            memory["counts"]
+        with pytest.raises(KeyError, match="'counts'"):
+            memory["counts"] = np.zeros(4)
+        assert list(memory) == ["count", "trail"] and "counts" not in memory

@@ -1,0 +1,256 @@
+"""A training and its folder: it ends, is interrupted and is gone on with, always on one curve."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+from rooms import box_room
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+for _name in ("safetensors", "tensorboard", "matplotlib"):
+    pytest.importorskip(_name, reason=f"{_name} is not installed")
+
+from PIL import Image  # noqa: E402
+
+from gym_batchnav.scene.save import save_glb  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy  # noqa: E402
+from gym_batchnav.train.run import checkpoint, run  # noqa: E402
+from gym_batchnav.train.run.log import Window, cut_curve, read_rows, row_of  # noqa: E402
+from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
+from gym_batchnav.train.run.run import TrainingRun  # noqa: E402
+from gym_batchnav.train.run.settings import RunSettings, check_same_run  # noqa: E402
+
+NUM_ENVS, FRAMES = 4, 4 * 32  # of an iteration
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory):
+    """Six small rooms, of which four are resident: scenes change while an agent learns."""
+    folder = tmp_path_factory.mktemp("rooms")
+    for index in range(6):
+        save_glb(box_room(f"room_{index}", width=4 + 0.5 * index, depth=4), folder / f"room_{index}.glb")
+    before = os.environ.get("GYM_BATCHNAV_CACHE")
+    os.environ["GYM_BATCHNAV_CACHE"] = str(folder / "cache")
+    yield folder
+    os.environ.pop("GYM_BATCHNAV_CACHE")
+    if before is not None:
+        os.environ["GYM_BATCHNAV_CACHE"] = before
+
+
+@pytest.fixture
+def start(rooms, tmp_path):
+    """Makes runs that are closed at the end."""
+    made = []
+
+    def start(name="run", resume=False, **given):
+        if not resume:
+            given = {
+                "scenes": (str(rooms),), "num_envs": NUM_ENVS, "threads": 1, "frames": 6 * FRAMES, "policy": "small",
+                **given,
+            }  # fmt: skip
+        made.append(TrainingRun(tmp_path / name, given, resume))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def weights(one):
+    return torch.cat([parameter.detach().flatten() for parameter in one.ppo.policy.parameters()])
+
+
+def after(count):
+    """Says stop when it was asked before so many iterations."""
+    asked = iter([False] * count)
+    return lambda: next(asked, True)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(start):
+    whole = start("whole")
+    assert whole.go()
+    assert whole.ppo.frames == 6 * FRAMES
+    assert whole.ppo.collector.env.library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
+
+    assert not start("parts").go(after(2))
+    middle = start("parts", resume=True)
+    assert middle.ppo.frames == 2 * FRAMES
+    assert not middle.go(after(3))
+    last = start("parts", resume=True)
+    assert last.go()
+    assert last.ppo.frames == 6 * FRAMES
+    assert torch.equal(weights(last), weights(whole))
+    assert not torch.equal(weights(middle), weights(last))
+
+
+def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
+    one = start(frames=3 * FRAMES)
+    seen = []
+    assert one.go(watch=lambda run: seen.append((run.ppo.frames, run.progress)))
+    summary = one.finish()
+    assert seen == [(FRAMES, pytest.approx(1 / 3)), (2 * FRAMES, pytest.approx(2 / 3)), (3 * FRAMES, 1.0)]
+    assert summary["frames"] == 3 * FRAMES and summary["fps"] > 0
+    assert {"simulate", "infer", "learn", "wait"} <= set(summary["parts"])
+    # The parts are all of the time, by whose clock the frames are counted.
+    assert sum(summary["parts"].values()) == pytest.approx(1e6 / summary["fps"], rel=0.02)
+
+    policy, about = load_policy(tmp_path / "run/policy.safetensors")
+    trained = one.ppo.policy.state_dict()
+    assert all(torch.equal(value, trained[name]) for name, value in policy.state_dict().items())
+    assert (about.kind, about.sensors, about.frames, about.seed) == ("small", ("depth",), 3 * FRAMES, 0)
+    assert about.camera == PRESETS["cpu"].camera and about.turn_angle_deg == 10.0
+    rows = read_rows(tmp_path / "run/curve.jsonl")
+    assert rows[-1]["frames"] == 3 * FRAMES and rows[-1]["learning_rate"] > 0
+    assert {"imitation", "value", "grad_norm", "follower"} <= set(rows[0]["losses"])
+    with Image.open(tmp_path / "run/curve.png") as image:
+        assert np.asarray(image.convert("L")).std() > 5
+    assert list((tmp_path / "run/tensorboard").glob("events.*"))
+    assert all(os.path.exists(file) for file in summary["files"])
+
+
+def test_the_share_of_time_counts_where_it_is_more(start, monkeypatch):
+    """The learning rate comes down with the clock, and the run ends by it."""
+    one = start(frames=10**6, time_limit=40.0)
+    clock = iter(np.arange(0, 1000, 10.0))
+    monkeypatch.setattr(run, "perf_counter", lambda: next(clock))
+    shares = []
+    monkeypatch.setattr(one.ppo, "iterate", lambda share, iterate=one.ppo.iterate: shares.append(share) or iterate())
+    assert one.go()
+    assert shares == pytest.approx([0.25, 0.5, 0.75])
+    assert one.progress == 1.0
+
+
+def test_a_run_that_is_gone_on_with_keeps_its_clock_and_may_get_more_time(start):
+    first = start(frames=10**6)
+    first.go(after(2))
+    second = start(resume=True, time_limit=first.seconds)
+    assert second.progress == pytest.approx(1.0)
+    assert second.go() and second.ppo.frames == 2 * FRAMES, "its time was over"
+    third = start(resume=True, time_limit=3600.0, frames=3 * FRAMES)
+    assert third.go() and third.ppo.frames == 3 * FRAMES
+
+
+def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
+    start().go(after(2))
+    path = tmp_path / "run/curve.jsonl"
+    rows = read_rows(path)
+    with path.open("a") as file:  # as if the process had died long after its last checkpoint
+        file.write(json.dumps({**rows[-1], "frames": 10**6}) + "\n" + '{"frames": 12')
+    second = start(resume=True)
+    assert second.rows == rows == read_rows(path)
+    second.go()
+    frames = [row["frames"] for row in read_rows(path)]
+    assert frames == sorted(set(frames)) and frames[-1] == 6 * FRAMES
+
+
+class TestRefusals:
+    def test_a_folder_with_a_run_is_not_written_over(self, start, tmp_path):
+        start().go(after(1))
+        before = {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")}
+        with pytest.raises(FileExistsError, match="holds a run: go on with it by --resume"):
+            start()
+        assert {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")} == before
+
+    def test_without_a_checkpoint_it_begins(self, start):
+        start(seed=3)
+        again = start(resume=True, seed=3)
+        assert again.ppo.frames == 0 and again.settings.seed == 3
+
+    @pytest.mark.parametrize("given", [{"seed": 1}, {"preset": "gpu"}, {"policy": "blind"}, {"num_envs": 8}])
+    def test_another_run_is_not_gone_on_with(self, start, given):
+        start().go(after(1))
+        with pytest.raises(ValueError, match=f"holds a run with {next(iter(given))} .* another --out"):
+            start(resume=True, **given)
+
+    def test_another_version_or_preset_is_named(self, start, tmp_path, monkeypatch):
+        start().go(after(1))
+        path = tmp_path / "run/checkpoint.safetensors"
+        state, about = checkpoint.load(path)
+        checkpoint.save(path, state, {**about, "version": "0.0.1"})
+        with pytest.raises(ValueError, match=r"was written by version 0\.0\.1, this is"):
+            start(resume=True)
+        checkpoint.save(path, state, about)
+        preset = PRESETS["cpu"]
+        other = dataclasses.replace(preset, ppo=dataclasses.replace(preset.ppo, gamma=0.9))
+        monkeypatch.setattr("gym_batchnav.train.run.settings.PRESETS", {"cpu": other})
+        with pytest.raises(ValueError, match=r"is of a run with ppo\.gamma 0\.99, not 0\.9"):
+            start(resume=True)
+
+    def test_damage_is_named(self, start, tmp_path):
+        start().go(after(1))
+        path = tmp_path / "run/checkpoint.safetensors"
+        state, about = checkpoint.load(path)
+        del state["ppo"]["collector"]["env"]["agents"]
+        checkpoint.save(path, state, about)
+        with pytest.raises(ValueError, match="does not fit this run"):
+            start(resume=True)
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(ValueError, match=r"checkpoint\.safetensors' is damaged"):
+            start(resume=True)
+        (tmp_path / "run/run.json").write_text("{")
+        with pytest.raises(ValueError, match=r"run\.json' is damaged"):
+            start(resume=True)
+
+    def test_a_gpu_that_is_not_there(self, start, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*--preset cpu, or --device cpu"):
+            start(preset="paper-depth")
+
+    @pytest.mark.parametrize(
+        "given", [{"preset": "tpu"}, {"device": "mps"}, {"seed": -1}, {"num_envs": 0}, {"time_limit": float("nan")}]
+    )
+    def test_impossible_settings(self, given):
+        with pytest.raises(ValueError, match=next(iter(given))):
+            RunSettings(**given)
+
+
+class TestSettings:
+    def test_they_change_the_preset(self):
+        preset = RunSettings("cpu", scenes=("a", "b"), num_envs=2, policy="blind", frames=7, threads=1).resolved()
+        assert (preset.scenes, preset.num_envs, preset.policy, preset.threads) == (("a", "b"), 2, "blind", 1)
+        assert preset.sensors == () and preset.ppo.total_frames == 7 and preset.ppo.num_minibatches == 2
+
+    @pytest.mark.parametrize("name", PRESETS)
+    def test_every_preset_describes_itself_in_json(self, name):
+        settings = RunSettings(name)
+        assert settings.resolved() == PRESETS[name]
+        check_same_run(settings.description(), dataclasses.replace(settings, frames=5, time_limit=1.0), "path")
+
+    @pytest.mark.parametrize("name", PRESETS)
+    def test_held_out_scenes_are_held_out(self, name):
+        from gym_batchnav.library.sources import scene_sources
+
+        trained, held = (
+            {source.name for source in scene_sources(specs)} for specs in (PRESETS[name].scenes, PRESETS[name].held_out)
+        )
+        assert len(held) == 20 and not trained & held
+
+
+class TestCurve:
+    def test_a_line_tells_means_and_rates(self):
+        window = Window()
+        episodes = {"success": np.array([1.0, 0.0, 1.0]), "spl": np.array([0.5, 0.0, 1.0])}
+        window.add(100, {"infer": 0.5, "learn": 1.0}, {"value": 2.0, "kl": 0.5}, episodes)
+        window.add(300, {"infer": 1.5, "learn": 1.0}, {"value": 4.0}, {name: one[:0] for name, one in episodes.items()})
+        row = row_of(window.sums, frames=1000, seconds=12.0, wall=5.0)
+        assert row == {
+            "frames": 1000, "seconds": 12.0, "fps": 80.0, "episodes": 3,
+            "success": pytest.approx(2 / 3), "spl": pytest.approx(0.5),
+            "losses": {"value": 3.0, "kl": 0.5},
+            "parts": {"infer": pytest.approx(5000.0), "learn": pytest.approx(5000.0)},
+        }  # fmt: skip
+
+    def test_without_episodes_nothing_is_claimed(self):
+        window = Window()
+        window.add(10, {}, {}, {"success": np.zeros(0)})
+        assert row_of(window.sums, 10, 1.0, 1.0)["success"] is None
+
+    def test_damage_inside_is_an_error(self, tmp_path):
+        path = tmp_path / "curve.jsonl"
+        path.write_text('{"frames": 1}\n{"fra\n{"frames": 3}\n')
+        with pytest.raises(ValueError, match="line 2, is damaged"):
+            read_rows(path)
+        path.unlink()
+        assert cut_curve(path, 5) == []

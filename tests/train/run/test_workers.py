@@ -1,0 +1,219 @@
+"""Several workers, each a process: what they learn together is what one learns in all their environments."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from rooms import box_room
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
+from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.library.library import SceneLibrary  # noqa: E402
+from gym_batchnav.train.policy import make_policy  # noqa: E402
+from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
+from gym_batchnav.train.run.workers import DONE_SHARE, SHORTEST_SHARE, Workers  # noqa: E402
+
+TESTS = Path(__file__).parents[2]
+TOTAL_ENVS, STEPS = 8, 40  # more frames than the learning rate is meant for: it grows with the workers
+SECONDS = 100.0
+
+
+def make_ppo(workers, cache_dir, kind, num_envs, num_steps, torch_seed=0, **config):
+    """PPO in a toy room, as worker ``workers.rank``."""
+    library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
+    keywords = {"forward_step": 0.5, "turn_angle_deg": 30, "max_episode_steps": 12, "num_episodes": 100}
+    keywords |= {"camera": Camera(8, 8), "sensors": () if kind == "blind" else ("depth", "rgb")}
+    env = BatchNavEnv(num_envs, autoreset_mode="same_step", library=library, cache_dir=cache_dir, **keywords)
+    torch.manual_seed(torch_seed)
+    policy = make_policy(kind, env.single_observation_space)
+    ppo_config = PPOConfig(100_000, num_steps, num_minibatches=1, normalize_advantages=True, **config)
+    return PPO(env, policy, ppo_config, seed=3, workers=workers)
+
+
+def train(workers, cache_dir):
+    """Three iterations; what came of them. Actions hang on the environment alone, not on how many share a process."""
+    num_envs = TOTAL_ENVS // workers.size
+    own, dice = slice(workers.rank * num_envs, (workers.rank + 1) * num_envs), np.random.default_rng(0)
+
+    def draw(probabilities, count, generator):
+        thresholds = torch.as_tensor(dice.random((TOTAL_ENVS, 1))[own])
+        return (probabilities.cumsum(-1)[:, :-1] < thresholds).sum(-1, keepdim=True)
+
+    with mock.patch("torch.multinomial", draw):
+        ppo = make_ppo(workers, cache_dir, "small", num_envs, STEPS, torch_seed=workers.rank, num_epochs=2)
+        found = {}
+        for iteration in range(3):
+            report = ppo.iterate()
+            flat = torch.cat([parameter.grad.flatten() for parameter in ppo.policy.parameters()])
+            found |= {f"gradient_{iteration}": flat.numpy()}
+            found |= {f"{name}_{iteration}": value for name, value in report.losses.items()}
+    found["weights"] = torch.cat([parameter.detach().flatten() for parameter in ppo.policy.parameters()]).numpy()
+    moments = ppo.policy.encoder.channels.moments
+    found |= {"mean": moments.mean.numpy(), "variance": moments.variance.numpy(), "count": moments.count.numpy()}
+    found |= {"frames": ppo.frames, "rate": ppo.optimizer.param_groups[0]["lr"], "waited": report.seconds["wait"]}
+    ppo.collector.env.close()
+    return found
+
+
+def average(workers):
+    """The mean of two gradients of 10 and 30 frames."""
+    layer = torch.nn.Linear(2, 3)
+    for parameter in layer.parameters():
+        parameter.grad = torch.full_like(parameter, 1.0 + workers.rank)
+    workers.average_gradients(layer, (10, 30)[workers.rank])
+    return torch.cat([parameter.grad.flatten() for parameter in layer.parameters()]).numpy()
+
+
+def work_in_pairs(workers, cache_dir):
+    found = {**train(workers, cache_dir), "average": average(workers)}
+    found["sums"] = list(workers.sum({"one": 1.0 + workers.rank, "large": 2.0**40 + workers.rank}).values())
+    workers.close()
+    workers.close()
+    return found
+
+
+def work_with_a_straggler(workers, cache_dir):
+    """Three iterations in which the last worker is slow; then it dies."""
+    ppo = make_ppo(workers, cache_dir, "blind", num_envs=4, num_steps=32)
+    env, straggles = ppo.collector.env, workers.rank == workers.size - 1
+    receive = env.recv
+    rows = []
+
+    def receive_late():
+        time.sleep(0.1)
+        return receive()
+
+    before = ppo.iterate().frames  # compiles
+    if straggles:
+        env.recv = receive_late
+    for _ in range(3):
+        with mock.patch.object(ppo, "_learn", wraps=ppo._learn) as learn:
+            ppo.iterate()
+        rows.append(len(learn.call_args.args[0].actions))
+    weights = torch.cat([parameter.detach().flatten() for parameter in ppo.policy.parameters()]).numpy()
+    found = {"rows": rows, "frames": ppo.frames - before, "weights": weights}
+    found["total"] = workers.sum({"rows": sum(rows)})["rows"]
+    if straggles:
+        np.savez(sys.argv[3], **found)
+        os._exit(7)
+    with pytest.raises(RuntimeError, match=f"worker {workers.rank} of 3 lost the others"):
+        ppo.iterate()
+    return found
+
+
+def run_workers(work, count, tmp_path):
+    """What ``work`` returned in each of so many processes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": path}
+    shared |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    processes = []
+    for rank in range(count):
+        environment = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        arguments = [work.__name__, str(tmp_path), str(tmp_path / f"{rank}.npz")]
+        processes.append(
+            subprocess.Popen([sys.executable, __file__, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
+        )
+    try:
+        said = [process.communicate(timeout=2 * SECONDS)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    files = [tmp_path / f"{rank}.npz" for rank in range(count)]
+    assert all(file.exists() for file in files), "\n".join(said)
+    return [process.returncode for process in processes], [dict(np.load(file)) for file in files]
+
+
+@pytest.mark.slow
+def test_two_workers_learn_what_one_learns_in_all_their_environments(tmp_path):
+    codes, (first, second) = run_workers(work_in_pairs, 2, tmp_path)
+    assert codes == [0, 0]
+    expected = train(Workers(), tmp_path)
+    for name in expected.keys() - {"waited"}:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+        np.testing.assert_allclose(first[name], expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
+    assert np.abs(expected["gradient_2"]).max() > 0.01 and expected["frames"] == 3 * STEPS * TOTAL_ENVS
+    for found in (first, second):
+        np.testing.assert_allclose(found["average"], (10 * 1 + 30 * 2) / 40)
+        assert found["sums"].tolist() == [3.0, 2.0**41 + 1]
+
+
+@pytest.mark.slow
+def test_the_rollout_of_a_straggler_is_cut_and_its_death_is_noticed(tmp_path):
+    codes, found = run_workers(work_with_a_straggler, 3, tmp_path)
+    assert codes == [0, 0, 7]
+    *quick, slow = (worker["rows"] for worker in found)
+    assert all(rows.tolist() == [32, 32, 32] for rows in quick)
+    assert slow.min() >= SHORTEST_SHARE * 32 and slow.max() < 32
+    for worker in found:
+        assert worker["frames"] == 4 * worker["total"] == 4 * sum(sum(other["rows"]) for other in found)
+        np.testing.assert_array_equal(worker["weights"], found[0]["weights"])
+
+
+class Store:
+    """A store in which so many rollouts are noted."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def add(self, key, amount):
+        self.count += amount
+        return self.count
+
+
+@pytest.mark.parametrize(("size", "done", "late"), [(5, 2, False), (5, 3, True), (10, 5, False), (10, 6, True)])
+def test_a_worker_is_late_once_most_have_their_rollouts(size, done, late):
+    assert (done >= DONE_SHARE * size) == late
+    workers = Workers()
+    workers.size, workers._store = size, Store(done)
+    assert not workers.is_late(0.2)
+    assert workers.is_late(0.25) == workers.is_late(0.9) == late
+    workers.collected()
+    workers._store.count = size + done  # all have the first one, some the next
+    assert workers.is_late(0.5) == late
+    workers._store.count = size  # nobody has the next
+    assert not workers.is_late(0.5)
+
+
+def test_alone_nothing_waits(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    workers = Workers.from_environment()
+    assert (workers.rank, workers.size, workers.local_rank) == (0, 1, 0)
+    assert workers.sum({"a": 2.5}) == {"a": 2.5} and workers.sum({}) == {}
+    assert not workers.is_late(1.0)
+    layer = torch.nn.Linear(2, 2)
+    before = layer.weight.clone()
+    layer.weight.grad = torch.ones(2, 2)
+    workers.broadcast(layer)
+    workers.average_gradients(layer, 5)
+    assert torch.equal(layer.weight, before) and torch.equal(layer.weight.grad, torch.ones(2, 2))
+    assert workers.seconds == 0
+    workers.close()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_who_waits_in_vain_says_so(monkeypatch, rank):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    variables = {"WORLD_SIZE": 2, "RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(RuntimeError, match=f"worker {rank} of 2 did not meet the others within 1 s"):
+        Workers.from_environment(timeout=1)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    name, folder, file = sys.argv[1:]
+    np.savez(file, **globals()[name](Workers.from_environment(timeout=SECONDS), folder))

@@ -1,0 +1,234 @@
+"""How objects show themselves in notebooks."""
+
+import base64
+import io
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from rooms import box_room
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.viz.bundle import mime_bundle
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make_env(num_envs=3, **keywords):
+        options = {"renderer": "embree", "num_episodes": 20, "cache_dir": tmp_path, "scenes": box_room(), **keywords}
+        made.append(BatchNavEnv(num_envs, **options))
+        return made[-1]
+
+    yield make_env
+    for env in made:
+        env.close()
+
+
+def words_of(bundle):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", bundle["text/html"]))
+
+
+def picture_of(bundle):
+    return Image.open(io.BytesIO(base64.b64decode(bundle["image/png"])))
+
+
+def test_a_batch_shows_itself_at_any_time_and_says_why_there_are_no_pictures(make):
+    env = make(4, sensors=("rgb", "depth"))
+    fresh = env._repr_mimebundle_()
+    assert "no pictures before the first reset" in words_of(fresh) and "image/png" not in fresh
+    env.reset(seed=0)
+    shown = env._repr_mimebundle_()
+    assert "what all 4 agents see" in words_of(shown) and "embree" in words_of(shown)
+    env.send(np.ones(4, int))
+    assert "between send() and recv()" in words_of(env._repr_mimebundle_())
+    env.recv()
+    first, _ = env.split(2)
+    assert "what all 2 agents see" in words_of(first._repr_mimebundle_())
+    assert "split into 2 parts" in words_of(env._repr_mimebundle_())
+    first.send(np.ones(2, int))
+    assert "between send() and recv()" in words_of(env._repr_mimebundle_())
+    first.recv()
+    env.close()
+    closed = env._repr_mimebundle_()
+    assert "closed: no pictures" in words_of(closed) and "image/png" not in closed
+
+
+def test_the_mosaic_has_what_the_agents_see_with_depth_beside_it(make):
+    env = make(4, sensors=("rgb", "depth"))
+    env.reset(seed=0)
+    sheet = np.asarray(picture_of(env._repr_mimebundle_()))
+    size = 256  # of each of 2 x 2 views; the sheets stand 8 pixels apart
+    expected = env.pictures(np.array([3]), size)[0]
+    here = np.s_[size + 4 : 2 * size + 4, size + 4 : 2 * size + 4]
+    np.testing.assert_array_equal(sheet[here], expected)
+    depth = sheet[:, 2 * size + 6 + 8 :][here]
+    assert (depth[..., 0] == depth[..., 1]).all() and depth.std() > 1
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ()])
+def test_showing_it_leaves_the_run_as_it_is(make, sensors):
+    def run(env, shown):
+        observation, _ = env.reset(seed=3)
+        traces = []
+        for _ in range(30):
+            if shown:
+                env._repr_mimebundle_()
+                repr(env)
+            observation, reward, *_ = env.step(env.shortest_path_actions())
+            traces.append((*observation.values(), reward, env.agents.position.copy()))
+        return traces
+
+    env = make(3, sensors=sensors, max_episode_steps=12)
+    env._repr_mimebundle_()
+    before = dict(env.timings)
+    assert before == dict.fromkeys(before, 0.0)
+    for one, other in zip(run(env, True), run(make(3, sensors=sensors, max_episode_steps=12), False), strict=True):
+        for mine, its in zip(one, other, strict=True):
+            np.testing.assert_array_equal(mine, its)
+
+
+def test_a_large_batch_shows_no_more_than_some(make):
+    env = make(512, sensors=("rgb", "depth"))
+    env.reset(seed=0)
+    bundle = env._repr_mimebundle_()
+    assert "what 36 of 512 agents see" in words_of(bundle)
+    assert picture_of(bundle).size == (2 * (6 * 98 + 2) + 8, 6 * 98 + 2 + 26)
+    assert sum(map(len, bundle.values())) < 1_500_000
+
+
+def test_blind_agents_are_shown_on_a_map(make):
+    env = make(50, sensors=())
+    env.reset(seed=0)
+    bundle = env._repr_mimebundle_()
+    assert "36 of 50 agents in room" in words_of(bundle) and picture_of(bundle).size[0] == 560
+    assert env.cameras._renderer is None  # they need none
+
+
+def test_only_what_is_asked_for_is_made():
+    def never():
+        raise AssertionError("drawn in vain")
+
+    def say():
+        return "words"
+
+    plain = mime_bundle(say, "title", never, never, include={"text/plain"})
+    assert plain == {"text/plain": "words"}
+    assert mime_bundle(say, "title", never, never, exclude={"text/html", "image/png"}) == plain
+    whole = mime_bundle(never, "title", never, never)
+    assert whole["text/plain"] == "title: drawn in vain" and "unknown drawn in vain" in words_of(whole)
+    assert "no picture: drawn in vain" in words_of(whole) and "image/png" not in whole
+
+
+def test_names_from_strangers_are_words_and_nothing_else():
+    name = '"><script>alert(1)</script><img src="http://x/y" onerror=\'z\'>\udcff' + 1000 * "a"
+    scene = replace(box_room(name), warnings=("<b>odd</b>",))
+    bundle = scene._repr_mimebundle_()
+    html = bundle["text/html"]
+    assert "<script" not in html and "<b>" not in html and "onerror='" not in html and "&lt;b&gt;odd" in html
+    assert html.count("<img") == 1 and len(words_of(bundle)) < 3000
+    assert not re.search(r"(src|href)=[\"'](?!data:)", html)
+    json.dumps(bundle, ensure_ascii=False).encode()
+
+
+def test_a_caption_from_a_stranger_stays_within_its_attribute():
+    caption = '"><script>alert(1)</script>'
+    html = mime_bundle(str, "title", dict, lambda: (np.zeros((4, 4, 3), np.uint8), caption))["text/html"]
+    assert "<script" not in html and html.count("&lt;script&gt;") == 2 and '""' not in html
+
+
+def test_nothing_that_is_broken_or_huge_keeps_an_object_from_showing_itself(make):
+    class Broken(PointNav):
+        def __repr__(self):
+            raise RuntimeError("no words")
+
+    env = make(task=Broken())
+    env.reset(seed=0)
+    shown = env._repr_mimebundle_()
+    assert "no words" in shown["text/plain"] and "unknown no words" in words_of(shown) and "image/png" in shown
+    env.renderer.close()
+    env.cameras._renderer.target = None
+    assert "no picture" in words_of(env._repr_mimebundle_())
+    bundle = box_room(10_000_000 * "<")._repr_mimebundle_()
+    assert len(bundle["text/plain"]) < 5000 and len(bundle["text/html"]) < 500_000
+
+
+def test_a_batch_shows_itself_from_another_thread_while_it_is_closed(make):
+    env = make(sensors=("rgb",))
+    env.reset(seed=0)
+    with ThreadPoolExecutor(1) as pool:
+        assert "image/png" in pool.submit(env._repr_mimebundle_).result()
+        pool.submit(env.close).result()
+    assert "closed: no pictures" in words_of(env._repr_mimebundle_())
+
+
+def test_a_scan_of_one_row_can_be_seen(make):
+    env = make(3, camera=Camera(width=64, height=1))
+    env.reset(seed=0)
+    picture = picture_of(env._repr_mimebundle_())
+    assert picture.size == (256 + 4, 3 * (12 + 2) + 2 + 26)  # one below the other, and a line of words
+
+
+def test_showing_it_leaves_arrays_of_the_ring_as_they_are(make):
+    env = make(3, sensors=("rgb", "depth"), reuse_buffers=True, buffers=2)
+    env.reset(seed=0)
+    observation, *_ = env.step(env.shortest_path_actions())
+    kept = {name: values.copy() for name, values in observation.items()}
+    for _ in range(4):
+        env._repr_mimebundle_()
+        for name, values in kept.items():
+            np.testing.assert_array_equal(observation[name], values)
+
+
+def test_a_scene_shows_its_map_and_its_counts():
+    scene = box_room("hall")
+    assert repr(scene) == "Scene('hall', 8.0 x 2.6 x 6.0 m, 36 triangles, 3 objects, 0 textures)"
+    bundle = scene._repr_mimebundle_()
+    words = words_of(bundle)
+    navmesh = NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings())
+    for fact in (
+        "triangles 36",
+        "vertices 108",
+        "objects 3",
+        "8.00 x 2.60 x 6.00 m",
+        f"{navmesh.navigable_area:.1f} m2",
+    ):
+        assert fact in words
+    picture = np.asarray(picture_of(bundle))
+    green = (picture == (46, 150, 100)).all(axis=2)
+    assert green.sum() > 500 and not green[picture.shape[0] // 2 - 20, 60:200].any()
+
+
+def test_a_scene_with_nothing_to_walk_on_or_to_see_shows_itself():
+    room = box_room()
+    thin = replace(room, triangles=room.triangles[12:24], triangle_material=room.triangle_material[12:24],
+                   triangle_object=room.triangle_object[12:24])  # fmt: skip
+    assert "walkable" in words_of(thin._repr_mimebundle_())
+    none = np.zeros((0, 3))
+    empty = replace(
+        room, vertices=none.astype(np.float32), triangles=none.astype(np.int32),
+        triangle_material=np.zeros(0, np.int32), triangle_object=np.zeros(0, np.int32),
+    )  # fmt: skip
+    assert "no picture" in words_of(empty._repr_mimebundle_()) and "36" not in repr(empty)
+
+
+def test_a_navmesh_shows_itself():
+    scene = box_room()
+    navmesh = NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings())
+    assert f"{navmesh.navigable_area:.1f} m2" in repr(navmesh) and len(repr(navmesh)) < 100
+    bundle = navmesh._repr_mimebundle_()
+    assert f"{navmesh.num_polygons:,}, with" in words_of(bundle) and picture_of(bundle).size[0] == 560
+
+
+def test_the_line_of_a_batch_says_what_it_is(make):
+    line = repr(make(3))
+    assert line.startswith("BatchNavEnv(num_envs=3, scenes=['room'], sensors=('depth',), task=PointNav(")
+    assert "autoreset_mode='next_step'" in line and len(line) < 300

@@ -1,0 +1,186 @@
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from rooms import box_room
+
+from gym_batchnav import viz
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.system.extras import MissingExtraError
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """Makes small batches in one room, and closes them."""
+    made = []
+    cache = tmp_path_factory.mktemp("cache")
+
+    def make_env(num_envs=3, **keywords):
+        options = {"renderer": "embree", "num_episodes": 20, "cache_dir": cache, "scenes": box_room(), **keywords}
+        made.append(BatchNavEnv(num_envs, **options))
+        return made[-1]
+
+    yield make_env
+    for env in made:
+        env.close()
+
+
+@pytest.mark.parametrize("mode", ["next_step", "disabled"])
+def test_a_recording_is_what_the_same_steps_by_hand_show(make, mode):
+    recording = viz.record_episodes(make(autoreset_mode=mode), indices=(2, 0), size=32, seed=5)
+    env = make()
+    env.reset(seed=5)
+    for agent, row in ((2, 0), (0, 1)):
+        np.testing.assert_array_equal(recording.positions[0, row], env.agents.position[agent])
+        np.testing.assert_array_equal(recording.goals[row], env.episodes.goal[agent])
+    running, spl, steps = np.ones(3, bool), np.zeros(3), np.zeros(3, int)
+    for step in range(1, len(recording.positions)):
+        _, _, terminated, truncated, info = env.step(env.shortest_path_actions())
+        for agent, row in ((2, 0), (0, 1)):
+            if running[agent]:
+                np.testing.assert_array_equal(recording.positions[step, row], env.agents.position[agent])
+                assert recording.headings[step, row] == env.agents.heading[agent]
+                assert recording.distances[step, row] == env.episodes.distance[agent]
+                picture = env.pictures(np.array([agent]), 32)[0]
+                np.testing.assert_array_equal(recording.view(row, step), picture)
+        ended = running & (terminated | truncated)
+        steps += running
+        if ended.any():
+            spl[ended] = info["spl"][ended]
+        running &= ~ended
+    np.testing.assert_array_equal(recording.spl, spl[[2, 0]])
+    np.testing.assert_array_equal(recording.num_steps, steps[[2, 0]])
+    assert recording.success.all() and not running[[0, 2]].any()
+    early = int(np.argmin(recording.num_steps))
+    rest = recording.positions[recording.num_steps[early] :, early]
+    np.testing.assert_array_equal(rest, np.broadcast_to(rest[0], rest.shape))
+
+
+def test_a_policy_acts_on_what_the_wrapped_batch_gives(make):
+    seen = []
+
+    class Doubled(gymnasium.vector.VectorObservationWrapper):
+        def observations(self, observations):
+            return {name: 2 * values for name, values in observations.items()}
+
+    def stop_at_once(observation):
+        seen.append(observation)
+        return np.zeros(3, np.int64)
+
+    env = make()
+    recording = viz.record_episodes(Doubled(env), stop_at_once, sensors=("depth", "rgb"), size=24, seed=0)
+    assert recording.num_steps.tolist() == [1] and not recording.success[0] and recording.spl[0] == 0
+    goal = seen[0]["pointgoal_with_gps_compass"][0, 0]
+    offset = (recording.goals - recording.positions[0])[0, [0, 2]]
+    assert goal == pytest.approx(2 * np.linalg.norm(offset), rel=1e-5)
+    assert list(recording.pictures) == ["depth", "rgb"] and recording.view(0, 1).shape == (24, 48, 3)
+
+
+def test_what_cannot_be_recorded_is_refused_with_a_remedy(make):
+    with pytest.raises(ValueError, match="autoreset_mode='next_step' or 'disabled'"):
+        viz.record_episodes(make(autoreset_mode="same_step"))
+    with pytest.raises(TypeError, match=r"gymnasium\.make_vec"):
+        viz.record_episodes(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"))
+    single = gymnasium.make("BatchNav/PointNav-v0", scenes=box_room(), renderer="embree", num_episodes=5)
+    with pytest.raises(TypeError, match=r"env\.unwrapped\.batch"):
+        viz.record_episodes(single)
+    assert viz.record_episodes(single.unwrapped.batch, size=16, seed=0).success[0]
+    single.close()
+
+
+def test_a_clip_shows_the_way_so_far_beside_the_view(make):
+    env = make()
+    recording = viz.record_episodes(env, indices=(0, 1), size=48, seed=1)
+    frames = viz.episode_clip(env, recording, size=600, every=3)
+    last = int(recording.num_steps.max())
+    assert len(frames) == len([*range(0, last, 3), last])
+    assert len({frame.shape for frame in frames}) == 1
+    above = viz.batch_map(env, 0, 600, float(recording.positions[0, 0, 1]))
+    path = recording.path(0)
+    lengths = np.r_[0, np.cumsum(np.linalg.norm(np.diff(path, axis=0), axis=1))]
+    halfway = path[np.searchsorted(lengths, lengths[-1] / 2)]
+    column, row = above.pixels(halfway).round().astype(int)
+    around = np.s_[row - 2 : row + 3, column - 2 : column + 3]
+    has_way = [(frame[around] == viz.PATH_COLORS[0]).all(axis=2).any() for frame in (frames[0], frames[-1])]
+    assert has_way == [False, True]
+    with pytest.raises(ValueError, match="0 filmed agents"):
+        viz.episode_clip(env, viz.record_episodes(env, num_filmed=0, seed=1))
+
+
+def test_each_frame_of_a_clip_is_of_one_step_of_every_agent(make, monkeypatch):
+    env = make()
+    recording = viz.record_episodes(env, indices=(2, 0), size=64, seed=1)
+    seen = []
+    monkeypatch.setattr("gym_batchnav.viz.clips.map_beside_views", lambda *given: seen.append(given))
+    viz.episode_clip(env, recording, size=100, every=4)
+    last = int(recording.num_steps.max())
+    for step, (_, paths, goals, positions, headings, views, caption) in zip(
+        [*range(0, last, 4), last], seen, strict=True
+    ):
+        assert caption == f"step {step}"
+        np.testing.assert_array_equal(positions, recording.positions[step])
+        np.testing.assert_array_equal(headings, recording.headings[step])
+        np.testing.assert_array_equal(goals, recording.goals)
+        for index in (0, 1):
+            np.testing.assert_array_equal(paths[index][-1], recording.positions[step, index])
+            # The lower half: words stand in the upper one.
+            np.testing.assert_array_equal(views[index][32:], recording.pictures["rgb"][step, index, 32:])
+
+
+def test_figures_have_axes_in_metres_and_the_values_of_the_navmesh(make):
+    pytest.importorskip("matplotlib")
+    from gym_batchnav.viz import figures
+
+    env = make()
+    recording = viz.record_episodes(env, size=24, seed=0)
+    above = viz.batch_map(env, 0, 160)
+    made = figures.map_figure(above, [recording.path(0)], recording.goals, title="a way")
+    left, right = made.axes[0].get_xlim()
+    assert (left, right - left) == pytest.approx((above.origin[0], above.picture.shape[1] / above.pixels_per_metre))
+    assert made._repr_png_().startswith(b"\x89PNG")
+    field = figures.field_figure(env.navmesh(0), recording.goals[0], above)
+    highest = np.nanmax(np.where(np.isinf(f := viz.geodesic_field(env.navmesh(0), recording.goals[0], above)), 0, f))
+    assert field.axes[1].get_ylim() == pytest.approx((0, highest))
+    lengths, bends, _ = figures.episodes_figure(env.episode_set(0)).axes
+    for axes in (lengths, bends):
+        assert sum(bar.get_height() for bar in axes.patches) == len(env.episode_set(0))
+    assert bends.patches[0].get_x() >= 0.99
+    strip = figures.strip_figure(recording, count=4)
+    np.testing.assert_array_equal(strip.axes[-1].lines[0].get_ydata(), recording.distances[:, 0])
+    with pytest.raises(ValueError, match="num_filmed="):
+        figures.strip_figure(recording, index=1)
+
+
+FRAMES = [np.full((21, 35, 3), shade, np.uint8) for shade in range(0, 240, 24)]
+
+
+@pytest.mark.parametrize("name", ["clip.mp4", "clip.webm"])
+def test_films_keep_frames_and_size(tmp_path, name):
+    pytest.importorskip("imageio_ffmpeg", reason="imageio-ffmpeg is not installed")
+    import imageio.v3 as iio
+
+    viz.save_clip(FRAMES, tmp_path / name, fps=8)
+    film = iio.imread(tmp_path / name, plugin="FFMPEG")
+    assert film.shape == (len(FRAMES), 22, 36, 3)  # even sizes
+    np.testing.assert_allclose(film[:, 8, 8].mean(axis=1), range(0, 240, 24), atol=6)
+    assert iio.immeta(tmp_path / name, plugin="FFMPEG")["fps"] == 8
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_without_the_extra_a_film_says_how_to_get_it_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio.v3", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "gym-batchnav\[viz\]"'):
+        viz.save_clip(FRAMES, tmp_path / "clip.mp4")
+    monkeypatch.delitem(sys.modules, "gym_batchnav.viz.figures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r'a figure .*pip install "gym-batchnav\[viz\]"'):
+        import gym_batchnav.viz.figures  # noqa: F401
+    assert not list(tmp_path.iterdir())
+
+
+def test_frames_that_make_no_clip_are_refused(tmp_path):
+    for frames in ([], [FRAMES[0], FRAMES[0][1:]]):
+        with pytest.raises(ValueError, match="of the same size"):
+            viz.save_clip(frames, tmp_path / "clip.gif")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,256 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from rooms import box, box_room, scene_of
+
+from gym_batchnav import viz
+from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.render.api import make_renderer
+from gym_batchnav.scene.color import srgb_to_linear
+
+
+def test_a_mosaic_keeps_every_picture_in_reading_order():
+    pictures = np.arange(5, dtype=np.uint8)[:, None, None, None] * np.full((5, 4, 6, 3), 40, np.uint8)
+    sheet = viz.mosaic(pictures, columns=3, gap=2)
+    assert sheet.shape == (2 * 6 + 2, 3 * 8 + 2, 3)
+    for index, picture in enumerate(pictures):
+        top, left = 2 + (index // 3) * 6, 2 + (index % 3) * 8
+        np.testing.assert_array_equal(sheet[top : top + 4, left : left + 6], picture)
+
+
+def test_depth_is_brighter_the_nearer_it_is():
+    shades = viz.depth_picture(np.array([0.0, 0.1, 0.5, 1.0]).reshape(1, 4, 1))[0, :, 0]
+    assert shades[0] == 255 and shades[-1] == 0 and (np.diff(shades.astype(int)) < 0).all()
+
+
+def test_semantic_colours_tell_ids_apart_and_leave_nothing_black():
+    ids = np.arange(200).reshape(1, 200, 1)
+    colors = viz.semantic_picture(ids)[0]
+    assert len(np.unique(colors, axis=0)) == 200
+    assert (colors[0] == 0).all() and (colors[1:] >= 64).all()
+
+
+def test_a_comparison_is_white_below_where_pictures_are_alike():
+    one = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), dtype=np.uint8)
+    other = one.copy()
+    other[1, 2, 3] = np.where(one[1, 2, 3] < 128, one[1, 2, 3] + 10, one[1, 2, 3] - 10)
+    expected = np.full_like(one, 255)
+    expected[1, 2, 3] = 255 - 80
+    np.testing.assert_array_equal(viz.difference_picture(one, other, gain=8), expected)
+    sheet = viz.comparison(one, other)
+    np.testing.assert_array_equal(sheet, viz.mosaic(np.concatenate([one, other, expected]), columns=3))
+
+
+@pytest.fixture(scope="module")
+def room():
+    """A room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5 and a crate at (1.5..2.5, -1..0)."""
+    return box_room()
+
+
+def test_the_map_from_above_shows_the_inside_with_the_ceiling_off(room):
+    library = SceneLibrary.from_scenes([room])
+    renderer = make_renderer("embree", library)
+    above = viz.scene_map(renderer, room, 0, size=440)
+    renderer.close()
+
+    def color(x, z):
+        column, row = above.pixels(np.array([x, 0.0, z])).astype(int)
+        return above.picture[row, column].astype(int)
+
+    floor, crate, wall = color(-2, 0), color(2, -0.5), color(0, -1)
+    np.testing.assert_array_equal(floor, color(3, 2))
+    assert np.abs(floor - crate).max() > 8 and np.abs(floor - wall).max() > 8
+    np.testing.assert_array_equal(color(0, 2.5), floor)  # the way round the wall lies at positive z: south
+    assert above.pixels(np.array([0, 0, 1.0]))[1] > above.pixels(np.array([0, 0, -1.0]))[1]
+
+
+def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(room):
+    white = replace(room, materials=replace(room.materials, base_color=np.ones_like(room.materials.base_color)))
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([white]))
+    above = viz.scene_map(renderer, white, 0, size=440)
+    camera = Camera(width=120, height=120)
+    # From z = 2.5, between the wall's end and the far side, towards the crate and the corner behind it.
+    view = view_matrices(np.array([[0.5, 0, 2.5]], np.float32), np.array([-0.5], np.float32), 1.25)
+    (picture,) = viz.drawn(renderer, camera, np.zeros(1, int), view)
+    renderer.close()
+
+    def shade(x, z):
+        column, row = above.pixels(np.array([x, 0.0, z])).round().astype(int)
+        return int(above.picture[row - 1 : row + 2, column - 1 : column + 2].min())
+
+    open_floor, edge = shade(-2, 0), shade(1.5, -0.5)
+    assert open_floor > 230 and edge < open_floor - 60  # a line where the crate begins, none on the floor
+    assert shade(2, -0.5) > 230  # nor on its top
+    floor, ceiling, wall = (picture[row, 60].mean() for row in (115, 4, 57))
+    assert floor > ceiling + 30 and wall > ceiling + 10
+    assert (picture.min(axis=2) < 130).mean() < 0.15  # lines are thin
+
+
+def test_nothing_hit_is_sky():
+    floor = scene_of("floor", box((-5, -0.1, -5), (5, 0, 5)))
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([floor]))
+    (picture,) = viz.drawn(renderer, Camera(width=32, height=32), np.zeros(1, int), look(0.0))
+    renderer.close()
+    np.testing.assert_array_equal(picture[:15], np.broadcast_to(viz.SKY, (15, 32, 3)))
+    assert (picture[-6:] != viz.SKY).any(axis=2).all()
+
+
+def look(heading):
+    """The view [1, 4, 4] of somebody at the origin."""
+    return view_matrices(np.zeros((1, 3), np.float32), np.array([heading], np.float32), 1.25)
+
+
+def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room):
+    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([room]))
+    plain = viz.scene_map(renderer, room, 0, size=440)
+    renderer.close()
+    outlined = viz.draw_outline(plain, navmesh)
+    green = (outlined.picture == viz.OUTLINE).all(axis=2)
+    row, column = np.nonzero(green)
+    x, z = column / plain.pixels_per_metre + plain.origin[0], row / plain.pixels_per_metre + plain.origin[1]
+    assert (x.min(), x.max(), z.min(), z.max()) == pytest.approx((-3.9, 3.9, -2.9, 2.9), abs=0.15)
+    assert not green[tuple(plain.pixels(np.array([-2.0, 0, 0])).astype(int)[::-1])]
+    assert not (viz.draw_outline(replace(plain, span=(5.0, 9.0)), navmesh).picture == viz.OUTLINE).all(axis=2).any()
+    here = np.array([[-2.0, 0, 0]])
+    for heading, (east, south) in ((0, (0, -1)), (np.pi / 2, (-1, 0)), (np.pi, (0, 1)), (-np.pi / 2, (1, 0))):
+        picture = viz.draw_viewpoints(plain, here, np.array([heading]), [2])
+        of_its_color = np.argwhere((picture == viz.PATH_COLORS[1]).all(axis=2))[:, ::-1]
+        lean = of_its_color.mean(axis=0) - plain.pixels(here[0])
+        assert lean @ (east, south) > 1 and abs(lean @ (south, east)) < 1
+
+
+def test_viewpoints_of_one_place_do_not_hide_each_other(room):
+    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+    plain = viz.navmesh_map(navmesh, size=400)
+    crowd = np.array([[-2.0, 0, 0], [-2.0, 0, 0], [-1.95, 0, 0], [3.0, 0, 2.0]])
+    picture = viz.draw_viewpoints(plain, crowd, np.zeros(4), [1, 2, 3, 4])
+    alone = viz.draw_viewpoints(plain, crowd[3:], np.zeros(1), [4])
+
+    def disc(drawn, number):
+        return (drawn == viz.PATH_COLORS[number - 1]).all(axis=2)
+
+    visible = [disc(picture, number).sum() for number in (1, 2, 3, 4)]
+    assert min(visible) > 0.75 * max(visible)
+    np.testing.assert_array_equal(disc(picture, 4), disc(alone, 4))  # who stands clear is where they are
+    for number in (1, 2, 3):
+        shift = np.argwhere(disc(picture, number))[:, ::-1].mean(axis=0) - plain.pixels(crowd[number - 1])
+        assert np.linalg.norm(shift) < 40
+
+
+@pytest.mark.parametrize("high", [0.0, 2.5])
+def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be(high):
+    """Rays of a map are parallel: a corner 2.5 m over the floor lies where one on the floor does, within a pixel."""
+    tower = box((7, high, 7), (8, high + 0.1, 8))
+    scene = scene_of("tower", box((-8, -0.1, -8), (8, 0, 8)), tower)
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
+    above = viz.scene_map(renderer, scene, 0, 800, cut=3.0)
+    renderer.close()
+    column, row = above.pixels(np.array([7.0, 0, 7.5])).round().astype(int)
+    line = above.picture[row, column - 12 : column + 12].astype(int).sum(axis=1)
+    assert abs(int(np.argmin(line)) - 12) <= 2
+
+
+def test_a_map_is_neither_mirrored_nor_turned_against_the_navmesh():
+    """A floor in the shape of an L: its foot points east, in the south."""
+    ell = scene_of("ell", box((0, -0.1, 0), (2, 0, 8)), box((2, -0.1, 6), (6, 0, 8)))
+    navmesh = NavMesh.build(ell.vertices, ell.triangles, NavMeshSettings())
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([ell]))
+    maps = viz.scene_map(renderer, ell, 0, 300), viz.navmesh_map(navmesh, 300)
+    renderer.close()
+    for above in maps:
+        filled = []
+        for x, z in ((1, 1), (5, 7), (5, 1), (1, 7)):
+            column, row = above.pixels(np.array([x, 0.0, z])).astype(int)
+            filled.append(tuple(above.picture[row, column]) != viz.BACKGROUND)
+        assert filled == [True, True, False, True]
+        assert (above.picture[:10, -10:] == viz.BACKGROUND).all()  # the corner in the north-east
+
+
+@pytest.mark.parametrize("size", [20, 400, 8000])
+def test_the_bar_of_the_scale_is_of_a_round_length_that_can_be_seen(size):
+    blank = viz.TopDownMap(np.full((100, 300, 3), 255, np.uint8), (0.0, 0.0), size / 8)
+    red = replace(blank, picture=np.full_like(blank.picture, (200, 30, 30)))
+    ink = (viz.draw_trajectories(red, []) == viz.INK).all(axis=2)[-8]
+    metres = (np.ptp(np.flatnonzero(ink)) + 1) / blank.pixels_per_metre
+    assert 40 <= ink.sum() <= 110
+    assert min(abs(np.log10(metres / round_one)) for round_one in (0.05, 20.0, 1.0)) < 0.02
+
+
+def test_the_bar_of_one_metre_leaves_the_map_under_it_to_be_seen(room):
+    plain = viz.navmesh_map(NavMesh.build(room.vertices, room.triangles, NavMeshSettings()), size=400)
+    red = replace(plain, picture=np.full_like(plain.picture, (200, 30, 30)))
+    covered = (viz.draw_trajectories(red, []) != (200, 30, 30)).any(axis=2)
+    rows, columns = np.nonzero(covered)
+    assert np.ptp(columns) + 1 == pytest.approx(plain.pixels_per_metre + 4, abs=3)
+    assert covered.sum() < 0.6 * np.ptp(rows) * np.ptp(columns)
+
+
+# Linear RGB as people see it who lack one kind of cone (Machado, Oliveira and Fernandes 2009).
+DEUTERANOPIA = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+PROTANOPIA = [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+
+
+@pytest.mark.parametrize("seen", [np.eye(3), DEUTERANOPIA, PROTANOPIA])
+def test_colours_of_agents_can_be_told_apart_by_the_colour_blind(seen):
+    def lab(color):
+        rgb = np.clip(np.asarray(seen) @ srgb_to_linear(np.array(color) / 255), 0, 1)
+        to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+        x, y, z = np.cbrt(np.maximum(to_xyz @ rgb / (0.9505, 1, 1.089), 0.008))
+        return np.array([116 * y, 500 * (x - y), 200 * (y - z)])
+
+    colors = [lab(color) for color in viz.PATH_COLORS]
+    apart = [np.linalg.norm(one - other) for index, one in enumerate(colors) for other in colors[:index]]
+    assert min(apart) > 20
+
+
+def test_a_number_stands_in_the_corner_of_its_picture():
+    blank = np.full((80, 80, 3), 255, np.uint8)
+    one, two = viz.numbered(blank, 1), viz.numbered(blank, 2)
+    assert (one[:30, :30] == viz.PATH_COLORS[0]).all(axis=2).any() and (one[30:] == 255).all()
+    assert (two[:30, :30] == viz.PATH_COLORS[1]).all(axis=2).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("picture", ValueError, "do not end in ''"),
+        ("picture.glb", ValueError, "'.glb': name it .png"),
+        ("none/picture.png", FileNotFoundError, "no folder '.*none'"),
+        ("folder.png", IsADirectoryError, "is a folder: name a file in it"),
+    ],
+)
+def test_where_no_picture_can_be_written_is_said_by_name(tmp_path, name, error, said):
+    (tmp_path / "folder.png").mkdir()
+    for refuse in (viz.check_picture_path, lambda path: viz.save_picture(np.zeros((4, 4, 3), np.uint8), path)):
+        with pytest.raises(error, match=said):
+            refuse(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
+
+
+def test_trajectories_and_goals_are_drawn_where_they_are(room):
+    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+    top_down = viz.navmesh_map(navmesh, size=400)
+    path = np.array([[-3, 0, 0], [-3, 0, 2]], float)
+    picture = viz.draw_trajectories(top_down, [path], np.array([[3, 0, 2]], float))
+    column, row = top_down.pixels(np.array([-3, 0, 1.0])).astype(int)
+    assert tuple(picture[row, column]) == viz.PATH_COLORS[0]
+    column, row = top_down.pixels(np.array([3, 0, 2.0])).astype(int)
+    assert tuple(picture[row, column]) == viz.PATH_COLORS[0]
+    column, row = top_down.pixels(np.array([0.0, 0, -1])).astype(int)  # inside the wall
+    assert tuple(picture[row, column]) == viz.BACKGROUND
+
+
+@pytest.mark.parametrize("name", ["clip.gif", "clip.png"])
+def test_clips_keep_their_frames(tmp_path, name):
+    frames = [np.full((20, 30, 3), shade, np.uint8) for shade in (0, 120, 240)]
+    viz.save_clip(frames, tmp_path / name, fps=5)
+    with Image.open(tmp_path / name) as clip:
+        assert (clip.n_frames, clip.size) == (3, (30, 20))
+        clip.seek(2)
+        assert abs(int(np.asarray(clip.convert("RGB")).mean()) - 240) < 8
+    assert [path.name for path in tmp_path.iterdir()] == [name]
