@@ -17,7 +17,7 @@ import numpy as np
 import trimesh
 
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
-from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshAgents
 
 FLAT = np.array([1, 0, 1], np.float32)
 
@@ -71,7 +71,7 @@ def follower_figures(mesh: NavMesh, sliding: bool) -> float:
     fits &= mesh.geodesic_distance(points[:500], points[500:]) > 1
     position, polygon, goals = points[:500][fits], polygons[:500][fits], points[500:][fits]
     size = len(goals)
-    batch = NavMeshBatch(1)
+    batch = NavMeshAgents(1)
     batch.set_slot(0, mesh.tables(goals))
     slots, goal_index = np.zeros(size, np.int32), np.arange(size, dtype=np.int32)
     heading, path, active = np.zeros(size, np.float32), np.zeros(size), np.ones(size, bool)

@@ -15,7 +15,7 @@ import numpy as np
 
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.navmesh import NavMesh
-from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.scene.load import load_scene
 
 NUM_GOALS = 64
@@ -72,7 +72,7 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     start = time.perf_counter()
     tables.with_goals(goals)
     goal_us = (time.perf_counter() - start) / NUM_GOALS * 1e6
-    navmeshes = NavMeshBatch(1)
+    navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, tables)
 
     position, polygon = navmesh.random_points_and_polygons(num_agents, rng, island)

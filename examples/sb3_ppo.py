@@ -38,7 +38,7 @@ def main() -> None:
 
     args.out.mkdir(parents=True, exist_ok=True)
     env = VecMonitor(make_env(args.num_envs, args.scenes), str(args.out / "episodes"), info_keywords=("spl",))
-    held_out = make_env(50, args.held_out, episodes="once", num_episodes=25)
+    held_out = make_env(50, args.held_out, episode_order="once", num_episodes=25)
     model = PPO(
         "MultiInputPolicy", env, n_steps=64, batch_size=1024, n_epochs=4, learning_rate=1e-3, ent_coef=0.01,
         seed=args.seed, tensorboard_log=str(args.out), verbose=1,

@@ -93,10 +93,10 @@ class SB3VecEnv(VecEnv):
         if not isinstance(options, list):
             self._batch_options = dict(options or {})
             return
-        numbers = [one["episodes"] for one in options if set(one) == {"episodes"}]
+        numbers = [one["episode_index"] for one in options if set(one) == {"episode_index"}]
         if len(options) != self.num_envs or len(numbers) != self.num_envs:
             raise ValueError("set_options of a list: give every environment {'episodes': number}, or one dict for all")
-        self._batch_options = {"episodes": np.array(numbers)}
+        self._batch_options = {"episode_index": np.array(numbers)}
 
     def step_async(self, actions: np.ndarray) -> None:
         """Act in every environment: [N] integers; the batch moves now and is drawn meanwhile."""
@@ -299,7 +299,7 @@ def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True)
     Args:
         model: Anything with SB3's ``predict``, recurrent ones included.
         env: An SB3VecEnv or SB3's wrappers round one, in which all scenes are resident; its episodes begin anew, and
-            its batch goes on in the mode ``episodes="once"``.
+            its batch goes on in the mode ``episode_order="once"``.
         deterministic: Take the likeliest action instead of drawing one.
 
     Returns:
@@ -310,7 +310,7 @@ def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True)
         ValueError: ``env`` is not such an environment.
     """
     num_episodes = _check_nav(env).batch.num_episodes
-    env.set_options({"episodes": "once"})
+    env.set_options({"episode_order": "once"})
     observation, state, begun = env.reset(), None, np.ones(env.num_envs, bool)
     rewards, lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
     rows: list[dict[str, Any]] = []

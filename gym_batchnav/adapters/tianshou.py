@@ -41,10 +41,10 @@ class TianshouVecEnv(BaseVectorEnv):
     def __init__(self, env: VectorEnv) -> None:
         check_batch(env, AutoresetMode.SAME_STEP, "tianshou")
         batch: Any = env.unwrapped
-        if batch.simulator.schedule.mode == "once":
+        if batch.simulator.schedule.order == "once":
             raise ValueError(
                 "tianshou begins episodes that it does not finish, so they cannot run exactly once: "
-                "take episodes='random', or step the batch without tianshou"
+                "take episode_order='random', or step the batch without tianshou"
             )
         self.env: Any = env  # seeds are the batch's, which takes sequences
         self.env_num = batch.num_envs

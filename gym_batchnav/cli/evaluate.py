@@ -154,7 +154,7 @@ class Contest:
         shown = report.longest_episodes(self.results["policy"], SHOWN_SCENES, SHOWN_EPISODES)
         env = BatchNavEnv(
             len(shown), **self.about.env_keywords(), library=self.env.library, renderer=self.env.renderer.name,
-            num_episodes=self.episodes_per_scene, episodes="once",
+            num_episodes=self.episodes_per_scene, episode_order="once",
         )  # fmt: skip
         try:
             taken = report.film(env, self.agents["policy"], shown, min(SHOWN_EPISODES, self.episodes_per_scene))
@@ -216,7 +216,7 @@ def make_contest(
     preset = PRESETS.get(about.preset, PRESETS["cpu"])
     spec = scenes or list(preset.held_out)
     per_scene = _per_scene(episodes, len(scene_sources(spec)))
-    keywords = {**about.env_keywords(), "num_episodes": per_scene, "episodes": "once"}
+    keywords = {**about.env_keywords(), "num_episodes": per_scene, "episode_order": "once"}
     with console.status("Loading scenes"):
         env = BatchNavEnv(num_envs, **keywords, scenes=spec, renderer=renderer)
         blind_env = BatchNavEnv(num_envs, **{**keywords, "sensors": ()}, library=env.library)

@@ -16,7 +16,7 @@ from gym_batchnav.env.arguments import actions_of, check_choice, episodes_of, ma
 from gym_batchnav.env.cameras import AgentCameras, picture_spaces, spread
 from gym_batchnav.env.simulator import BatchSimulator
 from gym_batchnav.episodes.sampling import EpisodeSet
-from gym_batchnav.episodes.schedule import MODES
+from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
@@ -102,9 +102,9 @@ class NavBatch(VectorEnv):
             seed: Environment i is seeded with ``seed + i``, or with ``seed[i]`` of a sequence; in a part of a batch, i
                 counts from the batch's first for ``seed + i``. Seeding starts an environment's plan of scenes and
                 episodes again. None goes on with the present plan.
-            options: ``reset_mask``: [N] bool, the environments to reset (Gymnasium's). ``episodes``: [N] int, the
-                episode that each environment is to run now (numbered as in the info ``episode_index``), or ``"random"``
-                or ``"once"`` to change the mode and begin anew.
+            options: ``reset_mask``: [N] bool, the environments to reset (Gymnasium's). ``episode_index``: [N] int,
+                the episode that each environment runs now, numbered as in the info of that name. ``episode_order``:
+                ``"random"`` or ``"once"``, to change the order and begin anew.
 
         Returns:
             Observations and infos of all environments; those that are not reset keep theirs.
@@ -112,20 +112,23 @@ class NavBatch(VectorEnv):
         self._check_open("reset")
         self._check_whole("reset")
         options = options or {}
-        if set(options) - {"reset_mask", "episodes"}:
-            raise ValueError(f"reset options {sorted(options)}: known are 'reset_mask' and 'episodes'")
+        if set(options) - {"reset_mask", "episode_index", "episode_order"}:
+            raise ValueError(
+                f"reset options {sorted(options)}: known are 'reset_mask', 'episode_index' and 'episode_order'"
+            )
         mask = mask_of("reset_mask", options.get("reset_mask"), self.num_envs)
         if not (self.simulator.begun | mask).all():
             raise RuntimeError("the first reset must be of all environments: call reset() without 'reset_mask'")
         if isinstance(seed, (int, np.integer)):
             seed = int(seed) + self.simulator.first
         seeds = seeds_of(seed, self.num_envs)
-        wanted, rows = options.get("episodes"), None
-        if isinstance(wanted, str):
-            check_choice("episodes", wanted, MODES)
-            self.simulator.change_mode(wanted)
-        elif wanted is not None:
+        wanted, rows = options.get("episode_index"), None
+        if wanted is not None:
             rows = episodes_of(wanted, self.num_envs, self.num_episodes)[mask]
+        order = options.get("episode_order")
+        if order is not None:
+            check_choice("episode_order", order, EPISODE_ORDERS)
+            self.simulator.change_order(order)
         self._abandon_step()
         self.simulator.seed(seeds, mask)
         self._begin_episodes(mask, rows)
@@ -384,7 +387,7 @@ class NavBatch(VectorEnv):
             "episode_index": self.simulator.schedule.index(scene, episodes.episode),
             **{name: measures[name].copy() for name in self.components.step_measures},
         }
-        if self.simulator.schedule.mode == "once":
+        if self.simulator.schedule.order == "once":
             info["episode_valid"] = episodes.valid.copy()
         info.update({f"_{name}": np.ones(self.num_envs, bool) for name in tuple(info)})
         return info

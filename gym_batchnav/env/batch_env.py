@@ -23,14 +23,14 @@ from gym_batchnav.env.batch import NavBatch, Observation
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.simulator import BatchSimulator
 from gym_batchnav.env.world import World
-from gym_batchnav.episodes.schedule import MODES
+from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.residents import library_for
+from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.render.api import RENDERERS
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
@@ -58,7 +58,7 @@ class BatchNavEnv(NavBatch):
         renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"`` or ``"embree"``.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
         max_episode_steps: An episode that has not ended after so many actions is truncated.
-        episodes: ``"random"`` draws episodes with replacement; ``"once"`` runs each exactly once, after which an
+        episode_order: ``"random"`` draws episodes with replacement; ``"once"`` runs each exactly once, after which an
             environment reports ``episode_valid`` False and stands still.
         resident_scenes: How many scenes agents are in at a time, K. If more are listed, a background thread loads the
             next ones, and an agent moves over when an episode of its own begins. By default all of up to eight scenes
@@ -70,8 +70,8 @@ class BatchNavEnv(NavBatch):
             not fit are left out or passed over, and where agents may be in them already, the first reset says so.
         episode_file: A Habitat PointNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: How many episodes to sample in a scene that brings none.
-        agent: Size and skill of the agent that navmeshes are built for. If not given, a navmesh that lies beside a
-            scene is taken as it is, and others are built for NavMeshSettings().
+        navmesh_settings: Size and skill of the agent that navmeshes are built for. If not given, a navmesh that lies
+            beside a scene is taken as it is, and others are built for NavMeshSettings().
         forward_step: Metres of MOVE_FORWARD.
         turn_angle_deg: Degrees of a turn.
         sliding: Slide along walls; False stops at them.
@@ -105,10 +105,10 @@ class BatchNavEnv(NavBatch):
         renderer: str = "auto",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int = 500,
-        episodes: str = "random",
+        episode_order: str = "random",
         episode_file: str | Path | None = None,
         num_episodes: int = 1000,
-        agent: NavMeshSettings | None = None,
+        navmesh_settings: NavMeshSettings | None = None,
         forward_step: float = 0.25,
         turn_angle_deg: float = 10.0,
         sliding: bool = True,
@@ -134,17 +134,17 @@ class BatchNavEnv(NavBatch):
         pictured, felt = sensors_of(sensors)
         check_choice("renderer", renderer, RENDERERS)
         check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
-        check_choice("episodes", episodes, MODES)
+        check_choice("episode_order", episode_order, EPISODE_ORDERS)
         check_choice("obs_device", obs_device, ("cpu", "cuda"))
         if obs_device == "cuda" and renderer == "embree":
             raise ValueError("obs_device='cuda' with renderer='embree': Embree draws into main memory; take 'opengl'")
         components = Components(PointNav() if task is None else task, felt, measures)
         check_kind("camera", camera, Camera)
-        check_kind("agent", agent, NavMeshSettings)
+        check_kind("navmesh_settings", navmesh_settings, NavMeshSettings)
         check_kind("library", library, SceneLibrary)
         reset_mode = autoreset_mode_of(autoreset_mode)
         preparer = NavigationPreparer(
-            settings=agent,
+            settings=navmesh_settings,
             episode_file=None if episode_file is None else Path(episode_file),
             num_episodes=num_episodes,
             cache=DiskCache(None if cache_dir is None else Path(cache_dir)),
@@ -153,17 +153,17 @@ class BatchNavEnv(NavBatch):
             given = (scenes, resident_scenes, max_scene_bytes, deterministic_rotation or None)
             if any(value is not None for value in given):
                 raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
-        library = library or library_for(
+        library = library or make_library(
             "apartments" if scenes is None else scenes,
             num_envs,
             preparer,
-            once=episodes == "once",
+            once=episode_order == "once",
             resident_scenes=resident_scenes,
             rotate_every=rotate_every,
             deterministic=deterministic_rotation,
             max_scene_bytes=max_scene_bytes,
         )
-        self._world = World(library, num_envs, preparer, episodes, components.memory(num_envs))
+        self._world = World(library, num_envs, preparer, episode_order, components.memory(num_envs))
         simulator = BatchSimulator(
             self._world, forward_step=forward_step, turn_angle=float(np.radians(turn_angle_deg)), sliding=sliding
         )

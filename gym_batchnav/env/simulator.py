@@ -79,18 +79,20 @@ class BatchSimulator:
                 self.episodes.count[index] = 0
         if mask.all() and None not in seeds and self.first == 0:
             self.begun[:] = False  # the slots may come to hold other scenes than those that the agents stand in
-            self._restart(self.schedule.mode, int(self.episodes.seed[0]))
+            self._restart(self.schedule.order, int(self.episodes.seed[0]))
 
-    def change_mode(self, mode: str) -> None:
-        """Begin episodes anew in a mode of the schedule, which all agents of the world share.
+    def change_order(self, order: str) -> None:
+        """Begin episodes anew in an order of the schedule, which all agents of the world share.
 
         Raises:
-            ValueError: The scenes do not allow it, or these agents are not the first and follow the others' mode.
+            ValueError: The scenes do not allow it, or these agents are not the first and follow the others' order.
         """
         if self.first == 0:
-            self._restart(mode)
-        elif mode != self.schedule.mode:
-            raise ValueError(f"episodes={mode!r} in a part of a batch: reset the first part with it before the others")
+            self._restart(order)
+        elif order != self.schedule.order:
+            raise ValueError(
+                f"episode_order={order!r} in a part of a batch: reset the first part with it before the others"
+            )
 
     def advance(self) -> None:
         """Let scenes change if it is their turn; the pictures of the last step have been read."""
@@ -212,9 +214,9 @@ class BatchSimulator:
             sliding=self.sliding,
         )
 
-    def _restart(self, mode: str, seed: int | None = None) -> None:
+    def _restart(self, order: str, seed: int | None = None) -> None:
         """Restart the world's plan: whoever else is in it has to begin anew."""
-        self.world.restart(mode, seed)
+        self.world.restart(order, seed)
         self.world.begun[self.num_agents :] = False
 
     def _locate(self, indices: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -41,10 +41,10 @@ class SingleEnv(gymnasium.Env):
         self.render_mode = self.batch.render_mode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; ``options={"episodes": index}`` chooses it."""
+        """Begin an episode; ``options={"episode_index": index}`` chooses it."""
         super().reset(seed=seed)
-        if options and isinstance(options.get("episodes"), (int, np.integer)):
-            options = {**options, "episodes": np.array([options["episodes"]])}
+        if options and isinstance(options.get("episode_index"), (int, np.integer)):
+            options = {**options, "episode_index": np.array([options["episode_index"]])}
         observation, info = self._envs.reset(seed=seed, options=options)
         if not self.batch.episodes.valid[0]:
             raise RuntimeError("every episode has run once: reset(options={'episodes': 'once'}) begins them anew")

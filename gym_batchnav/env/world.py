@@ -11,7 +11,7 @@ import numpy as np
 from gym_batchnav.episodes.sampling import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import Navigation, NavigationPreparer
 from gym_batchnav.state import Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
@@ -26,7 +26,7 @@ class World:
         library: The scenes.
         num_agents: N.
         preparer: Makes navmesh, tables and episodes of each scene.
-        episodes: ``"random"`` or ``"once"``, see EpisodeSchedule.
+        episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
         memory: What tasks, sensors and measures remember of the present episodes, arrays [N, ...] by name.
 
     Attributes:
@@ -44,7 +44,7 @@ class World:
         library: SceneLibrary,
         num_agents: int,
         preparer: NavigationPreparer,
-        episodes: str = "random",
+        episode_order: str = "random",
         memory: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
         self.library = library
@@ -52,8 +52,8 @@ class World:
         self.memory = Memory(memory)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.begun = np.zeros(num_agents, bool)
-        self.schedule = EpisodeSchedule([0], episodes, rotates=library.rotates)
-        self.navmeshes = NavMeshBatch(library.num_slots)
+        self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
+        self.navmeshes = NavMeshAgents(library.num_slots)
         self._navigation: list[Navigation | None] = [None] * library.num_slots
         self._key = library.add_preparer(preparer)
         self._user = library.join()
@@ -79,9 +79,9 @@ class World:
         """The episodes of the scene in a slot."""
         return self.at(slot).episodes
 
-    def restart(self, mode: str, seed: int | None = None) -> None:
+    def restart(self, order: str, seed: int | None = None) -> None:
         """Begin the queue of episodes anew in a mode and, of a seed, the plan of scenes."""
-        self.schedule.restart(mode)
+        self.schedule.restart(order)
         if seed is not None:
             self.library.restart(self._user, seed)
 

@@ -9,28 +9,28 @@ import numpy as np
 
 from gym_batchnav.episodes.draws import keyed_uniform
 
-MODES = ("random", "once")
+EPISODE_ORDERS = ("random", "once")
 
 
 class EpisodeSchedule:
     """Hands out (slot, episode) pairs; episodes of all slots are numbered through, slot after slot.
 
-    In mode ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws an episode of the
-    slot with replacement, keyed by its own seed and count. In mode ``"once"`` the environments share one queue of all
+    In order ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws an episode of the
+    slot with replacement, keyed by its own seed and count. In order ``"once"`` the environments share one queue of all
     episodes, the slots in turn, until none is left.
 
     Where scenes rotate, ``follow`` tells of every change, slots are visited as lanes, and only ``"random"`` will do.
 
     Args:
         num_episodes: [K], the number of episodes of every slot.
-        mode: ``"random"`` or ``"once"``.
+        order: ``"random"`` or ``"once"``.
         rotates: Whether slots will come to hold other scenes; an episode's number is then its row in its scene.
     """
 
-    def __init__(self, num_episodes: Sequence[int], mode: str = "random", *, rotates: bool = False) -> None:
+    def __init__(self, num_episodes: Sequence[int], order: str = "random", *, rotates: bool = False) -> None:
         self._rotates = rotates
         self.follow(num_episodes, np.arange(len(num_episodes)))
-        self.restart(mode)
+        self.restart(order)
 
     def follow(self, num_episodes: Sequence[int], active: np.ndarray) -> None:
         """Take over the numbers of episodes of all slots, and the slots [K] in which episodes begin."""
@@ -45,15 +45,15 @@ class EpisodeSchedule:
         """The number of episodes of all slots together."""
         return int(self._offsets[-1])
 
-    def restart(self, mode: str) -> None:
-        """Begin anew in the given mode."""
-        if mode not in MODES:
-            raise ValueError(f"episodes={mode!r}: choose from {', '.join(map(repr, MODES))}")
-        if mode == "once" and self._rotates:
+    def restart(self, order: str) -> None:
+        """Begin anew in the given order."""
+        if order not in EPISODE_ORDERS:
+            raise ValueError(f"episode_order={order!r}: choose from {', '.join(map(repr, EPISODE_ORDERS))}")
+        if order == "once" and self._rotates:
             raise ValueError(
-                "episodes='once' needs every scene at hand: list fewer scenes, or set resident_scenes= to their number"
+                "episode_order='once' needs every scene resident: list fewer, or set resident_scenes= to their number"
             )
-        self.mode = mode
+        self.order = order
         self._next = 0
 
     def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ class EpisodeSchedule:
         return slot, index - self._offsets[slot]
 
     def slot(self, env: np.ndarray, count: np.ndarray) -> np.ndarray:
-        """The slots [M] that environments [M] enter next after ``count`` [M] episodes, in mode ``"random"``."""
+        """The slots [M] that environments [M] enter next after ``count`` [M] episodes, in order ``"random"``."""
         return self._active[(env + count) % len(self._active)]
 
     def draw(self, env: np.ndarray, seed: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -80,7 +80,7 @@ class EpisodeSchedule:
         Returns:
             Slot [M], row in the slot's episodes [M], and whether there was one left [M]; slot and row are 0 where not.
         """
-        if self.mode == "once":
+        if self.order == "once":
             left = self._queue[self._next : self._next + len(env)]
             self._next += len(left)
             slot, row = self.locate(np.concatenate([left, np.zeros(len(env) - len(left), np.int64)]))
@@ -91,9 +91,9 @@ class EpisodeSchedule:
 
     def get_state(self) -> dict[str, Any]:
         """What ``set_state`` needs to go on from here."""
-        return {"mode": self.mode, "next": self._next}
+        return {"order": self.order, "next": self._next}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a state that ``get_state`` gave."""
-        self.restart(state["mode"])
+        self.restart(state["order"])
         self._next = int(state["next"])

@@ -74,7 +74,7 @@ def evaluate(
         raise ValueError(f"measures {sorted(taken)}: evaluation itself uses these names, give them others")
     if env.autoreset_mode == AutoresetMode.DISABLED:
         raise ValueError("evaluation needs autoreset_mode='next_step' or 'same_step': 'disabled' begins no episode")
-    observation, _ = env.reset(options={"episodes": "once"})
+    observation, _ = env.reset(options={"episode_order": "once"})
     wanted = numbers_of(env, episodes_per_scene)
     agent.reset(env)
     begun, ended = np.ones(env.num_envs, bool), np.zeros(env.num_envs, bool)

@@ -25,7 +25,7 @@ BLOCK = 64  # agents that a thread takes at a time
 PARALLEL_FROM = 512  # agents; below, starting the threads costs more than they bring
 
 
-class NavMeshBatch:
+class NavMeshAgents:
     """K slots, each with its own navmesh, goals and tables, and the agents' questions to all of them at once.
 
     Agents are rows of arrays that the caller owns: ``slots`` [N] int32, ``polygon`` [N] int32, ``position`` [N, 3]

@@ -98,7 +98,7 @@ class NavMesh(record.NavMesh):
         return make_cells(self._ground, self._corners)
 
     def tables(self, goals: np.ndarray) -> NavigationTables:
-        """What NavMeshBatch wants of this navmesh and of goals [G, 3] (metres, snapped first).
+        """What NavMeshAgents wants of this navmesh and of goals [G, 3] (metres, snapped first).
 
         Calls serial kernels without the GIL, so any thread may.
 

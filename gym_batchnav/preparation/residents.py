@@ -13,7 +13,7 @@ FEW_SCENES = 8  # so many are simply all resident
 ENVS_PER_SCENE = 32  # beyond; as in "Large Batch Simulation for Deep Reinforcement Learning"
 
 
-def library_for(
+def make_library(
     scenes: SceneSpec,
     num_envs: int,
     preparer: NavigationPreparer,
@@ -43,7 +43,7 @@ def library_for(
     sources = scene_sources(scenes, preparer.cache)
     if once and resident_scenes is not None and resident_scenes < len(sources):
         raise ValueError(
-            f"episodes='once' needs every scene at hand: list {resident_scenes} instead of {len(sources)}, or leave "
+            f"episode_order='once' needs every scene resident: list {resident_scenes} instead of {len(sources)}, or leave "
             f"resident_scenes={resident_scenes} out"
         )
     if resident_scenes is None and not once and len(sources) > FEW_SCENES:

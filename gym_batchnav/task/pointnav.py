@@ -33,7 +33,7 @@ class PointNav(Task):
     measures = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
 
     @classmethod
-    def seed_paper(cls) -> PointNav:
+    def bps_paper(cls) -> PointNav:
         """The reward of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021)."""
         return cls(spl_reward=True)
 

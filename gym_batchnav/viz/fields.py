@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.ground import fill_heights
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at, storeys
@@ -51,7 +51,7 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
         near = np.hypot(*(snapped - points)[:, [0, 2]].T) <= _SHIFT
     count = int(near.sum())
     distance = np.empty(count, np.float32)
-    batch = NavMeshBatch(1)
+    batch = NavMeshAgents(1)
     batch.set_slot(0, tables)
     zeros = np.zeros(count, np.int32)
     batch.distance(zeros, polygon[near], np.ascontiguousarray(snapped[near], np.float32), zeros, distance)

@@ -90,7 +90,7 @@ def _batch_facts(env: NavBatch) -> dict[str, str]:
         "actions": f"0 STOP, 1 MOVE_FORWARD {simulator.forward_step:g} m, 2 TURN_LEFT and 3 TURN_RIGHT "
         f"{turn}, {'sliding' if simulator.sliding else 'stopping'} at walls",
         "task": repr(env.task),
-        "episodes": f"{simulator.schedule.mode!r} of {env.num_episodes:,}, at most {env.max_episode_steps} steps each",
+        "episodes": f"{simulator.schedule.order!r} of {env.num_episodes:,}, at most {env.max_episode_steps} steps each",
         "autoreset": env.autoreset_mode.name.lower(),
         "device": f"observations on {cameras.device}",
     }

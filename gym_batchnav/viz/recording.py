@@ -75,7 +75,7 @@ def record_episodes(
     """
     batch = _batch_of(env)
     watched = np.asarray(indices, np.int64)
-    observation, _ = env.reset(seed=seed, options=None if episodes is None else {"episodes": episodes})
+    observation, _ = env.reset(seed=seed, options=None if episodes is None else {"episode_index": episodes})
     slots, goals = batch.agents.slot[watched], batch.episodes.goal[watched]
     running = batch.episodes.valid[watched]
     num_steps, success = np.zeros(len(watched), np.int64), np.zeros(len(watched), bool)

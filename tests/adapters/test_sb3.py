@@ -263,10 +263,10 @@ def test_seeds_and_options_hold_for_one_reset(make):
         env.seed(3)
         np.testing.assert_array_equal(env.reset()[GOAL], twin.reset(seed=3)[0][GOAL])
     np.testing.assert_array_equal(env.reset()[GOAL], twin.reset()[0][GOAL])
-    env.set_options([{"episodes": number} for number in (4, 3, 12, 0)])
+    env.set_options([{"episode_index": number} for number in (4, 3, 12, 0)])
     env.reset()
     assert [info["episode_index"] for info in env.reset_infos] == [4, 3, 12, 0]
-    env.set_options({"episodes": "once"})
+    env.set_options({"episode_order": "once"})
     env.reset()
     assert sorted(info["episode_index"] for info in env.reset_infos) == [0, 1, 10, 11]
     env.reset()  # goes on with what is left
@@ -360,7 +360,7 @@ def test_vec_video_recorder_films_some_of_the_environments(make, tmp_path):
 
 
 def test_an_evaluation_runs_every_episode_once_and_tells_spl(make, tmp_path):
-    batch = make(3, episodes="once")
+    batch = make(3, episode_order="once")
     held_out = VecMonitor(SB3VecEnv(batch))
     model = policy_of(SB3VecEnv(make()))
     callback = NavEvalCallback(
@@ -468,7 +468,7 @@ def test_pictures_too_small_for_sb3s_network_are_told_of(make):
 
 def test_options_and_steps_out_of_order_are_refused(make):
     env = SB3VecEnv(make())
-    for options in ([{"episodes": 1}], [{}] * N, [{"episodes": 1, "reset_mask": 2}] * N):
+    for options in ([{"episode_index": 1}], [{}] * N, [{"episode_index": 1, "reset_mask": 2}] * N):
         with pytest.raises(ValueError, match=r"give every environment \{'episodes': number\}"):
             env.set_options(options)
     env.reset()

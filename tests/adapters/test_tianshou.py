@@ -243,8 +243,8 @@ def test_other_autoreset_modes_are_refused_with_the_remedy(settings, mode):
 
 
 def test_episodes_that_run_once_are_refused_with_the_remedy(settings):
-    with pytest.raises(ValueError, match="episodes='random'"):
-        TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", episodes="once", **settings))
+    with pytest.raises(ValueError, match="episode_order='random'"):
+        TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", episode_order="once", **settings))
 
 
 def test_without_tianshou_the_error_says_what_to_install(monkeypatch):

@@ -94,9 +94,9 @@ class TestContract:
         assert all(np.array_equal(a, b) for a, b in zip(frames, env.call("render"), strict=True))
         assert make(1).render() is None
 
-    @pytest.mark.parametrize("episodes", ["random", "once"])
-    def test_infos_are_fresh(self, make, episodes):
-        env = make(4, sensors=(), episodes=episodes, num_episodes=3, max_episode_steps=4)
+    @pytest.mark.parametrize("episode_order", ["random", "once"])
+    def test_infos_are_fresh(self, make, episode_order):
+        env = make(4, sensors=(), episode_order=episode_order, num_episodes=3, max_episode_steps=4)
         last = env.reset(seed=0)[1]
         for step in walk(env, 30):
             assert not any(np.shares_memory(step[4][name], last[name]) for name in last if name in step[4])
@@ -133,7 +133,7 @@ class TestContract:
 class TestPhysics:
     def test_a_wall_two_metres_ahead_reads_two_metres(self, make):
         env = make(1, camera=Camera(normalize_depth=False))
-        env.reset(seed=0, options={"episodes": np.array([0])})  # a room of 8 m by 6 m, and a wall at x = 0.1
+        env.reset(seed=0, options={"episode_index": np.array([0])})  # a room of 8 m by 6 m, and a wall at x = 0.1
         start = env.navmesh(0).snap(np.array([[2.1, 0.0, -2.0]], np.float32))
         depth = env.set_pose(start, np.array([np.pi / 2]))["depth"][0, ..., 0]
         assert depth[31:33, 31:33] == pytest.approx(2.0, abs=0.06)  # snapping moves by less than a cell
@@ -141,7 +141,7 @@ class TestPhysics:
 
     def test_forward_moves_a_quarter_metre_and_turns_turn_ten_degrees(self, make):
         env = make(1)
-        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.reset(seed=0, options={"episode_index": np.array([0])})
         env.set_pose(env.navmesh(0).snap(np.array([[3.0, 0.0, 1.5]], np.float32)), np.zeros(1))
         before = env.agents.position[0].copy()
         env.step(np.array([FORWARD]))
@@ -152,7 +152,7 @@ class TestPhysics:
 
     def test_pushing_a_wall_counts_collisions_and_no_path(self, make):
         env = make(1)
-        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.reset(seed=0, options={"episode_index": np.array([0])})
         env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
         infos = [env.step(np.array([FORWARD]))[4] for _ in range(6)]
         assert infos[-1]["collisions_count"][0] >= 4
@@ -160,7 +160,7 @@ class TestPhysics:
         assert infos[-1]["path_length"][0] < 0.5
 
     def test_the_follower_succeeds_on_every_episode(self, make):
-        env = make(16, sensors=(), episodes="once")
+        env = make(16, sensors=(), episode_order="once")
         env.reset(seed=0)
         success, spl = [], []
         for _ in range(2000):
@@ -176,7 +176,7 @@ class TestPhysics:
 
     def test_being_put_elsewhere_is_no_progress(self, make):
         env = make(1, sensors=())
-        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.reset(seed=0, options={"episode_index": np.array([0])})
         env.set_pose(env.episodes.goal, np.zeros(1))
         assert env.episodes.distance[0] == pytest.approx(0, abs=1e-3)
         assert env.step(np.array([LEFT]))[1][0] == pytest.approx(-0.01, abs=1e-4)
@@ -196,7 +196,7 @@ class TestPhysics:
         scene = replace(scene, navmesh=NavMesh.build(scene.vertices, scene.triangles))
         areas = []
         for agent in (None, NavMeshSettings(), NavMeshSettings(agent_radius=0.4)):
-            env = BatchNavEnv(1, scenes=scene, sensors=(), agent=agent, num_episodes=5, cache_dir=tmp_path)
+            env = BatchNavEnv(1, scenes=scene, sensors=(), navmesh_settings=agent, num_episodes=5, cache_dir=tmp_path)
             areas.append(env.navmesh(0).navigable_area)
             env.close()
         assert areas[0] == areas[1] > areas[2] + 5
@@ -316,7 +316,7 @@ class TestAutoreset:
         assert all(info[name][1] == 0 for name in ("success", "spl", "soft_spl"))
 
     def test_an_environment_without_episodes_stands_still(self, make):
-        env = make(1, sensors=(), episodes="once", num_episodes=1, max_episode_steps=2)
+        env = make(1, sensors=(), episode_order="once", num_episodes=1, max_episode_steps=2)
         env.reset(seed=0)
         for _ in range(5):  # two episodes of two steps and the reset between them
             env.step(np.array([LEFT]))
@@ -328,7 +328,7 @@ class TestAutoreset:
 
     def test_counts_begin_anew_with_the_episode(self, make):
         env = make(1, sensors=())
-        env.reset(seed=0, options={"episodes": np.array([0])})
+        env.reset(seed=0, options={"episode_index": np.array([0])})
         env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
         for _ in range(6):
             env.step(np.array([FORWARD]))
@@ -343,7 +343,7 @@ class TestAutoreset:
         assert truncated == [False] * 36 + [True]
 
     def test_every_episode_once(self, make):
-        env = make(8, episodes="once", max_episode_steps=3, sensors=(), num_episodes=10)
+        env = make(8, episode_order="once", max_episode_steps=3, sensors=(), num_episodes=10)
         _, info = env.reset(seed=0)
         seen = []
         for _ in range(40):
@@ -353,7 +353,7 @@ class TestAutoreset:
             assert (reward[~info["episode_valid"]] == 0).all()
         assert sorted(seen) == list(range(20))
         assert not info["episode_valid"].any()
-        _, info = env.reset(options={"episodes": "once"})
+        _, info = env.reset(options={"episode_order": "once"})
         assert info["episode_valid"].all()
 
 
@@ -440,7 +440,7 @@ class TestSeeding:
 
     def test_chosen_episodes_are_run(self, make):
         env = make(3)
-        _, info = env.reset(seed=0, options={"episodes": np.array([0, 50, 99])})
+        _, info = env.reset(seed=0, options={"episode_index": np.array([0, 50, 99])})
         np.testing.assert_array_equal(info["episode_index"], [0, 50, 99])
         assert [env.scene_name(i) for i in range(3)] == ["first", "second", "second"]
         assert env.episode_name(2) == "49"
@@ -458,7 +458,7 @@ class TestWrongUse:
             ({"renderer": "vulkan"}, "vulkan"),
             ({"autoreset_mode": "never"}, "never"),
             ({"render_mode": "human"}, "human"),
-            ({"episodes": "twice"}, "twice"),
+            ({"episode_order": "twice"}, "twice"),
             ({"task": "nope"}, "task='nope'.*Task"),
             ({"camera": 64}, "Camera"),
         ],
@@ -509,7 +509,7 @@ class TestWrongUse:
             env.reset(options={"reset_mask": np.array([True, False])})
         for options, named in (
             ({"reset_mask": np.array([1, 0])}, "reset_mask"),
-            ({"episodes": np.array([0, 10_000])}, "between 0 and 99"),
+            ({"episode_index": np.array([0, 10_000])}, "between 0 and 99"),
             ({"episode": 3}, "episode"),
         ):
             with pytest.raises(ValueError, match=named):
@@ -550,13 +550,13 @@ class TestWrongUse:
         env = make(2)
         env.reset(seed=0)
         with pytest.raises(ValueError, match="seeds"):
-            env.reset(seed=[1], options={"episodes": "once"})
+            env.reset(seed=[1], options={"episode_order": "once"})
         assert "episode_valid" not in env.step(np.array([LEFT, LEFT]))[4]
 
     def test_a_refused_environment_leaves_nothing_in_a_shared_library(self, library, make, tmp_path):
         before = len(library._preparers)
         with pytest.raises(ValueError, match="twice"):
-            make(1, episodes="twice")
+            make(1, episode_order="twice")
         with pytest.raises(FileNotFoundError):
             make(1, episode_file=tmp_path / "none.json")
         assert len(library._preparers) == before
@@ -614,7 +614,7 @@ class TestErrorsOnTheWay:
         assert len(library._users) == users - 1
 
     def test_a_refused_state_leaves_the_queue_where_it_was(self, make):
-        env = make(4, episodes="once")
+        env = make(4, episode_order="once")
         env.reset(seed=0)
         before, state = env.get_state(), env.get_state()
         state["episodes"]["episode"][:] = 10**6

@@ -97,7 +97,7 @@ def test_an_episode_is_that_of_its_scene_alone(make):
     for i in range(6):
         scene = int(env.library.source_index[env.agents.slot[i]])
         alone = BatchNavEnv(1, scenes=ROOMS[scene], num_episodes=40, cache_dir=None, renderer="embree")
-        alone.reset(options={"episodes": np.array([env.episodes.episode[i]])})
+        alone.reset(options={"episode_index": np.array([env.episodes.episode[i]])})
         np.testing.assert_array_equal(alone.episodes.goal[0], env.episodes.goal[i])
         seen = alone.set_pose(env.agents.position[i : i + 1], env.agents.heading[i : i + 1])
         drawn = env.set_pose(env.agents.position, env.agents.heading)
@@ -151,13 +151,13 @@ def test_by_default_few_scenes_are_all_resident_and_of_many_one_for_32_environme
     assert len(make(4, scenes=ROOMS[:8], resident_scenes=None).library.active) == 8
     assert len(make(4, resident_scenes=None).library.active) == 1
     assert len(make(65, resident_scenes=None).library.active) == 3
-    assert len(make(4, resident_scenes=None, episodes="once").library.active) == COUNT
-    with pytest.raises(ValueError, match="every scene at hand"):
-        make(4, episodes="once")
-    assert len(make(4, resident_scenes=COUNT, episodes="once").library.active) == COUNT
+    assert len(make(4, resident_scenes=None, episode_order="once").library.active) == COUNT
+    with pytest.raises(ValueError, match="every scene resident"):
+        make(4, episode_order="once")
+    assert len(make(4, resident_scenes=COUNT, episode_order="once").library.active) == COUNT
     env = make(4)
-    with pytest.raises(ValueError, match="every scene at hand"):
-        env.reset(options={"episodes": "once"})
+    with pytest.raises(ValueError, match="every scene resident"):
+        env.reset(options={"episode_order": "once"})
     with pytest.raises(ValueError, match="resident_scenes=0"):
         make(4, resident_scenes=0)
 
@@ -167,7 +167,7 @@ def test_episodes_that_run_once_in_too_few_scenes_are_refused_before_anything_is
         save_glb(room, tmp_path / f"{room.name}.glb")
     monkeypatch.setattr("gym_batchnav.library.recipes.load_scene", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(ValueError, match=r"list 2 instead of 3, or leave resident_scenes=2 out"):
-        make(4, scenes=tmp_path, resident_scenes=2, episodes="once")
+        make(4, scenes=tmp_path, resident_scenes=2, episode_order="once")
 
 
 def test_the_limit_is_told_as_the_user_wrote_it(make):
@@ -262,11 +262,11 @@ def test_episodes_may_be_chosen_in_the_scene_that_is_entered(make):
     walk(env, 100)
     entered = env.library.active[(np.arange(6) + env.episodes.count) % 3]
     wanted = np.array([3, 1, 4, 1, 5, 9])
-    _, info = env.reset(options={"episodes": wanted})
+    _, info = env.reset(options={"episode_index": wanted})
     np.testing.assert_array_equal(info["episode_index"], wanted)
     np.testing.assert_array_equal(env.agents.slot, entered)
     with pytest.raises(ValueError, match="episode 40 for environment 2"):
-        env.reset(options={"episodes": np.array([0, 0, 40, 0, 0, 0])})
+        env.reset(options={"episode_index": np.array([0, 0, 40, 0, 0, 0])})
 
 
 def test_a_library_brings_its_scenes_with_it(make):
@@ -278,8 +278,8 @@ def test_a_library_brings_its_scenes_with_it(make):
 
 def test_whoever_is_refused_does_not_stay(make):
     env = make()
-    with pytest.raises(ValueError, match="every scene at hand"):
-        BatchNavEnv(2, library=env.library, episodes="once")
+    with pytest.raises(ValueError, match="every scene resident"):
+        BatchNavEnv(2, library=env.library, episode_order="once")
     env.reset(seed=0)
     walk(env, 120)
     assert env.library.stats()["swaps"] > 2

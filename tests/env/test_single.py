@@ -38,13 +38,13 @@ def test_it_ends_by_its_own_limit_and_reports_the_measures(keywords):
 
 
 def test_when_every_episode_has_run_once_reset_says_so(keywords):
-    env = SingleEnv(episodes="once", **keywords)
+    env = SingleEnv(episode_order="once", **keywords)
     for _ in range(20):
         env.reset()
         assert env.step(0)[2]
     with pytest.raises(RuntimeError, match="once"):
         env.reset()
-    env.reset(options={"episodes": "once"})
+    env.reset(options={"episode_order": "once"})
     env.close()
 
 
@@ -59,7 +59,7 @@ def test_infos_are_scalars_of_what_is_present(keywords):
 
 def test_an_episode_can_be_chosen(keywords):
     env = SingleEnv(**keywords)
-    assert env.reset(seed=0, options={"episodes": 7})[1]["episode_index"] == 7
+    assert env.reset(seed=0, options={"episode_index": 7})[1]["episode_index"] == 7
     env.close()
 
 

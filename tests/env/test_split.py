@@ -107,12 +107,12 @@ class TestTheWhole:
         assert len({*whole.library.source_index[whole.agents.slot]}) > 1
 
     def test_also_with_one_queue_of_episodes(self, make):
-        whole, divided = make(episodes="once", num_episodes=5), make(episodes="once", num_episodes=5)
+        whole, divided = make(episode_order="once", num_episodes=5), make(episode_order="once", num_episodes=5)
         parts = divided.split(2)
         whole.reset(seed=1), [part.reset(seed=1) for part in parts]
         assert_parts_are(whole, parts, random_actions(150))
         assert not whole.episodes.valid.any()
-        mode = {"episodes": "random"}
+        mode = {"episode_order": "random"}
         whole.reset(seed=2, options=mode), [part.reset(seed=2, options=mode) for part in parts]
         assert_parts_are(whole, parts, random_actions(10))
         assert divided.episodes.valid.all()
@@ -137,9 +137,9 @@ class TestTheWhole:
     def test_chosen_episodes_are_those_of_the_scene_that_each_enters(self, make):
         whole, divided = make(**ROTATING), make(**ROTATING)
         parts, wanted = divided.split(3), np.array([3, 1, 4, 1, 5, 9])
-        expected = whole.reset(seed=0, options={"episodes": wanted})[0]
+        expected = whole.reset(seed=0, options={"episode_index": wanted})[0]
         found = [
-            part.reset(seed=0, options={"episodes": own})[0]
+            part.reset(seed=0, options={"episode_index": own})[0]
             for part, own in zip(parts, np.split(wanted, 3), strict=True)
         ]
         assert_same(expected, joined(found))
@@ -268,7 +268,7 @@ class TestWrongUse:
         first, second = env.split(2)
         with pytest.raises(RuntimeError, match="reset"):
             env.get_state()
-        for options in ({}, {"options": {"episodes": "once"}}):
+        for options in ({}, {"options": {"episode_order": "once"}}):
             first.reset(seed=0), second.reset(seed=0)
             first.reset(), second.reset()  # the plan goes on, for each by itself
             second.step(np.zeros(3, int))
@@ -279,7 +279,7 @@ class TestWrongUse:
             second.reset(seed=1)
             second.step(np.zeros(3, int))
         with pytest.raises(ValueError, match="reset the first part with it"):
-            second.reset(options={"episodes": "random"})
+            second.reset(options={"episode_order": "random"})
 
     @pytest.mark.parametrize("count", [1, 2])
     def test_a_plan_that_began_anew_without_episodes_leaves_nobody_in_other_scenes(self, make, count):
@@ -291,7 +291,7 @@ class TestWrongUse:
         scenes = env.library.source_index.tolist()
         beyond = np.full(6 // count, 50)  # of 30 a scene, and 120 in all slots
         with pytest.raises(ValueError, match="which it enters, has 30"):
-            parts[0].reset(seed=1, options={"episodes": beyond})
+            parts[0].reset(seed=1, options={"episode_index": beyond})
         assert env.library.source_index.tolist() != scenes
         for part in parts:
             for use in (lambda part=part: walk(part, 1), part.shortest_path_actions):

@@ -108,7 +108,7 @@ def test_a_policy_acts_as_in_a_batch_of_one(make, policy):
     episodes = evaluate(make(4), PolicyAgent(policy))
     env = make(1)
     for number in (0, 10, 20):
-        observation, _ = env.reset(options={"episodes": [number]})
+        observation, _ = env.reset(options={"episode_index": [number]})
         state, previous, begun, num_steps = policy.initial_state(1), torch.zeros(1).long(), True, 0
         done = False
         while not done:

@@ -10,7 +10,7 @@ from floors import SCENES, floor_plan, scene_mesh
 
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh import agents as batch
-from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.motion import walk_straight
 
 ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
@@ -31,7 +31,7 @@ class Agents:
         return Agents(*(np.ascontiguousarray(array[rows]) for array in vars(self).values()))
 
     def step(
-        self, navmeshes: NavMeshBatch, actions: np.ndarray, sliding: bool = True, active: np.ndarray | None = None
+        self, navmeshes: NavMeshAgents, actions: np.ndarray, sliding: bool = True, active: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         size = len(self.slots)
         moved, collided = np.full(size, 7, np.float32), np.ones(size, bool)
@@ -48,7 +48,7 @@ class Agents:
         )
         return moved, collided
 
-    def distance(self, navmeshes: NavMeshBatch, goal_index: np.ndarray) -> np.ndarray:
+    def distance(self, navmeshes: NavMeshAgents, goal_index: np.ndarray) -> np.ndarray:
         out = np.zeros(len(self.slots), np.float32)
         navmeshes.distance(self.slots, self.polygon, self.position, goal_index, out)
         return out
@@ -66,8 +66,8 @@ def place(meshes: list[NavMesh], size: int, seed: int = 0) -> Agents:
     return agents
 
 
-def fill(meshes: list[NavMesh], num_goals: int = 5) -> NavMeshBatch:
-    navmeshes = NavMeshBatch(len(meshes))
+def fill(meshes: list[NavMesh], num_goals: int = 5) -> NavMeshAgents:
+    navmeshes = NavMeshAgents(len(meshes))
     for slot, mesh in enumerate(meshes):
         navmeshes.set_slot(slot, mesh.tables(mesh.random_points(num_goals, np.random.default_rng(9))))
     return navmeshes
@@ -166,7 +166,7 @@ def test_threads_and_batch_size_change_nothing(
 def test_looked_up_distances_are_exact_to_the_millimetre(data_dir: Path, scene: str) -> None:
     mesh = scene_mesh(data_dir, scene)
     goals = mesh.random_points(40, np.random.default_rng(1))
-    navmeshes = NavMeshBatch(1)
+    navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(goals))
     agents = place([mesh], 4000, seed=2)
     goal_index = (np.arange(4000) % 40).astype(np.int32)
@@ -180,7 +180,7 @@ def test_looked_up_distances_are_exact_to_the_millimetre(data_dir: Path, scene: 
 
 
 def test_distances_by_plan(meshes: list[NavMesh]) -> None:
-    navmeshes = NavMeshBatch(2)
+    navmeshes = NavMeshAgents(2)
     navmeshes.set_slot(0, meshes[0].tables(np.array([[0.5, 0, 1.5], [2.5, 0, 3.5]])))
     navmeshes.set_slot(1, meshes[2].tables(np.array([[0.5, 0, 0.5]])))
     agents = place([meshes[0]], 4)
@@ -241,7 +241,7 @@ def test_goals_far_from_the_navmesh_are_refused(meshes: list[NavMesh]) -> None:
     with pytest.raises(ValueError, match="goal 1 at"):
         meshes[0].tables(np.array([[0.5, 0, 0.5], [90, 0, 0]]))
     with pytest.raises(ValueError, match="num_slots=0"):
-        NavMeshBatch(0)
+        NavMeshAgents(0)
 
 
 @pytest.mark.data

@@ -236,7 +236,7 @@ class TestMemory:
         assert num_ends > 8
 
     def test_where_no_episode_is_left_nothing_is_remembered_or_begun(self, make):
-        env = make(4, episodes="once", sensors=(PreviousAction(),), num_episodes=1, max_episode_steps=2)
+        env = make(4, episode_order="once", sensors=(PreviousAction(),), num_episodes=1, max_episode_steps=2)
         env.reset(seed=0)
         for _ in range(5):  # the library has two rooms, and so two episodes
             observation, reward, *_, info = env.step(np.full(4, RIGHT))
@@ -338,7 +338,7 @@ class TestMemory:
 
     def test_one_environment_is_a_row_of_many(self, library, tmp_path):
         keywords = {"library": library, "num_episodes": 50, "cache_dir": tmp_path, "task": Dance()}
-        keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9, "episodes": "random"}
+        keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9, "episode_order": "random"}
         many = BatchNavEnv(64, **keywords)
         many.reset(seed=5)
         told = walk(many, 40)

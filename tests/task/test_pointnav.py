@@ -38,13 +38,13 @@ def test_the_papers_last_step_pays_spl_and_no_progress():
         stopped=[False, True, True, False],
     )
     # Under way: progress. Success at twice the length, success at the length, time-out on the goal: no success.
-    reward, _ = scored(state, PointNav.seed_paper())
+    reward, _ = scored(state, PointNav.bps_paper())
     np.testing.assert_allclose(reward, [0.24, -0.01 + 1.25, -0.01 + 2.5, -0.01], atol=1e-6)
 
 
 def test_the_papers_time_out_pays_no_progress():
     state = state_of(previous_distance=[3], distance=[2.75], start_distance=[4], num_steps=[500])
-    np.testing.assert_allclose(scored(state, PointNav.seed_paper())[0], [-0.01], atol=1e-6)
+    np.testing.assert_allclose(scored(state, PointNav.bps_paper())[0], [-0.01], atol=1e-6)
 
 
 def test_stop_terminates_and_all_actions_taken_is_time_out():

@@ -18,7 +18,7 @@ GEODESICS_VERSION = 1  # goes up with every change of the corner graph or the ce
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NavigationTables:
-    """A navmesh and its goals as the kernels of ``NavMeshBatch`` want them."""
+    """A navmesh and its goals as the kernels of ``NavMeshAgents`` want them."""
 
     ground: Ground
     corners: Corners

@@ -73,7 +73,7 @@ class Preset:
 
     def make_evaluation_env(self, num_envs: int, num_episodes: int, **overrides: Any) -> BatchNavEnv:
         """An environment that runs each of ``num_episodes`` episodes of every held-out scene exactly once."""
-        keywords: dict[str, Any] = {"scenes": self.held_out, "episodes": "once", "autoreset_mode": "same_step"}
+        keywords: dict[str, Any] = {"scenes": self.held_out, "episode_order": "once", "autoreset_mode": "same_step"}
         return BatchNavEnv(num_envs, **{**self._seen(), **keywords, "num_episodes": num_episodes, **overrides})
 
     def _seen(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _paper(sensor: str, num_envs: int, resident_scenes: int) -> Preset:
         num_envs=num_envs,
         resident_scenes=resident_scenes,
         sensors=(sensor,),
-        task=PointNav.seed_paper(),
+        task=PointNav.bps_paper(),
         device="cuda",
     )
 

@@ -8,7 +8,7 @@ from floors import floor_plan, scene_mesh
 
 from gym_batchnav.library.sources import shipped_scenes
 from gym_batchnav.navmesh import NavMesh
-from gym_batchnav.navmesh.agents import NavMeshBatch
+from gym_batchnav.navmesh.agents import NavMeshAgents
 
 
 def walk(
@@ -28,7 +28,7 @@ def walk(
         Distance at the start, distance where the follower stopped (inf if it did not), path length, each [N].
     """
     size = len(start)
-    navmeshes = NavMeshBatch(1)
+    navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(goals))
     position, polygon = mesh.snap_with_polygon(start)
     slots, goal_index = np.zeros(size, np.int32), np.arange(size, dtype=np.int32)
@@ -86,7 +86,7 @@ def test_does_not_walk_into_a_wall_for_ever() -> None:
 
 def test_stops_at_the_goal_and_where_there_is_no_path() -> None:
     mesh = floor_plan(["00.0"])
-    navmeshes = NavMeshBatch(1)
+    navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(np.array([[0.5, 0, 0.5]])))
     position = np.array([[0.65, 0, 0.5], [0.75, 0, 0.5], [3.5, 0, 0.5]], np.float32)
     actions = navmeshes.next_action(
@@ -104,7 +104,7 @@ def test_stops_at_the_goal_and_where_there_is_no_path() -> None:
 
 def test_turns_the_shorter_way() -> None:
     mesh = floor_plan(["00000"])
-    navmeshes = NavMeshBatch(1)
+    navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(np.array([[0.5, 0, 0.5]])))
     headings = np.radians([90, 60, 120, -100, -80, 94, 84]).astype(np.float32)  # 90 looks at the goal
     size = len(headings)
