@@ -43,8 +43,8 @@ def make_library(
     sources = scene_sources(scenes, preparer.cache)
     if once and resident_scenes is not None and resident_scenes < len(sources):
         raise ValueError(
-            f"episode_order='once' needs every scene resident: list {resident_scenes} instead of {len(sources)}, or leave "
-            f"resident_scenes={resident_scenes} out"
+            f"episode_order='once' needs every scene resident: list {resident_scenes} instead of {len(sources)}, or "
+            f"leave resident_scenes={resident_scenes} out"
         )
     if resident_scenes is None and not once and len(sources) > FEW_SCENES:
         resident_scenes = -(-num_envs // ENVS_PER_SCENE)
