@@ -29,6 +29,7 @@ from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.render.api import RENDERERS
@@ -149,6 +150,7 @@ class BatchNavEnv(NavBatch):
             num_episodes=num_episodes,
             cache=DiskCache(None if cache_dir is None else Path(cache_dir)),
         )
+        warm_up_batch(num_envs, renderer, draws=bool(pictured))
         if library is not None:
             given = (scenes, resident_scenes, max_scene_bytes, deterministic_rotation or None)
             if any(value is not None for value in given):
