@@ -17,9 +17,8 @@ from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.bundle import Drawing, mime_bundle
-from gym_batchnav.viz.floors import storeys
+from gym_batchnav.viz.floors import storeys, visible_floor_and_cut
 from gym_batchnav.viz.maps import (
-    CUT,
     TopDownMap,
     draw_agents,
     draw_outline,
@@ -187,9 +186,9 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
         if navmesh is None:
             bottom, top = drawn.bounds[:, 1].tolist()
             house = top - bottom < _HOUSE
-            cut = CUT if house else top - bottom + 1
-            above = scene_map(renderer, drawn, 0, _MAP, bottom, cut)
-            return _scaled(above), f"from above, cut {cut:g} m over {bottom:.1f} m" if house else "from above"
+            cut = visible_floor_and_cut(drawn, bottom)[1] if house else top + 1
+            above = scene_map(renderer, drawn, 0, _MAP, bottom, cut - bottom)
+            return _scaled(above), f"from above, cut at {cut:.1f} m" if house else "from above"
         floors = storeys(navmesh)
         size = _MAP if len(floors) < 2 else _SMALL_MAP
         heights = floors or [0.0]  # any, of a landscape
@@ -197,7 +196,7 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
     finally:
         renderer.close()
     pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
-    what = f"from above, cut {CUT:g} m over the floor" if floors else "from above"
+    what = "from above, cut below the ceiling" if floors else "from above"
     return _storeys_beside(pictures, floors), f"{what}; green: where one can walk"
 
 
