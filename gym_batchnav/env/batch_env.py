@@ -150,8 +150,9 @@ class BatchNavEnv(NavBatch):
             num_episodes=num_episodes,
             cache=DiskCache(None if cache_dir is None else Path(cache_dir)),
         )
-        warm_up_batch(num_envs, renderer, draws=bool(pictured))
-        if library is not None:
+        if library is None:  # else another environment has compiled
+            warm_up_batch(num_envs, renderer, draws=bool(pictured))
+        else:
             given = (scenes, resident_scenes, max_scene_bytes, deterministic_rotation or None)
             if any(value is not None for value in given):
                 raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")

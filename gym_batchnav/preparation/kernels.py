@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
-
-if TYPE_CHECKING:
-    from gym_batchnav.render.api import Renderer
 
 _SMALL_SCENE = "apartment_4"  # its navmesh is the smallest of the shipped ones
 _ROOM = np.array([[0, 0, 0], [4, 0, 0], [4, 0, 4], [0, 0, 4], [1, 0.6, 1], [2, 0.6, 1], [2, 0.6, 2]], np.float32)
@@ -42,17 +39,17 @@ def warm_up(processes: int | None = None) -> Compiled:
     return compile_ahead([_drawing("auto"), _MEASURING, _BUILDING, *navigation, _READING], processes)
 
 
-def warm_up_batch(num_envs: int, renderer: str | Renderer, draws: bool) -> None:
+def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False) -> None:
     """Compile what a batch of agents in scenes with navmeshes needs.
 
     Args:
         num_envs: The number of agents.
-        renderer: The name of the renderer, or the renderer.
+        renderer: The name of the renderer.
         draws: Whether the agents see anything.
+        follows: Whether the follower of shortest paths will be asked.
     """
-    name = renderer if isinstance(renderer, str) else renderer.name
-    drawing = [_drawing(name)] if draws else []
-    compile_ahead([*drawing, _MEASURING, _walking(num_envs)])
+    drawing = [_drawing(renderer)] if draws else []
+    compile_ahead([*drawing, _MEASURING, _walking(num_envs), *([_following(num_envs)] if follows else [])])
 
 
 def warm_up_building(measures: bool = False, draws_with: str | None = None) -> None:

@@ -19,6 +19,7 @@ from gym_batchnav.viz.maps import (
     storey_map,
 )
 from gym_batchnav.viz.marks import BACKGROUND, INK, PATH_COLORS
+from gym_batchnav.viz.overviews import draw_person, navmesh_overview, scene_overview
 from gym_batchnav.viz.recording import Recording, record_episodes
 from gym_batchnav.viz.save import check_picture_path, save_clip, save_picture
 from gym_batchnav.viz.sheets import (
@@ -55,6 +56,7 @@ __all__ = [
     "draw_agents",
     "draw_field",
     "draw_outline",
+    "draw_person",
     "draw_trajectories",
     "draw_viewpoints",
     "drawn",
@@ -65,11 +67,13 @@ __all__ = [
     "map_beside_views",
     "mosaic",
     "navmesh_map",
+    "navmesh_overview",
     "numbered",
     "record_episodes",
     "save_clip",
     "save_picture",
     "scene_map",
+    "scene_overview",
     "semantic_picture",
     "sensor_picture",
     "side_by_side",

@@ -16,7 +16,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.viz.bundle import Drawing, mime_bundle
+from gym_batchnav.viz.bundle import Portrait, mime_bundle
 from gym_batchnav.viz.floors import storeys, visible_floor_and_cut
 from gym_batchnav.viz.maps import (
     TopDownMap,
@@ -27,6 +27,7 @@ from gym_batchnav.viz.maps import (
     scene_map,
     storey_map,
 )
+from gym_batchnav.viz.overviews import navmesh_overview, storeys_beside
 from gym_batchnav.viz.sheets import captioned, mosaic, side_by_side
 from gym_batchnav.viz.views import AgentViews
 
@@ -113,7 +114,7 @@ def _state(env: NavBatch, ready: bool) -> str:
     return f"split into {_counted(len(env.parts), 'part')}, which step by themselves" if open_parts else "under way"
 
 
-def _batch_picture(env: NavBatch, under_way: bool) -> Drawing:
+def _batch_picture(env: NavBatch, under_way: bool) -> Portrait:
     """What some of the agents see, one sheet a sensor; of blind ones, where they are."""
     if env.closed:
         return None, "closed: no pictures"
@@ -145,7 +146,7 @@ def _thickened(pictures: np.ndarray) -> np.ndarray:
     return pictures
 
 
-def _blind_picture(env: NavBatch) -> Drawing:
+def _blind_picture(env: NavBatch) -> Portrait:
     """The agents of the scene that has most, on its navmesh."""
     slot = int(np.bincount(env.agents.slot).argmax())
     here = np.flatnonzero(env.agents.slot == slot)
@@ -176,7 +177,7 @@ def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str
     }
 
 
-def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
+def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
     """A scene from above, with the ceiling off where it has level floors."""
     drawn = _lightened(scene)
     with warnings.catch_warnings():
@@ -197,21 +198,12 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
         renderer.close()
     pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
     what = "from above, cut below the ceiling" if floors else "from above"
-    return _storeys_beside(pictures, floors), f"{what}; green: where one can walk"
+    return storeys_beside(pictures, floors), f"{what}; green: where one can walk"
 
 
 def _scaled(top_down: TopDownMap) -> np.ndarray:
     """The picture of a map with nothing but its scale on it."""
     return draw_trajectories(top_down, [])
-
-
-def _storeys_beside(pictures: Sequence[np.ndarray], floors: Sequence[float]) -> np.ndarray:
-    """The maps of some floors in a row; several are named by their heights."""
-    if len(pictures) == 1:
-        return pictures[0]
-    return side_by_side(
-        [captioned(one, f"floor at {floor:.1f} m") for one, floor in zip(pictures, floors, strict=True)]
-    )
 
 
 def _lightened(scene: Scene) -> Scene:
@@ -264,12 +256,10 @@ def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
     }
 
 
-def _navmesh_picture(navmesh: NavMesh) -> Drawing:
+def _navmesh_picture(navmesh: NavMesh) -> Portrait:
     """A navmesh from above."""
-    floors = storeys(navmesh)
-    size = _MAP if len(floors) < 2 else _SMALL_MAP
-    pictures = [_scaled(navmesh_map(navmesh, size, height=floor)) for floor in floors or [0.0]]
-    return _storeys_beside(pictures, floors), "where one can walk, one shade an island"
+    size = _MAP if len(storeys(navmesh)) < 2 else _SMALL_MAP
+    return navmesh_overview(navmesh, size), "the walkable area, one shade per island"
 
 
 def _some_of(indices: np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 import gym_batchnav
 from gym_batchnav.cli import app
 from gym_batchnav.cli.scene.choice import frame_attributes
-from gym_batchnav.cli.scene.viewpoints import most_telling
 from gym_batchnav.geometry import Camera, forward_vectors
 from gym_batchnav.library import recipes
 from gym_batchnav.library.cache import DiskCache
@@ -30,6 +29,7 @@ from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.viz.viewpoints import most_telling
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 

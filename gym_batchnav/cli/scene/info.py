@@ -1,8 +1,9 @@
-"""``gym-batchnav scene info``: what a scene holds, what was guessed of it, and where one can walk."""
+"""``gym-batchnav scene info``: counts, guesses and the walkable area of scenes."""
 
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,13 +24,17 @@ _GUESSES = ("up", "scale", "origin")  # of Scene.metadata
 
 
 def info(
-    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
+    scenes: Annotated[
+        list[str], typer.Argument(help="Files, folders, patterns or names: anything that scenes= takes.")
+    ],
     walkable: Annotated[bool, typer.Option(help="Also build the navmesh, which may take a while.")] = True,
     up: FrameUp = None,
     scale: FrameScale = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each scene.")] = False,
 ) -> None:
-    """Say what scenes hold: counts, size, textures, memory, what was guessed or left out, and where one can walk.
+    """Describe scenes: counts, size, textures, memory, guessed units, parts left out, and the walkable area.
+
+    The exit status is 1 if a scene cannot be read or no agent can walk in it for the units and axes that were given.
 
     Example: gym-batchnav scene info home.glb "~/scenes/*.obj" procedural:7
     """
@@ -37,12 +42,14 @@ def info(
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.system.progress import late_progress
 
-    cache, console, refused = DiskCache(), Console(), 0
+    cache = DiskCache()
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    refused = 0
     sources = [with_frame(source, cache, up, scale) for source in scene_sources(scenes, cache)]
     with late_progress("Reading scenes", len(sources)) as done:
         for source in sources:
             facts = _facts(source, cache, walkable)
-            refused += "refused" in facts
+            refused += "refused" in facts or ("walkable" in facts and (up, scale) != (None, None))
             if as_json:
                 print(json.dumps(facts))
             elif "refused" in facts:
@@ -55,18 +62,21 @@ def info(
 
 
 def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, Any]:
-    """What is to be said of a scene; of one that cannot be loaded, its name and why it is ``refused``."""
+    """The facts of a scene; for one that cannot be loaded, its name and why it is ``refused``."""
     from gym_batchnav.navmesh.mesh import NavMeshSettings
+    from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.preparation.navigation import cached_navmesh
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the loader has to say stands in the table
+            warnings.simplefilter("ignore")  # the table shows the loader's warnings
             loaded = source.load()
     except ValueError as error:
         return {"name": source.name, "refused": str(error)}
     facts = describe(loaded)
     if walkable:
+        if loaded.navmesh is None:
+            warm_up_building()
         try:
             facts |= describe_navmesh(loaded.navmesh or cached_navmesh(loaded, NavMeshSettings(), cache))
         except ValueError as error:
@@ -96,7 +106,7 @@ def describe(scene: Scene) -> dict[str, Any]:
 
 
 def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
-    """Where one can walk: square metres in all, and of the islands, the largest first."""
+    """The walkable area in square metres: in all, and of each island, the largest first."""
     islands = sorted((island.area for island in navmesh.islands), reverse=True)
     return {"walkable_area": navmesh.navigable_area, "islands": islands}
 
