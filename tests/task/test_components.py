@@ -171,7 +171,7 @@ class TestProtocol:
 
         env = make(2, task=Told(), measures=(Turns(),), autoreset_mode="same_step")
         env.reset(seed=0), env.step(np.array([STOP, LEFT]))
-        assert calls == ["begin [0, 1]", "update", "reward", "terminated", "begin [0]"]
+        assert calls == ["begin [0, 1]", "update", "terminated", "reward", "begin [0]"]
 
     def test_stopping_at_the_limit_of_a_task_that_goes_on_is_a_time_out(self, make):
         env = make(1, max_episode_steps=3)
