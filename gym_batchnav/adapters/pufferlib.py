@@ -11,12 +11,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.adapters.requirements import check_batch
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.task.components import INFO_KEYS
 
 with needs_extra("pufferlib", "the adapter to PufferLib"):
     from pufferlib import PufferEnv
     from pufferlib.emulation import emulate_observation_space
-
-INDICES = ("episode_index", "scene_index")  # infos that are no measures: PufferLib would show their means
 
 
 class PufferVecEnv(PufferEnv):
@@ -106,7 +105,7 @@ class PufferVecEnv(PufferEnv):
         """What the episodes that ended came to; forgets them."""
         ended = {"episode_return": self._return[done].tolist(), "episode_length": self._length[done].tolist()}
         for name, values in info.items():
-            if not name.startswith("_") and name not in INDICES:
+            if not name.startswith("_") and name not in INFO_KEYS:
                 ended[name] = values[done].tolist()
         self._return[done], self._length[done] = 0, 0
         return ended

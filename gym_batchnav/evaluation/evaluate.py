@@ -94,7 +94,7 @@ def numbers_of(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.nd
     """
     numbers = []
     for slot in env.library.active.tolist():
-        size = len(env.episode_set(slot))
+        size = len(env.simulator.episode_set(slot))
         count = size if episodes_per_scene is None else episodes_per_scene
         if count > size:
             raise ValueError(
@@ -109,7 +109,7 @@ def _in_order(env: BatchNavEnv, measured: dict[str, np.ndarray]) -> EvaluatedEpi
     """Episodes sorted by their numbers, with the distances at which they started."""
     order = np.argsort(measured["episode_index"])
     slots, rows = env.simulator.schedule.locate(measured["episode_index"][order])
-    starts = [env.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), rows, strict=True)]
+    starts = [env.simulator.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), rows, strict=True)]
     columns = {name: _widened(values[order]) for name, values in measured.items()}
     measures = {name: columns.pop(name) for name in env.components.measures}
     return EvaluatedEpisodes(**columns, start_distance=np.array(starts, float), measures=measures)

@@ -33,7 +33,7 @@ def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) ->
         slots, rows = env.simulator.schedule.locate(episodes.episode_index)
         values = [getattr(episodes, name).astype(float).tolist() for name in columns]
         for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
-            names = (agent, env.library.name(slot), env.episode_set(slot).ids[row])
+            names = (agent, env.library.name(slot), env.simulator.episode_set(slot).ids[row])
             writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
     return text.getvalue()
 

@@ -51,7 +51,7 @@ def trajectories(env: BatchNavEnv, taken: viz.Recording) -> np.ndarray:
     for slot in dict.fromkeys(taken.slots.tolist()):
         here = np.nonzero(taken.slots == slot)[0]
         above = viz.batch_map(env, slot, MAP_SIZE, floor=taken.positions[0, here, 1])
-        navmesh = env.navmesh(slot)
+        navmesh = env.simulator.navmesh(slot)
         ideal = [navmesh.shortest_path(taken.positions[0, index], taken.goals[index]) for index in here]
         picture = viz.draw_trajectories(above, ideal, colors=[IDEAL_COLOR], width=2)
         ways = [taken.path(index) for index in here.tolist()]

@@ -117,7 +117,7 @@ def _actions(env: BatchNavEnv, at_random: np.ndarray, rng: np.random.Generator) 
 
 def _episodes_to_show(env: BatchNavEnv, slot: int) -> np.ndarray:
     """The numbers [M] of the episodes in a slot whose shortest paths are nearest to ``SHOWN_DISTANCE``."""
-    off = np.abs(env.episode_set(slot).distance - SHOWN_DISTANCE)
+    off = np.abs(env.simulator.episode_set(slot).distance - SHOWN_DISTANCE)
     rows = np.argsort(off, kind="stable")[:SHOWN_AGENTS]
     return env.simulator.schedule.index(np.full(len(rows), slot), rows)
 
