@@ -14,7 +14,7 @@ from pufferlib.pufferl import PuffeRL
 from pufferlib.pytorch import layer_init
 from torch import nn
 
-from gym_batchnav.adapters.pufferlib import make_env
+from gym_batchnav.adapters.pufferlib import PufferVecEnv
 from gym_batchnav.task.pointnav import PointNav
 
 HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
@@ -22,38 +22,38 @@ HORIZON = 32  # steps of each agent between two updates
 
 
 class Policy(nn.Module):
-    """Actor and critic apart, each of two layers that read the scan and the goal."""
+    """Separate actor and critic, each with two layers on the scan and the goal."""
 
     def __init__(self, env, hidden=128):
-        """Sizes are those of one agent of ``env``."""
+        """Take sizes from the spaces of one agent of ``env``."""
         super().__init__()
         self.sizes = [env.single_observation_space.shape[0], hidden, hidden]
         self.actor = self.network(env.single_action_space.n, std=0.01)
         self.critic = self.network(1, std=1)
 
     def network(self, outputs, std):
-        """Linear layers, the last with small weights."""
+        """Return linear layers; the last one starts with weights of scale ``std``."""
         layers = []
         for inputs, width in pairwise(self.sizes):
             layers += [layer_init(nn.Linear(inputs, width)), nn.Tanh()]
         return nn.Sequential(*layers, layer_init(nn.Linear(self.sizes[-1], outputs), std=std))
 
     def forward(self, observations, state=None):
-        """Logits [B, 4] and values [B, 1]."""
+        """Return logits [B, 4] and values [B, 1]."""
         return self.actor(observations), self.critic(observations)
 
     forward_eval = forward
 
 
 class Trainer(PuffeRL):
-    """PuffeRL without its dashboard; leave this class out to see it."""
+    """PuffeRL without its dashboard."""
 
     def print_dashboard(self, *arguments, **keywords):
         """Print nothing."""
 
 
 def configuration(options):
-    """What PufferLib reads from its default.ini, for a small network on the CPU."""
+    """Return the settings of PufferLib's default.ini, for a small network on the CPU."""
     return {
         "env": "batchnav", "seed": options.seed, "device": "cpu", "data_dir": options.out, "precision": "float32",
         "total_timesteps": max(options.timesteps, HORIZON * options.num_envs), "batch_size": "auto",
@@ -67,22 +67,22 @@ def configuration(options):
 
 
 def main():
-    """Train and say where the result lies."""
+    """Train, then print where the policy is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--timesteps", type=int, default=600_000, help="steps of all agents together")
-    parser.add_argument("--num-envs", type=int, default=128, help="agents that step at a time")
-    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
-    parser.add_argument("--out", default="runs/pufferlib", help="where the results go")
+    parser.add_argument("--timesteps", type=int, default=600_000, help="steps summed over agents")
+    parser.add_argument("--num-envs", type=int, default=128, help="agents in the batch")
+    parser.add_argument("--scenes", default=HOMES, help="training scenes; also a file or folder")
+    parser.add_argument("--out", default="runs/pufferlib", help="folder for the results")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
 
     torch.manual_seed(options.seed)
-    # PuffeRL clips rewards to [-1, 1], hence the smaller one for a success.
-    keywords = {"env_id": "gym_batchnav:BatchNav/PointNavScan-v0", "task": PointNav(success_reward=1.0)}
+    # PuffeRL clips rewards to [-1, 1], so a success pays 1 instead of 2.5.
+    keywords = {"id": "BatchNav/PointNavScan-v0", "task": PointNav(success_reward=1.0)}
     keywords |= {"num_envs": options.num_envs, "scenes": options.scenes, "max_episode_steps": 200}
-    env = pufferlib.vector.make(make_env, env_kwargs=keywords)
+    env = pufferlib.vector.make(PufferVecEnv.make, env_kwargs=keywords)
     trainer = Trainer(configuration(options), env, Policy(env.driver_env))
-    # PufferLib lets Ctrl-C end the process at once; here the policy is saved first.
+    # PufferLib ends the process at once on Ctrl-C. This handler saves the policy first.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     names, rows = ("episode_return", "episode_length", "success", "spl"), []
     try:
@@ -97,7 +97,7 @@ def main():
                 rows.clear()
     except KeyboardInterrupt:
         print(f"stopped after {trainer.global_step} steps")
-    finally:  # PuffeRL has a thread that keeps an interrupted run alive until it is closed.
+    finally:  # A thread of PuffeRL keeps an interrupted run alive until it is closed.
         print(f"the policy is in {trainer.close()}")
 
 

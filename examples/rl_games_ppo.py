@@ -6,32 +6,30 @@ Dict of pictures and the goal.
 
 import argparse
 
-import gymnasium
 import numpy as np
 from rl_games.common.algo_observer import AlgoObserver
 from rl_games.torch_runner import Runner
 
-import gym_batchnav  # noqa: F401  registers the environments
-from gym_batchnav.adapters.rl_games import register
+from gym_batchnav.adapters.rl_games import RLGamesVecEnv, register
 
 HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
 
 
 class Scores(AlgoObserver):
-    """Prints what the episodes that ended since the last line came to."""
+    """Print return, length and SPL of the episodes that ended since the last line."""
 
     def after_init(self, algo):
-        """Keep the agent, whose counts are printed."""
+        """Keep the algorithm, whose counts are printed."""
         self.algo, self.ended = algo, []
 
     def process_infos(self, infos, done_indices):
-        """Called after every step."""
+        """Collect the SPL of episodes that ended; rl_games calls this after every step."""
         done = done_indices[:, 0].cpu().numpy()
         if len(done):
             self.ended += infos["final_info"]["spl"][done].tolist()
 
     def after_print_stats(self, frame, epoch_num, total_time):
-        """Called after every epoch, twice by rl_games 1.6.5."""
+        """Print means; rl_games calls this after every epoch (1.6.5 twice)."""
         if len(self.ended) >= 200:
             reward, length = self.algo.game_rewards.get_mean().item(), self.algo.game_lengths.get_mean().item()
             print(f"frame {frame}: return {reward:.2f}, length {length:.0f}, SPL {np.mean(self.ended):.3f}")
@@ -39,7 +37,7 @@ class Scores(AlgoObserver):
 
 
 def configuration(options):
-    """What rl_games reads from a YAML file in its own examples."""
+    """Return the settings that rl_games' own examples read from a YAML file."""
     return {"params": {
         "seed": options.seed,
         "algo": {"name": "a2c_discrete"},
@@ -50,7 +48,7 @@ def configuration(options):
         },
         "config": {
             "name": "batchnav", "env_name": "batchnav", "num_actors": options.num_envs, "device": "cpu",
-            "env_config": {},  # where the Runner puts the seed; without it the environment is not seeded
+            "env_config": {},  # the Runner puts its seed here; without it the environment is not seeded
             "train_dir": options.out, "torch_compile": False, "print_stats": False, "games_to_track": 200,
             "max_frames": options.timesteps, "horizon_length": 32, "minibatch_size": 8 * options.num_envs,
             "mini_epochs": 4, "learning_rate": 1e-3, "lr_schedule": "linear", "gamma": 0.99, "tau": 0.95,
@@ -62,17 +60,18 @@ def configuration(options):
 
 
 def main():
-    """Train and say where the result lies."""
+    """Train, then print where the results are."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--timesteps", type=int, default=1_000_000, help="steps of all environments together")
-    parser.add_argument("--num-envs", type=int, default=128, help="environments that step at a time")
-    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
-    parser.add_argument("--out", default="runs/rl_games", help="where the results go")
+    parser.add_argument("--timesteps", type=int, default=1_000_000, help="environment steps, summed over environments")
+    parser.add_argument("--num-envs", type=int, default=128, help="environments in the batch")
+    parser.add_argument("--scenes", default=HOMES, help="training scenes; also a file or folder")
+    parser.add_argument("--out", default="runs/rl_games", help="folder for the results")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
 
-    keywords = {"scenes": options.scenes, "max_episode_steps": 200, "autoreset_mode": "same_step"}
-    env = register(gymnasium.make_vec("BatchNav/PointNavScan-v0", num_envs=options.num_envs, **keywords))
+    keywords = {"scenes": options.scenes, "max_episode_steps": 200}
+    env = RLGamesVecEnv.make(options.num_envs, "BatchNav/PointNavScan-v0", **keywords)
+    register(env, "batchnav")
     runner = Runner(Scores())
     runner.load(configuration(options))
     runner.run({"train": True})

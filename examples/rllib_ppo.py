@@ -14,14 +14,14 @@ HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
 
 
 def log_measures(*, episode, metrics_logger, **_):
-    """Add what the environment measured at an episode's end to sums, which RLlib begins anew with each iteration."""
+    """Add the measures of an episode that ended to sums, which RLlib resets in each iteration."""
     measures = episode.get_infos(-1)
     for name in ("spl", "success"):
         metrics_logger.log_value(name, float(measures[name]), reduce="sum")
 
 
 def make_config(options):
-    """RLlib's PPO on batches of gym_batchnav, one in each env runner."""
+    """Return RLlib's PPO on batches of gym_batchnav, one per env runner."""
     register_env("batchnav", make_batch)
     steps = options.env_runners * options.num_envs * options.rollout
     return (
@@ -52,17 +52,21 @@ def make_config(options):
 
 
 def main():
-    """Train, print what RLlib counted, and keep a checkpoint."""
+    """Train, print what RLlib counted, and save a checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--env", default="BatchNav/PointNavScan-v0", help="id; its observations are one row of numbers")
-    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
-    parser.add_argument("--env-runners", type=int, default=1, help="processes that hold a batch each")
+    parser.add_argument(
+        "--env",
+        default="BatchNav/PointNavScan-v0",
+        help="id with observations of one array",
+    )
+    parser.add_argument("--scenes", default=HOMES, help="training scenes; also a file or folder")
+    parser.add_argument("--env-runners", type=int, default=1, help="processes, each with one batch")
     parser.add_argument("--num-envs", type=int, default=128, help="environments in each batch")
-    parser.add_argument("--rollout", type=int, default=32, help="steps of each environment from one update to the next")
-    parser.add_argument("--frames", type=int, default=300_000, help="steps of all environments together")
-    parser.add_argument("--episode-steps", type=int, default=200, help="actions after which an episode is cut off")
-    parser.add_argument("--address", help="of a Ray cluster, such as auto; one is started on this machine if not given")
-    parser.add_argument("--seed", type=int, default=1, help="of scenes, episodes and network")
+    parser.add_argument("--rollout", type=int, default=32, help="steps per environment and update")
+    parser.add_argument("--frames", type=int, default=300_000, help="environment steps, summed over environments")
+    parser.add_argument("--episode-steps", type=int, default=200, help="actions after which an episode is truncated")
+    parser.add_argument("--address", help="address of a Ray cluster, such as auto; by default one is started here")
+    parser.add_argument("--seed", type=int, default=1, help="seed of scenes, episodes and network")
     parser.add_argument("--out", default="runs/rllib", help="folder for the checkpoint")
     options = parser.parse_args()
 

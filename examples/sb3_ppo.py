@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO on depth pictures and the goal, evaluated in homes that it never saw.
+"""PPO of Stable-Baselines3 on depth images and the goal, evaluated in homes that were not trained on.
 
 pip install "gym-batchnav[sb3]", and moviepy for --video.
 """
@@ -6,33 +6,32 @@ pip install "gym-batchnav[sb3]", and moviepy for --video.
 import argparse
 from pathlib import Path
 
-import gymnasium
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecMonitor, VecVideoRecorder
 
-import gym_batchnav
+from gym_batchnav import Camera
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
 
 HOMES = "procedural:{}?area=28&closed_doors=0&triangles=8000"
 
 
 def make_env(num_envs: int, scenes: str, **keywords) -> SB3VecEnv:
-    """A batch for SB3, whose own network takes pictures from 36 x 36 pixels."""
-    camera = gym_batchnav.Camera(width=36, height=36)
-    keywords = {"camera": camera, "max_episode_steps": 200, "autoreset_mode": "same_step", **keywords}
-    return SB3VecEnv(gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=num_envs, scenes=scenes, **keywords))
+    """Make a batch for SB3, whose own network takes images of at least 36 x 36 pixels."""
+    camera = Camera(width=36, height=36)
+    keywords = {"camera": camera, "max_episode_steps": 200, **keywords}
+    return SB3VecEnv.make(num_envs, scenes=scenes, **keywords)
 
 
 def main() -> None:
-    """Train, evaluate on the way, save, and film if asked to."""
+    """Train with evaluations in between, save, and film with --video."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--timesteps", type=int, default=600_000, help="steps of all environments together")
-    parser.add_argument("--num-envs", type=int, default=64, help="environments that step at a time")
-    parser.add_argument("--scenes", default=HOMES.format("0-7"), help="what to train in, also a file or folder")
-    parser.add_argument("--held-out", default=HOMES.format("100-103"), help="what to evaluate in")
-    parser.add_argument("--evaluations", type=int, default=6, help="how often to evaluate")
+    parser.add_argument("--timesteps", type=int, default=600_000, help="environment steps, summed over environments")
+    parser.add_argument("--num-envs", type=int, default=64, help="environments in the batch")
+    parser.add_argument("--scenes", default=HOMES.format("0-7"), help="training scenes; also a file or folder")
+    parser.add_argument("--held-out", default=HOMES.format("100-103"), help="evaluation scenes")
+    parser.add_argument("--evaluations", type=int, default=6, help="number of evaluations")
     parser.add_argument("--video", action="store_true", help="film four agents at the end")
-    parser.add_argument("--out", type=Path, default=Path("runs/sb3"), help="where the results go")
+    parser.add_argument("--out", type=Path, default=Path("runs/sb3"), help="folder for the results")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
@@ -57,7 +56,7 @@ def main() -> None:
 
 
 def film(model: PPO, scenes: str, folder: Path, length: int = 100) -> None:
-    """Record what four agents see."""
+    """Record the views of four agents."""
     env = make_env(4, scenes, num_episodes=25, render_mode="rgb_array")
     env = VecVideoRecorder(env, str(folder), lambda step: step == 0, video_length=length, name_prefix="agents")
     observation = env.reset()

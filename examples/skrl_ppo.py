@@ -1,9 +1,8 @@
-"""PPO with skrl on depth pictures: python examples/skrl_ppo.py --help."""
+"""PPO with skrl on depth images: python examples/skrl_ppo.py --help."""
 
 import argparse
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import torch
 from skrl.agents.torch.ppo import PPO, PPO_CFG
@@ -14,21 +13,21 @@ from skrl.utils import set_seed
 from skrl.utils.spaces.torch import unflatten_tensorized_space
 from torch import nn
 
-import gym_batchnav
+from gym_batchnav import Camera
 from gym_batchnav.adapters.skrl import FinalObservations, SkrlEnv
 
 HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
 
 
 class Agent(FinalObservations, PPO):
-    """skrl's PPO, with the value at a time-out taken from the observation that the episode ended with."""
+    """PPO of skrl that bootstraps a time-out from the final observation of the episode."""
 
 
 class Network(CategoricalMixin, DeterministicMixin, Model):
-    """Depth through two convolutions, then the goal beside it; the policy's and the critic's head on one body."""
+    """Two convolutions on depth, joined with the goal; policy and critic are heads of one body."""
 
     def __init__(self, env):
-        """Sizes follow the environment's spaces."""
+        """Take sizes from the environment's spaces."""
         Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device=env.device)
         CategoricalMixin.__init__(self, role="policy")
         DeterministicMixin.__init__(self, role="value")
@@ -40,12 +39,12 @@ class Network(CategoricalMixin, DeterministicMixin, Model):
             self.init_state_dict(role=role)
 
     def act(self, inputs, *, role):
-        """An action, or a value."""
+        """Return an action or a value."""
         kind = CategoricalMixin if role == "policy" else DeterministicMixin
         return kind.act(self, inputs, role=role)
 
     def compute(self, inputs, role):
-        """Make a Dict again of the rows that skrl hands over, and give the head's output."""
+        """Restore the Dict from skrl's rows and return the output of the role's head."""
         seen = unflatten_tensorized_space(self.observation_space, inputs["observations"])
         distance, angle = seen["pointgoal_with_gps_compass"].split(1, dim=1)
         goal = [angle.cos(), angle.sin(), distance / (1 + distance)]
@@ -53,14 +52,14 @@ class Network(CategoricalMixin, DeterministicMixin, Model):
 
 
 def make_env(options, num_envs):
-    """A batch that skrl can count right."""
-    camera = gym_batchnav.Camera(width=options.size, height=options.size)
+    """Make a batch for skrl."""
+    camera = Camera(width=options.size, height=options.size)
     keywords = {"scenes": options.scenes, "camera": camera, "max_episode_steps": options.episode_steps}
-    return SkrlEnv(gymnasium.make_vec(options.env, num_envs, autoreset_mode="same_step", **keywords))
+    return SkrlEnv.make(num_envs, options.env, **keywords)
 
 
 def evaluate(agent, options, num_envs=64):
-    """Mean return and SPL of the first episode of each environment."""
+    """Return mean return and SPL over the first episode of each environment."""
     env = make_env(options, num_envs)
     (seen, _), returns, spl, running = env.reset(), 0.0, np.zeros(num_envs), np.ones(num_envs, bool)
     while running.any():
@@ -80,13 +79,13 @@ def main():
     """Train, and evaluate before and after."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--env", default="BatchNav/PointNav-v0", help="environment id")
-    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
+    parser.add_argument("--scenes", default=HOMES, help="training scenes; also a file or folder")
     parser.add_argument("--num-envs", type=int, default=64, help="environments in the batch")
-    parser.add_argument("--frames", type=int, default=300_000, help="steps of all environments together")
-    parser.add_argument("--episode-steps", type=int, default=200, help="actions after which an episode is cut off")
-    parser.add_argument("--size", type=int, default=32, help="width and height of the depth pictures")
-    parser.add_argument("--seed", type=int, default=1, help="of scenes, episodes and network")
-    parser.add_argument("--out", default="runs/skrl", help="folder for TensorBoard's logs and the agent")
+    parser.add_argument("--frames", type=int, default=300_000, help="environment steps, summed over environments")
+    parser.add_argument("--episode-steps", type=int, default=200, help="actions after which an episode is truncated")
+    parser.add_argument("--size", type=int, default=32, help="width and height of the depth images")
+    parser.add_argument("--seed", type=int, default=1, help="seed of scenes, episodes and network")
+    parser.add_argument("--out", default="runs/skrl", help="folder for TensorBoard logs and the agent")
     options = parser.parse_args()
 
     set_seed(options.seed)

@@ -6,7 +6,6 @@ Success rises from 0 to about 0.4 in the default 300,000 steps, which took three
 import argparse
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import torch
 from tianshou.algorithm import PPO
@@ -16,14 +15,13 @@ from tianshou.data import Batch, Collector, CollectStats, VectorReplayBuffer
 from tianshou.trainer import OnPolicyTrainerParams
 from torch import nn
 
-import gym_batchnav  # noqa: F401  registers the environments
 from gym_batchnav.adapters.tianshou import TianshouVecEnv
 
 HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
 
 
 def network(inputs: int, outputs: int, std: float, hidden: int = 128) -> nn.Sequential:
-    """Two layers and a last one with weights of about ``std``."""
+    """Return two hidden layers and a last one with weights of scale ``std``."""
     widths, stds = (inputs, hidden, hidden, outputs), (2**0.5, 2**0.5, std)
     layers: list[nn.Module] = []
     for size, width, scale in zip(widths[:-1], widths[1:], stds, strict=True):
@@ -35,37 +33,36 @@ def network(inputs: int, outputs: int, std: float, hidden: int = 128) -> nn.Sequ
 
 
 class Actor(nn.Module):
-    """tianshou asks an actor for logits and a recurrent state, here none; observations are arrays [B, 67]."""
+    """Actor for observations [B, 67]; tianshou expects logits and a recurrent state, here None."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.logits = network(inputs, 4, std=0.01)
 
     def forward(self, obs: np.ndarray, state: None = None, info: Batch | None = None) -> tuple[torch.Tensor, None]:
-        """Logits [B, 4]."""
+        """Return logits [B, 4]."""
         return self.logits(torch.as_tensor(obs)), state
 
 
 class Critic(nn.Module):
-    """Values of observations."""
+    """Critic for observations [B, 67]."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.value = network(inputs, 1, std=1)
 
     def forward(self, obs: np.ndarray) -> torch.Tensor:
-        """Values [B, 1]."""
+        """Return values [B, 1]."""
         return self.value(torch.as_tensor(obs))
 
 
 def make_env(num_envs: int, scenes: str) -> TianshouVecEnv:
-    """A batch for tianshou."""
-    keywords = {"scenes": scenes, "max_episode_steps": 200, "autoreset_mode": "same_step"}
-    return TianshouVecEnv(gymnasium.make_vec("BatchNav/PointNavScan-v0", num_envs=num_envs, **keywords))
+    """Make a batch for tianshou."""
+    return TianshouVecEnv.make(num_envs, "BatchNav/PointNavScan-v0", scenes=scenes, max_episode_steps=200)
 
 
 def evaluate(algorithm: PPO, env: TianshouVecEnv, num_episodes: int) -> str:
-    """Mean return, success and SPL; tianshou leaves what an episode came to in the infos of its last step."""
+    """Return mean return, success and SPL; tianshou keeps an episode's measures in the info of its last step."""
     collector = Collector[CollectStats](algorithm, env, VectorReplayBuffer(200 * num_episodes, len(env)))
     stats = collector.collect(n_episode=num_episodes, reset_before_collect=True)
     last = collector.buffer[np.nonzero(collector.buffer.done)[0]].info
@@ -74,14 +71,14 @@ def evaluate(algorithm: PPO, env: TianshouVecEnv, num_episodes: int) -> str:
 
 
 def main() -> None:
-    """Train, evaluate before and after, save."""
+    """Evaluate, train, evaluate again and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--timesteps", type=int, default=300_000, help="environment steps to train for")
     parser.add_argument("--num-envs", type=int, default=128, help="environments in the batch")
-    parser.add_argument("--num-steps", type=int, default=32, help="steps of each environment from update to update")
-    parser.add_argument("--episodes", type=int, default=128, help="episodes of an evaluation")
-    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
-    parser.add_argument("--seed", type=int, default=0, help="of environments and networks")
+    parser.add_argument("--num-steps", type=int, default=32, help="steps per environment and update")
+    parser.add_argument("--episodes", type=int, default=128, help="episodes per evaluation")
+    parser.add_argument("--scenes", default=HOMES, help="training scenes; also a file or folder")
+    parser.add_argument("--seed", type=int, default=0, help="seed of environments and networks")
     parser.add_argument("--out", type=Path, default=Path("runs/tianshou"), help="folder for the policy's weights")
     args = parser.parse_args()
     torch.manual_seed(args.seed)

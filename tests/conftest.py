@@ -7,13 +7,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import settings
 
-# CI repeats the same examples, so that a failure there is due to the change at hand; elsewhere new ones are explored.
+# Threads that wait for work sleep instead of spinning: test processes share the processors.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# CI repeats the same examples, so that a failure there comes from the change under test; elsewhere new ones are tried.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
@@ -21,6 +28,28 @@ if os.environ.get("CI"):
 REPOSITORY = Path(__file__).parents[1]
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", REPOSITORY.parent / "shared"))
 REQUIRED = set(filter(None, os.environ.get("GYM_BATCHNAV_REQUIRE", "").split(",")))
+
+MOST_WORKERS = 4
+WORKER_BYTES = 4 * 2**30  # main memory that a test process may need
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Choose the number of test processes for ``-n auto``, which pyproject.toml asks for.
+
+    Folders run in parallel. A single file or test runs in this process, where it starts sooner and a debugger works.
+    """
+    if any(argument.split("::")[0].endswith(".py") for argument in config.args):
+        return 0
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(MOST_WORKERS, processors, psutil.virtual_memory().available // WORKER_BYTES)
+    return workers if workers > 1 else 0
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile kernels once, before parallel test processes start that would each compile the same ones."""
+    if getattr(session.config.option, "numprocesses", None) and not session.config.option.collectonly:
+        subprocess.run([sys.executable, REPOSITORY / "tests" / "warm.py"], check=True)
 
 
 @cache

@@ -1,1 +1,1 @@
-"""The batch under other interfaces; each module imports its library only when it is asked for."""
+"""Adapters to other RL libraries. Each module imports its library, and only when the module itself is imported."""

@@ -1,15 +1,14 @@
-"""PufferLib: a batch as one PufferEnv, an agent for every environment."""
+"""PufferLib: a batch as one PufferEnv with one agent per environment."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.adapters.requirements import INFO_KEYS, check_batch, make_for
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.task.components import INFO_KEYS
 
@@ -19,24 +18,24 @@ with needs_extra("pufferlib", "the adapter to PufferLib"):
 
 
 class PufferVecEnv(PufferEnv):
-    """A batch with autoreset SAME_STEP as a PufferEnv of N agents, written into PufferLib's buffers.
+    """A batch with autoreset mode SAME_STEP as a PufferEnv of N agents; ``PufferVecEnv.make`` makes both.
 
-    PufferLib's buffer of observations is one array. A Dict lies in it as PufferLib emulates one: float32 side by side,
-    or bytes where types differ, which ``pufferlib.pytorch.nativize_tensor`` takes apart again by ``emulated``.
+    PufferLib's buffer of observations is one array. A Dict is emulated in it: float32 entries side by side, or bytes
+    where dtypes differ. ``pufferlib.pytorch.nativize_tensor`` recovers the entries with ``emulated``.
 
-    PufferLib's trainer does not look at truncations. ``terminals`` therefore marks every end, time-outs too, so that
-    nothing is bootstrapped from the next episode's first observation; ``truncations`` says which ends are time-outs.
+    PufferLib's trainer ignores truncations. ``terminals`` therefore marks every end, time-outs too, so that nothing
+    is bootstrapped from the first observation of the next episode; ``truncations`` tells which ends are time-outs.
 
-    A step's infos are empty, or one dict of lists over the episodes that ended: ``episode_return``,
+    The infos of a step are empty, or one dict of lists over the episodes that ended: ``episode_return``,
     ``episode_length`` and their measures (``spl``, ``success``, ...).
 
     Args:
-        env: A BatchNavEnv or a Gymnasium vector wrapper round one.
-        buf: Buffers to write into, as PufferLib's Serial and Multiprocessing give; its own if None.
+        env: A BatchNavEnv, or a Gymnasium vector wrapper around one.
+        buf: Buffers to write into, given by PufferLib's Serial and Multiprocessing; new ones if None.
 
     Attributes:
-        emulated: Types with which ``nativize_dtype`` finds the parts of an observation.
-        env: Holds ``observation_space``, that of one agent, which PufferLib's own policies ask for.
+        emulated: The dtypes from which ``nativize_dtype`` finds the entries of an observation.
+        env: Holds ``observation_space`` of one agent, which PufferLib's own policies read.
 
     Raises:
         ValueError: The batch has another autoreset mode, or its observations stay on a GPU.
@@ -45,7 +44,7 @@ class PufferVecEnv(PufferEnv):
     emulated: Any = None
 
     def __init__(self, env: VectorEnv, buf: dict[str, np.ndarray] | None = None) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "PufferLib")
+        check_batch(env, AutoresetMode.SAME_STEP, "PufferLib", "PufferVecEnv.make")
         self.batch: Any = env
         nav: Any = env.unwrapped
         if nav.cameras.device != "cpu":
@@ -53,80 +52,95 @@ class PufferVecEnv(PufferEnv):
         space = env.single_observation_space
         self.env = SimpleNamespace(observation_space=space)
         self.single_observation_space, fields = emulate_observation_space(space)
-        self.single_action_space, self.num_agents = env.single_action_space, env.num_envs
+        self.single_action_space = env.single_action_space
+        self.num_agents = env.num_envs
         self.emulated = {
             "observation_dtype": self.single_observation_space.dtype,
             "emulated_observation_dtype": fields,
         }
         super().__init__(buf)
-        self._parts = None if self.single_observation_space is space else self.observations.view(fields)[:, 0]
-        self._return, self._length = np.zeros(self.num_agents), np.zeros(self.num_agents, np.int64)
+        self._entries = None if self.single_observation_space is space else self.observations.view(fields)[:, 0]
+        self._return = np.zeros(self.num_agents)
+        self._length = np.zeros(self.num_agents, np.int64)
+
+    @classmethod
+    def make(
+        cls,
+        num_envs: int,
+        id: str = "BatchNav/PointNav-v0",
+        *,
+        buf: dict[str, np.ndarray] | None = None,
+        seed: int | None = None,
+        **keywords: Any,
+    ) -> PufferVecEnv:
+        """Make a batch for PufferLib; ``pufferlib.vector.make`` may call this in any process.
+
+        With ``backend=pufferlib.vector.Multiprocessing``, call ``multiprocessing.set_start_method("spawn")`` first:
+        PufferLib makes one batch in the parent to learn its spaces, and a forked worker would lack its threads.
+
+        Args:
+            num_envs: N, the number of environments.
+            id: An id that Gymnasium knows.
+            buf: Given by PufferLib.
+            seed: Given by PufferLib and ignored, because PufferLib seeds the first reset as well.
+            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+
+        Raises:
+            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
+        """
+        return cls(make_for("PufferVecEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords), buf)
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict[str, Any]]]:
-        """Begin an episode in every environment: observations, no infos.
+        """Begin an episode in every environment; return observations and no infos.
 
-        Environment i behaves as one that is seeded ``seed * N + i``: PufferLib seeds the batches of its workers with
-        successive numbers, and no two of them are to run the same episodes.
+        Environment i behaves like a single one seeded ``seed * N + i``. PufferLib seeds the batches of its workers
+        with successive numbers, and no two of them should run the same episodes.
         """
         observation, _ = self.batch.reset(seed=None if seed is None else seed * self.num_agents)
         self._write(observation)
-        self.rewards[:], self.terminals[:], self.truncations[:], self.masks[:] = 0, False, False, True
-        self._return[:], self._length[:] = 0, 0
+        self.rewards[:] = 0
+        self.terminals[:] = False
+        self.truncations[:] = False
+        self.masks[:] = True
+        self._return[:] = 0
+        self._length[:] = 0
         return self.observations, []
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Act [N]: the buffers of observations, rewards, terminals and truncations, and infos."""
+        """Act with ``actions`` [N]; return the buffers of observations, rewards, terminals, truncations, and infos."""
         observation, reward, terminated, truncated, info = self.batch.step(actions)
         self._write(observation)
         done = terminated | truncated
-        self.rewards[:], self.terminals[:], self.truncations[:] = reward, done, truncated
+        self.rewards[:] = reward
+        self.terminals[:] = done
+        self.truncations[:] = truncated
         self._return += reward
         self._length += 1
         infos = [self._ended(done, info["final_info"])] if done.any() else []
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     def render(self) -> Any:
-        """Frames of all environments, or None without a render mode."""
+        """Return the frames of all environments, or None without a render mode."""
         return self.batch.render()
 
     def close(self) -> None:
-        """Close the batch; safe twice."""
+        """Close the batch; idempotent."""
         self.batch.close()
 
     def _write(self, observation: Any) -> None:
         """Copy observations into PufferLib's buffer."""
-        if self._parts is None:
+        if self._entries is None:
             self.observations[:] = observation
             return
         for name, values in observation.items():
-            self._parts[name][:] = values
+            self._entries[name][:] = values
 
     def _ended(self, done: np.ndarray, info: dict[str, Any]) -> dict[str, list[float]]:
-        """What the episodes that ended came to; forgets them."""
+        """Return returns, lengths and measures of the episodes that ended, and clear their counters."""
         ended = {"episode_return": self._return[done].tolist(), "episode_length": self._length[done].tolist()}
         for name, values in info.items():
             if not name.startswith("_") and name not in INFO_KEYS:
                 ended[name] = values[done].tolist()
-        self._return[done], self._length[done] = 0, 0
+        self._return[done] = 0
+        self._length[done] = 0
         return ended
-
-
-def make_env(
-    env_id: str = "gym_batchnav:BatchNav/PointNav-v0",
-    *,
-    buf: dict[str, np.ndarray] | None = None,
-    seed: int | None = None,
-    **keywords: Any,
-) -> PufferVecEnv:
-    """Make a batch for PufferLib; ``pufferlib.vector.make`` may call it in any process.
-
-    With ``backend=pufferlib.vector.Multiprocessing`` say ``multiprocessing.set_start_method("spawn")`` first:
-    PufferLib makes one batch in the parent to learn its spaces, whose threads a forked worker would lack.
-
-    Args:
-        env_id: A batch that Gymnasium knows.
-        buf: Given by PufferLib.
-        seed: Given by PufferLib and not used: it seeds the first reset as well.
-        keywords: Those of BatchNavEnv, ``num_envs`` among them.
-    """
-    return PufferVecEnv(gymnasium.make_vec(env_id, **{"autoreset_mode": "same_step", **keywords}), buf)

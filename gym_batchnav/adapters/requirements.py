@@ -1,28 +1,53 @@
-"""What adapters ask of the batch they are given."""
+"""The batch that an adapter needs: how it is made, and how a wrong one is reported."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+INFO_KEYS = ("episode_index", "scene_index", "episode_valid")  # infos that are no measures
 
-def check_batch(env: Any, mode: AutoresetMode, library: str) -> None:
-    """Refuse what an adapter cannot drive.
+
+def make_for(
+    maker: str, mode: AutoresetMode, num_envs: int, id: str = "BatchNav/PointNav-v0", **keywords: Any
+) -> VectorEnv:
+    """Make a batch in the autoreset mode that a library counts episodes right with.
+
+    Args:
+        maker: The function that was called, such as ``"SB3VecEnv.make"``, for messages.
+        mode: The autoreset mode.
+        num_envs: N, the number of environments.
+        id: An id that Gymnasium knows; ``"module:id"`` imports the module first.
+        keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+
+    Raises:
+        ValueError: ``keywords`` hold an autoreset mode.
+    """
+    name = mode.name.lower()
+    if "autoreset_mode" in keywords:
+        raise ValueError(f"{maker} always makes a batch with autoreset_mode={name!r}: leave out autoreset_mode=")
+    return gymnasium.make_vec(id, num_envs=num_envs, autoreset_mode=name, **keywords)
+
+
+def check_batch(env: Any, mode: AutoresetMode, library: str, maker: str) -> None:
+    """Raise ValueError unless ``env`` is a batch that an adapter can drive.
 
     Args:
         env: A vector environment, which may be wrapped.
         mode: The autoreset mode that the library counts episodes right with.
-        library: Its name, for the message.
+        library: The library's name, for the message.
+        maker: The function that makes the right batch, such as ``"SB3VecEnv.make"``, for the message.
 
     Raises:
-        ValueError: It is no vector environment or resets itself in another mode; the message says how to make one.
+        ValueError: ``env`` is no vector environment or has another autoreset mode; the message says how to make one.
     """
     name = mode.name.lower()
     made_as = env.spec.id if isinstance(env, VectorEnv) and env.spec is not None else "BatchNav/PointNav-v0"
-    remedy = f"gymnasium.make_vec({made_as!r}, num_envs=..., autoreset_mode={name!r})"
+    remedy = f"{maker}(num_envs=...) or gymnasium.make_vec({made_as!r}, num_envs=..., autoreset_mode={name!r})"
     if not isinstance(env, VectorEnv):
-        raise ValueError(f"{library} is given {type(env).__name__}: its adapter takes a batch, {remedy}")
+        raise ValueError(f"{library} is given {type(env).__name__}, but its adapter takes a batch: {remedy}")
     found = env.metadata.get("autoreset_mode")
     if found != mode:
         given = found.name.lower() if isinstance(found, AutoresetMode) else found

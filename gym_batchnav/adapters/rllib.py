@@ -1,37 +1,50 @@
-"""Batches for RLlib's env runners, each with episodes of its own and in the one mode that RLlib counts right."""
+"""RLlib: one batch per env runner, with different episodes in each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.adapters.requirements import check_batch, make_for
 
 
 class RLlibEnv(VectorWrapper):
-    """A batch that RLlib's env runners count right.
+    """A batch in the autoreset mode in which RLlib's env runners count right; ``RLlibEnv.make`` makes both.
 
-    RLlib gives env runner w the seed s + w, and environment i of a batch seeded s has the seed s + i: neighbours would
-    run nearly the same episodes. A batch of N is therefore reset with N times the seed that RLlib gives.
+    RLlib gives env runner w the seed s + w, and environment i of a batch seeded s has the seed s + i, so neighbouring
+    env runners would run nearly the same episodes. A batch of N is therefore reset with N times RLlib's seed.
 
     Args:
         env: A BatchNavEnv with autoreset mode ``"next_step"``, which may be wrapped.
 
     Raises:
-        ValueError: It is no batch, or has another autoreset mode, of which RLlib would record wrong episodes unnoticed.
+        ValueError: It is no batch, or has another autoreset mode, in which RLlib silently records wrong episodes.
     """
 
     def __init__(self, env: VectorEnv) -> None:
-        check_batch(env, AutoresetMode.NEXT_STEP, "RLlib")
+        check_batch(env, AutoresetMode.NEXT_STEP, "RLlib", "RLlibEnv.make")
         super().__init__(env)
+
+    @classmethod
+    def make(cls, num_envs: int, id: str = "BatchNav/PointNavScan-v0", **keywords: Any) -> RLlibEnv:
+        """Make a batch for RLlib.
+
+        Args:
+            num_envs: N, the number of environments.
+            id: An id that Gymnasium knows; RLlib's own models take the default one, whose observation is one array.
+            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+
+        Raises:
+            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
+        """
+        return cls(make_for("RLlibEnv.make", AutoresetMode.NEXT_STEP, num_envs, id, **keywords))
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in every environment; seeds of one number are spread so that env runners share none."""
+        """Begin an episode in every environment; an integer seed is spread so that env runners share none."""
         spread: Any = seed * self.num_envs if isinstance(seed, int) else seed
         return self.env.reset(seed=spread, options=options)
 
@@ -40,8 +53,7 @@ def make_batch(config: Mapping[str, Any]) -> RLlibEnv:
     """Create the batch of an env runner: ``ray.tune.register_env("batchnav", make_batch)``.
 
     Args:
-        config: RLlib's ``env_config``: keywords of BatchNavEnv, and ``id``, ``"BatchNav/PointNavScan-v0"`` if not
-            given, whose observations RLlib's own models take.
+        config: RLlib's ``env_config``: keywords of ``RLlibEnv.make``.
 
     Raises:
         ValueError: RLlib asks for single environments, or the keywords are wrong.
@@ -49,8 +61,6 @@ def make_batch(config: Mapping[str, Any]) -> RLlibEnv:
     keywords = dict(config)
     if "num_envs" not in keywords:
         raise ValueError(
-            "RLlib asks for single environments: config.env_runners(gym_env_vectorize_mode='vector_entry_point') takes "
-            "a batch"
+            "RLlib asks for single environments: set config.env_runners(gym_env_vectorize_mode='vector_entry_point')"
         )
-    name = keywords.pop("id", "BatchNav/PointNavScan-v0")
-    return RLlibEnv(gymnasium.make_vec(f"gym_batchnav:{name}", **keywords))
+    return RLlibEnv.make(**keywords)

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.adapters.requirements import check_batch, make_for
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.settings import check_choice, check_counts
 from gym_batchnav.system.extras import needs_extra
@@ -33,24 +33,24 @@ Indices = int | Iterable[int] | None
 
 
 class SB3VecEnv(VecEnv):
-    """A batch with autoreset SAME_STEP as the VecEnv that Stable-Baselines3 learns from.
+    """A batch with autoreset mode SAME_STEP as a VecEnv of Stable-Baselines3; ``SB3VecEnv.make`` makes both.
 
-    SB3 takes only bytes as pictures. ``depth`` therefore becomes uint8 [H, W, 1], rounded to 255 steps of
-    ``max_depth / 255`` (4 cm of the default 10 m), and ``MultiInputPolicy`` looks at it with a CNN, as it does at
-    ``rgb``. With ``depth="float32"`` it stays as it is, [1, H, W]: SB3 then flattens it, unless it is told
-    ``policy_kwargs={"normalize_images": False}``, which makes it a CNN's again (and leaves ``rgb`` undivided by 255).
-    ``semantic`` stays int32, and SB3's own extractor flattens the ids to plain numbers: give it one that embeds them.
-    Observations of one array, as of ``BatchNav/PointNavScan-v0``, are handed on as they are.
+    SB3 treats only uint8 arrays as images. ``depth`` therefore becomes uint8 [H, W, 1] in 255 steps of
+    ``max_depth / 255`` (4 cm for the default 10 m), and ``MultiInputPolicy`` encodes it with a CNN, like ``rgb``.
+    With ``depth="float32"`` it keeps its values as [1, H, W]. SB3 then flattens it, unless
+    ``policy_kwargs={"normalize_images": False}`` selects the CNN again (``rgb`` is then not divided by 255 either).
+    ``semantic`` stays int32; SB3's own extractor flattens the ids to plain numbers, so give it one that embeds them.
+    Observations of one array, such as those of ``BatchNav/PointNavScan-v0``, are passed on unchanged.
 
-    The info of an environment whose episode ended holds ``terminal_observation``, ``TimeLimit.truncated``,
-    ``is_success`` and the measures of the episode that ended, as numbers; the infos of the others are empty unless
-    ``step_infos`` is set. ``reset_infos`` are those of the episodes that began last.
+    When an episode ends, the environment's info holds ``terminal_observation``, ``TimeLimit.truncated``,
+    ``is_success`` and the measures of that episode as numbers. All other infos are empty unless ``step_infos`` is
+    set. ``reset_infos`` holds the infos of the episodes that began last.
 
     Args:
-        env: A BatchNavEnv or a Gymnasium vector wrapper round one.
+        env: A BatchNavEnv, or a Gymnasium vector wrapper around one.
         depth: ``"uint8"`` or ``"float32"``, see above.
         step_infos: Put the measures into every environment's info at every step.
-        render_envs: ``render()`` and SB3's videos show the first so many environments side by side.
+        render_envs: Number of environments, from the first, that ``render()`` and SB3's videos show side by side.
 
     Raises:
         ValueError: The batch has another autoreset mode, its observations stay on a GPU, or its depth has no bounds.
@@ -59,14 +59,18 @@ class SB3VecEnv(VecEnv):
     def __init__(
         self, env: VectorEnv, *, depth: str = "uint8", step_infos: bool = False, render_envs: int = 16
     ) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "Stable-Baselines3")
+        check_batch(env, AutoresetMode.SAME_STEP, "Stable-Baselines3", "SB3VecEnv.make")
         check_choice("depth", depth, DEPTH_CODES)
         check_counts(render_envs=render_envs)
         self.batch = cast(BatchNavEnv, env.unwrapped)  # with what it has beyond Gymnasium
         if self.batch.cameras.device != "cpu":
             raise ValueError("Stable-Baselines3 takes NumPy arrays: make the batch with obs_device='cpu'")
-        self.env, self.spec, self.step_infos, self.render_envs = env, env.spec, step_infos, render_envs
-        self._as_bytes, self._depth_scale = depth == "uint8", np.float32(0)
+        self.env = env
+        self.spec = env.spec
+        self.step_infos = step_infos
+        self.render_envs = render_envs
+        self._as_bytes = depth == "uint8"
+        self._depth_scale = np.float32(0)
         space: Any = env.single_observation_space
         if isinstance(space, Dict) and "depth" in space.spaces:
             space = Dict({**space.spaces, "depth": self._depth_space(cast(Box, space["depth"]))})
@@ -76,9 +80,36 @@ class SB3VecEnv(VecEnv):
         self._batch_options: dict[str, Any] = {}
         self._actions: np.ndarray | None = None
 
+    @classmethod
+    def make(
+        cls,
+        num_envs: int,
+        id: str = "BatchNav/PointNav-v0",
+        *,
+        depth: str = "uint8",
+        step_infos: bool = False,
+        render_envs: int = 16,
+        **keywords: Any,
+    ) -> SB3VecEnv:
+        """Make a batch for SB3.
+
+        Args:
+            num_envs: N, the number of environments.
+            id: An id that Gymnasium knows.
+            depth: See the class.
+            step_infos: See the class.
+            render_envs: See the class.
+            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+
+        Raises:
+            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
+        """
+        env = make_for("SB3VecEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords)
+        return cls(env, depth=depth, step_infos=step_infos, render_envs=render_envs)
+
     def reset(self) -> Observation:
-        """Begin an episode in every environment with what ``seed`` and ``set_options`` said since the last reset."""
-        seeds = self._seeds if None not in self._seeds else None
+        """Begin an episode in every environment, with the seeds and options given since the last reset."""
+        seeds: Any = self._seeds if None not in self._seeds else None  # Any: a batch takes a list as well
         observation, info = self.env.reset(seed=seeds, options=self._batch_options or None)
         self._reset_seeds()
         self._batch_options, self._actions = {}, None
@@ -86,27 +117,31 @@ class SB3VecEnv(VecEnv):
         return self._encode(observation)
 
     def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
-        """Options of the next reset: the batch's own, or one dict an environment with the episode it is to run.
+        """Set the options of the next reset: the batch's own, or one ``{"episode_index": number}`` per environment.
 
         Raises:
-            ValueError: A list that is not one such dict an environment.
+            ValueError: A list does not hold one such dict per environment.
         """
         if not isinstance(options, list):
             self._batch_options = dict(options or {})
             return
         numbers = [one["episode_index"] for one in options if set(one) == {"episode_index"}]
         if len(options) != self.num_envs or len(numbers) != self.num_envs:
-            raise ValueError("set_options of a list: give every environment {'episodes': number}, or one dict for all")
+            raise ValueError("set_options of a list: give one {'episode_index': number} per environment, or one dict")
         self._batch_options = {"episode_index": np.array(numbers)}
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Act in every environment: [N] integers; the batch moves now and is drawn meanwhile."""
+        """Begin a step with actions [N]; an OpenGL device draws until ``step_wait``, Embree draws in this call."""
         self._actions = np.asarray(actions)
         if self.env is self.batch:
             self.batch.send(self._actions)
 
     def step_wait(self) -> tuple[Observation, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Observations, rewards [N] float32, done [N] bool, an info for every environment."""
+        """Finish the step: observations, rewards [N] float32, done [N] bool, one info per environment.
+
+        Raises:
+            RuntimeError: No step is under way.
+        """
         if self._actions is None:
             raise RuntimeError("step_wait() without step_async(): no step is under way")
         step = self.batch.recv() if self.env is self.batch else self.env.step(self._actions)
@@ -117,62 +152,62 @@ class SB3VecEnv(VecEnv):
         return self._encode(observation), reward.astype(np.float32), done, infos
 
     def close(self) -> None:
-        """Close the batch; safe twice."""
+        """Close the batch; idempotent."""
         self.env.close()
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """What the first ``render_envs`` agents see, [256, 256, 3] uint8 each; None for each without a render mode."""
+        """Return views [256, 256, 3] uint8 of the first ``render_envs`` agents; None each without a render mode."""
         shown = np.arange(min(self.num_envs, self.render_envs))
         return [None] * len(shown) if self.render_mode is None else list(self.batch.pictures(shown))
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
-        """An attribute of the batch or of a wrapper round it, once for each of the environments, which share it."""
+        """Return an attribute of the batch or of a wrapper around it, once per environment."""
         return [getattr(self._owner(attr_name), attr_name)] * self._count(indices)
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
         """Set an attribute for all environments, which share it.
 
         Raises:
-            ValueError: ``indices`` are not all of them.
+            ValueError: ``indices`` do not name all environments.
         """
         if self._count(indices) != self.num_envs:
             raise ValueError(f"set_attr({attr_name!r}): the environments of a batch share it; leave out indices=")
         setattr(self._owner(attr_name), attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any) -> list:
-        """Call a method once, of the batch or of a wrapper round it; each of the environments is given the result."""
+        """Call a method of the batch or of a wrapper around it once; the result is repeated per environment."""
         result = getattr(self._owner(method_name), method_name)(*method_args, **method_kwargs)
         if method_name == "render" and result is not None:
             return [result[index] for index in self._get_indices(indices)]
         return [result] * self._count(indices)
 
     def env_is_wrapped(self, wrapper_class: type, indices: Indices = None) -> list[bool]:
-        """Whether a wrapper of this class is round the batch, once for each of the environments."""
+        """Tell whether a wrapper of this class is around the batch, once per environment."""
         return [any(isinstance(layer, wrapper_class) for layer in self._layers())] * self._count(indices)
 
     def _depth_space(self, space: Box) -> Box:
-        """The space of the depth that is handed over."""
+        """The space of the depth that SB3 is given."""
         height, width, _ = space.shape
         if not self._as_bytes:
             return Box(space.low.reshape(1, height, width), space.high.reshape(1, height, width), dtype=np.float32)
         if space.low.any() or not np.isfinite(space.high).all() or np.ptp(space.high):
-            raise ValueError("depth that does not lie between 0 and one bound makes no bytes: give depth='float32'")
+            raise ValueError("depth without one upper bound cannot become uint8: give depth='float32'")
         self._depth_scale = np.float32(255) / space.high.flat[0]
         return Box(0, 255, space.shape, np.uint8)
 
     def _encode(self, observation: Observation) -> Observation:
-        """Observations of any number of environments as SB3 is to have them."""
+        """Convert observations of any number of environments for SB3."""
         if not isinstance(observation, dict) or "depth" not in observation:
             return observation
         depth = observation["depth"]
         if self._as_bytes:
             levels = depth * self._depth_scale
-            levels += np.float32(0.5)  # rounds: what becomes bytes is cut off
+            levels += np.float32(0.5)  # astype truncates: this rounds
             return {**observation, "depth": levels.astype(np.uint8)}
         return {**observation, "depth": depth.reshape(len(depth), 1, *depth.shape[1:3])}
 
     def _infos(self, ended: np.ndarray, timed_out: np.ndarray, info: dict[str, Any]) -> list[dict[str, Any]]:
-        """SB3's infos: those of the environments ``ended`` [M] are of the episodes that ended."""
+        """Return SB3's infos; environments ``ended`` [M] report the episode that ended."""
         present = {name: values for name, values in info.items() if name.lstrip("_") not in ("final_obs", "final_info")}
         everyone = np.arange(self.num_envs)
         infos = _to_dicts(present, everyone) if self.step_infos else [{} for _ in range(self.num_envs)]
@@ -180,7 +215,7 @@ class SB3VecEnv(VecEnv):
             return infos
         final = info["final_info"]
         begun = {name: values for name, values in present.items() if name in final}
-        # What wrappers add, such as "episode", is of the episode that ended.
+        # Entries that wrappers add, such as "episode", belong to the episode that ended.
         final = {**final, **{name: values for name, values in present.items() if name not in final}}
         last = self._encode(_rows(info["final_obs"], ended))
         own, following = _to_dicts(final, ended), _to_dicts(begun, ended)
@@ -196,11 +231,11 @@ class SB3VecEnv(VecEnv):
         return infos
 
     def _count(self, indices: Indices) -> int:
-        """How many environments SB3 means."""
+        """The number of environments that SB3's indices name."""
         return len(list(self._get_indices(indices)))
 
     def _owner(self, name: str) -> Any:
-        """The outermost of the wrappers and the batch that has an attribute; the batch if none has."""
+        """The outermost layer that has an attribute; the batch if none has it."""
         return next((layer for layer in self._layers() if hasattr(layer, name)), self.batch)
 
     def _layers(self) -> Iterator[Any]:
@@ -213,21 +248,21 @@ class SB3VecEnv(VecEnv):
 
 
 class NavEvalCallback(EvalCallback):
-    """SB3's EvalCallback that runs every episode of a batch exactly once and reports SPL as well.
+    """EvalCallback of SB3 that runs every episode of a batch exactly once and reports SPL as well.
 
-    Which episodes count does not depend on how long they take, and every evaluation runs the same ones. The logger is
-    given ``eval/`` with ``mean_reward``, ``mean_ep_length``, ``success_rate`` and the mean of every measure (``spl``,
-    ``soft_spl``, ``distance_to_goal``, ...). ``evaluations.npz`` holds SB3's ``timesteps`` [E], ``results``,
+    Every evaluation runs the same episodes, however long they take. The logger receives ``eval/mean_reward``,
+    ``eval/mean_ep_length``, ``eval/success_rate`` and the mean of every measure (``eval/spl``, ``eval/soft_spl``,
+    ``eval/distance_to_goal``, ...). ``evaluations.npz`` holds SB3's ``timesteps`` [E], ``results``,
     ``ep_lengths`` and ``successes`` [E, episodes], ``episode_index`` [episodes] and every measure [E, episodes].
 
     Args:
-        eval_env: An SB3VecEnv or SB3's wrappers round one, in which all scenes are resident, and not the one that is
-            trained on: an evaluation begins its episodes anew.
-        eval_freq: Evaluate every so many steps of the training batch, each of which is one step of every environment.
-        keywords: Those of EvalCallback but ``n_eval_episodes`` and ``render``.
+        eval_env: An SB3VecEnv, or SB3's wrappers around one, with all scenes resident. It must not be the training
+            environment, because an evaluation restarts its episodes.
+        eval_freq: Steps of the training batch from one evaluation to the next; one step acts in every environment.
+        keywords: Keywords of EvalCallback, except ``n_eval_episodes`` and ``render``.
 
     Raises:
-        ValueError: ``eval_env`` is not such an environment, or, when training begins, the one that is trained on.
+        ValueError: ``eval_env`` is not such an environment; when training begins, also if it is the training one.
     """
 
     def __init__(self, eval_env: VecEnv, *, eval_freq: int = 10_000, **keywords: Any) -> None:
@@ -237,7 +272,7 @@ class NavEvalCallback(EvalCallback):
         self.best_mean_reward: float = -np.inf
 
     def _init_callback(self) -> None:
-        """Make folders; that SB3 wraps the training batch and not this one does no harm."""
+        """Make folders. SB3 may wrap the training environment and not this one, which does no harm."""
         if getattr(self.training_env.unwrapped, "batch", None) is _check_nav(self.eval_env).batch:
             raise ValueError("eval_env is the batch that is trained on: make another one for the evaluation")
         with warnings.catch_warnings():
@@ -245,7 +280,7 @@ class NavEvalCallback(EvalCallback):
             super()._init_callback()
 
     def _on_step(self) -> bool:
-        """Evaluate if it is time; False ends the training."""
+        """Evaluate every ``eval_freq`` calls; False ends the training."""
         if self.eval_freq <= 0 or self.n_calls % self.eval_freq:
             return True
         if self.model.get_vec_normalize_env() is not None:
@@ -266,7 +301,7 @@ class NavEvalCallback(EvalCallback):
         return going_on and (self.callback is None or self._on_event())
 
     def _record(self, episodes: dict[str, np.ndarray]) -> None:
-        """Tell the logger and, if asked to, the terminal."""
+        """Write means to the logger and, with ``verbose``, to the terminal."""
         means = {name: float(values.mean()) for name, values in episodes.items() if name != "episode_index"}
         names = {"reward": "mean_reward", "length": "mean_ep_length", "success": "success_rate"}
         self.last_mean_reward = means["reward"]
@@ -279,7 +314,7 @@ class NavEvalCallback(EvalCallback):
             print(f"{self.num_timesteps} timesteps, {len(episodes['reward'])} episodes: {told}")
 
     def _save(self, episodes: dict[str, np.ndarray]) -> None:
-        """Write all evaluations so far, under the names that SB3's own callback gives them where it has them."""
+        """Write all evaluations so far, with the names of SB3's own callback where it has one."""
         self.evaluations_timesteps.append(self.num_timesteps)
         self._history.append(episodes)
         names = {"reward": "results", "length": "ep_lengths", "success": "successes"}
@@ -299,21 +334,24 @@ def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True)
 
     Args:
         model: Anything with SB3's ``predict``, recurrent ones included.
-        env: An SB3VecEnv or SB3's wrappers round one, in which all scenes are resident; its episodes begin anew, and
-            its batch goes on in the mode ``episode_order="once"``.
-        deterministic: Take the likeliest action instead of drawing one.
+        env: An SB3VecEnv, or SB3's wrappers around one, with all scenes resident. Its episodes restart, and its batch
+            stays in ``episode_order="once"``.
+        deterministic: Take the likeliest action instead of sampling one.
 
     Returns:
-        An array [E] each, in the order of ``episode_index``: that, ``reward`` (the sum; VecMonitor's where there is
-        one), ``length`` in steps, and the measures of the task, numbers all.
+        Arrays [E], sorted by ``episode_index``: ``episode_index``, ``reward`` (the return; VecMonitor's if there is
+        one), ``length`` in steps, and the measures of the task.
 
     Raises:
         ValueError: ``env`` is not such an environment.
     """
     num_episodes = _check_nav(env).batch.num_episodes
     env.set_options({"episode_order": "once"})
-    observation, state, begun = env.reset(), None, np.ones(env.num_envs, bool)
-    rewards, lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
+    observation: Any = env.reset()
+    state = None
+    begun = np.ones(env.num_envs, bool)
+    rewards = np.zeros(env.num_envs)
+    lengths = np.zeros(env.num_envs, np.int64)
     rows: list[dict[str, Any]] = []
     while len(rows) < num_episodes:
         actions, state = model.predict(observation, state=state, episode_start=begun, deterministic=deterministic)
@@ -329,22 +367,22 @@ def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True)
 
 
 def _check_nav(env: Any) -> SB3VecEnv:
-    """The batch within SB3's wrappers."""
+    """Return the SB3VecEnv inside SB3's wrappers."""
     inner = env.unwrapped if isinstance(env, VecEnv) else env
     if not isinstance(inner, SB3VecEnv):
-        raise ValueError(f"evaluation is given a {type(inner).__name__}: give SB3VecEnv(batch), wrapped or not")
+        raise ValueError(f"evaluation is given a {type(inner).__name__}: give an SB3VecEnv, made with SB3VecEnv.make")
     return inner
 
 
 def _rows(observation: Observation, rows: Any) -> Observation:
-    """Some rows, or one, of an array or of a dict of arrays."""
+    """Return some rows, or one, of an array or of a dict of arrays."""
     if isinstance(observation, dict):
         return {name: values[rows] for name, values in observation.items()}
     return observation[rows]
 
 
 def _to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]:
-    """What a batch's masked infos hold for environments ``indices`` [M], as plain numbers."""
+    """Split a batch's masked infos into one dict of plain numbers per environment of ``indices`` [M]."""
     dicts: list[dict[str, Any]] = [{} for _ in indices]
     for name, values in info.items():
         if name.startswith("_"):
@@ -358,13 +396,13 @@ def _to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]
 
 
 def _measures(info: dict[str, Any]) -> dict[str, Any]:
-    """The number of an episode that ended and its measures, of SB3's info at its end."""
-    other = ({*INFO_KEYS} - {"episode_index"}) | {"TimeLimit.truncated", "is_success"}
+    """Return the index and the measures of an episode from SB3's info at its end."""
+    other = {*INFO_KEYS, "TimeLimit.truncated", "is_success"} - {"episode_index"}
     return {name: value for name, value in info.items() if name not in other and isinstance(value, (int, float))}
 
 
 def _warn_of_small_pictures(space: Any) -> None:
-    """Say what SB3's own network cannot take, as SB3's checker does for single environments."""
+    """Warn of images that SB3's own network cannot take, as SB3's checker does for single environments."""
     spaces: Any = space.spaces if isinstance(space, Dict) else {"observation": space}
     for name, one in spaces.items():
         if one.dtype == np.uint8 and len(one.shape) == 3 and min(one.shape[:2]) < SMALLEST_PICTURE:

@@ -1,4 +1,4 @@
-"""skrl's agents on a batch, told the observation that an episode really ended with."""
+"""skrl: a batch as its environment, and agents that learn from the true final observations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.adapters.requirements import check_batch, make_for
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("skrl", "the adapter to skrl"):
@@ -17,10 +17,11 @@ with needs_extra("skrl", "the adapter to skrl"):
 
 
 class SkrlEnv(GymnasiumWrapper):
-    """A batch as an environment of skrl: what ``wrap_env`` makes of it, in the autoreset mode that skrl counts with.
+    """A batch as an environment of skrl; ``SkrlEnv.make`` makes both.
 
-    Observations arrive as one tensor [N, numbers] float32; of a Dict, its entries side by side in the order of their
-    names. The first ``reset`` uses the seed of ``skrl.utils.set_seed``, 0 without it.
+    It is the wrapper that skrl's ``wrap_env`` makes, restricted to the autoreset mode in which skrl counts right.
+    Observations are one tensor [N, numbers] float32; the entries of a Dict lie side by side, sorted by name. The first
+    ``reset`` uses the seed of ``skrl.utils.set_seed``, or 0.
 
     Args:
         env: A BatchNavEnv with autoreset mode ``"same_step"``, which may be wrapped.
@@ -30,26 +31,40 @@ class SkrlEnv(GymnasiumWrapper):
     """
 
     def __init__(self, env: VectorEnv) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "skrl")
+        check_batch(env, AutoresetMode.SAME_STEP, "skrl", "SkrlEnv.make")
         super().__init__(env)
 
+    @classmethod
+    def make(cls, num_envs: int, id: str = "BatchNav/PointNav-v0", **keywords: Any) -> SkrlEnv:
+        """Make a batch for skrl.
+
+        Args:
+            num_envs: N, the number of environments.
+            id: An id that Gymnasium knows.
+            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+
+        Raises:
+            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
+        """
+        return cls(make_for("SkrlEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords))
+
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """One frame an environment; None without a render mode."""
+        """Return one frame per environment; None without a render mode."""
         return self._env.render()
 
 
 class FinalObservations:
-    """To be put before an agent of skrl: ``class Agent(FinalObservations, PPO): ...``.
+    """Mix-in for agents of skrl: ``class Agent(FinalObservations, PPO): ...``.
 
-    A batch returns the first observation of the next episode where one has ended. skrl would take the value at a
-    time-out from it; with this class it takes that of ``final_obs``, and agents with replay store ``final_obs`` too.
+    When an episode ends, a batch returns the first observation of the next one. skrl would bootstrap a time-out from
+    it. With this class it bootstraps from ``final_obs``, and agents with a replay buffer store ``final_obs``.
 
     Raises:
-        ValueError: The agent has ``time_limit_bootstrap=False``, with which skrl lets advantages run over a time-out
-            into the next episode; or the batch brings no ``final_obs`` for these environments.
+        ValueError: The agent has ``time_limit_bootstrap=False``, with which skrl's advantages run past a time-out
+            into the next episode; or the batch gives no ``final_obs`` for these environments.
     """
 
-    cfg: Any  # these are the agent's
+    cfg: Any  # of the agent, like the next two
     observation_space: Any
     device: Any
 
@@ -67,7 +82,7 @@ class FinalObservations:
         infos: dict[str, Any],
         **transition: Any,
     ) -> None:
-        """Record a step, with the observations that episodes ended with."""
+        """Record a step; episodes that ended are recorded with their final observations."""
         ended = (terminated | truncated).flatten().nonzero().flatten()
         if len(ended) > 0:
             next_observations = next_observations.clone()
@@ -80,8 +95,7 @@ class FinalObservations:
         """Final observations [E, numbers] of the environments that ended."""
         if len(infos.get("_final_obs", ())) != count:
             raise ValueError(
-                f"no final_obs for {count} environments: give the agent all of a SkrlEnv(env), whose autoreset_mode is "
-                "'same_step', without scopes"
+                f"no final_obs for {count} environments: give the agent a whole SkrlEnv.make(...) without scopes"
             )
         final = infos["final_obs"]
         rows = {name: value[ended] for name, value in final.items()} if isinstance(final, dict) else final[ended]

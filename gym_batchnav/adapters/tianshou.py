@@ -1,4 +1,4 @@
-"""TianshouVecEnv: a batch as tianshou's vector environment."""
+"""tianshou: a batch as its vector environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch
+from gym_batchnav.adapters.requirements import check_batch, make_for
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("tianshou", "the adapter to tianshou"):
@@ -21,37 +21,52 @@ SPACES = {"action_space": "single_action_space", "observation_space": "single_ob
 
 
 class TianshouVecEnv(BaseVectorEnv):
-    """Steps and resets environments by their ids, as tianshou's Collector does.
+    """A batch that steps and resets environments by their ids; ``TianshouVecEnv.make`` makes both.
 
-    tianshou resets what has ended. The batch has done so already (with SAME_STEP only the last views of episodes are
-    drawn beside those of the step; a reset of its own would draw every view again): ``step`` returns the true last
-    observation of an episode, and the ``reset`` that follows hands out the first one of the next.
+    tianshou resets environments whose episode has ended, but a batch in mode SAME_STEP has done so already. ``step``
+    therefore returns the true last observation of an episode, and the ``reset`` that follows returns the first one of
+    the next without drawing again.
 
-    Observations are a Batch with one array a sensor, without copies. Infos are one dict an environment, with
-    ``env_id`` among its keys; ``success``, ``spl`` and ``soft_spl`` are in it where an episode has ended.
+    Observations are a Batch with one array per sensor, without copies. Infos are one dict per environment with
+    ``env_id`` among its keys, and ``success``, ``spl`` and ``soft_spl`` where an episode has ended.
 
     Args:
-        env: A BatchNavEnv with ``autoreset_mode="same_step"``, or a Gymnasium VectorWrapper round one.
+        env: A BatchNavEnv with ``autoreset_mode="same_step"``, or a Gymnasium VectorWrapper around one.
 
     Raises:
-        ValueError: The batch resets itself in another mode, or runs each episode once.
+        ValueError: The batch has another autoreset mode, or runs each episode once.
     """
 
-    # No worker is made for an environment, which is all that the constructor of the base would do.
+    # The base's constructor is not called: it would only make one worker per environment.
     def __init__(self, env: VectorEnv) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "tianshou")
+        check_batch(env, AutoresetMode.SAME_STEP, "tianshou", "TianshouVecEnv.make")
         batch: Any = env.unwrapped
         if batch.simulator.schedule.order == "once":
             raise ValueError(
                 "tianshou begins episodes that it does not finish, so they cannot run exactly once: "
                 "take episode_order='random', or step the batch without tianshou"
             )
-        self.env: Any = env  # seeds are the batch's, which takes sequences
+        self.env: Any = env  # Any: the batch's reset takes sequences of seeds
         self.env_num = batch.num_envs
-        self.is_async, self.is_closed = False, False
+        self.is_async = False
+        self.is_closed = False
         self._valid = batch.episodes.valid
-        self._pending = np.zeros(self.env_num, bool)  # ended, and tianshou has not asked for what comes next
-        self._first: tuple[np.ndarray, Any, np.ndarray] | None = None  # ids, observations and infos of the pending
+        self._pending = np.zeros(self.env_num, bool)  # episode ended, and tianshou has not reset the environment yet
+        self._first: tuple[np.ndarray, Any, np.ndarray] | None = None  # ids, observations and infos of pending ones
+
+    @classmethod
+    def make(cls, num_envs: int, id: str = "BatchNav/PointNav-v0", **keywords: Any) -> TianshouVecEnv:
+        """Make a batch for tianshou.
+
+        Args:
+            num_envs: N, the number of environments.
+            id: An id that Gymnasium knows.
+            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+
+        Raises:
+            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
+        """
+        return cls(make_for("TianshouVecEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords))
 
     def reset(
         self, env_id: Ids | None = None, *, seed: int | Sequence[int | None] | None = None
@@ -59,11 +74,11 @@ class TianshouVecEnv(BaseVectorEnv):
         """Begin an episode in some environments.
 
         Args:
-            env_id: Their M indices, or one; all if not given.
+            env_id: Indices of M environments, or one index; all if not given.
             seed: Environment i is seeded with ``seed + i``, or with ``seed[i]`` of a sequence of N.
 
         Returns:
-            Observations [M, ...] and infos [M] of dicts.
+            Observations [M, ...] and infos, M dicts.
         """
         self._assert_is_not_closed()
         ids = self._ids(env_id)
@@ -84,15 +99,17 @@ class TianshouVecEnv(BaseVectorEnv):
 
         Args:
             action: [M] integers from 0 to 3.
-            id: Their M indices, or one; all if not given.
+            id: Indices of M environments, or one index; all if not given.
 
         Returns:
             Observations, rewards, terminated, truncated and infos of these environments.
         """
         self._assert_is_not_closed()
         ids = self._ids(id)
-        actions, acts = np.zeros(self.env_num, np.int64), np.zeros(self.env_num, bool)
-        actions[ids], acts[ids] = action, True
+        actions = np.zeros(self.env_num, np.int64)
+        actions[ids] = action
+        acts = np.zeros(self.env_num, bool)
+        acts[ids] = True
         with self._standing_still(~acts):
             dense, reward, terminated, truncated, info = self.env.step(actions)
         ended = terminated | truncated
@@ -109,24 +126,24 @@ class TianshouVecEnv(BaseVectorEnv):
         return observation[ids], reward[ids], terminated[ids], truncated[ids], infos[ids]
 
     def seed(self, seed: int | Sequence[int | None] | None = None) -> list[list[int] | None]:
-        """Begin the plans of scenes and episodes anew, with seeds as of ``reset``; returns one list an environment."""
+        """Restart the plan of scenes and episodes with seeds as in ``reset``; return one list per environment."""
         self._assert_is_not_closed()
         seeds = [seed + i for i in range(self.env_num)] if isinstance(seed, int) else seed
         self.reset(seed=seeds)
         return [None if one is None else [one] for one in seeds or [None] * self.env_num]
 
     def render(self, **kwargs: Any) -> list[np.ndarray]:
-        """What every agent sees, as frames [256, 256, 3] uint8; empty without a render mode."""
+        """Return every agent's view as a frame [256, 256, 3] uint8; empty without a render mode."""
         self._assert_is_not_closed()
         return list(self.env.render() or ())
 
     def close(self) -> None:
-        """Close the batch; safe twice."""
+        """Close the batch; idempotent."""
         self.env.close()
         self.is_closed = True
 
     def get_env_attr(self, key: str, id: Ids | None = None) -> list[Any]:
-        """An attribute of the batch, once for each environment; spaces are those of a single environment."""
+        """Return an attribute of the batch once per environment; spaces are those of one environment."""
         self._assert_is_not_closed()
         return [getattr(self.env, SPACES.get(key, key))] * len(self._ids(id))
 
@@ -134,7 +151,7 @@ class TianshouVecEnv(BaseVectorEnv):
         """Set an attribute of the batch, which all environments share.
 
         Raises:
-            ValueError: It is to be set for some environments only.
+            ValueError: ``id`` is given.
         """
         self._assert_is_not_closed()
         if id is not None:
@@ -142,12 +159,12 @@ class TianshouVecEnv(BaseVectorEnv):
         setattr(self.env.unwrapped, key, value)
 
     def _ids(self, ids: Ids | None) -> np.ndarray:
-        """Indices [M] of environments."""
+        """Return ids as an array of indices [M]."""
         return np.arange(self.env_num) if ids is None else np.atleast_1d(np.asarray(ids, np.int64))
 
     @contextmanager
     def _standing_still(self, still: np.ndarray) -> Iterator[None]:
-        """Let a step pass over environments ``still`` [N] bool, as over those that have no episode to run."""
+        """Let a step skip environments ``still`` [N] bool, as it skips those that have no episode left to run."""
         self._valid[still] = False
         try:
             yield
@@ -155,12 +172,12 @@ class TianshouVecEnv(BaseVectorEnv):
             self._valid[still] = True
 
     def _infos(self, info: dict[str, Any], rows: np.ndarray) -> np.ndarray:
-        """Infos of the environments ``rows`` ([N] bool or [M] indices) as tianshou takes them, [M] dicts."""
+        """Return infos of environments ``rows`` ([N] bool or [M] indices) as an array [M] of dicts."""
         names = [name for name in info if isinstance(info[name], np.ndarray) and name[0] != "_" and name != "final_obs"]
         columns = [info[name][rows].tolist() for name in names] + [np.arange(self.env_num)[rows].tolist()]
         return np.array([dict(zip((*names, "env_id"), values, strict=True)) for values in zip(*columns, strict=True)])
 
 
 def _batch(observation: Any) -> Any:
-    """A Batch of the arrays of a Dict; an array stays one."""
+    """Return a Batch of a dict of arrays; an array stays as it is."""
     return Batch(observation) if isinstance(observation, dict) else observation

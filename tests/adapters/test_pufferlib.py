@@ -17,7 +17,7 @@ from ledger import LedgerEnv
 from pufferlib.models import Default
 from pufferlib.pytorch import nativize_dtype, nativize_tensor
 
-from gym_batchnav.adapters.pufferlib import PufferVecEnv, make_env
+from gym_batchnav.adapters.pufferlib import PufferVecEnv
 from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera
 
@@ -235,7 +235,7 @@ def test_a_forked_worker_is_told_to_be_spawned(make):
 
 def _step_in_child(pipe):
     try:
-        env = make_env(num_envs=1, scenes="apartment_0")
+        env = PufferVecEnv.make(num_envs=1, scenes="apartment_0")
         env.reset()
         env.step(np.ones(1, np.int32))
         pipe.send("went on")
@@ -250,7 +250,7 @@ def test_spawned_workers_step():
     try:
         keywords = {"num_envs": 2, "scenes": "apartment_0", "camera": Camera(width=16, height=16)}
         envs = pufferlib.vector.make(
-            make_env, backend=pufferlib.vector.Multiprocessing, num_envs=2, num_workers=2, env_kwargs=keywords,
+            PufferVecEnv.make, backend=pufferlib.vector.Multiprocessing, num_envs=2, num_workers=2, env_kwargs=keywords,
             overwork=True,
         )  # fmt: skip
         first, _ = envs.reset(seed=1)

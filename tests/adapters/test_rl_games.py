@@ -113,7 +113,7 @@ class GlimpseBuilder(NetworkBuilder):
 
 def runner_of(env, folder, network="actor_critic", **config):
     """A Runner that knows the batch by a name, and its observer."""
-    register(env, "boxes")
+    register(RLGamesVecEnv(env), "boxes")
     network = {
         "name": network, "separate": False, "space": {"discrete": {}},
         "mlp": {"units": [16], "activation": "elu", "initializer": {"name": "default"}},
@@ -223,7 +223,7 @@ def test_a_network_of_ones_own_learns_from_the_dict(make, tmp_path):
 
 def test_another_autoreset_mode_is_refused_with_the_remedy(make):
     with pytest.raises(ValueError, match=r"rl_games needs autoreset_mode='same_step', this batch has 'next_step'"):
-        register(make(autoreset_mode="next_step"))
+        RLGamesVecEnv(make(autoreset_mode="next_step"))
 
 
 def test_another_number_of_actors_is_refused_with_the_remedy(make, tmp_path):

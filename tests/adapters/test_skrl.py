@@ -280,7 +280,7 @@ def test_advantages_over_time_outs_are_refused(make, tmp_path):
 
 
 def test_an_agent_on_skrls_own_wrapper_is_told_what_to_give_it(make, tmp_path):
-    with pytest.raises(ValueError, match=r"no final_obs for 5 .*SkrlEnv\(env\)"):
+    with pytest.raises(ValueError, match=r"no final_obs for 5 .*SkrlEnv\.make"):
         train(Told, wrap_env(make(AutoresetMode.NEXT_STEP), wrapper="gymnasium", verbose=False), tmp_path)
 
 
