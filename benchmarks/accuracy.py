@@ -38,7 +38,10 @@ def distance_figures(mesh: NavMesh, pairs: dict[str, Any], storeys: int) -> str:
     if storeys > 1:
         error, truth = np.abs(in_space - np.array(pairs["exact"])), "exact"
     else:
-        flat = dataclasses.replace(mesh, vertices=mesh.vertices * FLAT, detail_vertices=mesh.detail_vertices * FLAT)
+        data = mesh.data
+        flat = NavMesh(
+            dataclasses.replace(data, vertices=data.vertices * FLAT, detail_vertices=data.detail_vertices * FLAT)
+        )
         error, truth = np.abs(flat.geodesic_distance(start * FLAT, goal * FLAT) - pairs["exact_xz"]), "exact_xz"
     return (
         f"distance to {truth}: mean {1e3 * error.mean():.4f} mm, worst {1e3 * error.max():.4f} mm; "

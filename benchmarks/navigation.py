@@ -65,9 +65,9 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     rng = np.random.default_rng(seed)
     island = int(np.argmax([island.area for island in navmesh.islands]))
     goals = navmesh.random_points(NUM_GOALS, rng, island)
-    NavMesh.from_record(navmesh).tables(goals)  # compiles
+    NavMesh(navmesh).tables(goals)  # compiles
     start = time.perf_counter()
-    tables = NavMesh.from_record(navmesh).tables(goals)
+    tables = NavMesh(navmesh).tables(goals)
     prepare_seconds = time.perf_counter() - start
     start = time.perf_counter()
     tables.with_goals(goals)

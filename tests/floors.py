@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.mesh import NavMesh, NavMeshData, NavMeshSettings
 
 SCENES = (
     *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
@@ -52,7 +52,7 @@ def mesh_of(vertices: list[list[float]], polygons: list[list[int]]) -> NavMesh:
         neighbours[p, : len(row)] = [across.get((b, a), -1) for a, b in zip(row, [*row[1:], row[0]], strict=True)]
         triangles += [[row[0], row[k], row[k + 1]] for k in range(1, len(row) - 1)]
         starts.append(len(triangles))
-    return NavMesh(
+    data = NavMeshData(
         vertices=np.array(vertices, np.float32).reshape(-1, 3),
         polygons=rows,
         neighbours=neighbours,
@@ -62,6 +62,7 @@ def mesh_of(vertices: list[list[float]], polygons: list[list[int]]) -> NavMesh:
         polygon_island=_islands(neighbours),
         settings=NavMeshSettings(),
     )
+    return NavMesh(data)
 
 
 def _islands(neighbours: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
+from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
 from gym_batchnav.scene.scene import Materials, Scene
 
 _MESH = ("vertices", "triangles", "triangle_material", "triangle_object")
@@ -51,7 +51,7 @@ def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
     }
     if scene.navmesh is not None:
         facts["navmesh"] = asdict(scene.navmesh.settings)
-        arrays |= {f"navmesh_{name}": getattr(scene.navmesh, name) for name in NAVMESH_ARRAYS}
+        arrays |= {f"navmesh_{name}": getattr(scene.navmesh.data, name) for name in NAVMESH_ARRAYS}
     facts["metadata"] = _encode(scene.metadata, arrays)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     return arrays
@@ -69,7 +69,9 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
         navmesh = None
         if facts["navmesh"] is not None:
             settings = NavMeshSettings(**facts["navmesh"])
-            navmesh = NavMesh(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
+            navmesh = NavMesh(
+                NavMeshData(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
+            )
         scene = Scene(
             name=facts["name"],
             **{name: arrays[name] for name in (*_MESH, *(name for name in _OPTIONAL if name in arrays))},

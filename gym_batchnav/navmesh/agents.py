@@ -1,8 +1,8 @@
-"""Agents by the thousand on the navmeshes of K scene slots: move, measure, follow.
+"""NavMeshAgents: thousands of agents on the navmeshes of K slots move, measure distances and follow paths.
 
-The kernels see one table of addresses with a row a slot, so that swapping a slot writes one row and moves no other
-slot's data. Every kernel works on a range of agents; its parallel variant hands blocks of agents to threads, and as
-agents do not meet, the results are those of the serial one, bit for bit.
+The kernels see one table of addresses with one row per slot, so that swapping a slot writes one row and moves no other
+slot's data. Every kernel works on a range of agents; its parallel variant hands blocks of agents to threads. Agents do
+not meet, so the results equal those of the serial kernel, bit for bit.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import numpy as np
 from numba import njit, prange
 
 from gym_batchnav.navmesh.kernels.follow import Stride, follow
-from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner, goals_at
+from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner
 from gym_batchnav.navmesh.kernels.ground import to_int64
+from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, goals_at
 from gym_batchnav.navmesh.kernels.motion import QUEUE, has_collided, try_step
-from gym_batchnav.navmesh.kernels.tables import ROW_LENGTH, NavigationTables
+from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.state import Action
 
-STOP, FORWARD, LEFT, RIGHT = (int(action) for action in Action)  # plain ints: kernels compile faster with them
+STOP, FORWARD, LEFT, RIGHT = (int(action) for action in Action)  # kernels compile faster with plain ints
 BLOCK = 64  # agents that a thread takes at a time
-PARALLEL_FROM = 512  # agents; below, starting the threads costs more than they bring
+PARALLEL_FROM = 512  # agents; with fewer, starting threads costs more time than it saves
 
 
 class NavMeshAgents:
-    """K slots, each with its own navmesh, goals and tables, and the agents' questions to all of them at once.
+    """N agents on K slots, each with its own navmesh, goals and tables.
 
     Agents are rows of arrays that the caller owns: ``slots`` [N] int32, ``polygon`` [N] int32, ``position`` [N, 3]
     float32 in metres, ``heading`` [N] float32 in radians. An agent whose slot is empty or whose polygon is -1 stands
@@ -53,12 +54,12 @@ class NavMeshAgents:
         self._tables[slot] = tables
 
     def clear_slot(self, slot: int) -> None:
-        """Empty a slot and let go of its tables."""
+        """Empty a slot and release its tables."""
         self._table[slot] = 0
         self._tables[slot] = None
 
     def tables(self, slot: int) -> NavigationTables | None:
-        """What a slot holds, None if it is empty."""
+        """The tables of a slot, None if it is empty."""
         return self._tables[slot]
 
     def step(
@@ -92,7 +93,7 @@ class NavMeshAgents:
             collided_out: [N] bool, written: Habitat's test.
 
         Raises:
-            TypeError: If an array has another dtype or layout than said.
+            TypeError: If an array has another dtype, shape or memory layout than stated.
         """
         size = _check(slots, polygon, position)
         _expect("heading", heading, np.float32, (size,))
@@ -133,7 +134,7 @@ class NavMeshAgents:
             out: [N] float32, written: metres, inf across islands.
 
         Raises:
-            TypeError: If an array has another dtype or layout than said.
+            TypeError: If an array has another dtype, shape or memory layout than stated.
         """
         size = _check(slots, polygon, position)
         _expect("goal_index", goal_index, np.int32, (size,))
@@ -157,7 +158,7 @@ class NavMeshAgents:
         goal_radius: float,
         sliding: bool = True,
     ) -> np.ndarray:
-        """What the greedy shortest-path follower would do.
+        """Return the actions of the greedy shortest-path follower.
 
         Args:
             slots: [N] int32.
@@ -174,7 +175,7 @@ class NavMeshAgents:
             [N] int64, 0 stop (also where there is no path), 1 forward, 2 left, 3 right.
 
         Raises:
-            TypeError: If an array has another dtype or layout than said.
+            TypeError: If an array has another dtype, shape or memory layout than stated.
         """
         size = _check(slots, polygon, position)
         _expect("heading", heading, np.float32, (size,))
@@ -205,7 +206,7 @@ def _is_parallel(size: int) -> bool:
 
 
 def _check(slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> int:
-    """Refuse agents that the kernels cannot write to; returns N."""
+    """Return N; raise TypeError unless the kernels can read and write these arrays."""
     size = len(slots)
     _expect("slots", slots, np.int32, (size,))
     _expect("polygon", polygon, np.int32, (size,))
@@ -215,13 +216,13 @@ def _check(slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> int:
 
 def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
-        raise TypeError(f"{name}: {array.dtype} {array.shape}; a contiguous {np.dtype(dtype)} {shape} is wanted")
+        raise TypeError(f"{name}: {array.dtype} {array.shape}; a contiguous {np.dtype(dtype)} {shape} is needed")
 
 
 @njit(cache=True, nogil=True)
 def _is_placed(table: np.ndarray, slot: int, polygon: int) -> bool:
-    """Whether an agent stands on a polygon of a slot that is filled (column 4: the number of its polygons)."""
-    return 0 <= slot < len(table) and 0 <= polygon < table[slot, 4]
+    """Whether an agent stands on a polygon of a slot that is filled."""
+    return 0 <= slot < len(table) and 0 <= polygon < table[slot, NUM_POLYGONS]
 
 
 @njit(cache=True, nogil=True)
@@ -259,7 +260,7 @@ def _step_range(
             heading[i] = _wrap(heading[i] - turn_angle)
         elif actions[i] == FORWARD:
             x, y, z = np.float64(position[i, 0]), np.float64(position[i, 1]), np.float64(position[i, 2])
-            # The sine of a float32 is half as dear, and as exact as the position that comes of it.
+            # The sine of a float32 takes half the time; the position is rounded to float32 anyway.
             end_x = x - np.float64(np.sin(heading[i])) * forward_step
             end_z = z - np.float64(np.cos(heading[i])) * forward_step
             p, px, py, pz = try_step(table[slots[i]], queue, to_int64(polygon[i]), x, y, z, end_x, y, end_z, sliding)

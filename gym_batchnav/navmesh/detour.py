@@ -1,19 +1,22 @@
 """Read and write Habitat's and Recast's ``.navmesh`` files: Detour tiles in an MSET container, versions 1 and 2.
 
-Everything is little-endian and polygon references have 32 bits. Of a tile, links, the bounding-volume tree and
-off-mesh connections are passed over: Detour rebuilds the first, the second is an index, agents do not use the third.
+Everything is little-endian and polygon references have 32 bits. A tile's links, bounding-volume tree and
+off-mesh connections are skipped: Detour rebuilds the first, the second is an index, agents do not use the third. The
+layout is that of Detour 1.6 (dtMeshHeader, dtPoly, dtPolyDetail) and of habitat-sim's PathFinder (NavMeshSetHeader,
+NavMeshSettings).
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
-from gym_batchnav.navmesh.topology import label_islands, polygon_edges
+from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
+from gym_batchnav.navmesh.topology import label_islands
 from gym_batchnav.system.storage import write_atomically
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
@@ -23,7 +26,16 @@ SET_HEADER = np.dtype(
         *(("tile_width", "<f4"), ("tile_height", "<f4"), ("max_tiles", "<i4"), ("max_polygons", "<i4")),
     ]
 )
-SET_SETTINGS = np.dtype([("numbers", "<f4", 13), ("filters", "u1", 3), ("include_static", "u1")])
+# Habitat's NavMeshSettings in the order of its C++ struct: fields of our NavMeshSettings, by name.
+NUMBERS = (
+    *("cell_size", "cell_height", "agent_height", "agent_radius", "agent_max_climb", "agent_max_slope_deg"),
+    *("region_min_size", "region_merge_size", "edge_max_len", "edge_max_error", "verts_per_poly"),
+    *("detail_sample_dist", "detail_sample_max_error"),
+)
+FLAGS = ("filter_low_hanging_obstacles", "filter_ledge_spans", "filter_walkable_low_height_spans")
+SET_SETTINGS = np.dtype(
+    [(name, "<f4") for name in NUMBERS] + [(name, "u1") for name in FLAGS] + [("include_static_objects", "u1")]
+)
 TILE_ENTRY = np.dtype([("reference", "<u4"), ("size", "<i4")])
 COUNTS = (
     *("polygons", "vertices", "links", "details", "detail_vertices"),
@@ -56,30 +68,42 @@ SECTIONS = {
     "off_mesh_connections": np.dtype("V36"),
 }
 WALKABLE, PORTAL, NO_LINK = 1, 0x8000, 0xFFFFFFFF
+MAX_FILE_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """The header and the sections of one tile, as they lie in the file."""
+    """The header and the sections of one tile, as in the file."""
 
     header: np.void
     sections: dict[str, np.ndarray]
 
 
-def read_navmesh(path: str | os.PathLike[str]) -> NavMesh:
+def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
     """Read a navmesh that Habitat, Recast's demo or `write_navmesh` wrote.
 
     A version 1 file holds no settings: the agent and the cell size come from its tile, the rest are the defaults.
     Polygons that are not walkable (flag bit 0 clear) are left out.
 
     Raises:
-        ValueError: The file is not a navmesh, is damaged, or has several tiles joined by portals.
+        ValueError: The file is not a navmesh, is damaged or larger than 64 MiB, or has several tiles joined by
+            portals.
     """
     try:
-        settings, tiles = _parse(Path(path).read_bytes())
+        settings, tiles = _parse(_read_bounded(Path(path)))
         return _assemble(tiles, settings)
     except ValueError as error:
         raise ValueError(f"navmesh file '{path}': {error}") from None
+
+
+def _read_bounded(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no regular file")
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"more than {MAX_FILE_BYTES:,} bytes: build with a larger cell_size or divide the scene")
+    return data
 
 
 def _parse(data: bytes) -> tuple[NavMeshSettings | None, list[_Tile]]:
@@ -115,14 +139,13 @@ def _take(data: bytes, offset: int, dtype: np.dtype, count: int, what: str) -> n
 
 
 def _settings(record: np.void) -> NavMeshSettings:
-    numbers, filters = record["numbers"], record["filters"]
-    if not np.isfinite(numbers).all():
-        raise ValueError("its settings hold numbers that are not finite")
-    values = [_shortest(number) for number in numbers] + [bool(flag) for flag in filters]
-    names = [field.name for field in fields(NavMeshSettings)]
-    settings = dict(zip(names, values, strict=True))
-    settings["verts_per_poly"] = int(settings["verts_per_poly"])
-    return NavMeshSettings(**settings)  # type: ignore[arg-type]
+    values: dict[str, Any] = {name: _shortest(record[name]) for name in NUMBERS}
+    for name, value in values.items():
+        if not np.isfinite(value):
+            raise ValueError(f"its settings hold {name}={value}, which is not finite")
+    values["verts_per_poly"] = int(values["verts_per_poly"])
+    values |= {name: bool(record[name]) for name in FLAGS}
+    return NavMeshSettings(**values)
 
 
 def _shortest(number: np.float32) -> float:
@@ -153,7 +176,7 @@ def _parse_tile(data: bytes, index: int) -> _Tile:
 
 
 def _check(tile: _Tile, index: int) -> None:
-    """Refuse sections that point outside of each other."""
+    """Raise ValueError unless all indices point into the tile."""
     polygons, details = tile.sections["polygons"], tile.sections["details"]
     vertices, detail_vertices = tile.sections["vertices"], tile.sections["detail_vertices"]
     ground = polygons["area_and_type"] >> 6 == 0
@@ -181,7 +204,7 @@ def _check(tile: _Tile, index: int) -> None:
             raise ValueError(f"tile {index} has {problem}")
 
 
-def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMesh:
+def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshData:
     """Join the tiles, whose polygons do not touch, into one mesh."""
     vertices, polygons, neighbours, extra, triangles, counts = [], [], [], [], [], []
     num_polygons = num_vertices = 0
@@ -217,7 +240,7 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMesh:
     if num_polygons == 0:
         raise ValueError("it has no walkable polygon")
     across = np.concatenate(neighbours).astype(np.int32)
-    mesh = NavMesh(
+    return NavMeshData(
         vertices=np.concatenate(vertices).astype(np.float32),
         polygons=np.concatenate(polygons).astype(np.int32),
         neighbours=across,
@@ -227,8 +250,6 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMesh:
         polygon_island=label_islands(across),
         settings=settings or _tile_settings(tiles[0].header),
     )
-    _check_neighbours(mesh)
-    return mesh
 
 
 def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -259,7 +280,7 @@ def _local_triangles(tile: _Tile, walkable: np.ndarray) -> list[np.ndarray]:
 
 
 def _tile_settings(header: np.void) -> NavMeshSettings:
-    """What a tile tells of the settings that it was built with."""
+    """The settings that a tile's header holds, and defaults for the rest."""
     measures = {name: _shortest(header[name]) for name in ("height", "radius", "climb")}
     factor = header["cells_per_metre"]
     return NavMeshSettings(
@@ -270,24 +291,10 @@ def _tile_settings(header: np.void) -> NavMeshSettings:
     )
 
 
-def _check_neighbours(mesh: NavMesh) -> None:
-    """Refuse neighbours that do not share the edge, from the other side."""
-    owner, edge, start, end = polygon_edges(mesh.polygons)
-    across = mesh.neighbours[owner, edge].astype(np.int64)
-    inner = across >= 0
-    width = np.int64(len(mesh.vertices))
-    forth = (owner * len(mesh.polygons) + across)[inner] * width + start[inner]
-    back = (across * len(mesh.polygons) + owner)[inner] * width + end[inner]
-    lonely = ~np.isin(forth, back)
-    if lonely.any():
-        polygon = owner[inner][np.flatnonzero(lonely)[0]]
-        raise ValueError(f"polygon {polygon} names a neighbour that does not share its edge")
-
-
-def write_navmesh(mesh: NavMesh, path: str | os.PathLike[str], version: int = 2) -> None:
+def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str], version: int = 2) -> None:
     """Write a navmesh as a single Detour tile, which Habitat and Recast's tools load.
 
-    The file is written aside and renamed, so that a reader never sees half of it.
+    The file is written under another name and renamed, so that a reader never sees half of it.
 
     Args:
         mesh: The navmesh.
@@ -307,9 +314,9 @@ def write_navmesh(mesh: NavMesh, path: str | os.PathLike[str], version: int = 2)
     header["tile_width"], header["tile_height"] = upper[0] - lower[0], upper[2] - lower[2]
     parts = [header.tobytes()]
     if version == 2:
-        values = [getattr(mesh.settings, field.name) for field in fields(NavMeshSettings)]
         settings = np.zeros(1, SET_SETTINGS)
-        settings["numbers"], settings["filters"] = values[:13], values[13:]
+        for name in (*NUMBERS, *FLAGS):
+            settings[name] = getattr(mesh.settings, name)
         parts.append(settings.tobytes())
     entry = np.zeros(1, TILE_ENTRY)
     # A reference is salt, tile and polygon from high to low bits: salt 1, tile 0 of 1, as many bits as polygons need.
@@ -318,12 +325,12 @@ def write_navmesh(mesh: NavMesh, path: str | os.PathLike[str], version: int = 2)
     write_atomically(Path(path), b"".join(parts))
 
 
-def _bounds(mesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray]:
     points = np.concatenate([mesh.vertices, mesh.detail_vertices])
     return points.min(axis=0), points.max(axis=0)
 
 
-def _tile_bytes(mesh: NavMesh) -> bytes:
+def _tile_bytes(mesh: NavMeshData) -> bytes:
     if len(mesh.vertices) >= 0xFFFF or len(mesh.polygons) >= PORTAL:
         raise ValueError(
             f"{len(mesh.polygons)} polygons of {len(mesh.vertices)} vertices are too many for one Detour tile "
@@ -356,7 +363,7 @@ def _tile_bytes(mesh: NavMesh) -> bytes:
     return header.tobytes() + b"".join(sections[name].tobytes() for name in SECTIONS)
 
 
-def _detail_sections(mesh: NavMesh) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _detail_sections(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Detail meshes, their vertices and triangles, with the small local indices that Detour counts in."""
     details = np.zeros(len(mesh.polygons), DETAIL)
     points = np.concatenate([mesh.vertices, mesh.detail_vertices])

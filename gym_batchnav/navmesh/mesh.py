@@ -1,30 +1,33 @@
-"""The NavMesh and what one can ask it: Habitat's PathFinder over arrays of points."""
+"""NavMesh: the questions of Habitat's PathFinder, over arrays of points."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gym_batchnav.navmesh import record
 from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
-from gym_batchnav.navmesh.kernels.cells import Cells, make_cells
+from gym_batchnav.navmesh.kernels.cells import make_cells
 from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances
-from gym_batchnav.navmesh.kernels.ground import Ground, cover_map, fill_heights, make_ground, snap_points
+from gym_batchnav.navmesh.kernels.ground import cover_map, fill_heights, make_ground, snap_points
+from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground, check_parts, make_row
 from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
-from gym_batchnav.navmesh.kernels.views import table_row
-from gym_batchnav.navmesh.kernels.visibility import Corners, make_corners
-from gym_batchnav.navmesh.record import NavMeshSettings
+from gym_batchnav.navmesh.kernels.visibility import make_corners
+from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
 
-__all__ = ["Island", "NavMesh", "NavMeshSettings"]
+__all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
 
 NAVIGABLE_SHIFT = 1e-2  # metres seen from above by which a navigable point may be snapped
+SUFFIX = ".navmesh"  # of the files that are written
+MAX_POINTS_DRAWN = 1 << 24  # random points of one call
+MAX_MAP_SAMPLES = 1 << 26  # of a top-down map, a byte each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,12 +39,18 @@ class Island:
     radius: float  # metres: the largest distance of a vertex from the mean of the polygons' vertices
 
 
-class NavMesh(record.NavMesh):
-    """Convex polygons of up to six vertices on which agents walk; see ``record.NavMesh`` for the fields.
+class NavMesh:
+    """Convex polygons of up to six vertices on which agents walk.
 
-    Points are arrays [N, 3] in metres; wherever a method needs a point's polygon it snaps the point first. What
-    queries need is computed at the first that needs it and kept.
+    Points are arrays [N, 3] in metres; wherever a method needs a point's polygon it snaps the point first. The tables
+    that queries need are computed by the first query that needs them and kept.
+
+    Args:
+        data: The polygons; see ``NavMeshData`` for shapes and conventions.
     """
+
+    def __init__(self, data: NavMeshData) -> None:
+        self.data = data
 
     @classmethod
     def build(
@@ -52,42 +61,86 @@ class NavMesh(record.NavMesh):
         progress: Callable[[str, float], None] | None = None,
     ) -> NavMesh:
         """Build the navmesh of a triangle soup; see ``build.build_navmesh``."""
-        return cls.from_record(build_navmesh(vertices, triangles, settings or NavMeshSettings(), progress))
+        return cls(build_navmesh(vertices, triangles, settings or NavMeshSettings(), progress))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NavMesh:
         """Read a Habitat or Recast ``.navmesh`` file; see ``detour.read_navmesh``."""
-        return cls.from_record(read_navmesh(path))
-
-    @classmethod
-    def from_record(cls, mesh: record.NavMesh) -> NavMesh:
-        """The same polygons with the questions of this class."""
-        return cls(*(getattr(mesh, field.name) for field in fields(record.NavMesh)))
+        return cls(read_navmesh(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a ``.navmesh`` file that Habitat and Recast's tools load."""
-        write_navmesh(self, path)
+        """Write a ``.navmesh`` file that Habitat and Recast's tools load.
+
+        Raises:
+            ValueError: If the path has another ending, or the navmesh is too large for the format.
+        """
+        if Path(path).suffix.lower() != SUFFIX:
+            raise ValueError(f"navmesh file '{os.fspath(path)}': the name must end in {SUFFIX} to be found and read")
+        write_navmesh(self.data, path)
+
+    def __getstate__(self) -> NavMeshData:
+        """The polygons; what queries computed is not pickled."""
+        return self.data
+
+    def __setstate__(self, data: NavMeshData) -> None:
+        """Take over pickled polygons."""
+        self.data = data
+
+    @property
+    def vertices(self) -> np.ndarray:
+        """Vertices of the polygons [V, 3] float32, metres."""
+        return self.data.vertices
+
+    @property
+    def polygons(self) -> np.ndarray:
+        """Rows of ``vertices`` [P, 6] int32, padded with -1."""
+        return self.data.polygons
+
+    @property
+    def neighbours(self) -> np.ndarray:
+        """Polygon across every edge [P, 6] int32, -1 for a wall."""
+        return self.data.neighbours
+
+    @property
+    def polygon_island(self) -> np.ndarray:
+        """Island of every polygon [P] int32."""
+        return self.data.polygon_island
+
+    @property
+    def settings(self) -> NavMeshSettings:
+        """The settings that the navmesh was built with."""
+        return self.data.settings
+
+    @property
+    def num_polygons(self) -> int:
+        """The number of polygons, P."""
+        return self.data.num_polygons
+
+    @property
+    def num_islands(self) -> int:
+        """The number of islands: sets of polygons between which one can walk."""
+        return self.data.num_islands
 
     def __repr__(self) -> str:
-        """Its counts, in a line."""
+        """Return the counts in a line."""
         area = f"{self.navigable_area:.1f} m2 on {self.num_islands} islands"
         return f"NavMesh({area}, {self.num_polygons:,} polygons, agent radius {self.settings.agent_radius:g} m)"
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """How notebooks show it: from above, with its counts."""
+        """Show the navmesh in notebooks, from above and with its counts."""
         from gym_batchnav.viz.portraits import navmesh_bundle
 
         return navmesh_bundle(self, include, exclude)
 
     @cached_property
     def _ground(self) -> Ground:
-        return make_ground(self)
+        return make_ground(self.data)
 
     @cached_property
     def _row(self) -> np.ndarray:
-        return table_row(self._ground)
+        return make_row([self._ground])
 
     @cached_property
     def _corners(self) -> Corners:
@@ -98,31 +151,35 @@ class NavMesh(record.NavMesh):
         return make_cells(self._ground, self._corners)
 
     def tables(self, goals: np.ndarray) -> NavigationTables:
-        """What NavMeshAgents wants of this navmesh and of goals [G, 3] (metres, snapped first).
+        """Prepare this navmesh and goals [G, 3] (metres, snapped first) for ``NavMeshAgents``.
 
-        Calls serial kernels without the GIL, so any thread may.
+        Any thread may call this: the kernels are serial and release the GIL.
 
         Raises:
-            ValueError: a goal lies nowhere near the navmesh.
+            ValueError: If a goal lies nowhere near the navmesh, or the tables would take too much memory.
         """
         goal_tables = make_goals(self._ground, self._corners, goals)
         return NavigationTables(self._ground, self._corners, self._cells, goal_tables)
 
     def geodesic_arrays(self) -> dict[str, np.ndarray]:
-        """All that distances need besides the polygons, to be kept and given to ``use_geodesic_arrays``."""
+        """Return all arrays that distances need besides the polygons, for a cache and ``use_geodesic_arrays``."""
         return {**self._corners._asdict(), **self._cells._asdict()}
 
     def use_geodesic_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take what ``geodesic_arrays`` of the same navmesh gave instead of computing it.
+        """Use the result of ``geodesic_arrays`` of the same navmesh instead of computing it.
 
         Raises:
-            ValueError: an array is missing.
+            ValueError: If an array is missing, has another dtype or shape, or holds an index outside of its range: the
+                arrays are those of another navmesh or version, or damaged. The navmesh is as before.
         """
         missing = {*Corners._fields, *Cells._fields} - set(arrays)
         if missing:
             raise ValueError(f"geodesic arrays without {', '.join(sorted(missing))}")
-        self.__dict__["_corners"] = Corners(*(arrays[name] for name in Corners._fields))
-        self.__dict__["_cells"] = Cells(*(arrays[name] for name in Cells._fields))
+        corners = Corners(*(arrays[name] for name in Corners._fields))
+        cells = Cells(*(arrays[name] for name in Cells._fields))
+        check_parts(self._ground, corners, cells)
+        self.__dict__["_corners"] = corners
+        self.__dict__["_cells"] = cells
 
     @property
     def bounds(self) -> np.ndarray:
@@ -137,14 +194,12 @@ class NavMesh(record.NavMesh):
         """[P] float64, square metres: area of every polygon's floor, measured along its slopes."""
         a, b, c = np.moveaxis(self._ground.surface, 1, 0)
         areas = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2
-        return np.add.reduceat(areas, self.detail_start[:-1]) if self.num_polygons else np.zeros(0)
+        return np.add.reduceat(areas, self.data.detail_start[:-1]) if self.num_polygons else np.zeros(0)
 
     @cached_property
     def polygon_area_xz(self) -> np.ndarray:
         """[P] float64, square metres: area of every polygon seen from above."""
-        outline = self._ground.outline
-        fan = outline[:, 1:] - outline[:, :1]  # rows are padded with their first vertex
-        return np.abs(fan[:, :-1, 0] * fan[:, 1:, 1] - fan[:, :-1, 1] * fan[:, 1:, 0]).sum(axis=1) / 2
+        return _fan_areas(self._ground.outline).sum(axis=1)
 
     @property
     def navigable_area(self) -> float:
@@ -245,11 +300,18 @@ class NavMesh(record.NavMesh):
     def random_points_and_polygons(
         self, n: int, rng: np.random.Generator, island: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Points as of ``random_points`` and the polygons [n] int32 they lie in.
+        """Return points as ``random_points`` does, and the polygons [n] int32 that they lie in.
 
         Raises:
-            ValueError: If there is no polygon to choose from.
+            TypeError: If ``rng`` is no NumPy generator or ``n`` is no integer.
+            ValueError: If ``n`` is out of range or there is no polygon to choose from.
         """
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng={rng!r}: give a NumPy generator, such as np.random.default_rng(0)")
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
+            raise TypeError(f"n={n!r}: give the number of points as an integer")
+        if not 0 <= n <= MAX_POINTS_DRAWN:
+            raise ValueError(f"n={n}: give a number of points from 0 to {MAX_POINTS_DRAWN:,}")
         area = (
             self.polygon_area_xz
             if island is None
@@ -262,7 +324,7 @@ class NavMesh(record.NavMesh):
         polygons = np.minimum(polygons, np.flatnonzero(area)[-1], dtype=np.int32)
         outline = self._ground.outline[polygons]
         fan = outline[:, 1:] - outline[:, :1]
-        sizes = np.abs(fan[:, :-1, 0] * fan[:, 1:, 1] - fan[:, :-1, 1] * fan[:, 1:, 0]).cumsum(axis=1)
+        sizes = _fan_areas(outline).cumsum(axis=1)
         triangle = (draws[:, 1:2] * sizes[:, -1:] >= sizes[:, :-1]).sum(axis=1)
         rows, root = np.arange(n), np.sqrt(draws[:, 2:3])
         edge, far_edge = fan[rows, triangle], fan[rows, triangle + 1]
@@ -277,33 +339,59 @@ class NavMesh(record.NavMesh):
 
         Returns:
             [N] float64, metres, at most ``max_distance``; NaN for points nowhere near the navmesh.
+
+        Raises:
+            ValueError: If a coordinate is not finite, or ``max_distance`` is negative or NaN.
         """
+        if not max_distance >= 0:
+            raise ValueError(f"max_distance={max_distance}: give a length in metres, 0 or more")
+        if not np.isfinite(np.asarray(points, np.float64)).all():
+            raise ValueError("points: some coordinates are not finite; leave those points out")
         snapped, polygons = self.snap_with_polygon(points)
         out = np.empty(len(snapped))
         wall_distances(self._ground, polygons, snapped, max_distance, out)
         return out
 
     def top_down_map(self, cell: float = 0.05, height: float | None = None) -> np.ndarray:
-        """Where one can stand, seen from above.
+        """Map of the places where an agent can stand, seen from above.
 
         Args:
-            cell: Distance of the samples, metres.
-            height: Only floors within 0.5 m of it; None takes every floor.
+            cell: Distance between samples, metres.
+            height: Take only floors within 0.5 m of this height; None takes every floor.
 
         Returns:
             [Z, X] bool; item (j, i) is the point at x = bounds[0, 0] + i * cell, z = bounds[0, 2] + j * cell.
 
         Raises:
-            ValueError: If the cell is not positive.
+            ValueError: If the cell is not positive, or so small that the map would be too large.
         """
-        if not cell > 0:
+        if not 0 < cell < np.inf:
             raise ValueError(f"cell={cell}: give a positive length in metres")
         low, high = self.bounds.astype(np.float64)
-        nx, nz = (int(n) for n in np.floor((high - low)[[0, 2]] / cell) + 1)
+        size = (high - low)[::2]
+        samples = float(np.prod(size / cell + 1))
+        if samples > MAX_MAP_SAMPLES:
+            smallest = np.sqrt(size.prod() / MAX_MAP_SAMPLES) + size.sum() / MAX_MAP_SAMPLES
+            raise ValueError(
+                f"cell={cell}: a map of {size[0]:.4g} x {size[1]:.4g} m would have {samples:.3g} samples, the limit is "
+                f"{MAX_MAP_SAMPLES:,}: give a cell of {smallest:.2g} m or more"
+            )
+        nx, nz = (int(n) for n in np.floor(size / cell) + 1)
         if height is None:
             covered = np.zeros((nz, nx), bool)
             cover_map(self._ground, low[0], low[2], cell, NAVIGABLE_SHIFT, covered)
             return covered
-        x, z = np.meshgrid(low[0] + np.arange(nx) * cell, low[2] + np.arange(nz) * cell)
-        points = np.stack([x, np.full_like(x, height), z], axis=-1)
-        return self.is_navigable(points.reshape(-1, 3)).reshape(nz, nx)
+        x = low[0] + np.arange(nx) * cell
+        rows = np.empty((nz, nx), bool)
+        for row, z in enumerate(low[2] + np.arange(nz) * cell):
+            rows[row] = self.is_navigable(np.stack([x, np.full(nx, height), np.full(nx, z)], axis=-1))
+        return rows
+
+
+def _fan_areas(outline: np.ndarray) -> np.ndarray:
+    """Areas [n, 4], square metres, of the triangles between the first vertex of outlines [n, 6, 2] and their edges.
+
+    Outlines are padded with their first vertex, which adds triangles without area.
+    """
+    fan = outline[:, 1:] - outline[:, :1]
+    return np.abs(fan[:, :-1, 0] * fan[:, 1:, 1] - fan[:, :-1, 1] * fan[:, 1:, 0]) / 2

@@ -1,7 +1,7 @@
-"""The NavMesh record: where an agent can stand, as convex polygons with neighbours, heights and islands.
+"""NavMeshData: where an agent can stand, as convex polygons with neighbours, heights and islands.
 
-This module lies at the bottom of the package: whoever makes a navmesh (``build``, ``detour``) makes this record, and
-``mesh.NavMesh`` is the same record with the questions one can ask it.
+Both makers of navmeshes, ``build`` and ``detour``, return this record; ``mesh.NavMesh`` holds one and answers questions
+about it. Kernels check no bounds, so a record that could lead one outside its arrays cannot be constructed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from gym_batchnav.navmesh.topology import polygon_edges
+
 MAX_VERTICES = 6  # of a polygon
+MAX_POLYGONS = 1 << 17
+MAX_POINTS = 1 << 22  # vertices, detail vertices, detail triangles
+MAX_COORDINATE = 1e6  # metres; float32 resolves 6 cm there
+# A corner may lie this far inside of the line between its neighbours, since float32 rounds coordinates. The corners of
+# all navmeshes that were measured (8 of Recast, 8 of this package) lie at least 1.4 mm outside of it.
+ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative to the largest coordinate
+MAX_DENT = 1e-5  # metres, added to that
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +45,18 @@ class NavMeshSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NavMesh:
+class NavMeshData:
     """Convex polygons of up to six vertices, joined across their edges.
 
-    Polygons wind as in Detour's files. Row ``p`` of ``polygons`` and of ``neighbours`` is padded with -1 behind its
-    last vertex; ``neighbours[p, i]`` lies across the edge from vertex ``i`` to the next, -1 is a wall. The floor's
-    height inside polygon ``p`` is that of ``detail_triangles[detail_start[p]:detail_start[p + 1]]``, whose indices
-    count through ``vertices`` first and ``detail_vertices`` after them.
+    Polygons wind as in Detour's files: the cross product (x, z) of successive edges is negative. Row ``p`` of
+    ``polygons`` and of ``neighbours`` is padded with -1 behind its last vertex; ``neighbours[p, i]`` lies across the
+    edge from vertex ``i`` to the next, -1 is a wall. The floor's height inside polygon ``p`` is that of
+    ``detail_triangles[detail_start[p]:detail_start[p + 1]]``, whose indices count through ``vertices`` first and
+    ``detail_vertices`` after them.
 
     Raises:
-        ValueError: If an array has the wrong shape or type, or an index points nowhere.
+        ValueError: If an array has the wrong shape or type, an index points nowhere, a polygon is not convex or winds
+            the other way, or there are too many polygons.
     """
 
     vertices: np.ndarray  # [V, 3] float32, metres
@@ -58,7 +69,14 @@ class NavMesh:
     settings: NavMeshSettings
 
     def __post_init__(self) -> None:
-        """Refuse arrays that the kernels could not walk safely."""
+        """Check everything that kernels rely on."""
+        self._check_arrays()
+        self._check_indices()
+        self._check_neighbours()
+        self._check_convexity()
+
+    def _check_arrays(self) -> None:
+        """Check dtypes, shapes, sizes and coordinates."""
         num_polygons = len(self.polygons)
         _expect("vertices", self.vertices, np.float32, (-1, 3))
         _expect("polygons", self.polygons, np.int32, (num_polygons, MAX_VERTICES))
@@ -67,8 +85,31 @@ class NavMesh:
         _expect("detail_triangles", self.detail_triangles, np.int32, (-1, 3))
         _expect("detail_start", self.detail_start, np.int32, (num_polygons + 1,))
         _expect("polygon_island", self.polygon_island, np.int32, (num_polygons,))
-        if not (np.isfinite(self.vertices).all() and np.isfinite(self.detail_vertices).all()):
-            raise ValueError("navmesh vertices: some coordinates are not finite")
+        if num_polygons > MAX_POLYGONS:
+            raise ValueError(
+                f"navmesh polygons: {num_polygons:,} are more than {MAX_POLYGONS:,}: build with a larger cell_size or "
+                "divide the scene"
+            )
+        for name in ("vertices", "detail_vertices", "detail_triangles"):
+            array = getattr(self, name)
+            if len(array) > MAX_POINTS:
+                raise ValueError(
+                    f"navmesh {name}: {len(array):,} are more than {MAX_POINTS:,}: build with a larger cell_size or "
+                    "detail_sample_dist"
+                )
+            if array.dtype == np.float32 and not np.isfinite(array).all():
+                raise ValueError(f"navmesh {name}: some coordinates are not finite")
+            if array.dtype == np.float32 and array.size and np.abs(array).max() > MAX_COORDINATE:
+                raise ValueError(
+                    f"navmesh {name}: a coordinate of {np.abs(array).max():g} m is beyond {MAX_COORDINATE:g} m: check "
+                    "that the unit is the metre and move the scene nearer to the origin"
+                )
+        if not 0 <= self.settings.agent_max_climb < np.inf:
+            raise ValueError(f"navmesh settings: agent_max_climb={self.settings.agent_max_climb} is no finite height")
+
+    def _check_indices(self) -> None:
+        """Check that every index points into its array."""
+        num_polygons = len(self.polygons)
         _expect_range("polygons", self.polygons, -1, len(self.vertices))
         _expect_range("neighbours", self.neighbours, -1, num_polygons)
         _expect_range("detail_triangles", self.detail_triangles, 0, len(self.vertices) + len(self.detail_vertices))
@@ -78,13 +119,56 @@ class NavMesh:
             raise ValueError("navmesh polygons: every row needs 3 to 6 vertices, then only -1")
         if ((self.neighbours >= 0) & ~used).any():
             raise ValueError("navmesh neighbours: an edge that does not exist has a neighbour")
-        near, edge = np.nonzero(self.neighbours >= 0)
-        far = self.neighbours[near, edge]
-        if not (self.neighbours[far] == near[:, None]).any(axis=1).all():
-            raise ValueError("navmesh neighbours: a polygon's neighbour does not share its edge")
         steps = np.diff(self.detail_start)
         if self.detail_start[0] != 0 or self.detail_start[-1] != len(self.detail_triangles) or (steps < 1).any():
             raise ValueError("navmesh detail_start: it must rise from 0 to the number of detail triangles")
+
+    def _check_neighbours(self) -> None:
+        """Check that neighbours share the edge between them, walk it in opposite directions and share an island."""
+        owner, edge, start, end = polygon_edges(self.polygons)
+        across = self.neighbours[owner, edge].astype(np.int64)
+        inner = across >= 0
+        pair = np.array([MAX_POLYGONS * len(self.vertices), len(self.vertices), 1])
+        forth = np.stack([owner, across, start], axis=1)[inner]
+        back = np.stack([across, owner, end], axis=1)[inner]
+        lonely = ~np.isin(_keys(forth, pair), _keys(back, pair))
+        if lonely.any():
+            polygon = owner[inner][np.flatnonzero(lonely)[0]]
+            raise ValueError(f"navmesh neighbours: polygon {polygon} names a neighbour that does not share its edge")
+        if (self.polygon_island[owner[inner]] != self.polygon_island[across[inner]]).any():
+            raise ValueError("navmesh polygon_island: two neighbours lie on different islands")
+
+    def _check_convexity(self) -> None:
+        """Check that every polygon, seen from above, turns one way by one full turn and encloses an area.
+
+        With corners that all turn one way, a total of one full turn means that the outline does not cross itself.
+        """
+        if not len(self.polygons):
+            return
+        before, after = _corner_edges(self.vertices[:, ::2].astype(np.float64), self.polygons)
+        used = self.polygons >= 0
+        cross = before[..., 0] * after[..., 1] - before[..., 1] * after[..., 0]
+        dot = (before * after).sum(axis=-1)
+        longest = np.maximum(np.linalg.norm(before, axis=-1), np.linalg.norm(after, axis=-1))
+        slack = longest * (MAX_DENT + ROUNDING * np.abs(self.vertices[:, ::2]).max())
+        turned = np.where(used, np.arctan2(cross, dot), 0.0).sum(axis=1)
+        dented = (used & ~(cross <= slack)).any(axis=1)
+        crossing = np.abs(turned + 2 * np.pi) > 1.0
+        flat = (used & (longest <= 0)).any(axis=1)
+        wrong = dented | crossing | flat
+        if wrong.any():
+            polygon = int(np.flatnonzero(wrong)[0])
+            reason = "is not convex"
+            if turned[polygon] > 0:
+                reason = "winds the other way"
+            elif flat[polygon] or not (cross[polygon][used[polygon]] < 0).any():
+                reason = "has no area"
+            elif not dented[polygon]:
+                reason = "crosses itself"
+            raise ValueError(
+                f"navmesh polygons: polygon {polygon} {reason} seen from above; agents walk on convex polygons that "
+                f"wind as Recast's do: build the navmesh again ({int(wrong.sum())} of {len(wrong)} are wrong)"
+            )
 
     @property
     def num_polygons(self) -> int:
@@ -97,14 +181,31 @@ class NavMesh:
         return int(self.polygon_island.max()) + 1 if len(self.polygon_island) else 0
 
 
-NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMesh) if field.name != "settings")
+NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMeshData) if field.name != "settings")
+
+
+def _corner_edges(points: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges [P, 6, 2] that lead to and away from every corner of polygons, from points [V, 2]; 0 behind the last."""
+    used = polygons >= 0
+    size = used.sum(axis=1)[:, None]
+    corner = np.arange(MAX_VERTICES)
+    rows = np.arange(len(polygons))[:, None]
+    here = points[np.where(used, polygons, polygons[:, :1])]
+    after = here[rows, np.where(corner + 1 < size, corner + 1, 0)] - here
+    before = here - here[rows, np.where(corner == 0, size - 1, corner - 1)]
+    return np.where(used[..., None], before, 0.0), np.where(used[..., None], after, 0.0)
+
+
+def _keys(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """One int64 for every row [n, 3] of small integers."""
+    return rows @ factors
 
 
 def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
     fits = array.ndim == len(shape) and all(want in (-1, have) for have, want in zip(array.shape, shape, strict=True))
     if array.dtype != dtype or not fits:
         wanted = ", ".join("n" if size < 0 else str(size) for size in shape)
-        raise ValueError(f"navmesh {name}: {array.dtype} {array.shape} where {np.dtype(dtype)} ({wanted}) is wanted")
+        raise ValueError(f"navmesh {name}: {array.dtype} {array.shape} where {np.dtype(dtype)} ({wanted}) is needed")
 
 
 def _expect_range(name: str, indices: np.ndarray, low: int, end: int) -> None:

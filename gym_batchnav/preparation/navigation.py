@@ -16,7 +16,7 @@ from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.navmesh.build import BUILDER_VERSION
 from gym_batchnav.navmesh.kernels.tables import GEODESICS_VERSION, NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
+from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 
@@ -37,7 +37,7 @@ class Navigation:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays; a few small ones that navmesh and tables share count twice."""
-        navmesh = [getattr(self.navmesh, name) for name in NAVMESH_ARRAYS]
+        navmesh = [getattr(self.navmesh.data, name) for name in NAVMESH_ARRAYS]
         episodes = [getattr(self.episodes, field.name) for field in fields(self.episodes) if field.name != "ids"]
         return self.tables.nbytes + sum(array.nbytes for array in (*navmesh, *episodes, self.start_polygon))
 
@@ -158,13 +158,13 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     key = f"navmesh-{BUILDER_VERSION}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
     arrays = cache.load(key) if cache is not None else None
     if arrays is not None and set(NAVMESH_ARRAYS) <= set(arrays):
-        return NavMesh(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings)
+        return NavMesh(NavMeshData(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings))
     try:
         navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
     except ValueError as error:
         raise ValueError(f"scene {scene.name!r}: {error}") from error
     if cache is not None:
-        cache.store(key, {name: getattr(navmesh, name) for name in NAVMESH_ARRAYS})
+        cache.store(key, {name: getattr(navmesh.data, name) for name in NAVMESH_ARRAYS})
     return navmesh
 
 
@@ -199,7 +199,7 @@ def _content_of(navmesh: NavMesh) -> str:
     """SHA-256 of a navmesh's arrays."""
     content = hashlib.sha256()
     for name in NAVMESH_ARRAYS:
-        content.update(getattr(navmesh, name).tobytes())
+        content.update(getattr(navmesh.data, name).tobytes())
     return content.hexdigest()
 
 

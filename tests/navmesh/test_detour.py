@@ -12,24 +12,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
-from gym_batchnav.navmesh.record import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
 
 SCENES = [
     *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
     *("godot_room", "recast_dungeon", "recast_nav_test", "van_gogh_room"),
 ]
-ARRAYS = [field.name for field in fields(NavMesh) if field.name != "settings"]
+ARRAYS = [field.name for field in fields(NavMeshData) if field.name != "settings"]
 SET_BYTES, SETTINGS_BYTES, ENTRY_BYTES, TILE_BYTES = 40, 56, 8, 100
 
 
-def two_rooms() -> NavMesh:
+def two_rooms() -> NavMeshData:
     """Two squares side by side that share an edge, the second with a raised point inside, and a square apart."""
     vertices = [[0, 0, 0], [0, 0, 1], [1, 0, 1], [1, 0, 0], [2, 0, 1], [2, 0, 0], [5, 1, 0], [5, 1, 1], [6, 1, 1]]
     polygons = [[0, 1, 2, 3, -1, -1], [3, 2, 4, 5, -1, -1], [6, 7, 8, -1, -1, -1]]
     neighbours = np.full((3, 6), -1)
     neighbours[0, 2], neighbours[1, 0] = 1, 0
     triangles = [[0, 1, 2], [0, 2, 3], [3, 2, 9], [2, 4, 9], [4, 5, 9], [5, 3, 9], [6, 7, 8]]
-    return NavMesh(
+    return NavMeshData(
         vertices=np.array(vertices, np.float32),
         polygons=np.array(polygons, np.int32),
         neighbours=neighbours.astype(np.int32),
@@ -41,7 +41,7 @@ def two_rooms() -> NavMesh:
     )
 
 
-def assert_same(first: NavMesh, second: NavMesh) -> None:
+def assert_same(first: NavMeshData, second: NavMeshData) -> None:
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name, strict=True)
 
@@ -52,7 +52,7 @@ def written(tmp_path: Path) -> Path:
     return tmp_path / "rooms.navmesh"
 
 
-def areas_from_above(mesh: NavMesh) -> np.ndarray:
+def areas_from_above(mesh: NavMeshData) -> np.ndarray:
     areas = []
     for row in mesh.polygons:
         x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
@@ -242,8 +242,12 @@ def test_tiles_joined_by_portals_are_refused(written):
 def test_a_failed_write_leaves_the_old_file(written):
     before = written.read_bytes()
     corners = np.zeros((0x10000, 3), np.float32)
+    corners[:9] = two_rooms().vertices
     with pytest.raises(ValueError, match="too many for one Detour tile"):
-        write_navmesh(replace(two_rooms(), vertices=corners), written)
+        write_navmesh(
+            replace(two_rooms(), vertices=corners, detail_triangles=two_rooms().polygons[[0, 0, 1, 1, 1, 1, 2], :3]),
+            written,
+        )
     assert written.read_bytes() == before
     assert list(written.parent.iterdir()) == [written]
 
@@ -251,3 +255,62 @@ def test_a_failed_write_leaves_the_old_file(written):
 def test_unknown_versions_are_refused(tmp_path):
     with pytest.raises(ValueError, match="version=3"):
         write_navmesh(two_rooms(), tmp_path / "new.navmesh", version=3)
+
+
+# A file of version 2 byte by byte, from habitat-sim's structs (NavMeshSetHeader, NavMeshSettings, NavMeshTileHeader)
+# and Detour's (dtMeshHeader, dtPoly, dtPolyDetail) as the reference notes give them: no code of this package.
+GOLDEN_SETTINGS = {
+    "cell_size": 0.0625,
+    "cell_height": 0.25,
+    "agent_height": 1.75,
+    "agent_radius": 0.125,
+    "agent_max_climb": 0.5,
+    "agent_max_slope_deg": 40.0,
+    "region_min_size": 21.0,
+    "region_merge_size": 22.0,
+    "edge_max_len": 13.0,
+    "edge_max_error": 1.375,
+    "verts_per_poly": 5,
+    "detail_sample_dist": 7.0,
+    "detail_sample_max_error": 1.125,
+    "filter_low_hanging_obstacles": False,
+    "filter_ledge_spans": True,
+    "filter_walkable_low_height_spans": False,
+}
+
+
+def golden_file() -> bytes:
+    """One square polygon of 2 m x 3 m, two detail triangles."""
+    corners = [(1.0, 0.5, 2.0), (1.0, 0.5, 5.0), (3.0, 0.5, 5.0), (3.0, 0.5, 2.0)]
+    tile = struct.pack("<iiiiiI", 0x444E4156, 7, 0, 0, 0, 0)
+    tile += struct.pack("<8i", 1, 4, 4, 1, 0, 2, 0, 0)  # polygons, vertices, links, details, ..., detail triangles
+    tile += struct.pack("<i3f", 1, 1.75, 0.125, 0.5)  # first off-mesh polygon, walkable height, radius, climb
+    tile += struct.pack("<6ff", 1.0, 0.5, 2.0, 3.0, 0.5, 5.0, 16.0)
+    for corner in corners:
+        tile += struct.pack("<3f", *corner)
+    tile += struct.pack("<I6H6HHBB", 0xFFFFFFFF, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 4, 0)
+    tile += bytes(12 * 4)  # links
+    tile += struct.pack("<IIBBxx", 0, 0, 0, 2)
+    tile += bytes([0, 1, 2, 5, 0, 2, 3, 20])  # edge flags: bits 0, 2, 4 mark outline edges
+    head = struct.pack("<3i3f2f2i", 0x4D534554, 2, 1, 1.0, 0.5, 2.0, 2.0, 3.0, 1, 1)
+    numbers = [value for value in GOLDEN_SETTINGS.values() if not isinstance(value, bool)]
+    flags = [value for value in GOLDEN_SETTINGS.values() if isinstance(value, bool)]
+    head += struct.pack("<13f", *numbers) + bytes(flags) + b"\xcd"  # the last flag is not initialised in some files
+    return head + struct.pack("<Ii", 1, len(tile)) + tile
+
+
+def test_a_golden_file_of_version_2_is_read_field_by_field(tmp_path):
+    (tmp_path / "golden.navmesh").write_bytes(golden_file())
+    mesh = read_navmesh(tmp_path / "golden.navmesh")
+    assert {field.name: getattr(mesh.settings, field.name) for field in fields(NavMeshSettings)} == GOLDEN_SETTINGS
+    assert mesh.polygons.tolist() == [[0, 1, 2, 3, -1, -1]]
+    assert mesh.vertices.tolist() == [[1.0, 0.5, 2.0], [1.0, 0.5, 5.0], [3.0, 0.5, 5.0], [3.0, 0.5, 2.0]]
+    assert mesh.detail_triangles.tolist() == [[0, 1, 2], [0, 2, 3]]
+
+
+def test_a_golden_file_of_version_2_is_written_byte_by_byte(tmp_path):
+    (tmp_path / "golden.navmesh").write_bytes(golden_file())
+    write_navmesh(read_navmesh(tmp_path / "golden.navmesh"), tmp_path / "again.navmesh")
+    wanted = bytearray(golden_file())
+    wanted[SET_BYTES + SETTINGS_BYTES - 1] = 0
+    assert (tmp_path / "again.navmesh").read_bytes() == bytes(wanted)

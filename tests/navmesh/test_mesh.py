@@ -127,7 +127,11 @@ def test_files_and_pickles_keep_everything(tmp_path: Path) -> None:
     mesh = floor_plan(["012", "0.2"])
     mesh.save(tmp_path / "plan.navmesh")
     start, goal = np.array([[0.5, 0, 1.5]]), np.array([[2.5, 2, 1.5]])
-    for copy in (NavMesh.load(tmp_path / "plan.navmesh"), pickle.loads(pickle.dumps(mesh)), replace(mesh)):
+    for copy in (
+        NavMesh.load(tmp_path / "plan.navmesh"),
+        pickle.loads(pickle.dumps(mesh)),
+        NavMesh(replace(mesh.data)),
+    ):
         assert copy.geodesic_distance(start, goal) == pytest.approx(mesh.geodesic_distance(start, goal))
 
 
@@ -147,7 +151,7 @@ def test_files_and_pickles_keep_everything(tmp_path: Path) -> None:
 )
 def test_arrays_that_kernels_could_not_walk_are_refused(change: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        replace(floor_plan(["00"]), **change)
+        replace(floor_plan(["00"]).data, **change)
 
 
 def test_shapes_are_checked() -> None:
@@ -162,10 +166,53 @@ def test_shapes_are_checked() -> None:
 
 def test_geodesic_arrays_kept_and_given_back_change_nothing():
     mesh = floor_plan(["00.00", "00000", "00.00"])
-    other = NavMesh.from_record(mesh)
+    other = NavMesh(mesh.data)
     other.use_geodesic_arrays(mesh.geodesic_arrays())
     rng = np.random.default_rng(0)
     starts, goals = mesh.random_points(200, rng), mesh.random_points(200, rng)
     np.testing.assert_array_equal(mesh.geodesic_distance(starts, goals), other.geodesic_distance(starts, goals))
     with pytest.raises(ValueError, match="between"):
         other.use_geodesic_arrays({k: v for k, v in mesh.geodesic_arrays().items() if k != "between"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((5, 0), TypeError, "rng=0: give a NumPy generator"),
+        ((-1, RNG(0)), ValueError, "n=-1"),
+        ((2.5, RNG(0)), TypeError, "n=2.5"),
+        ((10**12, RNG(0)), ValueError, "n=1000000000000"),
+    ],
+)
+def test_random_points_names_bad_arguments(arguments: tuple, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        floor_plan(["00"]).random_points(*arguments)
+
+
+def test_distance_to_obstacle_names_points_that_are_not_finite() -> None:
+    mesh = floor_plan(["00"])
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="not finite"):
+            mesh.distance_to_obstacle(np.array([[0.5, 0, 0.5], [value, 0, 0]]))
+    for limit in (-1.0, np.nan):
+        with pytest.raises(ValueError, match="max_distance"):
+            mesh.distance_to_obstacle(np.array([[0.5, 0, 0.5]]), max_distance=limit)
+
+
+def test_a_map_of_tiny_cells_is_refused_with_the_cell_that_would_do() -> None:
+    mesh = floor_plan(["0000", "0000"])
+    with pytest.raises(ValueError, match=r"4 x 2 m would have 8e\+12 samples.*67,108,864") as caught:
+        mesh.top_down_map(1e-6)
+    least = float(str(caught.value).split("cell of ")[1].split(" m")[0])
+    assert 8 / (1.2 * least) ** 2 < 1 << 26 < 8 / (0.8 * least) ** 2
+
+
+def test_a_navmesh_is_saved_under_the_ending_that_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"out\.xyz.*\.navmesh"):
+        floor_plan(["00"]).save(tmp_path / "out.xyz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_islands_and_areas_of_a_navmesh_follow_its_data() -> None:
+    mesh = floor_plan(["00"])
+    assert mesh.polygons is mesh.data.polygons and mesh.settings is mesh.data.settings

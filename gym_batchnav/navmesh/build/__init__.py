@@ -10,7 +10,7 @@ import numpy as np
 from gym_batchnav.navmesh.build.contours import region_outlines, trace
 from gym_batchnav.navmesh.build.detail import triangulate_floors
 from gym_batchnav.navmesh.build.polygons import polygonise, weld
-from gym_batchnav.navmesh.record import MAX_VERTICES, NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.build.regions import merge_regions, region_rings, watershed
 from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 from gym_batchnav.navmesh.build.voxel import (
@@ -23,7 +23,9 @@ from gym_batchnav.navmesh.build.voxel import (
 )
 
 BUILDER_VERSION = 2  # goes up with every change of what is built; keys caches
-MAX_COLUMNS = 2**26  # of the grid: at 5 cm, 400 m x 400 m
+MAX_COLUMNS = 3 * 2**21  # of the grid: at 5 cm, 125 m x 125 m; a column takes about 30 bytes
+MAX_SPANS = 3 * 2**21  # solid spans of all columns; one takes up to 80 bytes
+MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles: five seconds or less
 MAX_LEVELS = 2**20  # cells along one axis, which float32 still tells apart
 SMALLEST_CROSS = 1e-12  # length of the cross product of two sides, square metres; thinner triangles are dropped
 
@@ -54,7 +56,7 @@ def build_navmesh(
     triangles: np.ndarray,
     settings: NavMeshSettings | None = None,
     progress: Callable[[str, float], None] | None = None,
-) -> NavMesh:
+) -> NavMeshData:
     """Build the navmesh of a triangle soup.
 
     Triangles are walkable on the side that they wind counter-clockwise on. They may be open, intersect each other,
@@ -154,9 +156,15 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
     columns, levels = size[0] / settings.cell_size * size[2] / settings.cell_size, size[1] / settings.cell_height
     if columns > MAX_COLUMNS or max(levels, *size / settings.cell_size) > MAX_LEVELS:
         raise ValueError(
-            f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, too much for "
-            f"cell_size={settings.cell_size} and cell_height={settings.cell_height}: give larger ones, or check that "
-            "the unit is the metre"
+            f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, {columns:.3g} columns of voxels with "
+            f"cell_size={settings.cell_size} and {levels:.3g} levels with cell_height={settings.cell_height}; the limits "
+            f"are {MAX_COLUMNS:,} and {MAX_LEVELS:,}: give larger ones, or check that the unit is the metre"
+        )
+    visits = _cell_visits(points, triangles, settings.cell_size)
+    if visits > MAX_CELL_VISITS:
+        raise ValueError(
+            f"the {len(triangles):,} triangles cover {visits:.3g} cells of cell_size={settings.cell_size}, the limit is "
+            f"{MAX_CELL_VISITS:,}: give a larger cell_size, or check that the unit is the metre"
         )
     width, _, depth = (max(int(extent / cell_size + np.float32(0.5)), 1) for extent in upper - origin)
     return _Grid(
@@ -169,6 +177,14 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
     )
 
 
+def _cell_visits(points: np.ndarray, triangles: np.ndarray, cell_size: float) -> float:
+    """Estimate how many cells triangles cover seen from above, summed over triangles, borders included."""
+    a, b, c = (points[triangles[:, k]][:, ::2].astype(np.float64) / cell_size for k in range(3))
+    area = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]) / 2
+    longest = np.maximum(np.abs(b - a), np.maximum(np.abs(c - a), np.abs(c - b))).max(axis=1)
+    return float((area + 2 * longest + 1).sum())
+
+
 def _find_floor(
     points: np.ndarray,
     triangles: np.ndarray,
@@ -177,11 +193,19 @@ def _find_floor(
     settings: NavMeshSettings,
     tell: Callable[[str, float], None],
 ) -> _Floor:
-    """Voxelise, filter and erode."""
+    """Voxelise, filter and erode, as Recast does from rcRasterizeTriangles to rcErodeWalkableArea."""
     cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
-    spans = rasterise(points - grid.origin, triangles, walkable, cell_size, cell_height, grid.width, grid.depth)
+    head, following, spans, num_spans = rasterise(
+        *(points - grid.origin, triangles, walkable, cell_size, cell_height, grid.width, grid.depth, MAX_SPANS)
+    )
+    if num_spans < 0:
+        raise ValueError(
+            f"the scene fills more than {MAX_SPANS:,} spans of voxels: give a larger cell_size than "
+            f"{settings.cell_size}, or build a part of the scene at a time"
+        )
     tell("filter", 0.4)
-    start, bottom, top, standable = flatten(*spans)
+    start, bottom, top, standable = flatten(head, following, spans)
+    del head, following, spans  # the largest arrays of the build
     filters = (
         settings.filter_low_hanging_obstacles,
         settings.filter_ledge_spans,
@@ -189,7 +213,9 @@ def _find_floor(
     )
     ceiling = filter_spans(start, bottom, top, standable, grid.width, grid.height, grid.climb, filters)
     column = np.repeat(np.arange(len(start) - 1), np.diff(start))[standable]
-    floor, ceiling = top[standable], ceiling[standable]
+    floor = top[standable]
+    ceiling = ceiling[standable]
+    del start, bottom, top
     tell("erode", 0.5)
     links = link(_starts(column, grid), column, floor, ceiling, grid.width, grid.height, grid.climb)
     kept = boundary_distance(links) >= 2 * grid.radius
@@ -215,7 +241,7 @@ def _divide(floor: _Floor, settings: NavMeshSettings) -> np.ndarray:
 
 def _polygonise(
     floor: _Floor, region: np.ndarray, grid: _Grid, settings: NavMeshSettings, tell: Callable[[str, float], None]
-) -> NavMesh | None:
+) -> NavMeshData | None:
     """Outline the regions, divide them into convex polygons and give those their heights; None if nothing is left."""
     max_length = int(np.float32(settings.edge_max_len) / np.float32(settings.cell_size))
     borders = trace(floor.links, floor.floor, floor.column, region, grid.width)
@@ -240,7 +266,7 @@ def _polygonise(
         *(float(settings.detail_sample_dist), float(settings.detail_sample_max_error)),
     )
     scale = np.array([settings.cell_size, settings.cell_height, settings.cell_size], np.float32)
-    return NavMesh(
+    return NavMeshData(
         vertices=grid.origin + corners.astype(np.float32) * scale,
         polygons=polygons,
         neighbours=neighbours,

@@ -53,8 +53,9 @@ def rasterise(
     cell_height: np.float32,
     width: int,
     depth: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fill the voxels that triangles touch.
+    most_spans: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Fill the voxels that triangles touch, as rcRasterizeTriangles does.
 
     Spans of a column that overlap or touch become one, which is walkable if any of its triangles is. Recast's rule is
     about the same where triangles are dense, but depends on their order; this one does not.
@@ -67,10 +68,11 @@ def rasterise(
         cell_height: Height of a voxel, metres, float32.
         width: Cells along x.
         depth: Cells along z.
+        most_spans: The work stops when there would be more.
 
     Returns:
         Linked lists of spans, lowest first: head [width * depth] int32, following [S] int32 (-1 ends both), and the
-        spans [S, 3] int32: bottom, top, whether walkable.
+        spans [S, 3] int32: bottom, top, whether walkable. Then the number of spans, -1 if there would be too many.
     """
     head = np.full(width * depth, -1, np.int32)
     following = np.empty(4096, np.int32)
@@ -115,6 +117,8 @@ def rasterise(
                     flat |= spans[span, 2]
                     place, span = span, following[span]
                 if place < 0:
+                    if num_spans == most_spans:
+                        return head, following, spans, -1
                     if num_spans == len(spans):
                         following = np.concatenate((following, np.empty_like(following)))
                         spans = np.concatenate((spans, np.empty_like(spans)))
@@ -126,7 +130,7 @@ def rasterise(
                     following[before] = place
                 else:
                     head[column] = place
-    return head, following, spans
+    return head, following, spans, num_spans
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""What an agent sees from where it stands, looked up instead of looked for.
+"""Precomputed visibility: the corners that are seen from each grid cell.
 
 The ground is cut into *pieces*, one for every polygon in every square cell. A piece lists the corners that some of its
 own corners see along a taut line. What all of them see is listed as the corner's number, what only some see as its
@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.ground import Ground, to_int64
-from gym_batchnav.navmesh.kernels.views import view_1d, view_2d, view_3d
+from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
+from gym_batchnav.navmesh.kernels.ground import to_int64
+from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground
 from gym_batchnav.navmesh.kernels.visibility import (
-    CORNERS,
     MOST_CONES,
-    Corners,
     grown,
     in_cone,
     is_taut,
@@ -26,44 +25,43 @@ from gym_batchnav.navmesh.kernels.visibility import (
     open_cones,
 )
 
-CELLS = CORNERS + len(Corners._fields)  # index of their first array in a row of addresses
-CELL = 0.1  # metres, unless more than MAX_CELLS would be needed
+CELL = 0.1  # metres; more where one of the limits below would be exceeded
 MAX_CELLS = 1 << 17
+MAX_PIECES = 1 << 20  # takes about 250 bytes each while the lists are made
+MAX_LOOKS = 1 << 28  # pieces times corners: how long the lists take to make
+MAX_LISTED = 1 << 24  # corners listed by all pieces together, 4 bytes each and 20 while the lists are made
+MOST_OUTLINE = 16  # vertices of a piece: a convex polygon of 6 that is clipped 4 times has at most 10
 PULL = 0.02  # part of the way to the middle by which samples on a piece's border are pulled in
 
 
-class Cells(NamedTuple):
-    """Lists of corners by cell and polygon."""
-
-    grid: np.ndarray  # [NZ, NX, 2] int32, begin and end in pieces
-    pieces: np.ndarray  # [Q + 1, 2] int32, polygon and begin in listed; the end is the next row's begin
-    listed: np.ndarray  # [L] int32, corners, complemented where not all of the piece sees them
-    frame: np.ndarray  # [3] float64, origin x and z, cell
-
-
-@njit(cache=True, nogil=True)
-def cells_at(row: np.ndarray) -> Cells:
-    """The cells that a row of addresses points to."""
-    return Cells(
-        view_3d(row, CELLS, 0, 2, np.int32),
-        view_2d(row, CELLS + 1, 2, np.int32),
-        view_1d(row, CELLS + 2, np.int32),
-        view_1d(row, CELLS + 3, np.float64),
-    )
-
-
 def make_cells(ground: Ground, corners: Corners) -> Cells:
-    """Look around from every piece of a ground."""
+    """List what every piece of a ground sees.
+
+    Cells grow until the number of pieces and of listed corners is within limits: a query that finds less listed looks
+    for itself, which is slower and gives the same answer.
+
+    Raises:
+        ValueError: If the lists are too long even in a grid of one cell.
+    """
     low, high = ground.frame[:2], ground.frame[:2]
     if len(ground.boxes):
-        high = ground.boxes[:, 1].max(axis=0)[[0, 2]].astype(np.float64)
-    size = np.maximum(high - low, 1e-3)
-    cell = max(CELL, float(np.sqrt(size.prod() / MAX_CELLS)), float(size.max() / MAX_CELLS))
-    nx, nz = (int(cells) for cells in np.floor(size / cell) + 1)
-    grid, pieces, outlines, outline_start = _cut(ground, low[0], low[1], cell, nz, nx)
-    samples = _sort_samples(len(ground.num_vertices), pieces, outlines, outline_start)
-    listed = _list_corners(ground, corners, pieces, outline_start, samples)
-    return Cells(grid, pieces, listed, np.array([low[0], low[1], cell]))
+        high = ground.boxes[:, 1].max(axis=0)[::2].astype(np.float64)
+    finest = CELL
+    while True:
+        most_pieces = min(MAX_PIECES, MAX_LOOKS // max(len(corners.point), 1))
+        cell, nz, nx = fit_grid(ground.boxes, low, high, finest, MAX_CELLS, most_pieces)
+        grid, candidates = bucket_boxes(ground.boxes, low[0], low[1], cell, nz, nx)
+        pieces, outlines, outline_start = _cut(ground, low[0], low[1], cell, grid, candidates)
+        samples = _sort_samples(len(ground.num_vertices), pieces, outlines, outline_start)
+        is_complete, listed = _list_corners(ground, corners, pieces, outline_start, samples, MAX_LISTED)
+        if is_complete:
+            return Cells(grid, pieces, listed, np.array([low[0], low[1], cell]))
+        if nz == nx == 1:
+            raise ValueError(
+                f"{len(ground.num_vertices):,} polygons see {len(corners.point):,} corners in more than "
+                f"{MAX_LISTED:,} pairs: build the navmesh with a larger cell_size or edge_max_error"
+            )
+        finest = 2 * cell
 
 
 class _Samples(NamedTuple):
@@ -73,8 +71,8 @@ class _Samples(NamedTuple):
     point: np.ndarray  # [S, 2] float32, x and z
     piece: np.ndarray  # [S] int32
     stamp: np.ndarray  # [S] int32, the last corner that was seen
-    times: np.ndarray  # [Q] int32, samples of a piece that see the corner at hand
-    touched: np.ndarray  # [Q] int32, pieces of which some do
+    times: np.ndarray  # [Q] int32, samples of a piece that see the current corner
+    touched: np.ndarray  # [Q] int32, pieces with such a sample
 
 
 @njit(cache=True, nogil=True)
@@ -84,10 +82,10 @@ def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float,
     for i in range(count):
         j = (i + 1) % count
         a, b = sign * (polygon[i, axis] - limit), sign * (polygon[j, axis] - limit)
-        if a <= 0.0:
+        if a <= 0.0 and kept < len(out):
             out[kept, 0], out[kept, 1] = polygon[i, 0], polygon[i, 1]
             kept += 1
-        if (a < 0.0 and b > 0.0) or (a > 0.0 and b < 0.0):
+        if ((a < 0.0 and b > 0.0) or (a > 0.0 and b < 0.0)) and kept < len(out):
             t = a / (a - b)
             out[kept, 0] = polygon[i, 0] + t * (polygon[j, 0] - polygon[i, 0])
             out[kept, 1] = polygon[i, 1] + t * (polygon[j, 1] - polygon[i, 1])
@@ -109,39 +107,38 @@ def _clip_to_cell(ground: Ground, polygon: int, low_x: float, low_z: float, cell
 
 @njit(cache=True, nogil=True)
 def _cut(
-    ground: Ground, origin_x: float, origin_z: float, cell: float, nz: int, nx: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Cut polygons into pieces, cell by cell; returns grid, pieces (begins still 0), and the pieces' outlines."""
-    grid = np.zeros((nz, nx, 2), np.int32)
-    work = np.empty((2, 16, 2), np.float64)
-    for p in range(len(ground.num_vertices)):  # an upper bound of the pieces in every cell
-        box = ground.boxes[p]
-        for j in range(int((box[0, 2] - origin_z) / cell), min(int((box[1, 2] - origin_z) / cell), nz - 1) + 1):
-            for i in range(int((box[0, 0] - origin_x) / cell), min(int((box[1, 0] - origin_x) / cell), nx - 1) + 1):
-                grid[j, i, 1] += 1
-    bound = 0
-    for j in range(nz):
-        for i in range(nx):
-            size = grid[j, i, 1]
-            grid[j, i, 0] = grid[j, i, 1] = bound
-            bound += size
-    candidates = np.empty(bound, np.int32)
-    for p in range(len(ground.num_vertices)):
-        box = ground.boxes[p]
-        for j in range(int((box[0, 2] - origin_z) / cell), min(int((box[1, 2] - origin_z) / cell), nz - 1) + 1):
-            for i in range(int((box[0, 0] - origin_x) / cell), min(int((box[1, 0] - origin_x) / cell), nx - 1) + 1):
-                candidates[grid[j, i, 1]] = p
-                grid[j, i, 1] += 1
+    ground: Ground, origin_x: float, origin_z: float, cell: float, grid: np.ndarray, candidates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut polygons into pieces, cell by cell.
+
+    Args:
+        ground: The ground.
+        origin_x: Smallest x of the grid, metres.
+        origin_z: Smallest z of the grid, metres.
+        cell: Side of a cell, metres.
+        grid: [NZ, NX, 2] int32, begin and end in ``candidates``; overwritten with begin and end in the pieces.
+        candidates: [M] int32, polygons whose box touches a cell.
+
+    Returns:
+        Pieces [Q + 1, 2] int32 (polygon; the second column is 0), their outlines [S, 2] float32 (x and z, metres) and
+        the first row of every outline [Q + 1] int32.
+    """
+    bound = len(candidates)
+    work = np.empty((2, MOST_OUTLINE, 2), np.float64)
     pieces = np.zeros((bound + 1, 2), np.int32)
     outline_start = np.zeros(bound + 1, np.int32)
-    outlines = np.empty((10 * bound, 2), np.float32)
+    outlines = np.empty((4 * bound + MOST_OUTLINE, 2), np.float32)
     total, size = 0, 0
-    for j in range(nz):
-        for i in range(nx):
+    for j in range(grid.shape[0]):
+        for i in range(grid.shape[1]):
             begin, end = grid[j, i, 0], grid[j, i, 1]
             grid[j, i, 0] = total
             for k in range(begin, end):
                 count = _clip_to_cell(ground, candidates[k], origin_x + i * cell, origin_z + j * cell, cell, work)
+                if size + count > len(outlines):
+                    longer = np.empty((2 * len(outlines), 2), np.float32)
+                    longer[:size] = outlines[:size]
+                    outlines = longer
                 if count > 2:
                     pieces[total, 0] = candidates[k]
                     for corner in range(count):
@@ -150,7 +147,7 @@ def _cut(
                     total += 1
                     outline_start[total] = size
             grid[j, i, 1] = total
-    return grid, pieces[: total + 1].copy(), outlines[:size].copy(), outline_start[: total + 1].copy()
+    return pieces[: total + 1].copy(), outlines[:size].copy(), outline_start[: total + 1].copy()
 
 
 @njit(cache=True, nogil=True)
@@ -192,7 +189,22 @@ def _mark(
     right_z: float,
     found: int,
 ) -> int:
-    """Count the samples of a polygon in a cone from a corner; returns how many pieces are touched by now."""
+    """Count the samples of a polygon in a cone of sight from a corner.
+
+    Args:
+        samples: The samples; ``stamp``, ``times`` and ``touched`` are written.
+        corners: The corners.
+        corner: The corner that is looked from.
+        polygon: Where the samples lie.
+        left_x: Direction of the cone's left side, seen from the corner.
+        left_z: The same.
+        right_x: Direction of the cone's right side.
+        right_z: The same.
+        found: Number of pieces touched so far.
+
+    Returns:
+        Number of pieces touched by now.
+    """
     x, z = corners.point[corner, 0], corners.point[corner, 2]
     for k in range(samples.start[polygon], samples.start[polygon + 1]):
         px, pz = np.float64(samples.point[k, 0]), np.float64(samples.point[k, 1])
@@ -212,9 +224,18 @@ def _mark(
 
 @njit(cache=True, nogil=True)
 def _list_corners(
-    ground: Ground, corners: Corners, pieces: np.ndarray, outline_start: np.ndarray, samples: _Samples
-) -> np.ndarray:
-    """Look from every corner at all samples; fills the begins of ``pieces`` and returns the corners that they list."""
+    ground: Ground,
+    corners: Corners,
+    pieces: np.ndarray,
+    outline_start: np.ndarray,
+    samples: _Samples,
+    most_listed: int,
+) -> tuple[bool, np.ndarray]:
+    """Look from every corner at all samples and write the begins of ``pieces``.
+
+    Returns:
+        Whether at most ``most_listed`` corners are listed, and the list [L] int32, empty if there are more.
+    """
     num_corners, num_pieces = len(corners.point), len(pieces) - 1
     sight = make_sight(len(ground.num_vertices), num_corners)
     seen_from, listed = np.empty(num_pieces, np.int32), np.empty(num_pieces, np.int32)  # pairs, corner by corner
@@ -231,6 +252,8 @@ def _list_corners(
                     break
                 size, polygon, left_x, left_z, right_x, right_z = next_cone(ground, sight, size, x, z)
                 found = _mark(samples, corners, corner, polygon, left_x, left_z, right_x, right_z, found)
+        if total + found > most_listed:
+            return False, np.empty(0, np.int32)
         if total + found > len(listed):
             seen_from, listed = grown(seen_from, total, 2 * total + found), grown(listed, total, 2 * total + found)
         for k in range(found):
@@ -248,7 +271,7 @@ def _list_corners(
     for k in range(total):
         by_piece[place[seen_from[k]]] = listed[k]
         place[seen_from[k]] += 1
-    return by_piece
+    return True, by_piece
 
 
 @njit(cache=True, nogil=True)

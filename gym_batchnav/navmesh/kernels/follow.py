@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corner, goals_at
+from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corner
+from gym_batchnav.navmesh.kernels.layout import corners_at, goals_at
 from gym_batchnav.navmesh.kernels.motion import try_step
-from gym_batchnav.navmesh.kernels.visibility import corners_at
 
 AT_CORNER = 0.1  # metres: so near to a corner the one behind it is headed for
 LEAST_MOVE = 0.1  # of a step's length; less counts as standing

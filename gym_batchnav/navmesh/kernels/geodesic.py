@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.cells import CELLS, Cells, cells_at, piece_at
-from gym_batchnav.navmesh.kernels.ground import Ground, ground_at, to_int64
+from gym_batchnav.navmesh.kernels.cells import piece_at
+from gym_batchnav.navmesh.kernels.ground import to_int64
+from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground, cells_at, corners_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import walk_straight
-from gym_batchnav.navmesh.kernels.views import view_1d, view_2d
-from gym_batchnav.navmesh.kernels.visibility import Corners, Sight, corners_at, inward, look_around, make_sight
+from gym_batchnav.navmesh.kernels.visibility import Sight, inward, look_around, make_sight
 
-GOALS = CELLS + len(Cells._fields)  # index of their first array in a row of addresses
-REACH = 1e-3  # metres
-
-
-class Goals(NamedTuple):
-    """Goals of one navmesh and the distances of its corners to them."""
-
-    point: np.ndarray  # [G, 3] float32, metres
-    polygon: np.ndarray  # [G] int32
-    aim: np.ndarray  # [G, 2] float64, x and z moved inward
-    field: np.ndarray  # [G, C] float32, metres, inf across islands
-    seen: np.ndarray  # [G, P] bool, whether the goal sees a part of a polygon
-
-
-@njit(cache=True, nogil=True)
-def goals_at(row: np.ndarray) -> Goals:
-    """The goals that a row of addresses points to."""
-    return Goals(
-        view_2d(row, GOALS, 3, np.float32),
-        view_1d(row, GOALS + 1, np.int32),
-        view_2d(row, GOALS + 2, 2, np.float64),
-        view_2d(row, GOALS + 3, 0, np.float32),
-        view_2d(row, GOALS + 4, 0, np.bool_),
-    )
+AT_CORNER = 1e-3  # metres: a walk that ends so near to a corner reaches it
 
 
 @njit(cache=True, nogil=True)
@@ -144,7 +119,7 @@ def _reaches(ground: Ground, points: np.ndarray, corner: int, polygon: int, x: f
     """Whether a straight walk to a corner ends within a millimetre of it."""
     dx, dz = points[corner, 0] - x, points[corner, 2] - z
     free = walk_straight(ground, polygon, x, z, x + dx, z + dz, -1)[0]
-    return (1.0 - free) ** 2 * (dx * dx + dz * dz) <= REACH * REACH
+    return (1.0 - free) ** 2 * (dx * dx + dz * dz) <= AT_CORNER * AT_CORNER
 
 
 @njit(cache=True, nogil=True)

@@ -7,58 +7,29 @@ once per navmesh by ``make_ground``. They compute in float64 and int64: what is 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.views import view_1d, view_2d, view_3d
-from gym_batchnav.navmesh.record import NavMesh
+from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
+from gym_batchnav.navmesh.kernels.layout import Ground
+from gym_batchnav.navmesh.record import NavMeshData
 
 to_int64: Any = np.int64  # for type checkers, to which np.int64 is no int
+GRID_CELL = 0.5  # metres; more where one of the two limits would be exceeded
 MAX_GRID_CELLS = 1 << 18
-GRID_CELL = 0.5  # metres, unless the navmesh is so large that MAX_GRID_CELLS would be passed
+MAX_GRID_ENTRIES = 1 << 22  # polygons listed by all cells together
 
 
-class Ground(NamedTuple):
-    """The arrays of one navmesh that motion needs."""
-
-    outline: np.ndarray  # [P, 6, 2] float64, x and z of every polygon's vertices
-    num_vertices: np.ndarray  # [P] int32, of every polygon
-    neighbours: np.ndarray  # [P, 6] int32, polygon across every edge, -1 for a wall
-    islands: np.ndarray  # [P] int32
-    surface: np.ndarray  # [T, 3, 3] float64, corners of the detail triangles
-    surface_start: np.ndarray  # [P + 1] int32, rows of surface
-    boxes: np.ndarray  # [P, 2, 3] float32, smallest and largest corner
-    grid: np.ndarray  # [NZ, NX, 2] int32, begin and end in grid_polygons
-    grid_polygons: np.ndarray  # [L] int32, polygons whose box touches a cell
-    frame: np.ndarray  # [5] float64: grid origin x and z, grid cell, highest climb, number of islands
-
-
-@njit(cache=True, nogil=True)
-def ground_at(row: np.ndarray) -> Ground:
-    """The ground that a row of addresses points to; its arrays come first there."""
-    return Ground(
-        view_3d(row, 0, 6, 2, np.float64),
-        view_1d(row, 1, np.int32),
-        view_2d(row, 2, 6, np.int32),
-        view_1d(row, 3, np.int32),
-        view_3d(row, 4, 3, 3, np.float64),
-        view_1d(row, 5, np.int32),
-        view_3d(row, 6, 2, 3, np.float32),
-        view_3d(row, 7, 0, 2, np.int32),
-        view_1d(row, 8, np.int32),
-        view_1d(row, 9, np.float64),
-    )
-
-
-def make_ground(mesh: NavMesh) -> Ground:
-    """The arrays of ``mesh`` laid out for kernels."""
+def make_ground(mesh: NavMeshData) -> Ground:
+    """Lay the arrays of a navmesh out for kernels."""
     used = mesh.polygons >= 0
     corners = mesh.vertices[np.where(used, mesh.polygons, mesh.polygons[:, :1])]
     surface = np.concatenate([mesh.vertices, mesh.detail_vertices])[mesh.detail_triangles]
     boxes = np.empty((mesh.num_polygons, 2, 3), np.float32)
-    boxes[:, 0], boxes[:, 1] = corners.min(axis=1), corners.max(axis=1)
+    boxes[:, 0] = corners.min(axis=1)
+    boxes[:, 1] = corners.max(axis=1)
     if mesh.num_polygons:
         heights, begin = surface[:, :, 1], mesh.detail_start[:-1]
         boxes[:, 0, 1] = np.minimum(boxes[:, 0, 1], np.minimum.reduceat(heights.min(axis=1), begin))
@@ -66,10 +37,8 @@ def make_ground(mesh: NavMesh) -> Ground:
         low, high = boxes[:, 0].min(axis=0).astype(np.float64), boxes[:, 1].max(axis=0).astype(np.float64)
     else:
         low, high = np.zeros(3), np.zeros(3)
-    size = np.maximum(high - low, 1e-3)[[0, 2]]
-    cell = max(GRID_CELL, float(np.sqrt(size.prod() / MAX_GRID_CELLS)), float(size.max() / MAX_GRID_CELLS))
-    nx, nz = (int(cells) for cells in np.floor(size / cell) + 1)
-    grid, grid_polygons = _fill_grid(boxes, low[0], low[2], cell, nz, nx)
+    cell, nz, nx = fit_grid(boxes, low[::2], high[::2], GRID_CELL, MAX_GRID_CELLS, MAX_GRID_ENTRIES)
+    grid, grid_polygons = bucket_boxes(boxes, low[0], low[2], cell, nz, nx)
     return Ground(
         np.ascontiguousarray(corners[:, :, [0, 2]], np.float64),
         used.sum(axis=1).astype(np.int32),
@@ -82,36 +51,6 @@ def make_ground(mesh: NavMesh) -> Ground:
         grid_polygons,
         np.array([low[0], low[2], cell, mesh.settings.agent_max_climb, mesh.num_islands]),
     )
-
-
-@njit(cache=True, nogil=True)
-def _fill_grid(
-    boxes: np.ndarray, origin_x: float, origin_z: float, cell: float, nz: int, nx: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lists, for every grid cell, of the polygons whose box touches it."""
-    grid = np.zeros((nz, nx, 2), np.int32)
-    polygons = np.empty(0, np.int32)
-    for fill in range(2):  # first count, then write
-        for p in range(len(boxes)):
-            for j in range(
-                int((boxes[p, 0, 2] - origin_z) / cell), min(int((boxes[p, 1, 2] - origin_z) / cell), nz - 1) + 1
-            ):
-                for i in range(
-                    int((boxes[p, 0, 0] - origin_x) / cell), min(int((boxes[p, 1, 0] - origin_x) / cell), nx - 1) + 1
-                ):
-                    if fill == 1:
-                        polygons[grid[j, i, 1]] = p
-                    grid[j, i, 1] += 1
-        if fill == 0:
-            total = 0
-            for j in range(nz):
-                for i in range(nx):
-                    size = grid[j, i, 1]
-                    grid[j, i, 0] = total
-                    grid[j, i, 1] = total
-                    total += size
-            polygons = np.empty(total, np.int32)
-    return grid, polygons
 
 
 @njit(cache=True, nogil=True)

@@ -9,15 +9,14 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.ground import (
-    Ground,
     contains,
     floor_height,
-    ground_at,
     nearest_on_segment,
     outside,
     snaps_to_island_of,
     to_int64,
 )
+from gym_batchnav.navmesh.kernels.layout import Ground, ground_at
 
 QUEUE = 48  # polygons that one slide may visit, as in Detour
 

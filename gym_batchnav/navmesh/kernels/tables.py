@@ -1,4 +1,4 @@
-"""NavigationTables: all that kernels need of one scene, prepared once."""
+"""NavigationTables: everything that kernels need to know about one scene, prepared once."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.navmesh.kernels.cells import Cells
-from gym_batchnav.navmesh.kernels.geodesic import GOALS, Goals, fill_goal_fields
-from gym_batchnav.navmesh.kernels.ground import Ground, snap_points
-from gym_batchnav.navmesh.kernels.views import COLUMNS, table_row
-from gym_batchnav.navmesh.kernels.visibility import Corners
+from gym_batchnav.navmesh.kernels.geodesic import fill_goal_fields
+from gym_batchnav.navmesh.kernels.ground import snap_points
+from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Goals, Ground, check_parts, make_row
 
-ROW_LENGTH = COLUMNS * (GOALS + len(Goals._fields))
-GEODESICS_VERSION = 1  # goes up with every change of the corner graph or the cell lists; keys caches
+GEODESICS_VERSION = 2  # goes up with every change of the corner graph or the cell lists; keys caches
+MAX_GOAL_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NavigationTables:
-    """A navmesh and its goals as the kernels of ``NavMeshAgents`` want them."""
+    """A navmesh and its goals in the form that the kernels of ``NavMeshAgents`` read.
+
+    The largest arrays are the distances: ``4 C^2`` bytes between C corners, and ``4 C + P`` bytes for each goal on P
+    polygons.
+
+    Raises:
+        ValueError: If the arrays do not fit each other, so that a kernel would read outside of one.
+    """
 
     ground: Ground
     corners: Corners
     cells: Cells
     goals: Goals
 
+    def __post_init__(self) -> None:
+        """Check every array against its declaration."""
+        check_parts(self.ground, self.corners, self.cells, self.goals)
+
     def with_goals(self, goals: np.ndarray) -> NavigationTables:
-        """The same navmesh with other goals [G, 3], metres; only the goals' distances are computed.
+        """Return tables of the same navmesh with other goals [G, 3], metres; only the goals' distances are computed.
 
         Raises:
             ValueError: If a goal lies nowhere near the navmesh.
@@ -35,24 +44,31 @@ class NavigationTables:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the tables hold."""
+        """The number of bytes that the tables hold."""
         return sum(array.nbytes for part in (self.ground, self.corners, self.cells, self.goals) for array in part)
 
     def row(self) -> np.ndarray:
         """Addresses and sizes of all arrays, for ``ground_at``, ``corners_at``, ``cells_at`` and ``goals_at``."""
-        return table_row([*self.ground, *self.corners, *self.cells, *self.goals])
+        return make_row([self.ground, self.corners, self.cells, self.goals])
 
 
 def make_goals(ground: Ground, corners: Corners, goals: np.ndarray) -> Goals:
     """Snap goals [G, 3] and compute every corner's distance to them.
 
     Raises:
-        ValueError: If a goal lies nowhere near the navmesh.
+        ValueError: If a goal lies nowhere near the navmesh, or the distances would take too much memory.
     """
+    goals = np.asarray(goals)
+    size = len(goals) * (4 * len(corners.point) + len(ground.num_vertices))
+    if size > MAX_GOAL_BYTES:
+        raise ValueError(
+            f"the distances of {len(corners.point):,} corners to {len(goals):,} goals would take "
+            f"{size / 2**30:.1f} GiB, more than {MAX_GOAL_BYTES / 2**30:g}: use fewer episodes per scene"
+        )
     points, polygons = snap_points(ground, goals)
     if (polygons < 0).any():
         lost = int(np.flatnonzero(polygons < 0)[0])
-        raise ValueError(f"goal {lost} at {np.asarray(goals)[lost]} is not near the navmesh: snap or drop it")
+        raise ValueError(f"goal {lost} at {goals[lost]} is not near the navmesh: snap or drop it")
     aim, field = np.empty((len(points), 2)), np.empty((len(points), len(corners.point)), np.float32)
     seen = np.empty((len(points), len(ground.num_vertices)), np.bool_)
     fill_goal_fields(ground, corners, polygons, points, aim, field, seen)

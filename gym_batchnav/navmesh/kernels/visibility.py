@@ -1,4 +1,9 @@
-"""Corners of the navmesh, who sees whom, and all shortest paths between them.
+"""Corners of the navmesh, which of them see each other, and all shortest paths between them.
+
+The graph is the visibility graph (Lozano-Perez & Wesley 1979, "An algorithm for planning collision-free paths among
+polyhedral obstacles"), reduced to its taut (bitangent) lines, which are all that shortest paths use. What a point sees
+is found by triangular expansion (Bungiu et al. 2014, "Efficient computation of visibility polygons"), here over convex
+polygons.
 
 Seen from above, a shortest path bends only at *corners*: boundary vertices whose walkable side is wider than a
 straight angle. What a point sees is found by expanding cones of sight from polygon to polygon across their shared
@@ -8,48 +13,22 @@ those of the polyline in 3-D.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.ground import Ground, floor_height, to_int64
-from gym_batchnav.navmesh.kernels.views import view_1d, view_2d, view_3d
+from gym_batchnav.navmesh.kernels.ground import floor_height, to_int64
+from gym_batchnav.navmesh.kernels.layout import Corners, Ground
 
-CORNERS = len(Ground._fields)  # index of their first array in a row of addresses
 REFLEX = np.pi + 1e-9  # radians
 SIGHT_TOLERANCE = 1e-7  # square metres: twice the area of a triangle that counts as flat
 TAUT_TOLERANCE = 1e-4  # radians
 MOST_CONES = 256  # for each polygon, from one point; only polygons that are not convex could come near it
+MAX_CORNERS = 1 << 13  # their table of distances takes 256 MiB
+MAX_RELAXATIONS = 1 << 32  # corners times taut lines: about ten seconds of Dijkstra's algorithm
 INWARD = 1e-4  # part of the way to the middle of its polygon by which a point is moved before it looks around
-
-
-class Corners(NamedTuple):
-    """The corners of one navmesh and the graph of taut lines between them."""
-
-    point: np.ndarray  # [C, 3] float64, metres
-    walls: np.ndarray  # [C, 2, 2] float64, unit vectors (x, z) along the two walls that meet in the corner
-    corner_of: np.ndarray  # [P, 6] int32, corner at every polygon's vertex, -1 for none
-    fan_start: np.ndarray  # [C + 1] int32, rows of fan
-    fan: np.ndarray  # [F, 2] int32, polygon and vertex: the polygons around a corner
-    edge_start: np.ndarray  # [C + 1] int32, rows of edges
-    edges: np.ndarray  # [E] int32, corners that a corner sees along a taut line
-    between: np.ndarray  # [C, C] float32, length of the shortest path, metres, inf across islands
-
-
-@njit(cache=True, nogil=True)
-def corners_at(row: np.ndarray) -> Corners:
-    """The corners that a row of addresses points to."""
-    return Corners(
-        view_2d(row, CORNERS, 3, np.float64),
-        view_3d(row, CORNERS + 1, 2, 2, np.float64),
-        view_2d(row, CORNERS + 2, 6, np.int32),
-        view_1d(row, CORNERS + 3, np.int32),
-        view_2d(row, CORNERS + 4, 2, np.int32),
-        view_1d(row, CORNERS + 5, np.int32),
-        view_1d(row, CORNERS + 6, np.int32),
-        view_2d(row, CORNERS + 7, 0, np.float32),
-    )
 
 
 class Sight(NamedTuple):
@@ -63,10 +42,25 @@ class Sight(NamedTuple):
 
 
 def make_corners(ground: Ground) -> Corners:
-    """Find the corners of a ground, what they see and the shortest paths between them."""
+    """Find the corners of a ground, what they see and the shortest paths between them.
+
+    Raises:
+        ValueError: If there are too many corners or lines between them for the memory and time that they would take.
+    """
     corner_of, points, walls, fan_start, fan = _find_corners(ground)
+    if len(points) > MAX_CORNERS:
+        raise ValueError(
+            f"the navmesh has {len(points):,} corners, more than {MAX_CORNERS:,}, whose table of distances would take "
+            f"{4 * len(points) ** 2 / 2**30:.1f} GiB: build it with a larger cell_size or edge_max_error"
+        )
     sight = make_sight(len(ground.num_vertices), len(points))
-    edge_start, edges = _taut_graph(ground, sight, points, walls, corner_of, fan_start, fan)
+    most_edges = MAX_RELAXATIONS // max(len(points), 1)
+    edge_start, edges = _taut_graph(ground, sight, points, walls, corner_of, fan_start, fan, most_edges)
+    if len(edges) > most_edges:
+        raise ValueError(
+            f"the navmesh has {len(points):,} corners joined by more than {most_edges:,} taut lines, too many for "
+            "their shortest paths: build it with a larger cell_size or edge_max_error"
+        )
     between = _all_shortest_paths(points, edge_start, edges)
     return Corners(points, walls, corner_of, fan_start, fan, edge_start, edges, between)
 
@@ -94,7 +88,7 @@ def grown(array: np.ndarray, used: int, size: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _turn(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
+def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
     """The next polygon around a vertex, and the vertex's index in it; -1 at a wall."""
     outline = ground.outline
     beyond = ground.neighbours[polygon, vertex]
@@ -143,7 +137,7 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
                 angle += abs(np.arctan2(ax * last_z - az * last_x, ax * last_x + az * last_z))
                 fan[size, 0], fan[size, 1] = polygon, vertex
                 size += 1
-                polygon, vertex = _turn(ground, polygon, vertex)
+                polygon, vertex = _next_around(ground, polygon, vertex)
             if angle <= REFLEX:
                 size = begin
                 continue
@@ -197,7 +191,7 @@ def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int,
 
 @njit(cache=True, nogil=True)
 def _note(sight: Sight, corner: int, count: int) -> int:
-    """Add a corner to what is seen, once."""
+    """Append a corner to those that are seen unless it is there already; returns their number."""
     now = sight.stamp[-1]
     if sight.stamp[corner] != now:
         sight.stamp[corner] = now
@@ -311,8 +305,23 @@ def _taut_graph(
     corner_of: np.ndarray,
     fan_start: np.ndarray,
     fan: np.ndarray,
+    most_edges: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of corners that see each other along a line that is taut at both, as rows of neighbours."""
+    """Find the pairs of corners that see each other along a line that is taut at both.
+
+    Args:
+        ground: The ground.
+        sight: Scratch.
+        points: [C, 3] float64, metres.
+        walls: [C, 2, 2] float64, unit vectors along the walls of every corner.
+        corner_of: [P, 6] int32, corner at every polygon's vertex, -1 for none.
+        fan_start: [C + 1] int32, rows of ``fan``.
+        fan: [F, 2] int32, polygon and vertex.
+        most_edges: The search ends as soon as there are more.
+
+    Returns:
+        edge_start [C + 1] int32 and edges [E] int32, as in ``Corners``.
+    """
     num_corners = len(points)
     edge_start = np.zeros(num_corners + 1, np.int32)
     edges = np.empty(16 * num_corners + 16, np.int32)
@@ -337,6 +346,8 @@ def _taut_graph(
                 edges[total] = other
                 total += 1
         edge_start[c + 1] = total
+        if total > most_edges:
+            break
     return edge_start, edges[:total].copy()
 
 
@@ -357,54 +368,22 @@ def _all_shortest_paths(points: np.ndarray, edge_start: np.ndarray, edges: np.nd
         for k in range(edge_start[c], edge_start[c + 1]):
             lengths[k] = length_between(points, c, edges[k])
     distance = np.empty(num_corners, np.float64)
-    keys, items = np.empty(len(edges) + 1, np.float64), np.empty(len(edges) + 1, np.int32)
     for source in range(num_corners):
         distance[:] = np.inf
         distance[source] = 0.0
-        keys[0], items[0] = 0.0, source
-        size = 1
-        while size > 0:
-            near, corner = keys[0], items[0]
-            size -= 1
-            _sift_down(keys, items, size, keys[size], items[size])
+        heap = [(0.0, to_int64(source))]
+        while heap:
+            near, corner = heappop(heap)
             if near > distance[corner]:
                 continue
             for k in range(edge_start[corner], edge_start[corner + 1]):
                 further = near + lengths[k]
                 if further < distance[edges[k]]:
                     distance[edges[k]] = further
-                    _sift_up(keys, items, size, further, edges[k])
-                    size += 1
+                    heappush(heap, (further, to_int64(edges[k])))
         for c in range(num_corners):
             between[source, c] = distance[c]
     for a in range(num_corners):  # sums in the other order may differ in their last bit
         for b in range(a):
             between[a, b] = between[b, a] = min(between[a, b], between[b, a])
     return between
-
-
-@njit(cache=True, nogil=True)
-def _sift_up(keys: np.ndarray, items: np.ndarray, place: int, key: float, item: int) -> None:
-    """Put a key into a binary heap from its end."""
-    while place > 0:
-        parent = (place - 1) >> 1
-        if keys[parent] <= key:
-            break
-        keys[place], items[place] = keys[parent], items[parent]
-        place = parent
-    keys[place], items[place] = key, item
-
-
-@njit(cache=True, nogil=True)
-def _sift_down(keys: np.ndarray, items: np.ndarray, size: int, key: float, item: int) -> None:
-    """Put a key into a binary heap of that size from its top."""
-    place = 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
-            break
-        keys[place], items[place] = keys[child], items[child]
-        place = child
-    keys[place], items[place] = key, item

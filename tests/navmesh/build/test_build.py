@@ -436,7 +436,7 @@ def test_real_scenes_agree_with_recast(scene, data_dir, tmp_path):
     assert different.sum() * step**2 <= 0.01 * wall_length(reference)
 
     pairs = oracle["pairs"]
-    lengths = NavMesh.from_record(mesh).geodesic_distance(np.array(pairs["start"]), np.array(pairs["end"]))
+    lengths = NavMesh(mesh).geodesic_distance(np.array(pairs["start"]), np.array(pairs["end"]))
     assert (np.abs(lengths / np.array(pairs["exact"]) - 1) <= 0.01).mean() >= 0.95
 
     write_navmesh(mesh, tmp_path / "built.navmesh")

@@ -31,7 +31,8 @@ def test_exact_seen_from_above(data_dir: Path, scene: str) -> None:
         start, goal = mesh.snap(start), mesh.snap(goal)  # flattened, storeys would lie in each other
         got = np.array([path_length(mesh.shortest_path(a, b) * FLAT) for a, b in zip(start, goal, strict=True)])
     else:
-        flat = replace(mesh, vertices=mesh.vertices * FLAT, detail_vertices=mesh.detail_vertices * FLAT)
+        data = mesh.data
+        flat = NavMesh(replace(data, vertices=data.vertices * FLAT, detail_vertices=data.detail_vertices * FLAT))
         got = flat.geodesic_distance(start * FLAT, goal * FLAT)
     exact = np.array(answers["exact_xz"])
     assert np.abs(got - exact).mean() <= 1e-3

@@ -1,0 +1,257 @@
+"""The arrays that kernels read, each declared once: dtype, shape and what its integers index.
+
+A slot's arrays come in four parts: ``Ground``, ``Corners``, ``Cells`` and ``Goals``. Kernels that serve many slots
+get one row of int64 per slot, which holds the address and the first two dimensions of every array in turn. The
+readers ``ground_at``, ``corners_at``, ``cells_at`` and ``goals_at``, the length of a row and the checks of arrays
+from a cache all follow from the declarations here. The owner of a row keeps its arrays alive while kernels may read
+it.
+
+Sizes in declarations: P polygons, I islands, T detail triangles, C corners, F polygons around corners, E taut edges,
+Q pieces, L listed corners, G goals; other letters stand for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
+
+COLUMNS = 3  # of a row, per array: address and first two dimensions
+GRID_CELL_COLUMN = 2  # of a frame
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What an array of a part must be.
+
+    Args:
+        dtype: Its items.
+        shape: Names of sizes (``"P"`` or ``"P + 1"``) or fixed numbers; all but the first two must be fixed.
+        index: The size that its integers index, or one for each item of the last axis; empty for values.
+        least: The smallest integer that is allowed: -1 stands for none.
+        complement: Whether indices may also be complemented (``~index``).
+        starts: The size that its integers rise to from 0, as the first row of every group; empty if it is no such list.
+    """
+
+    dtype: type
+    shape: tuple[str | int, ...]
+    index: tuple[str, ...] = ()
+    least: int = 0
+    complement: bool = False
+    starts: str = ""
+
+
+def _array(dtype: type, *shape: str | int, index: str | tuple[str, ...] = (), **keywords: Any) -> Declared:
+    return Declared(dtype, shape, (index,) if isinstance(index, str) else index, **keywords)
+
+
+class Ground(NamedTuple):
+    """The arrays of one navmesh that motion needs."""
+
+    outline: Annotated[np.ndarray, _array(np.float64, "P", 6, 2)]  # x and z of every polygon's vertices, metres
+    num_vertices: Annotated[np.ndarray, _array(np.int32, "P", index="7", least=3)]  # of every polygon
+    neighbours: Annotated[np.ndarray, _array(np.int32, "P", 6, index="P", least=-1)]  # across every edge, -1 for a wall
+    islands: Annotated[np.ndarray, _array(np.int32, "P", index="P")]
+    surface: Annotated[np.ndarray, _array(np.float64, "T", 3, 3)]  # corners of the detail triangles, metres
+    surface_start: Annotated[np.ndarray, _array(np.int32, "P + 1", starts="T")]  # rows of surface
+    boxes: Annotated[np.ndarray, _array(np.float32, "P", 2, 3)]  # smallest and largest corner, metres
+    grid: Annotated[np.ndarray, _array(np.int32, "NZ", "NX", 2, index="M + 1")]  # begin and end in grid_polygons
+    grid_polygons: Annotated[np.ndarray, _array(np.int32, "M", index="P")]  # polygons whose box touches a cell
+    frame: Annotated[np.ndarray, _array(np.float64, 5)]  # grid origin x and z, grid cell, highest climb, islands
+
+
+class Corners(NamedTuple):
+    """The corners of one navmesh and the graph of taut lines between them."""
+
+    point: Annotated[np.ndarray, _array(np.float64, "C", 3)]  # metres
+    walls: Annotated[np.ndarray, _array(np.float64, "C", 2, 2)]  # unit vectors (x, z) along the two walls of a corner
+    corner_of: Annotated[np.ndarray, _array(np.int32, "P", 6, index="C", least=-1)]  # at every polygon's vertex
+    fan_start: Annotated[np.ndarray, _array(np.int32, "C + 1", starts="F")]  # rows of fan
+    fan: Annotated[np.ndarray, _array(np.int32, "F", 2, index=("P", "6"))]  # polygons around a corner and its vertex
+    edge_start: Annotated[np.ndarray, _array(np.int32, "C + 1", starts="E")]  # rows of edges
+    edges: Annotated[np.ndarray, _array(np.int32, "E", index="C")]  # corners that a corner sees along a taut line
+    between: Annotated[np.ndarray, _array(np.float32, "C", "C")]  # shortest path, metres, inf across islands
+
+
+class Cells(NamedTuple):
+    """Lists of the corners that are seen, by cell and polygon."""
+
+    grid: Annotated[np.ndarray, _array(np.int32, "MZ", "MX", 2, index="Q + 1")]  # begin and end in pieces
+    # Polygon and begin in listed; the end is the next row's begin.
+    pieces: Annotated[np.ndarray, _array(np.int32, "Q + 1", 2, index=("P", "L + 1"))]
+    # Corners, complemented where not all of the piece sees them.
+    listed: Annotated[np.ndarray, _array(np.int32, "L", index="C", complement=True)]
+    frame: Annotated[np.ndarray, _array(np.float64, 3)]  # origin x and z, cell
+
+
+class Goals(NamedTuple):
+    """Goals on one navmesh and the distances of its corners to them."""
+
+    point: Annotated[np.ndarray, _array(np.float32, "G", 3)]  # metres
+    polygon: Annotated[np.ndarray, _array(np.int32, "G", index="P")]
+    aim: Annotated[np.ndarray, _array(np.float64, "G", 2)]  # x and z, moved inward
+    field: Annotated[np.ndarray, _array(np.float32, "G", "C")]  # metres, inf across islands
+    seen: Annotated[np.ndarray, _array(np.bool_, "G", "P")]  # whether the goal sees a part of a polygon
+
+
+PARTS = (Ground, Corners, Cells, Goals)  # in their order in a row
+
+
+def declarations(part: Any) -> dict[str, Declared]:
+    """The declared arrays of a part, by name and in order."""
+    hints = get_type_hints(part, include_extras=True)
+    return {name: hints[name].__metadata__[0] for name in part._fields}
+
+
+def _first_array(part: Any) -> int:
+    """Index of a part's first array in a row."""
+    return sum(len(other._fields) for other in PARTS[: PARTS.index(part)])
+
+
+ROW_LENGTH = COLUMNS * sum(len(part._fields) for part in PARTS)
+# Column of a row that holds the number of polygons, 0 in the row of an empty slot.
+NUM_POLYGONS = COLUMNS * (_first_array(Ground) + Ground._fields.index("num_vertices")) + 1
+
+
+def make_row(parts: Iterable[Any]) -> np.ndarray:
+    """Return the row [ROW_LENGTH] int64 of a slot's ``Ground``, ``Corners``, ``Cells`` and ``Goals``.
+
+    Raises:
+        ValueError: If an array has another dtype or number of axes than declared, or is not C-contiguous.
+    """
+    row: list[int] = []
+    for part in parts:
+        for (name, declared), array in zip(declarations(type(part)).items(), part, strict=True):
+            if array.dtype != declared.dtype or array.ndim != len(declared.shape) or not array.flags.c_contiguous:
+                raise ValueError(
+                    f"{name}: {array.dtype} {array.shape}; C-contiguous {np.dtype(declared.dtype)} with "
+                    f"{len(declared.shape)} axes is needed"
+                )
+            row += [array.ctypes.data, *(*array.shape, 1)[:2]]
+    return np.array(row, np.int64)
+
+
+def check_parts(*parts: Any) -> None:
+    """Raise ValueError unless the arrays of these parts fit their declarations and each other.
+
+    Integers that index something must lie within it, so that kernels, which check no bounds, cannot leave an array.
+    """
+    sizes: dict[str, int] = {}
+    for part in parts:
+        for (name, declared), array in zip(declarations(type(part)).items(), part, strict=True):
+            _check_shape(f"{type(part).__name__} {name}", declared, array, sizes)
+    for part in parts:
+        for (name, declared), array in zip(declarations(type(part)).items(), part, strict=True):
+            _check_content(f"{type(part).__name__} {name}", declared, array, sizes)
+            if name == "frame" and not (np.isfinite(array).all() and array[GRID_CELL_COLUMN] > 0):
+                raise ValueError(f"{type(part).__name__} frame: {array} has no finite origin or no positive cell")
+
+
+def _check_shape(name: str, declared: Declared, array: np.ndarray, sizes: dict[str, int]) -> None:
+    """Check dtype, layout and shape; note the sizes that are met for the first time."""
+    fits = isinstance(array, np.ndarray) and array.dtype == declared.dtype and array.flags.c_contiguous
+    fits = fits and array.ndim == len(declared.shape)
+    for axis, size in enumerate(declared.shape):
+        if fits and isinstance(size, str):
+            letter, _, extra = size.partition(" + ")
+            fits = sizes.setdefault(letter, array.shape[axis] - int(extra or 0)) == array.shape[axis] - int(extra or 0)
+        elif fits:
+            fits = array.shape[axis] == size
+    if not fits:
+        have = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        wanted = ", ".join(str(size) for size in declared.shape)
+        raise ValueError(f"{name}: {have}; a C-contiguous {np.dtype(declared.dtype)} [{wanted}] is needed")
+
+
+def _check_content(name: str, declared: Declared, array: np.ndarray, sizes: dict[str, int]) -> None:
+    """Check the integers of one array against the sizes of the others."""
+    if declared.starts:
+        end = _size(declared.starts, sizes)
+        if not (len(array) and array[0] == 0 and array[-1] == end and (np.diff(array) >= 0).all()):
+            raise ValueError(f"{name}: it must rise from 0 to {end}")
+    for column, size in enumerate(declared.index):
+        values = array if len(declared.index) == 1 else array[..., column]
+        end = _size(size, sizes)
+        least = -end if declared.complement else declared.least
+        # The last row of pieces has no polygon; it is 0 also where there is none.
+        if values.size and not (values.min() >= least and values.max() < max(end, 1 if least == 0 else end)):
+            raise ValueError(f"{name}: indices must lie in [{least}, {end}), some do not")
+
+
+def _size(size: str, sizes: dict[str, int]) -> int:
+    letter, _, extra = size.partition(" + ")
+    return (int(letter) if letter.isdigit() else sizes[letter]) + int(extra or 0)
+
+
+def _reader(part: Any) -> Callable[..., Any]:
+    """Make the intrinsic that turns a row of addresses into a part, whose arrays are views."""
+    declared = tuple(declarations(part).values())
+    first = _first_array(part)
+
+    @intrinsic
+    def read(typing_context: Any, row: Any) -> Any:
+        arrays = [types.Array(from_dtype(np.dtype(each.dtype)), len(each.shape), "C") for each in declared]
+        signature = types.NamedTuple(arrays, part)(row)
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def word(value: int) -> Any:
+                return context.get_constant(types.intp, value)
+
+            row_data = make_array(signature.args[0])(context, builder, arguments[0]).data
+            views = []
+            for place, (each, kind) in enumerate(zip(declared, arrays, strict=True)):
+                column = COLUMNS * (first + place)
+                address, *sizes = (
+                    builder.load(cgutils.gep(builder, row_data, word(column + k))) for k in range(COLUMNS)
+                )
+                shape = [word(size) if isinstance(size, int) else sizes[axis] for axis, size in enumerate(each.shape)]
+                itemsize = word(np.dtype(each.dtype).itemsize)
+                strides = [itemsize]
+                for size in reversed(shape[1:]):
+                    strides.insert(0, builder.mul(strides[0], size))
+                view = make_array(kind)(context, builder)
+                pointer = builder.inttoptr(address, view.data.type)
+                populate_array(view, pointer, shape, strides, itemsize, meminfo=None)
+                views.append(view._getvalue())
+            return context.make_tuple(builder, signature.return_type, views)
+
+        return signature, codegen
+
+    return read
+
+
+_read_ground = _reader(Ground)
+_read_corners = _reader(Corners)
+_read_cells = _reader(Cells)
+_read_goals = _reader(Goals)
+
+
+@njit(cache=True, nogil=True)
+def ground_at(row: np.ndarray) -> Ground:
+    """The ground that a row points to."""
+    return _read_ground(row)
+
+
+@njit(cache=True, nogil=True)
+def corners_at(row: np.ndarray) -> Corners:
+    """The corners that a row points to."""
+    return _read_corners(row)
+
+
+@njit(cache=True, nogil=True)
+def cells_at(row: np.ndarray) -> Cells:
+    """The cells that a row points to."""
+    return _read_cells(row)
+
+
+@njit(cache=True, nogil=True)
+def goals_at(row: np.ndarray) -> Goals:
+    """The goals that a row points to."""
+    return _read_goals(row)

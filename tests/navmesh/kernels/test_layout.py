@@ -1,0 +1,106 @@
+"""The rows that kernels read: every declared array comes back whole, and arrays that do not fit are refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from floors import floor_plan
+from numba import njit
+
+from gym_batchnav.navmesh.kernels import layout
+from gym_batchnav.navmesh.kernels.tables import NavigationTables
+
+READERS = {
+    layout.Ground: layout.ground_at,
+    layout.Corners: layout.corners_at,
+    layout.Cells: layout.cells_at,
+    layout.Goals: layout.goals_at,
+}
+GOALS = np.array([[0.5, 0, 0.5], [4.5, 0, 2.5]])
+
+
+@pytest.fixture(scope="module")
+def tables() -> NavigationTables:
+    return floor_plan(["00000", "0.0.0", "00000"], ["....3"]).tables(GOALS)
+
+
+@pytest.mark.parametrize("part", layout.PARTS, ids=lambda part: part.__name__)
+def test_every_array_is_read_back_through_its_row(tables: NavigationTables, part: Any) -> None:
+    stored = next(
+        arrays for arrays in (tables.ground, tables.corners, tables.cells, tables.goals) if type(arrays) is part
+    )
+    at = READERS[part]
+
+    @njit
+    def copies(row: np.ndarray) -> Any:
+        return at(row)
+
+    read = copies(tables.row())
+    assert read._fields == part._fields
+    for name, want, got in zip(part._fields, stored, read, strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape and got.flags.c_contiguous, name
+        assert got.ctypes.data == want.ctypes.data or not want.size, name
+        np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+def test_a_row_says_how_many_polygons_there_are(tables: NavigationTables) -> None:
+    row = tables.row()
+    assert row.shape == (layout.ROW_LENGTH,) and row.dtype == np.int64
+    assert row[layout.NUM_POLYGONS] == len(tables.ground.num_vertices)
+
+
+def test_no_empty_dimension_is_confused_with_a_missing_one() -> None:
+    empty = floor_plan(["0"]).tables(np.zeros((0, 3)))  # no corner, no goal
+
+    @njit
+    def shapes(row: np.ndarray) -> Any:
+        return layout.corners_at(row).between.shape, layout.goals_at(row).field.shape, layout.goals_at(row).seen.shape
+
+    assert shapes(empty.row()) == ((0, 0), (0, 0), (0, 1))
+
+
+def changed(tables: NavigationTables, part: str, name: str, value: np.ndarray) -> NavigationTables:
+    parts = {each: getattr(tables, each) for each in ("ground", "corners", "cells", "goals")}
+    parts[part] = parts[part]._replace(**{name: value})
+    return NavigationTables(**parts)
+
+
+@pytest.mark.parametrize("part", ["ground", "corners", "cells", "goals"])
+def test_arrays_of_another_type_shape_or_range_are_refused(tables: NavigationTables, part: str) -> None:
+    arrays = getattr(tables, part)
+    for name, declared in layout.declarations(type(arrays)).items():
+        array = getattr(arrays, name)
+        other = np.float32 if array.dtype != np.float32 else np.float64
+        with pytest.raises(ValueError, match=name):
+            changed(tables, part, name, array.astype(other))
+        with pytest.raises(ValueError, match=name):
+            changed(tables, part, name, array[..., None])
+        if array.ndim > 1 and array.shape[0] > 1 and array.shape[1] > 1:
+            with pytest.raises(ValueError, match=name):
+                changed(tables, part, name, np.asfortranarray(array))
+        for column in range(len(declared.index)):
+            for wrong in (np.iinfo(np.int32).max, np.iinfo(np.int32).min):
+                bad = array.copy()
+                bad.reshape(-1, len(declared.index))[0, column] = wrong
+                with pytest.raises(ValueError, match=name):
+                    changed(tables, part, name, bad)
+        if declared.starts:
+            with pytest.raises(ValueError, match=name):
+                changed(tables, part, name, array + np.int32(1))
+
+
+def test_geodesic_arrays_of_a_cache_are_checked_before_they_are_used() -> None:
+    mesh = floor_plan(["00.00", "00000", "00.00"])
+    kept = mesh.geodesic_arrays()
+    start, goal = np.array([[0.5, 0, 0.5]]), np.array([[4.5, 0, 0.5]])
+    for name, array in kept.items():
+        fresh = floor_plan(["00.00", "00000", "00.00"])
+        for bad in (array.astype(np.complex64), array.tolist()):
+            with pytest.raises(ValueError, match=name):
+                fresh.use_geodesic_arrays({**kept, name: bad})
+        if name != "grid":  # whose size nothing depends on
+            with pytest.raises(ValueError, match="is needed|must rise|indices must"):
+                fresh.use_geodesic_arrays({**kept, name: array[:-1]})
+        assert fresh.geodesic_distance(start, goal) == mesh.geodesic_distance(start, goal)
+    with pytest.raises(ValueError, match="needed"):
+        floor_plan(["0000"]).use_geodesic_arrays(kept)
