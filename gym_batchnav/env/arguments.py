@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.render.api import SENSORS, check_sensors
+from gym_batchnav.render.api import SENSORS
+from gym_batchnav.render.checks import check_sensors
 from gym_batchnav.state import Action
 from gym_batchnav.task.api import Sensor
 
