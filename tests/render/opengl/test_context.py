@@ -98,6 +98,14 @@ def test_a_users_context_is_restored_after_an_error(drawing):
     assert current() == own
 
 
+def test_a_users_context_that_was_released_while_current_is_let_go():
+    released = moderngl.create_standalone_context(backend="egl", require=430)
+    released.release()
+    with shared_context():
+        assert current()
+    assert not current()
+
+
 def test_a_context_that_cannot_be_made_current_is_named(monkeypatch):
     monkeypatch.setattr(shared_context()._current, "_own", 1)  # as if a window's context, unknown to EGL, stayed
     with (
