@@ -16,7 +16,8 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.render.api import RENDERERS, SENSORS, Renderer, check_sensors
+from gym_batchnav.render.api import RENDERERS, SENSORS, Renderer
+from gym_batchnav.render.checks import check_sensors
 from gym_batchnav.state import Action
 from gym_batchnav.task.api import Sensor
 

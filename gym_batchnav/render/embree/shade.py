@@ -1,9 +1,9 @@
-"""Kernels that find the colour of what a packet of rays has hit.
+"""Kernels that compute the colours of the surfaces that a packet of rays has hit.
 
-Memory is read ray by ray; all arithmetic runs over the sixteen rays of a packet at once, which is why the decoding of
-sRGB is a polynomial and no table. LLVM makes vectors of the loops over lanes as they stand here: innermost, with no
-branch and no call that is not inlined. A ray that has hit nothing is shaded like the rest, as the triangle that it hit
-in an earlier packet of the view (at first triangle 0), and its colour is not read.
+Memory is read ray by ray; all arithmetic runs over the sixteen rays of a packet at once, so the decoding of sRGB is a
+polynomial and not a table. LLVM vectorises the loops over lanes as they stand here: innermost, with no branch and no
+call that is not inlined. A ray that has hit nothing is shaded like the rest, as the triangle that it hit in an earlier
+packet of the view (at first triangle 0), and its colour is not read.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from gym_batchnav.render.embree.packet import (
 from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
 
+LOG2_ERROR = 4e-5  # of the logarithm in find_levels
+
 
 @njit(cache=True, nogil=True)
 def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndarray) -> bool:
@@ -72,7 +74,7 @@ def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
-    """Write the light that the surfaces get; the normal is the triangle's, turned to the viewer."""
+    """Write the light on the surfaces; the normal is the triangle's, turned to the viewer."""
     ambient, diffuse = brightness[0], brightness[1]
     lx, ly, lz = light[0], light[1], light[2]
     for lane in range(16):
@@ -121,18 +123,22 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
-    """Write the mip levels at which the footprints' longer axes are one texel: their whole part and the rest."""
+    """Write the mip levels at which the footprints' longer axes are one texel: whole part and fraction.
+
+    Args:
+        packet: The packet as int32.
+        floats: The packet as float32.
+        size: Texels along a side of level 0.
+    """
     top = int(np.log2(np.float32(size)) + np.float32(0.5))
-    # The words of 2^e (1 + f) are (127 + e + f) 2^23, and log2(1 + f) is f + f (1 - f) times a polynomial, to 4e-5.
+    # An IEEE 754 float32 2^e (1 + f), 0 <= f < 1, has the word (127 + e + f) 2^23. log2(1 + f) is taken as
+    # f + f (1 - f) q(f), which is exact at both ends; q is the cubic that fits (log2(1 + f) - f) / (f (1 - f)) best by
+    # least squares at even steps of f from 0 to 1. The logarithm is within LOG2_ERROR, half of which a level is off.
     unit, one, half = np.float32(2.0**-23), np.float32(1.0), np.float32(0.5)
-    c0, c1, c2, c3 = (
-        np.float32(0.44225257),
-        np.float32(-0.26888844),
-        np.float32(0.15027362),
-        np.float32(-0.04530342),
-    )
+    c0, c1 = np.float32(0.44225257), np.float32(-0.26888844)
+    c2, c3 = np.float32(0.15027362), np.float32(-0.04530342)
     for lane in range(16):
-        word = packet[SQUARE + lane] & np.int32(0x7FFFFFFF)  # not a number counts as endless
+        word = packet[SQUARE + lane] & np.int32(0x7FFFFFFF)  # NaN counts as infinite
         f = np.float32(word & np.int32(0x7FFFFF)) * unit
         curve = f * (one - f) * (c0 + f * (c1 + f * (c2 + f * c3)))
         level = half * (np.float32(word) * unit - np.float32(127.0) + curve) + np.float32(top)
@@ -143,38 +149,48 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int) -> None:
-    """Write where the 2x2 texels around the texture coordinates are on two mip levels, and where between them a ray is.
+def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, level_starts: np.ndarray, num_textures: int) -> None:
+    """Write the indices of the 2x2 texels around the texture coordinates on two mip levels, and the place between them.
 
-    Surfaces without a texture get places in the first one.
+    Surfaces without a texture get indices in the first one.
+
+    Args:
+        packet: The packet as int32.
+        floats: The packet as float32.
+        size: Texels along a side of level 0.
+        level_starts: [levels] int64, see ``textures.level_starts``.
+        num_textures: In the pool.
     """
+    last = np.int32(len(level_starts) - 1)
     for k in range(2):
         for lane in range(16):
-            side = max(size >> (packet[LEVEL + lane] + k), 1)
+            level = min(packet[LEVEL + lane] + np.int32(k), last)
+            side = size >> level
             texture = max(packet[TEXTURE + lane], np.int32(0))
-            start = level_start(size, num_textures, side, texture)
-            x = floats[AT_U + lane] * np.float32(side) - np.float32(0.5)
-            y = floats[AT_V + lane] * np.float32(side) - np.float32(0.5)
-            floor_x, floor_y = np.floor(x), np.floor(y)
-            left, top = int(floor_x), int(floor_y)
-            wrap_u, wrap_v = packet[WRAP_U + lane], packet[WRAP_V + lane]
-            x0, x1 = wrap_texel(left, side, wrap_u), wrap_texel(left + 1, side, wrap_u)
-            y0, y1 = start + side * wrap_texel(top, side, wrap_v), start + side * wrap_texel(top + 1, side, wrap_v)
-            packet[TEXELS + 64 * k + lane] = y0 + x0
-            packet[TEXELS + 64 * k + 16 + lane] = y0 + x1
-            packet[TEXELS + 64 * k + 32 + lane] = y1 + x0
-            packet[TEXELS + 64 * k + 48 + lane] = y1 + x1
-            floats[WITHIN + 32 * k + lane] = x - floor_x
-            floats[WITHIN + 32 * k + 16 + lane] = y - floor_y
+            start = level_start(level_starts, num_textures, level, side, texture)
+            x0, x1, across = neighbours(floats[AT_U + lane], side, packet[WRAP_U + lane])
+            y0, y1, down = neighbours(floats[AT_V + lane], side, packet[WRAP_V + lane])
+            packet[TEXELS + 64 * k + lane] = start + side * y0 + x0
+            packet[TEXELS + 64 * k + 16 + lane] = start + side * y0 + x1
+            packet[TEXELS + 64 * k + 32 + lane] = start + side * y1 + x0
+            packet[TEXELS + 64 * k + 48 + lane] = start + side * y1 + x1
+            floats[WITHIN + 32 * k + lane] = across
+            floats[WITHIN + 32 * k + 16 + lane] = down
 
 
 @njit(cache=True, nogil=True)
-def level_start(size: int, num_textures: int, side: int, texture: int) -> int:
-    """The place in a texture pool of a texture's mip level of ``side`` texels."""
-    # The levels before this one hold size^2 + (size / 2)^2 + ... texels of every texture. The difference of two powers
-    # of four is a row of ones; every second of them makes the powers of four between.
-    before = 4 * ((size * size - side * side) & 0x5555555555555555)
-    return num_textures * before + texture * side * side
+def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: int, texture: int) -> int:
+    """Index in a texture pool of the first texel of a texture on a mip level of ``side`` texels a side."""
+    return num_textures * level_starts[level] + texture * side * side
+
+
+@njit(cache=True, nogil=True)
+def neighbours(at: np.float32, side: int, mode: int) -> tuple[int, int, np.float32]:
+    """The two texels along an axis that a texture coordinate lies between, and how far from the first to the second."""
+    x = at * np.float32(side) - np.float32(0.5)
+    before = np.floor(x)
+    first = int(before)
+    return wrap_texel(first, side, mode), wrap_texel(first + 1, side, mode), x - before
 
 
 @njit(cache=True, nogil=True)
@@ -188,7 +204,7 @@ def wrap_texel(texel: int, side: int, mode: int) -> int:
 
 @njit(cache=True, nogil=True)
 def read_texels(packet: np.ndarray, texels: np.ndarray) -> None:
-    """Put the texels in the place of their places."""
+    """Replace each texel index by the texel that it points to."""
     for k in range(TEXELS, TEXELS + 128):
         packet[k] = texels[packet[k]]
 
@@ -224,7 +240,7 @@ def _decode(byte: np.int32) -> np.float32:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> None:
-    """Multiply all that makes the colours and write them as whole steps from 0 to ``steps``."""
+    """Write the product of light, factor, vertex colour and texture, in whole steps from 0 to ``steps``."""
     one, half = np.float32(1.0), np.float32(0.5)
     for channel in range(3):
         for lane in range(16):
