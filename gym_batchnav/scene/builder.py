@@ -123,7 +123,7 @@ class SceneBuilder:
             colors: [V, 4] uint8.
 
         Raises:
-            ValueError: all parts together have more than the limits above, or than the files' bytes account for.
+            ValueError: All parts together have more than the limits above, or than the files' bytes account for.
         """
         self._read.add(min(len(vertices), 3 * len(triangles)), len(triangles))
         if 24 * len(triangles) < len(vertices):  # primitives that share long lists of vertices do not walk them all
@@ -153,7 +153,7 @@ class SceneBuilder:
         """Place parts, in the frame that ``matrix`` [4, 4] takes to the world, as one object with a semantic id.
 
         Raises:
-            ValueError: the scene grows beyond the limits above, or beyond what the files' bytes account for.
+            ValueError: The scene grows beyond the limits above, or beyond what the files' bytes account for.
         """
         if not parts:
             return
@@ -166,7 +166,7 @@ class SceneBuilder:
         """The world-space vertices [V, 3] float64 and triangles [T, 3] int32 so far, in the file's own frame.
 
         Raises:
-            ValueError: there is no triangle.
+            ValueError: There is no triangle.
         """
         if not self._placed:
             raise ValueError("it has no triangles: export the meshes too, as triangles")
@@ -193,7 +193,7 @@ class SceneBuilder:
             vertices: [V, 3] float32, those of ``vertices_and_triangles`` in the scene's frame.
             triangles: [T, 3] int32, those of ``vertices_and_triangles``.
             navmesh: The one that came with the file.
-            metadata: What else is known of it.
+            metadata: Other facts about it.
         """
         if self._num_dropped:
             self._files.warnings.append(f"{self._num_dropped} triangles with corners that are not finite were dropped")
@@ -285,7 +285,7 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
         A Scene without navmesh and metadata; its warnings are those of its parts.
 
     Raises:
-        ValueError: together they have more than ``MAX_TRIANGLES``.
+        ValueError: Together they have more than ``MAX_TRIANGLES``.
     """
     if sum(len(one.scene.triangles) for one in placed) > MAX_TRIANGLES:
         raise ValueError(f"its parts have more than {MAX_TRIANGLES:,} triangles: place fewer objects")

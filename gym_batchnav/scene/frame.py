@@ -68,7 +68,7 @@ def place(
     """
     if stated is not None:
         files.warnings.append(f"Up and scale come from '{stated.name}' beside it: give up= and scale= for others")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an error below
         rotation, up = _rotation(files, vertices, triangles, up, stated)
         turned = vertices @ rotation.T
         factors = _factors(files, float(np.ptp(turned[:, 1])), scale, stated)

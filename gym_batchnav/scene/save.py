@@ -42,7 +42,7 @@ def save_glb(scene: Scene, path: str | Path) -> None:
     Raises:
         SceneError: The scene has triangles without object, objects without triangles, or a texture of a size that no
             file holds.
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".glb":
@@ -249,7 +249,7 @@ def _instances(scene: Scene) -> dict[int, tuple[object, np.ndarray]]:
 
 
 def _same(model: _ObjectCorners, matrix: np.ndarray, corners: _ObjectCorners) -> bool:
-    """Whether the model, placed by the matrix, is what the corners are."""
+    """Whether the model, placed by the matrix, equals the corners."""
     return (
         np.array_equal(model.materials, corners.materials)
         and np.array_equal(model.attributes, corners.attributes)

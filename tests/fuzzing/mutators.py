@@ -26,7 +26,7 @@ MAX_COPIES = 2000  # of an item of a list, or of a piece of a text
 def mutate_bytes(rng: np.random.Generator, data: bytes) -> bytes:
     """A copy with one to four changes: bits, numbers of four bytes, cuts, pieces left out, doubled or moved."""
     changed = bytearray(data)
-    for _ in range(rng.integers(1, 5)):
+    for _ in range(min(4, rng.geometric(0.6))):
         if not changed:
             break
         at = int(rng.integers(len(changed)))
@@ -58,7 +58,7 @@ def mutate_text(rng: np.random.Generator, data: bytes) -> bytes:
     """A copy with one to four changes of words and lines; now and then of bytes."""
     if rng.random() < 0.2:
         return mutate_bytes(rng, data)
-    for _ in range(rng.integers(1, 5)):
+    for _ in range(min(4, rng.geometric(0.6))):
         words = list(re.finditer(rb"[^\s]+", data[:200_000]))
         if not words:
             break
@@ -70,8 +70,7 @@ def mutate_text(rng: np.random.Generator, data: bytes) -> bytes:
         elif kind == 2:
             data = data[: word.start()] + other[0] + data[word.end() :]
         elif kind == 3:
-            first, last = sorted((word.start(), other.start()))
-            data = data[:first] + data[last:]
+            data = data[: word.start()] + data[word.start() + int(2 ** rng.uniform(0, 8)) :]
         else:
             piece = data[word.start() : word.start() + int(2 ** rng.uniform(0, 8))]
             data = data[: word.start()] + piece * int(2 ** rng.uniform(0, np.log2(MAX_COPIES))) + data[word.start() :]
@@ -81,7 +80,7 @@ def mutate_text(rng: np.random.Generator, data: bytes) -> bytes:
 def mutate_json(rng: np.random.Generator, document: Any) -> Any:
     """A copy with one to three changes: values replaced, left out, swapped, repeated or wrapped in lists."""
     document = copy.deepcopy(document)
-    for _ in range(rng.integers(1, 4)):
+    for _ in range(min(4, rng.geometric(0.6))):
         place = document
         while True:
             keys: list[Any] = list(place) if isinstance(place, dict) else list(range(len(place)))

@@ -31,8 +31,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
         scene: The name of the scene, or its number where it has none; the default one if not given.
 
     Raises:
-        ValueError: the file is damaged, uses what is not supported or has no scene of that name.
-        OSError: a buffer's file is missing.
+        ValueError: The file is damaged, uses an unsupported feature or has no scene of that name.
+        OSError: A buffer's file is missing.
     """
     document = GltfDocument(files)
     reader = _Reader(document, builder)
@@ -83,7 +83,7 @@ class _Reader:
         self.ignored: set[str] = set()  # features that the file uses and that are not read
 
     def mesh_parts(self, index: object) -> list[Part]:
-        """The parts of a mesh, one a primitive."""
+        """The parts of a mesh, one per primitive."""
         mesh = self._document.item("meshes", index)
         if index not in self._meshes:
             found = [
@@ -124,7 +124,7 @@ class _Reader:
         return self._document.accessor(attributes[name], widths)
 
     def _unpack(self, draco: Mapping[str, Any], primitive: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
-        """The triangles [T, 3] of a compressed primitive, and what reads its attributes."""
+        """The triangles [T, 3] of a compressed primitive, and a function that reads its attributes."""
         attributes, data = primitive["attributes"], bytes(self._document.view(draco.get("bufferView"))[0])
         num_vertices, num_triangles = draco_counts(data)
         known = [attributes["POSITION"], *([primitive["indices"]] if "indices" in primitive else [])]

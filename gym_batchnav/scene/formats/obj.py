@@ -21,7 +21,7 @@ from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
 MAX_STATEMENTS = 1_000_000  # besides vertices and faces
 MAX_STATEMENT_BYTES = 2**16
 MAX_LIBRARIES, MAX_LIBRARY_BYTES = 1000, 2**23  # of materials, and of all of them together
-# What faces may be cut into, and what each byte of the file adds: a quad and its vertex take no less than 18 bytes.
+# Limit of triangles: a constant allowance plus a rate per byte. A quad and its vertex take no less than 18 bytes.
 FREE_TRIANGLES, TRIANGLES_PER_BYTE = 2**18, 0.125
 
 _REASONS = {
@@ -70,7 +70,7 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
         builder: Gets the content.
 
     Raises:
-        ValueError: the file is damaged, or far larger than its bytes account for.
+        ValueError: The file is damaged, or far larger than its bytes account for.
     """
     text = _read(files.main())
     groups, libraries, num_curves = _groups(text)
@@ -244,8 +244,8 @@ def _material(
     picture, clamped = _map_file(statements.get(b"map_kd", []))
     mask, _ = _map_file(statements.get(b"map_d", []))
     if picture and (picture, mask) not in images:
-        data, label = _beside(files, picture), picture.decode(errors="replace")
-        images[picture, mask] = builder.add_image(data, label, _beside(files, mask) if mask else None)
+        data, label = _read_beside(files, picture), picture.decode(errors="replace")
+        images[picture, mask] = builder.add_image(data, label, _read_beside(files, mask) if mask else None)
     image = images[picture, mask] if picture else -1
     if image >= 0:
         red = green = blue = 1.0
@@ -270,7 +270,7 @@ def _map_file(values: list[bytes]) -> tuple[bytes, bool]:
     return b" ".join(values), clamped
 
 
-def _beside(files: SceneFiles, name: bytes) -> bytes | None:
+def _read_beside(files: SceneFiles, name: bytes) -> bytes | None:
     try:
         return files.beside(name.decode(errors="replace"), any_case=True)
     except OSError:

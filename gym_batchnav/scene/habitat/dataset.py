@@ -1,6 +1,6 @@
 """Habitat's scene datasets: stages and objects, listed and placed by JSON files, as one Scene each.
 
-What is read of ``X.scene_dataset_config.json``, whose folder holds all that counts:
+Of ``X.scene_dataset_config.json``, in whose folder all files lie, these are read:
 
 - ``stages``, ``objects``, ``scene_instances``: ``paths`` (folders or patterns, by ending) and ``default_attributes``;
 - ``navmesh_instances``: navmeshes by name.
@@ -47,7 +47,7 @@ def list_scenes(dataset: Path) -> list[str]:
     """The scene instances of a dataset, or its stages if it has none: paths in the dataset's folder, sorted.
 
     Raises:
-        SceneError: the dataset's file cannot be read, or names no scene.
+        SceneError: The dataset's file cannot be read, or names no scene.
     """
     with _naming(dataset):
         files = _Dataset(dataset)
@@ -79,7 +79,7 @@ def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
         ``metadata["files"]`` tells all files by their paths in the dataset's folder.
 
     Raises:
-        SceneError: it cannot be loaded; the message says why and what to do.
+        SceneError: It cannot be loaded; the message gives the reason and the remedy.
     """
     dataset = Path(dataset)
     with _naming(dataset.parent / handle):
@@ -147,7 +147,7 @@ class _Dataset:
         if numbers(attributes, "origin", (0.0, 0.0, 0.0), LARGEST).any():
             self._left_out(f"the origin of stage '{handle}': move its asset instead")
         if attributes.get("nav_asset"):
-            scene = replace(scene, navmesh=self._navmesh(_beside(handle, attributes["nav_asset"])))
+            scene = replace(scene, navmesh=self._navmesh(_path_beside(handle, attributes["nav_asset"])))
         return scene
 
     def scene_instance(self, handle: str) -> Scene:
@@ -174,7 +174,7 @@ class _Dataset:
         return replace(scene, navmesh=navmesh)
 
     def _placed(self, row: Mapping[str, Any], origin: str, templates: dict[str, tuple[Scene, np.ndarray]]) -> Placed:
-        """An object instance; ``templates`` keeps what was loaded, with its centre of mass."""
+        """An object instance; ``templates`` keeps the assets that were loaded, with their centres of mass."""
         handle = self._template("objects", row["template_name"])
         if handle not in templates:
             attributes = self._attributes("objects", handle)
@@ -199,7 +199,7 @@ class _Dataset:
 
     def _asset(self, handle: str, attributes: Mapping[str, Any]) -> Scene:
         """The asset of a stage or object, in metres with y up."""
-        path = _beside(handle, attributes.get("render_asset", PurePosixPath(handle).name))
+        path = _path_beside(handle, attributes.get("render_asset", PurePosixPath(handle).name))
         rotation, factors = asset_frame(attributes)
         # The loader applies up and scale where it can, since it compares a navmesh beside the asset with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
@@ -247,7 +247,7 @@ class _Dataset:
         """The file of a path in the dataset's folder.
 
         Raises:
-            ValueError: the path, or a link on it, leads out of that folder.
+            ValueError: The path, or a link on it, leads out of that folder.
         """
         found = self._folder / _plain_path(path)
         if not found.resolve().is_relative_to(self._folder.resolve()):
@@ -271,7 +271,7 @@ def _template_of(handles: list[str], kind: str, name: object) -> str:
     """The configuration or asset that a ``template_name`` means; configurations go first.
 
     Raises:
-        ValueError: there is none, or several.
+        ValueError: There is none, or several.
     """
     wanted = str(name).replace("\\", "/")
     wanted = str(PurePosixPath(wanted).with_name(scene_name(wanted))) if wanted else "?"
@@ -287,7 +287,7 @@ def _without_ending(handle: str) -> str:
     return str(PurePosixPath(handle).with_name(scene_name(handle)))
 
 
-def _beside(handle: str, path: object) -> str:
+def _path_beside(handle: str, path: object) -> str:
     """A path that a file names relative to its own folder, in the dataset's folder."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(handle), str(path).replace("\\", "/")))
 
@@ -296,7 +296,7 @@ def _plain_path(path: str) -> str:
     """A path or pattern inside the dataset's folder.
 
     Raises:
-        ValueError: it leads out of it.
+        ValueError: It leads out of it.
     """
     normal = posixpath.normpath(path.replace("\\", "/"))
     if normal.startswith(("/", "..")) or ":" in normal or "\0" in normal:
