@@ -10,6 +10,7 @@ import numpy as np
 from gym_batchnav.homes.build import Builder, Detail, Solid, transform
 from gym_batchnav.homes.classes import SEMANTIC_CLASSES, semantic_class
 from gym_batchnav.homes.daylight import draw_sun
+from gym_batchnav.homes.detail_search import largest_within
 from gym_batchnav.homes.finishes import Finish, choose_finishes, make_materials
 from gym_batchnav.homes.free_space import free_space
 from gym_batchnav.homes.furnish import furnish
@@ -33,8 +34,6 @@ _INDOORS = 0.92  # share of light on furniture
 _SHELL_SHARE = 0.25  # of the triangles go to walls, floors and ceilings
 _COARSEST = 0.1  # level of detail
 _COARSEST_GRID = 4.0  # metres
-_STEPS = 6  # of the search for a level of detail
-_MANY = 100_000  # triangles that are slow to build, so that a level need not come as near to them
 # Left out first where the budget is too small for the coarsest furniture, in this order.
 _ORNAMENTS = (
     *("shoes", "roll_holder", "coat_rack", "kitchen_things", "clock", "curtain_rod", "towel_rail", "radiator"),
@@ -43,7 +42,7 @@ _ORNAMENTS = (
     *("dresser", "door", "armchair", "ceiling_lamp", "floor_lamp", "wall_cupboard", "bookshelf", "bedside_table"),
     *("office_chair", "desk", "coffee_table", "washing_machine"),
 )
-_DARKER = 0.32  # share of light that a piece takes from the floor under it
+_DARKER = 0.32  # strength of the contact shadow of a piece on the floor
 
 
 def generate_apartment(
@@ -55,7 +54,10 @@ def generate_apartment(
     triangles: int = 40_000,
     name: str | None = None,
 ) -> Scene:
-    """Generate a furnished home; the same arguments give the same bytes.
+    """Generate a furnished home.
+
+    The same arguments give the same bytes on one machine with the same versions of the package and of NumPy; elsewhere
+    the last digits of sines and logarithms, and what follows from them, may differ.
 
     Args:
         seed: Not negative.
@@ -130,7 +132,7 @@ def generate_apartment(
 
 
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
-    """Refuse arguments out of their range."""
+    """Raise ValueError unless all arguments are in their range."""
     if seed < 0:
         raise ValueError(f"seed={seed}: give a seed of 0 or more")
     if area is not None and not LEAST_AREA <= area <= LARGEST_AREA:
@@ -201,7 +203,7 @@ def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int) -
 
 def _choose_level(catalogue: Catalogue, pieces: list[Piece], budget: int) -> float:
     """The finest detail found at which the furniture stays within a number of triangles."""
-    return _largest(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
+    return largest_within(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
 
 
 def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
@@ -213,37 +215,7 @@ def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
         budget: Triangles it may have.
     """
     besides = coarse - 2 * num_cells(plan, _COARSEST_GRID)
-    return 1 / _largest(lambda fine: besides + 2 * num_cells(plan, 1 / fine), budget, 1 / _COARSEST_GRID, 2.0)
-
-
-def _largest(count: Callable[[float], int], limit: int, least: float, usual: float) -> float:
-    """The largest x found with ``count(x) <= limit``, or ``least``: false position between logarithms.
-
-    Args:
-        count: Grows with x.
-        limit: Of the count.
-        least: The smallest x that may be chosen.
-        usual: A first guess, larger.
-    """
-    low, high = (least, count(least)), (usual, count(usual))
-    if low[1] >= limit:
-        return least
-    near = 0.97 if limit < _MANY else 0.9  # The shell is cut as fine as the furniture leaves triangles.
-    for _ in range(_STEPS):
-        (x0, n0), (x1, n1) = low, high
-        power = max(float(np.log(n1 / n0) / np.log(x1 / x0)), 0.3)
-        x = float(x0 * (0.985 * limit / n0) ** (1 / power)) if n1 > n0 else 2 * x1
-        x = min(x, 4 * x1) if n1 <= limit else float(np.clip(x, 0.9 * x0 + 0.1 * x1, 0.1 * x0 + 0.9 * x1))
-        found = (x, count(x))
-        if n1 <= limit:  # Both are small enough: go on upwards.
-            low, high = (high, found) if x > x1 else (found, high)
-        elif found[1] <= limit:
-            low = found
-        else:
-            high = found
-        if low[1] > near * limit:
-            break
-    return max((point for point in (low, high) if point[1] <= limit), default=low)[0]
+    return 1 / largest_within(lambda fine: besides + 2 * num_cells(plan, 1 / fine), budget, 1 / _COARSEST_GRID, 2.0)
 
 
 def _name_pieces(pieces: list[Piece], solids: list[Solid], matrices: list[np.ndarray]) -> list[tuple[str, Solid]]:

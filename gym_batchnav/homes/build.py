@@ -60,7 +60,7 @@ class Builder:
 
     Args:
         finishes: Of the apartment, by name.
-        detail: How finely curves are cut. What is drawn from ``rng`` must not depend on it.
+        detail: How finely curves are cut. Draws from ``rng`` must not depend on it.
         rng: Random stream of this prototype.
     """
 
@@ -100,7 +100,7 @@ class Builder:
         return Builder(self._finishes, self.detail, self.rng)
 
     def merge(self, solid: Solid) -> None:
-        """Add what another builder of this apartment has built."""
+        """Add the content of another builder of this apartment."""
         self._parts.append(solid)
 
     def box(

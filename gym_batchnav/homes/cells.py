@@ -136,7 +136,7 @@ def _along_corridor(rng: np.random.Generator, storeys: tuple[Rooms, ...]) -> tup
         if named is None:
             return None
         kinds = tuple(kind for kind, _ in named)
-        cells = tuple(_turn(cell, (wide, deep), flips, turned) for _, cell in named)
+        cells = tuple(_rotated(cell, (wide, deep), flips, turned) for _, cell in named)
         links = find_links(kinds, list(cells))
         if links is None:
             return None
@@ -190,7 +190,7 @@ def _rows(
     return placed
 
 
-def _turn(cell: Cell, extent: tuple[float, float], flips: np.ndarray, turned: bool) -> Cell:
+def _rotated(cell: Cell, extent: tuple[float, float], flips: np.ndarray, turned: bool) -> Cell:
     """A cell of a rectangle that is mirrored along x and z, then has x and z swapped."""
     x0, z0, x1, z1 = cell
     if flips[0]:

@@ -1,4 +1,4 @@
-"""Semantic classes of generated scenes: what kind of thing an object is, read from its name."""
+"""Semantic classes of generated scenes: the kind of an object, read from its name."""
 
 from __future__ import annotations
 

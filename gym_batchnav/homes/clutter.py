@@ -27,7 +27,7 @@ def scatter(layout: RoomLayout) -> None:
 
 
 def _things(layout: RoomLayout) -> list[tuple[Prototype, str]]:
-    """What may lie in a room of this kind, with its name."""
+    """The clutter that may lie in a room of this kind, with its name."""
     toys = [(prototype(clutter.toys, kind=kind), "toys") for kind in (0, 1)]
     books = (prototype(clutter.books), "books")
     bag = (prototype(clutter.bag), "bag")

@@ -1,4 +1,4 @@
-"""Finishes: what the surfaces of one apartment are made of, chosen together so that they go with each other."""
+"""Finishes: the materials of one apartment, chosen to match."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _SMALL = {
 
 
 class _Palette(NamedTuple):
-    """What several finishes of one home have in common; of colours, those that it uses come first."""
+    """Properties that several finishes of one home share; the colours that it uses come first."""
 
     floor: Finish
     accents: tuple[Finish, ...]
@@ -103,7 +103,7 @@ class _Palette(NamedTuple):
 
 
 def choose_finishes(rng: np.random.Generator) -> dict[str, Finish]:
-    """The finishes of an apartment, by what they are for."""
+    """The finishes of an apartment, by purpose."""
     palette = _draw_palette(rng)
     return {**_surfaces(rng, palette), **_furniture(rng, palette), **_HARD, **_decoration(rng, palette)}
 
@@ -114,7 +114,7 @@ def _pick(rng: np.random.Generator, options: Sequence[_Option]) -> _Option:
 
 
 def _draw_palette(rng: np.random.Generator) -> _Palette:
-    """Draw what several finishes share."""
+    """Draw the properties that several finishes share."""
 
     def mix(colors: Sequence[str]) -> list[str]:
         return [colors[i] for i in rng.permutation(len(colors))]
@@ -137,7 +137,7 @@ def _draw_palette(rng: np.random.Generator) -> _Palette:
 
 
 def _surfaces(rng: np.random.Generator, palette: _Palette) -> dict[str, Finish]:
-    """Floors, walls, ceilings, doors and what is seen through windows."""
+    """Floors, walls, ceilings, doors and the view through windows."""
     glaze = _pick(rng, _GLAZES)
     painted = [Finish(color, textures.plaster, 2.5) for color in palette.walls]
     return {

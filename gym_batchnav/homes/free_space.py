@@ -22,7 +22,7 @@ def free_space(plan: Plan, pieces: Sequence[Piece], solids: Sequence[Solid]) -> 
     Args:
         plan: Floor plan.
         pieces: The furniture.
-        solids: What stands for each piece, in its own frame.
+        solids: The solid of each piece, in its own frame.
 
     Returns:
         For every storey ``floor`` (its height, metres), ``areas``: rectangles [x0, z0, x1, z1] of rooms and open
@@ -58,7 +58,7 @@ def _landing(wall: Wall, stairs: Stairs) -> list[float]:
 
 
 def _footprint(solid: Solid, matrix: np.ndarray) -> np.ndarray:
-    """The convex outline [K, 2] of what of a solid an agent cannot step over or walk under; empty for none."""
+    """The convex outline [K, 2] of the part of a solid that blocks an agent; empty for none."""
     height = solid.vertices[:, 1][solid.triangles]
     stops = (height.max(axis=1) > _STEPPED_OVER) & (height.min(axis=1) < _WALKED_UNDER)
     used = np.zeros(len(solid.vertices), bool)
@@ -74,7 +74,7 @@ def _convex_hull(points: np.ndarray) -> np.ndarray:
     for run in (unique.tolist(), unique[::-1].tolist()):
         chain: list[list[float]] = []
         for x, z in run:
-            while len(chain) > 1 and _turn(chain[-2], chain[-1], (x, z)) <= 0:
+            while len(chain) > 1 and _cross(chain[-2], chain[-1], (x, z)) <= 0:
                 chain.pop()
             chain.append([x, z])
         chains += chain[:-1]
@@ -97,6 +97,6 @@ def _outer_points(points: np.ndarray) -> np.ndarray:
     return points[~inside]
 
 
-def _turn(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
+def _cross(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
     """Positive where the way from a through b to c turns left."""
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])

@@ -1,4 +1,4 @@
-"""What stands in which room: doors, curtains, the furniture of its kind, pictures, a lamp."""
+"""The contents of each room: doors, curtains, the furniture of its kind, pictures, a lamp."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
 
 
 def _furnish_living(layout: RoomLayout, style: Style, kinds: list[str], dined: bool) -> None:
-    """Sofa and television, and what other rooms of the home do not hold: a bed, a kitchen, a dining table."""
+    """Sofa and television, and whatever the other rooms of the home lack: a bed, a kitchen, a dining table."""
     start, accesses = len(layout.pieces), len(layout.access)
     if "bedroom" not in kinds:
         furnish_kitchen(layout, style, 2.9)

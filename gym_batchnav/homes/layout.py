@@ -88,7 +88,7 @@ def placed_rect(bounds: np.ndarray, matrix: np.ndarray) -> Rect:
 
 @dataclass(slots=True)
 class RoomLayout:
-    """The pieces of one room and what must stay free of them."""
+    """The pieces of one room and the floor that must stay free of them."""
 
     plan: Plan
     index: int

@@ -128,7 +128,7 @@ class Plan:
 
     @property
     def stairs(self) -> tuple[Wall, Stairs] | None:
-        """The wall that the stairwell is entered through and the measures of what is behind it, if there is one."""
+        """The wall that the stairwell is entered through and the size of the space behind it, if there is one."""
         for room in self.rooms:
             if room.kind == "stairs":
                 entry = next(wall for wall in room.walls if any(o.kind == "wide" for o in wall.openings))
@@ -250,7 +250,7 @@ def _add_entrance(room: Room) -> Door:
 
 
 def _add_windows(rng: np.random.Generator, room: Room, height: float) -> None:
-    """Open windows in the outer walls of a room, by what the room is for."""
+    """Open windows in the outer walls of a room, by the use of the room."""
     if room.kind == "stairs":
         entry = next(wall.side for wall in room.walls if wall.openings)
         far = room.walls[(entry + 2) % 4]

@@ -1,4 +1,4 @@
-"""What a home of a given size holds: how many storeys, and the rooms of each with the areas they ask for."""
+"""The room programme of a home of a given size: its storeys, their rooms, and the wanted area of each."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def _fill(order: tuple[int, tuple[str, ...]], area: float) -> Rooms:
 
 
 def _scaled(kinds: tuple[str, ...], asked: np.ndarray, area: float) -> Rooms:
-    """Areas in proportion to what is asked for."""
+    """Areas in proportion to the wanted ones."""
     return tuple((kind, float(size)) for kind, size in zip(kinds, asked * area / asked.sum(), strict=True))

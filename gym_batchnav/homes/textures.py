@@ -271,7 +271,7 @@ def pictures(rng: np.random.Generator) -> np.ndarray:
 
 
 def outdoors(rng: np.random.Generator) -> np.ndarray:
-    """What windows show: a bright sky, far hills and trees along the lower edge; it repeats along u."""
+    """The view through windows: a bright sky, far hills and trees along the lower edge; it repeats along u."""
     v, u = _grid()
     clouds = noise(rng, 1.7, 1.6)
     sky = _mix((0.56, 0.76, 0.97), (0.93, 0.97, 1.0), 0.25 + v * 0.75 + 0.0 * u)

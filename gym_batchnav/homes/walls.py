@@ -1,4 +1,4 @@
-"""Walls and what fits into their openings: window panes, frames, doors; grids on which light falls."""
+"""Walls and the fillings of their openings: window panes, frames, doors; grids on which light falls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def corner_shade(distances: Sequence[np.ndarray], depth: float = 0.16) -> np.nda
 
 
 def _hole(opening: Opening) -> tuple[float, float, float, float]:
-    """u0, u1, y0, y1 of what is cut out of the wall: a door's lining stands outside its clear width."""
+    """u0, u1, y0, y1 of the opening cut out of the wall: a door's lining stands outside its clear width."""
     jamb = 0.0 if opening.kind == "window" else JAMB
     return opening.u0 - jamb, opening.u1 + jamb, opening.y0, opening.y1 + jamb
 

@@ -9,7 +9,7 @@ from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, placed_rect,
 from gym_batchnav.homes.plan import Wall
 from gym_batchnav.homes.style import Style, prototype
 
-_ATTEMPTS = 9  # to place what a bathroom needs
+_ATTEMPTS = 9  # to place the units of a bathroom
 
 
 def furnish_kitchen(layout: RoomLayout, style: Style, longest: float = 3.8) -> bool:
@@ -67,7 +67,7 @@ def _units(length: float, backwards: bool) -> list[tuple[Prototype, str, float]]
 
 
 def _place_row(layout: RoomLayout, style: Style, wall: Wall, u: float, length: float, backwards: bool) -> bool:
-    """Place the units of a row, all or none, and what hangs over them."""
+    """Place the units of a row, all or none, with the units over them."""
     row = []
     for unit, kind, width in _units(length, backwards):
         matrix = wall.matrix(u + width / 2, 0.012 - float(layout.catalogue.bounds(unit)[0, 2]))
@@ -109,7 +109,7 @@ def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width
 
 
 def furnish_bath(layout: RoomLayout) -> None:
-    """Tub or shower, basin with mirror, toilet and what goes with them."""
+    """Tub or shower, basin with mirror, toilet and accessories."""
     start, accesses = len(layout.pieces), len(layout.access)
     bathe = layout.rng.random() < 0.65
     for attempt in range(_ATTEMPTS):

@@ -1,1 +1,1 @@
-"""What is seen."""
+"""Scenes: textured triangle meshes, their files, and Habitat's scene datasets."""

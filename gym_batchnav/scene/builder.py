@@ -1,28 +1,30 @@
-"""SceneBuilder: gathers objects, surfaces and pictures from whatever file, and makes the Scene record of them."""
+"""Scenes put together: SceneBuilder from the parts that readers of files find, ``compose`` from whole scenes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
-from PIL import Image
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.files import SceneFiles, decode_texture, open_image
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
 from gym_batchnav.scene.scene import OPAQUE, REPEAT, Materials, Scene
 
 MAX_TRIANGLES = 20_000_000
 MAX_PARTS = 100_000
 MAX_SCENE_PIXELS = 2**30
-MAX_PICTURES = 10_000
-# What any file may stand for, and what each of its bytes adds: more than scenes need, less than bombs want.
+MAX_TEXTURES = 10_000
+# Limits for files that decompress into far more than their bytes: a constant allowance plus a rate per byte of input.
 FREE_ELEMENTS, ELEMENTS_PER_BYTE = 6_000_000, 0.5  # vertices and triangles
 FREE_PIXELS, PIXELS_PER_BYTE = 2**27, 8
+_NO_UV, _WHITE = np.zeros(2, np.float32), np.full(4, 255, np.uint8)  # of vertices whose part has none
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
-    """One material, with the picture it wears as a number of ``SceneBuilder.add_image``; -1 is none."""
+class Material:
+    """One material; ``image`` is a number that ``SceneBuilder.add_image`` returned, -1 for no texture."""
 
     base_color: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)  # linear
     image: int = -1
@@ -34,11 +36,11 @@ class Surface:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Triangles that share a surface, in some frame."""
+    """Triangles that share a material, in some frame."""
 
     vertices: np.ndarray  # [V, 3] float, finite and all in use
     triangles: np.ndarray  # [T, 3] int32
-    surface: Surface
+    material: Material
     uvs: np.ndarray | None = None  # [V, 2] float32, v = 0 at the top
     colors: np.ndarray | None = None  # [V, 4] uint8, linear
 
@@ -54,37 +56,38 @@ class SceneBuilder:
         self._files = files
         self._objects: list[str] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
-        self._pictures: list[np.ndarray] = []
+        self._textures: list[np.ndarray] = []
         self._num_pixels = 0
-        self._read = _Tally(files)
-        self._placing = _Tally(files)
+        self._read = _Budget(files)
+        self._placing = _Budget(files)
         self._num_dropped = 0
-        self._surfaces: dict[Surface, int] = {}
+        self._material_rows: dict[Material, int] = {}
 
     def add_image(self, data: bytes | None, label: str, alpha: bytes | None = None) -> int:
-        """Take in a picture; returns its number, or -1 when there is none (``data`` None) or it is damaged.
+        """Add a texture; returns its number, or -1 where it is missing (``data`` None) or damaged.
 
         Args:
-            data: The bytes of the picture's file.
-            label: What to call it in messages.
-            alpha: The bytes of another picture whose alpha, or brightness if it is opaque, becomes the alpha of this.
+            data: The bytes of an image file.
+            label: Its name in messages.
+            alpha: The bytes of another image file whose alpha, or brightness where it is opaque, becomes the alpha.
 
         Raises:
-            ValueError: it is too large, it is KTX2, or all pictures have more pixels than the files' bytes account for.
+            ValueError: It is too large or KTX2, or all textures have more pixels than the files' bytes account for.
         """
-        try:
-            if data is None:
-                raise OSError("no such file")
-            pixels = self._decode(data, label)
-            if alpha is not None:
-                pixels[..., 3] = _mask(self._decode(alpha, label), *pixels.shape[:2])
-        except OSError:
+        if data is None:
             self._files.missing.append(label)
             return -1
-        if len(self._pictures) == MAX_PICTURES:
-            raise ValueError(f"it has more than {MAX_PICTURES:,} textures: join some in an atlas")
-        self._pictures.append(pixels)
-        return len(self._pictures) - 1
+        try:
+            pixels = self._decode(data, label)
+            if alpha is not None:
+                pixels[..., 3] = mask_of(self._decode(alpha, label), *pixels.shape[:2])
+        except DamagedImageError:
+            self._files.missing.append(label)
+            return -1
+        if len(self._textures) == MAX_TEXTURES:
+            raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: join some in an atlas")
+        self._textures.append(pixels)
+        return len(self._textures) - 1
 
     def _decode(self, data: bytes, label: str) -> np.ndarray:
         image = open_image(data, label)
@@ -92,13 +95,13 @@ class SceneBuilder:
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:
             raise ValueError(f"its textures have more than {most:,} pixels together: scale them down")
-        return decode_texture(image)
+        return decode_texture(image, label)
 
     def expect(self, num_vertices: int, num_triangles: int) -> None:
-        """Ask for room before what is compressed is unpacked; nothing is counted yet.
+        """Check the size of compressed data before it is unpacked; nothing is counted yet.
 
         Raises:
-            ValueError: it would be more than ``part`` takes.
+            ValueError: It is more than ``part`` takes.
         """
         self._read.check(num_vertices, num_triangles)
 
@@ -106,7 +109,7 @@ class SceneBuilder:
         self,
         vertices: np.ndarray,
         triangles: np.ndarray,
-        surface: Surface,
+        material: Material,
         uvs: np.ndarray | None = None,
         colors: np.ndarray | None = None,
     ) -> Part | None:
@@ -115,12 +118,12 @@ class SceneBuilder:
         Args:
             vertices: [V, 3] float.
             triangles: [T, 3] integers, each below V.
-            surface: What they look like; a picture needs ``uvs``.
+            material: Its material; a texture needs ``uvs``.
             uvs: [V, 2] float.
             colors: [V, 4] uint8.
 
         Raises:
-            ValueError: all parts together have more than the limits above, or than the files' bytes account for.
+            ValueError: All parts together have more than the limits above, or than the files' bytes account for.
         """
         self._read.add(min(len(vertices), 3 * len(triangles)), len(triangles))
         if 24 * len(triangles) < len(vertices):  # primitives that share long lists of vertices do not walk them all
@@ -144,13 +147,13 @@ class SceneBuilder:
             colors = None if colors is None else colors[used]
         if uvs is not None:
             uvs = np.nan_to_num(uvs, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-        return Part(vertices, triangles.astype(np.int32), surface, uvs, colors)
+        return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
     def add_object(self, name: str, parts: list[Part], matrix: np.ndarray) -> None:
         """Place parts, in the frame that ``matrix`` [4, 4] takes to the world, as one object with a semantic id.
 
         Raises:
-            ValueError: the scene grows beyond the limits above, or beyond what the files' bytes account for.
+            ValueError: The scene grows beyond the limits above, or beyond what the files' bytes account for.
         """
         if not parts:
             return
@@ -163,7 +166,7 @@ class SceneBuilder:
         """The world-space vertices [V, 3] float64 and triangles [T, 3] int32 so far, in the file's own frame.
 
         Raises:
-            ValueError: there is no triangle.
+            ValueError: There is no triangle.
         """
         if not self._placed:
             raise ValueError("it has no triangles: export the meshes too, as triangles")
@@ -190,13 +193,14 @@ class SceneBuilder:
             vertices: [V, 3] float32, those of ``vertices_and_triangles`` in the scene's frame.
             triangles: [T, 3] int32, those of ``vertices_and_triangles``.
             navmesh: The one that came with the file.
-            metadata: What else is known of it.
+            metadata: Other facts about it.
         """
         if self._num_dropped:
             self._files.warnings.append(f"{self._num_dropped} triangles with corners that are not finite were dropped")
         parts = [part for part, _, _ in self._placed]
         counts = [len(part.triangles) for part in parts]
-        rows = [self._surfaces.setdefault(part.surface, len(self._surfaces)) for part in parts]
+        num_vertices = [len(part.vertices) for part in parts]
+        rows = [self._material_rows.setdefault(part.material, len(self._material_rows)) for part in parts]
         if self._files.missing:
             shown = ", ".join(self._files.missing[:5]) + (", ..." if len(self._files.missing) > 5 else "")
             sentence = f"{len(self._files.missing)} textures are missing or damaged and are drawn in the base colour"
@@ -208,9 +212,9 @@ class SceneBuilder:
             triangle_material=np.repeat(rows, counts).astype(np.int32),
             triangle_object=np.repeat([number for _, _, number in self._placed], counts).astype(np.int32),
             materials=self._materials(),
-            uvs=_joined([part.uvs for part in parts], parts, 2, np.float32, 0),
-            colors=_joined([part.colors for part in parts], parts, 4, np.uint8, 255),
-            textures=tuple(self._pictures),
+            uvs=_joined([part.uvs for part in parts], num_vertices, _NO_UV),
+            colors=_joined([part.colors for part in parts], num_vertices, _WHITE),
+            textures=tuple(self._textures),
             objects=tuple(self._objects),
             navmesh=navmesh,
             warnings=tuple(self._files.warnings),
@@ -218,19 +222,19 @@ class SceneBuilder:
         )
 
     def _materials(self) -> Materials:
-        surfaces = list(self._surfaces)
+        materials = list(self._material_rows)
         return Materials(
-            base_color=np.array([surface.base_color for surface in surfaces], np.float32),
-            texture=np.array([surface.image for surface in surfaces], np.int32),
-            alpha_mode=np.array([surface.alpha_mode for surface in surfaces], np.uint8),
-            alpha_cutoff=np.array([surface.alpha_cutoff for surface in surfaces], np.float32),
-            double_sided=np.array([surface.double_sided for surface in surfaces], bool),
-            wrap=np.array([surface.wrap for surface in surfaces], np.uint8),
+            base_color=np.array([material.base_color for material in materials], np.float32),
+            texture=np.array([material.image for material in materials], np.int32),
+            alpha_mode=np.array([material.alpha_mode for material in materials], np.uint8),
+            alpha_cutoff=np.array([material.alpha_cutoff for material in materials], np.float32),
+            double_sided=np.array([material.double_sided for material in materials], bool),
+            wrap=np.array([material.wrap for material in materials], np.uint8),
         )
 
 
-class _Tally:
-    """Counts the content of parts, and refuses more than a scene's files can account for.
+class _Budget:
+    """Counts the content of parts and raises ValueError beyond the limits above.
 
     Args:
         files: The scene's files.
@@ -250,7 +254,7 @@ class _Tally:
         self._num_elements += num_vertices + num_triangles
 
     def check(self, num_vertices: int, num_triangles: int) -> None:
-        """Refuse one part more if that is too much."""
+        """Raise ValueError if one more part were too much."""
         num_elements = self._num_elements + num_vertices + num_triangles
         if self._num_parts >= MAX_PARTS:
             raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
@@ -261,23 +265,98 @@ class _Tally:
             raise ValueError(f"it makes {size}: use its meshes less often, or simplify them")
 
 
-def _mask(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The alpha [H, W] uint8 of a picture, or its brightness where all of it is opaque, at another size."""
-    image = Image.fromarray(pixels)
-    mask = image.convert("L") if (pixels[..., 3] == 255).all() else image.getchannel("A")
-    return np.asarray(mask if mask.size == (width, height) else mask.resize((width, height)))
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A scene somewhere in another."""
+
+    scene: Scene
+    matrix: np.ndarray  # [4, 4] float64, from the scene's frame to the world
+    name: str | None = None  # the whole is one object of this name; None keeps the scene's objects
 
 
-def _joined(
-    arrays: list[np.ndarray | None], parts: list[Part], width: int, dtype: type, fill: int
-) -> np.ndarray | None:
-    """The parts' attribute in one array, ``fill`` where a part has none; None where no part has it."""
-    if all(array is None for array in arrays):
+def compose(name: str, placed: Sequence[Placed]) -> Scene:
+    """Join placed scenes; a scene that is placed several times brings its materials and textures once.
+
+    Args:
+        name: The name of the result.
+        placed: At least one.
+
+    Returns:
+        A Scene without navmesh and metadata; its warnings are those of its parts.
+
+    Raises:
+        ValueError: Together they have more than ``MAX_TRIANGLES``.
+    """
+    if sum(len(one.scene.triangles) for one in placed) > MAX_TRIANGLES:
+        raise ValueError(f"its parts have more than {MAX_TRIANGLES:,} triangles: place fewer objects")
+    counts = [len(one.scene.vertices) for one in placed]
+    parts = list({id(one.scene): one.scene for one in placed}.values())
+    materials, first_material = _joined_materials(parts)
+    vertices, triangles, rows, numbers = [], [], [], []
+    objects: list[str] = []
+    num_vertices = 0
+    for one in placed:
+        part, linear = one.scene, one.matrix[:3, :3]
+        vertices.append((part.vertices @ linear.T + one.matrix[:3, 3]).astype(np.float32))
+        mirrored = np.linalg.det(linear) < 0
+        triangles.append((part.triangles[:, ::-1] if mirrored else part.triangles) + np.int32(num_vertices))
+        rows.append(part.triangle_material + np.int32(first_material[id(part)]))
+        if one.name is None:
+            numbers.append(np.where(part.triangle_object > 0, part.triangle_object + np.int32(len(objects)), 0))
+            objects += part.objects
+        else:
+            objects.append(one.name)
+            numbers.append(np.full(len(part.triangles), len(objects), np.int32))
+        num_vertices += len(part.vertices)
+    return Scene(
+        name=name,
+        vertices=np.concatenate(vertices),
+        triangles=np.concatenate(triangles),
+        triangle_material=np.concatenate(rows),
+        triangle_object=np.concatenate(numbers).astype(np.int32),
+        materials=materials,
+        uvs=_joined([one.scene.uvs for one in placed], counts, _NO_UV),
+        colors=_joined([one.scene.colors for one in placed], counts, _WHITE),
+        textures=tuple(texture for part in parts for texture in part.textures),
+        objects=tuple(objects),
+        warnings=tuple(f"{part.name}: {sentence}" for part in parts for sentence in part.warnings),
+    )
+
+
+def _joined_materials(parts: Sequence[Scene]) -> tuple[Materials, dict[int, int]]:
+    """The materials of all parts, and the first row of each part's, by the ``id()`` of the part."""
+    columns: dict[str, list[np.ndarray]] = {field.name: [] for field in fields(Materials)}
+    first: dict[int, int] = {}
+    num_materials = num_textures = 0
+    for part in parts:
+        first[id(part)] = num_materials
+        for name, column in columns.items():
+            values = getattr(part.materials, name)
+            if name == "texture":
+                values = np.where(values >= 0, values + np.int32(num_textures), values).astype(np.int32)
+            column.append(values)
+        num_materials += len(part.materials)
+        num_textures += len(part.textures)
+    return Materials(**{name: np.concatenate(column) for name, column in columns.items()}), first
+
+
+def _joined(values: Sequence[np.ndarray | None], counts: Sequence[int], missing: np.ndarray) -> np.ndarray | None:
+    """Concatenate an attribute of vertices.
+
+    Args:
+        values: Of each part [V, width], None where it has none.
+        counts: The number of vertices of each part.
+        missing: [width], for the vertices of parts that have none; gives the dtype.
+
+    Returns:
+        [sum of counts, width], None where no part has the attribute.
+    """
+    if all(array is None for array in values):
         return None
-    joined: np.ndarray = np.full((sum(len(part.vertices) for part in parts), width), fill, dtype)
+    joined = np.tile(missing, (sum(counts), 1))
     start = 0
-    for array, part in zip(arrays, parts, strict=True):
+    for array, count in zip(values, counts, strict=True):
         if array is not None:
-            joined[start : start + len(array)] = array
-        start += len(part.vertices)
+            joined[start : start + count] = array
+        start += count
     return joined

@@ -13,3 +13,12 @@ def srgb_to_linear(value: np.ndarray) -> np.ndarray:
 def linear_to_srgb(light: np.ndarray) -> np.ndarray:
     """SRGB values, 0 to 1, of linear light, 0 to 1, of any shape."""
     return np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+
+
+def linear_colors(srgb: np.ndarray) -> np.ndarray:
+    """Vertex colours [V, 3 or 4] in sRGB, 0 to 1, as linear [V, 4] uint8; alpha is kept."""
+    srgb = np.clip(np.nan_to_num(srgb), 0, 1)
+    colors = np.full((len(srgb), 4), 255, np.uint8)
+    colors[:, :3] = np.round(srgb_to_linear(srgb[:, :3]) * 255)
+    colors[:, 3:] = np.round(srgb[:, 3:4] * 255) if srgb.shape[1] == 4 else 255
+    return colors

@@ -1,4 +1,4 @@
-"""The frame of a scene's file: which way is up, how long its unit is, and how far off its origin lies."""
+"""The frame of a scene's file: its up axis, its unit and its origin."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.scene.files import SceneFiles
-from gym_batchnav.scene.habitat.stage import StageConfig, read_stage_config
 
-_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 _SPECIFIED = (".glb", ".gltf")  # formats that say: y up, in metres
 _USUAL_UP = {".obj": "y"}  # z for the others
 _BLOCK = 2**18  # triangles that are looked at together, which bounds the memory that it takes
 _CLEARLY = 2.0  # how many times more horizontal than vertical surface shows which way is up
-_MILLIMETRES, _CENTIMETRES = 1000.0, 100.0  # heights in units above which these are the unit
+_MILLIMETRES, _CENTIMETRES = 1000.0, 100.0  # heights in units above which these are taken for the unit
 _FAR = 8192.0  # metres: float32 coordinates beyond it are a millimetre apart, or more
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatedFrame:
+    """The frame that a configuration file beside a scene states."""
+
+    name: str  # of the configuration file
+    rotation: np.ndarray  # [3, 3] float64, to y up with the front at -z
+    factors: np.ndarray  # [3] float64, metres in a unit along the axes after the rotation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,16 +36,21 @@ class Frame:
     up: str  # "y", "z" or the name of the file that says it
 
     def facts(self) -> dict[str, object]:
-        """What was decided, for ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
+        """The entries of ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
         factors = self.factors.tolist()
         scale = factors[0] if len(set(factors)) == 1 else tuple(factors)
         return {"up": self.up, "scale": scale, "origin": tuple(self.origin.tolist())}
 
 
 def place(
-    files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, scale: str | float
+    files: SceneFiles,
+    vertices: np.ndarray,
+    triangles: np.ndarray,
+    up: str,
+    scale: str | float,
+    stated: StatedFrame | None = None,
 ) -> tuple[np.ndarray, Frame]:
-    """Find a scene's frame and put its vertices into it; what is guessed is added to the warnings.
+    """Find a scene's frame and bring its vertices into metres with y up; guesses are added to the warnings.
 
     Args:
         files: The scene's files.
@@ -45,20 +58,20 @@ def place(
         triangles: [T, 3] integers.
         up: ``"y"``, ``"z"`` or ``"auto"``; see ``load_scene`` for the rules of these two.
         scale: Metres in a unit, or ``"auto"``.
+        stated: The frame that a configuration beside the file states; it decides where ``"auto"`` is given.
 
     Returns:
         The vertices [V, 3] float32 and the frame.
 
     Raises:
-        ValueError: coordinates leave the range of float32.
+        ValueError: Coordinates leave the range of float32.
     """
-    config = read_stage_config(files) if "auto" in (up, scale) else None
-    if config is not None:
-        files.warnings.append(f"Up and scale come from '{config.name}' beside it: give up= and scale= for others")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        rotation, up = _rotation(files, vertices, triangles, up, config)
+    if stated is not None:
+        files.warnings.append(f"Up and scale come from '{stated.name}' beside it: give up= and scale= for others")
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an error below
+        rotation, up = _rotation(files, vertices, triangles, up, stated)
         turned = vertices @ rotation.T
-        factors = _factors(files, float(np.ptp(turned[:, 1])), scale, config)
+        factors = _factors(files, float(np.ptp(turned[:, 1])), scale, stated)
         turned *= factors
         origin = _origin(files, turned)
         placed = (turned - origin).astype(np.float32)
@@ -68,21 +81,21 @@ def place(
 
 
 def _rotation(
-    files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, config: StageConfig | None
+    files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, stated: StatedFrame | None
 ) -> tuple[np.ndarray, str]:
-    """The rotation [3, 3] that brings up to y, and what to call it."""
-    if up == "auto" and config is not None:
-        known = {"y": np.eye(3), "z": _Z_UP}
-        called = [axis for axis, matrix in known.items() if np.array_equal(matrix, config.rotation)]
-        return config.rotation, called[0] if called else config.name
+    """The rotation [3, 3] that brings up to y, and the name of the up axis or of the file that states it."""
+    if up == "auto" and stated is not None:
+        known = {"y": np.eye(3), "z": Z_UP}
+        called = [axis for axis, matrix in known.items() if np.array_equal(matrix, stated.rotation)]
+        return stated.rotation, called[0] if called else stated.name
     if up == "auto":
         suffix = files.path.suffix.lower()
         up = "y" if suffix in _SPECIFIED else _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
-    return (_Z_UP if up == "z" else np.eye(3)), up
+    return (Z_UP if up == "z" else np.eye(3)), up
 
 
 def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, usual: str) -> str:
-    """That of y and z which clearly more surface faces, else the usual one."""
+    """Guess the up axis, "y" or "z", from which of them clearly more surface faces; ``usual`` where neither does."""
     facing_y = facing_z = 0.0
     for first in range(0, len(triangles), _BLOCK):
         a, b, c = (vertices[triangles[first : first + _BLOCK, k]] for k in range(3))
@@ -97,16 +110,21 @@ def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, us
     return up
 
 
-def _factors(files: SceneFiles, height: float, scale: str | float, config: StageConfig | None) -> np.ndarray:
+def _factors(files: SceneFiles, height: float, scale: str | float, stated: StatedFrame | None) -> np.ndarray:
     """Metres in a unit along each axis [3]."""
     if scale != "auto":
         return np.full(3, float(scale))
-    if config is not None:
-        return config.factors
+    if stated is not None:
+        return stated.factors
+    if files.path.suffix.lower() in _SPECIFIED:
+        if height > _MILLIMETRES:
+            remedy = "give scale=0.001 (or units_to_meters in a stage_config) if its unit is the millimetre"
+            files.warn(f"It is {height:g} m high, since glTF is in metres by its specification: {remedy}")
+        return np.ones(3)
     unit, factor = "metres", 1.0
     if height > _MILLIMETRES:
         unit, factor = "millimetres", 0.001
-    elif height > _CENTIMETRES and files.path.suffix.lower() not in _SPECIFIED:
+    elif height > _CENTIMETRES:
         unit, factor = "centimetres", 0.01
     if factor != 1:
         files.warn(f"It is {height:g} units high, which were taken for {unit}: give scale= if they are not")
@@ -114,13 +132,30 @@ def _factors(files: SceneFiles, height: float, scale: str | float, config: Stage
 
 
 def _origin(files: SceneFiles, vertices: np.ndarray) -> np.ndarray:
-    """The point [3] float64, of whole metres, that becomes the origin: zero along axes on which all is near it."""
+    """The point [3] float64, in whole metres, that becomes the origin: zero along axes on which all is near it."""
     low, high = vertices.min(axis=0), vertices.max(axis=0)
-    # A navmesh that comes with the scene, and its episodes, are in the file's own frame.
-    if files.path.with_suffix(".navmesh").is_file() or not np.isfinite([low, high]).all():
+    if not np.isfinite([low, high]).all():
         return np.zeros(3)
-    origin = np.where(np.maximum(-low, high) > _FAR, np.round((low + high) / 2), 0.0)
-    if origin.any():
-        point = ", ".join(f"{value:.0f}" for value in origin)
-        files.warn(f"It lies so far off that float32 would be coarse: its origin was moved to ({point}) m")
+    farthest = np.maximum(-low, high)
+    origin = np.where(farthest > _FAR, np.round((low + high) / 2), 0.0)
+    if not origin.any():
+        return origin
+    if files.path.with_suffix(".navmesh").is_file():  # it, and its episodes, are in the file's own frame
+        away = f"It reaches {farthest.max():,.0f} m from its origin, where float32 is coarse"
+        files.warn(f"{away}, and was not moved because a .navmesh lies beside it: move both nearer to the origin")
+        return np.zeros(3)
+    point = ", ".join(f"{value:.0f}" for value in origin)
+    files.warn(f"It lies so far off that float32 would be coarse: its origin was moved to ({point}) m")
     return origin
+
+
+def rotation_matrix(w: float, x: float, y: float, z: float) -> np.ndarray:
+    """The rotation [3, 3] float64 of a quaternion that is not zero and need not have length 1."""
+    s = 2 / (w * w + x * x + y * y + z * z)
+    return np.array(
+        [
+            [1 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)],
+            [s * (x * y + z * w), 1 - s * (x * x + z * z), s * (y * z - x * w)],
+            [s * (x * z - y * w), s * (y * z + x * w), 1 - s * (x * x + y * y)],
+        ]
+    )

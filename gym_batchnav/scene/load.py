@@ -9,11 +9,13 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import SceneBuilder
-from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_JSON_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles
+from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles
 from gym_batchnav.scene.formats.gltf import read_gltf
 from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
 from gym_batchnav.scene.frame import place
+from gym_batchnav.scene.habitat.stage import read_stage_config
+from gym_batchnav.scene.json_values import MAX_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
 
 __all__ = ["SUFFIXES", "SceneError", "load_scene"]
@@ -22,7 +24,7 @@ SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _GLTF = (".glb", ".gltf")
 _MAX_BYTES = {".gltf": MAX_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES}
 _MAX_MESSAGE = 600  # characters: messages quote the file
-_REACH = 1.0  # metres that a scene's own navmesh may stand out of it
+_REACH = 1.0  # metres that a scene's own navmesh may reach out of it
 
 
 def load_scene(
@@ -38,11 +40,11 @@ def load_scene(
     Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``) becomes an object with a semantic id.
     Skins, animations, lights, lines and points are left out; textures above 2,048 pixels a side are scaled down;
     missing textures are replaced by the base colour with a warning. A file of the same name that ends in ``.navmesh``
-    is read into ``Scene.navmesh``. What was left out or guessed stands in ``Scene.warnings``; what changes sizes and
-    places, or looks, is warned of as well.
+    is read into ``Scene.navmesh``. ``Scene.warnings`` lists content that was left out or guessed; guesses that change
+    sizes, positions or looks are also given as Python warnings.
 
-    The file is not trusted: all that it says is checked before it is used, what it refers to is read from its own
-    folder only, and its size, textures and triangles are limited.
+    The file is not trusted: its content is checked before use, its references are followed only inside its own folder,
+    and its size, textures and triangles are limited.
 
     ``Scene.metadata`` holds ``up``, ``scale`` and ``origin``: a vertex of the file is turned, scaled and then moved by
     -``origin``. Under ``"auto"`` the first of these rules that applies decides:
@@ -50,15 +52,17 @@ def load_scene(
     =====  ==============================================================================================
     up     ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` beside the file
     ..     y for glTF, as specified
-    ..     that of y and z which at least twice as much surface faces
+    ..     y or z, whichever at least twice as much surface faces
     ..     y for OBJ; z for PLY, STL and OFF
     scale  ``units_to_meters`` and ``scale`` of that configuration
+    ..     1 for glTF, as specified, with a warning for a scene higher than 1,000 m
     ..     0.001 (millimetres) for a scene higher than 1,000 units
-    ..     0.01 (centimetres) for one higher than 100 units that is not glTF
+    ..     0.01 (centimetres) for one higher than 100 units
     ..     1
     =====  ==============================================================================================
 
-    The origin moves only where coordinates beyond 8,192 m would be coarse in float32, and no ``.navmesh`` lies beside.
+    The origin moves only where coordinates beyond 8,192 m would be coarse in float32, and only if there is no
+    ``.navmesh`` beside the file; with one there is a warning.
 
     Args:
         path: The file.
@@ -68,7 +72,7 @@ def load_scene(
         scene: Which of a glTF file's scenes to load, by name; the default one if not given.
 
     Raises:
-        SceneError: the file cannot be loaded; the message says why and what to do.
+        SceneError: The file cannot be loaded; the message gives the reason and the remedy.
         ValueError: ``up`` or ``scale`` is none of the above.
     """
     path = Path(path)
@@ -78,25 +82,38 @@ def load_scene(
         raise ValueError(f"scale={scale!r}: give the metres in a unit of the file, or 'auto'")
     suffix = path.suffix.lower()
     if path.is_dir():
-        raise SceneError(f"scene '{path}' is a folder: give a file in it")
+        raise SceneError(path, "it is a folder: give a file in it")
     if suffix not in SUFFIXES:
-        raise SceneError(f"scene '{path}': files ending in {suffix!r} are not read, give one of {', '.join(SUFFIXES)}")
+        raise SceneError(path, _other_ending(path))
     if scene is not None and suffix not in _GLTF:
-        raise SceneError(f"scene '{path}': only glTF files hold several scenes, leave scene={scene!r} out")
+        raise SceneError(path, f"only glTF files hold several scenes, leave scene={scene!r} out")
     files = SceneFiles(path)
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
         loaded = _load(files, suffix, name or path.stem, up, scale, scene)
     except OSError as error:
-        raise SceneError(f"scene '{path}': {error}: put the file there or mend the name") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, RuntimeError) as error:
+        raise SceneError(path, f"{error}: put the file there or check the path") from error
+    except MemoryError as error:
+        raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
         plain = str(error) if isinstance(error, ValueError) else f"it is malformed ({error!r}): re-export it"
         shown = plain if len(plain) <= _MAX_MESSAGE else f"{plain[:_MAX_MESSAGE]}... (the file is damaged)"
-        raise SceneError(f"scene '{path}': {shown}") from error
-    for sentence in files.aloud:
+        raise SceneError(path, shown) from error
+    for sentence in files.to_warn:
         warnings.warn(f"scene '{path}': {sentence}", stacklevel=2)
     return loaded
+
+
+def _other_ending(path: Path) -> str:
+    """The reason why a file of this name is not read, with the remedy."""
+    known = ", ".join(SUFFIXES)
+    if path.suffix:
+        return f"files ending in {path.suffix!r} are not read, give one of {known}"
+    name = path.name
+    environment = f"gym_batchnav.make_vec(scenes={name!r})"
+    file = f"load_scene(gym_batchnav.library.sources.shipped_scenes()[{name!r}])"
+    return f"it is no scene file ({known}); if it is the name of a shipped scene, use {environment} or {file}"
 
 
 def _load(files: SceneFiles, suffix: str, name: str, up: str, scale: str | float, scene: str | None) -> Scene:
@@ -108,7 +125,8 @@ def _load(files: SceneFiles, suffix: str, name: str, up: str, scale: str | float
     else:
         read_with_trimesh(files, builder)
     vertices, triangles = builder.vertices_and_triangles()
-    vertices, frame = place(files, vertices, triangles, up, scale)
+    stated = read_stage_config(files) if "auto" in (up, scale) else None
+    vertices, frame = place(files, vertices, triangles, up, scale, stated)
     return builder.build(
         name, vertices, triangles, _navmesh_beside(files, vertices), {**frame.facts(), "files": files.digests}
     )
@@ -118,7 +136,7 @@ def _navmesh_beside(files: SceneFiles, vertices: np.ndarray) -> NavMesh | None:
     """The navmesh of the scene's name, None if there is none.
 
     Raises:
-        ValueError: it is damaged, or stands out of the scene [V, 3] and so belongs to another.
+        ValueError: It is damaged, or reaches out of the scene [V, 3] and so belongs to another.
     """
     beside = files.path.with_suffix(".navmesh")
     if not beside.is_file():

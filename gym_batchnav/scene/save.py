@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections import Counter
@@ -12,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from gym_batchnav.scene.files import SceneError
-from gym_batchnav.scene.formats.gltf_document import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
-from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, REPEAT, Scene
+from gym_batchnav.scene.formats.gltf_document import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC, WRAP
+from gym_batchnav.scene.images import encode_texture
+from gym_batchnav.scene.scene import MASK, REPEAT, Scene
 from gym_batchnav.system.storage import write_atomically
 
 _JPEG_QUALITY = 88
 _SAME_PLACE = 1e-4  # metres: copies of a prototype that agree this closely share its mesh
-_WRAP = {REPEAT: 10497, CLAMP: 33071, MIRROR: 33648}
+_WRAP_CODE = {wrap: code for code, wrap in WRAP.items()}
 _ARRAY_BUFFER, _ELEMENT_BUFFER = 34962, 34963
 _UINT8, _UINT16, _UINT32, _FLOAT = 5121, 5123, 5125, 5126
 
@@ -41,20 +40,21 @@ def save_glb(scene: Scene, path: str | Path) -> None:
         path: The file, ending in ``.glb``. It is replaced in one step.
 
     Raises:
-        SceneError: the scene has triangles without object, or objects without triangles.
-        OSError: the file cannot be written.
+        SceneError: The scene has triangles without object, objects without triangles, or a texture of a size that no
+            file holds.
+        OSError: The file cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".glb":
-        raise SceneError(f"scene file '{path}': scenes are saved as GLB, choose a name that ends in .glb")
+        raise SceneError(path, "scenes are saved as GLB, choose a name that ends in .glb")
     sizes = np.bincount(scene.triangle_object, minlength=len(scene.objects) + 1)
     if sizes[0] or len(sizes) != len(scene.objects) + 1 or not sizes[1:].all():
-        raise SceneError(f"scene '{scene.name}': give every triangle an object and every object a triangle to save it")
+        raise SceneError(scene.name, "give every triangle an object and every object a triangle to save it")
     write_atomically(path, _Writer(scene).glb())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Corners:
+class _ObjectCorners:
     """The corners [3T] of an object's triangles, ordered by material."""
 
     positions: np.ndarray  # [3T, 3] float64
@@ -114,7 +114,7 @@ class _Writer:
         ends = np.cumsum(np.bincount(scene.triangle_object)).tolist()
         instances = _instances(scene)
         copies = Counter(prototype for prototype, _ in instances.values())
-        first: dict[object, tuple[_Corners, int]] = {}
+        first: dict[object, tuple[_ObjectCorners, int]] = {}
         for number, name in enumerate(scene.objects, start=1):
             corners = self._corners(order[ends[number - 1] : ends[number]])
             prototype, matrix = instances.get(number, (None, np.eye(4)))
@@ -123,7 +123,9 @@ class _Writer:
                 continue
             if prototype not in first:
                 local = (corners.positions - matrix[:3, 3]) @ np.linalg.inv(matrix[:3, :3]).T
-                model = _Corners(local.astype(np.float32).astype(np.float64), corners.attributes, corners.materials)
+                model = _ObjectCorners(
+                    local.astype(np.float32).astype(np.float64), corners.attributes, corners.materials
+                )
                 first[prototype] = model, self._add_mesh(model)
             model, mesh = first[prototype]
             if _same(model, matrix, corners):
@@ -132,7 +134,7 @@ class _Writer:
             else:
                 self._json["nodes"].append({"name": name, "mesh": self._add_mesh(corners)})
 
-    def _corners(self, rows: np.ndarray) -> _Corners:
+    def _corners(self, rows: np.ndarray) -> _ObjectCorners:
         """The corners of some triangles, with all that the vertices carry; attributes that do nothing are zeros."""
         scene = self._scene
         corners, materials = scene.triangles[rows].ravel(), scene.triangle_material[rows]
@@ -141,9 +143,9 @@ class _Writer:
         if scene.uvs is not None:
             attributes[textured, :8] = np.ascontiguousarray(scene.uvs[corners[textured]], "<f4").view(np.uint8)
         attributes[:, 8:] = scene.colors[corners] if scene.colors is not None else 255
-        return _Corners(scene.vertices[corners].astype(np.float64), attributes, materials)
+        return _ObjectCorners(scene.vertices[corners].astype(np.float64), attributes, materials)
 
-    def _add_mesh(self, corners: _Corners) -> int:
+    def _add_mesh(self, corners: _ObjectCorners) -> int:
         """Add a mesh of one primitive a material; returns its number."""
         primitives = []
         materials, starts = np.unique(corners.materials, return_index=True)
@@ -206,17 +208,21 @@ class _Writer:
         return self._material_rows[row]
 
     def _texture(self, row: int) -> int:
-        """The number of a material's texture: a picture and how it is wrapped."""
-        picture = int(self._scene.materials.texture[row])
-        if picture not in self._image_rows:
-            data, kind = _encoded(self._scene.textures[picture])
+        """The number of a material's texture, which is an image and its wrapping."""
+        image = int(self._scene.materials.texture[row])
+        if image not in self._image_rows:
+            try:
+                data, kind = encode_texture(self._scene.textures[image], _JPEG_QUALITY)
+            except ValueError as error:
+                raise SceneError(self._scene.name, f"texture {image}: {error}") from error
             self._images.append(data)
             self._json["images"].append({"bufferView": len(self._streams) + len(self._images) - 1, "mimeType": kind})
-            self._image_rows[picture] = len(self._images) - 1
+            self._image_rows[image] = len(self._images) - 1
         wrap_u, wrap_v = self._scene.materials.wrap[row].tolist()
-        texture = {"source": self._image_rows[picture]}
+        texture = {"source": self._image_rows[image]}
         if (wrap_u, wrap_v) != (REPEAT, REPEAT):
-            texture["sampler"] = _number_of(self._json["samplers"], {"wrapS": _WRAP[wrap_u], "wrapT": _WRAP[wrap_v]})
+            sampler = {"wrapS": _WRAP_CODE[wrap_u], "wrapT": _WRAP_CODE[wrap_v]}
+            texture["sampler"] = _number_of(self._json["samplers"], sampler)
         return _number_of(self._json["textures"], texture)
 
     def _layout_buffers(self) -> bytes:
@@ -242,29 +248,13 @@ def _instances(scene: Scene) -> dict[int, tuple[object, np.ndarray]]:
     return {int(number): (prototype, np.asarray(matrix, np.float64)) for number, (prototype, matrix) in found.items()}
 
 
-def _same(model: _Corners, matrix: np.ndarray, corners: _Corners) -> bool:
-    """Whether the model, placed by the matrix, is what the corners are."""
+def _same(model: _ObjectCorners, matrix: np.ndarray, corners: _ObjectCorners) -> bool:
+    """Whether the model, placed by the matrix, equals the corners."""
     return (
         np.array_equal(model.materials, corners.materials)
         and np.array_equal(model.attributes, corners.attributes)
         and bool((np.abs(model.positions @ matrix[:3, :3].T + matrix[:3, 3] - corners.positions) < _SAME_PLACE).all())
     )
-
-
-def _encoded(pixels: np.ndarray) -> tuple[bytes, str]:
-    """A picture [H, W, 4] as a file's bytes and their MIME type: the smaller of PNG and JPEG, PNG if it has alpha."""
-    opaque = bool((pixels[..., 3] == 255).all())
-    image = Image.fromarray(pixels[..., :3] if opaque else pixels)
-    jpeg, quick_png, png = io.BytesIO(), io.BytesIO(), io.BytesIO()
-    if opaque:
-        image.save(jpeg, "JPEG", quality=_JPEG_QUALITY, optimize=True)
-        image.save(quick_png, "PNG", compress_level=1)
-        if jpeg.tell() < quick_png.tell() // 2:
-            return jpeg.getvalue(), "image/jpeg"
-    image.save(png, "PNG", optimize=True)  # slow, so only where it may well be the smaller
-    if opaque and jpeg.tell() < png.tell():
-        return jpeg.getvalue(), "image/jpeg"
-    return png.getvalue(), "image/png"
 
 
 def _short(values: np.ndarray) -> list[float]:

@@ -1,4 +1,4 @@
-"""The Scene record: everything that is seen of a scene, as plain arrays in world space."""
+"""The Scene record: the visible content of a scene as plain arrays in world space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPEAT, CLAMP, MIRROR = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Materials:
-    """The surfaces of a scene, one row a material.
+    """The surfaces of a scene, one row per material.
 
     A material without a texture has ``texture == -1``; one with ``alpha_mode == MASK`` shows only where its alpha
     (texture x factor) reaches ``alpha_cutoff``. glTF's BLEND is loaded as MASK with a cutoff of 0.5: nothing is drawn
@@ -54,7 +54,7 @@ class Scene:
     textures: tuple[np.ndarray, ...] = ()  # each [H, W, 4] uint8, sRGB with linear alpha, row 0 at the top
     objects: tuple[str, ...] = ()  # name of every semantic id, from id 1
     navmesh: NavMesh | None = None  # one that came with the file
-    warnings: tuple[str, ...] = ()  # what the loader had to leave out or guess, one sentence each
+    warnings: tuple[str, ...] = ()  # content that the loader left out or guessed, one sentence each
     metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
 
     def __repr__(self) -> str:

@@ -13,11 +13,11 @@ from gym_batchnav.library import recipes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene import files
-from gym_batchnav.scene.compose import Placed, compose
+from gym_batchnav.scene import json_values
+from gym_batchnav.scene.builder import Placed, compose
 from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.habitat import dataset as habitat
-from gym_batchnav.scene.habitat.attributes import asset_frame, turn
+from gym_batchnav.scene.habitat.attributes import asset_frame, rotation_of
 from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
 from gym_batchnav.scene.save import save_glb
 
@@ -141,7 +141,7 @@ def test_too_many_objects_are_refused_before_any_is_looked_at(folder, monkeypatc
     with pytest.raises(SceneError, match=r"apt_0.*: it has 4 objects, more than 3: place fewer"):
         load(folder)
     write_instance(folder, {"template_name": "crate"})
-    with pytest.raises(SceneError, match="object_instances is not a list"):
+    with pytest.raises(SceneError, match="object_instances is not a JSON list"):
         load(folder)
 
 
@@ -156,12 +156,13 @@ def test_a_template_is_looked_up_once_however_many_rows_name_it(folder, monkeypa
 
 def test_a_quaternion_turns_about_its_axis():
     axis, angle = np.array([1.0, 2.0, -2.0]) / 3, 0.7
-    matrix = turn(5 * np.array([np.cos(angle / 2), *(np.sin(angle / 2) * axis)]))  # of any length
+    quaternion = 5 * np.array([np.cos(angle / 2), *(np.sin(angle / 2) * axis)])  # of any length
+    matrix = rotation_of({"rotation": quaternion.tolist()})
     assert np.allclose(matrix @ axis, axis) and np.trace(matrix) == pytest.approx(1 + 2 * np.cos(angle))
     side = np.cross(axis, [0, 0, 1])
     assert np.dot(np.cross(side, matrix @ side), axis) > 0  # counter-clockwise
     with pytest.raises(ValueError, match="zero"):
-        turn(np.zeros(4))
+        rotation_of({"rotation": [0, 0, 0, 0]})
 
 
 def test_a_mirrored_object_keeps_its_fronts_outside(folder):
@@ -259,7 +260,7 @@ def test_nothing_outside_the_folder_is_read(folder, path):
     [
         ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' means none of its 1 objects"),
         ({"object_instances": [{}]}, "malformed"),
-        ({"object_instances": 7}, "object_instances is not a list"),
+        ({"object_instances": 7}, "object_instances is not a JSON list"),
         ({"object_instances": [{"template_name": "crate", "translation": [1, 2]}]}, "translation is not 3 finite"),
         ({"object_instances": [{"template_name": "crate", "rotation": [0, 0, 0, 0]}]}, "rotation is zero"),
         ({"object_instances": [{"template_name": "crate", "uniform_scale": "big"}]}, "uniform_scale is not 1"),
@@ -290,7 +291,7 @@ def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
 def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):
     for name, limit, said in (("MAX_JSON_ITEMS", 5, "entries, of which at most 5"), ("MAX_JSON_BYTES", 40, "at most")):
         with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{said}"):
-            patch.setattr(files, name, limit)
+            patch.setattr(json_values, name, limit)
             load(folder)
 
 

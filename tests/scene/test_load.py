@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import json
+import pickle
 import shutil
 import sys
 
@@ -15,7 +16,7 @@ from PIL import Image
 
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene import builder as assemble
-from gym_batchnav.scene import files
+from gym_batchnav.scene import images, json_values
 from gym_batchnav.scene.formats import draco as read_draco
 from gym_batchnav.scene.formats import gltf as read_gltf
 from gym_batchnav.scene.formats import gltf_document as gltf
@@ -382,7 +383,7 @@ def many_copies(glb):
         (break_json(scene=3), "number 3 of its 1 scenes"),
         (break_json(scenes=[{"nodes": []}]), "no triangles"),
         (break_json(extensionsRequired=["EXT_unheard_of"]), "EXT_unheard_of.*without that extension"),
-        (break_json(extensionsRequired=["EXT_meshopt_compression"]), "EXT_meshopt.*without mesh compression"),
+        (break_json(extensionsRequired=["EXT_meshopt_compression"]), "EXT_meshopt.*npx @gltf-transform/cli copy"),
         (break_json(extensionsRequired=["KHR_texture_basisu"]), "KHR_texture_basisu.*PNG or JPEG"),
         (break_item("nodes", 0, extensions={"EXT_mesh_gpu_instancing": {}}), "EXT_mesh_gpu_instancing"),
         (break_item("accessors", 0, count=10**12), "count"),
@@ -396,7 +397,7 @@ def many_copies(glb):
         (break_item("bufferViews", 0, byteStride=4), "reaches beyond its bufferView"),
         (break_item("bufferViews", 0, buffer=1), "number 1 of its 1 buffers"),
         (break_item("meshes", 0, primitives=[{}]), "malformed"),
-        (break_item("meshes", 0, primitives=7), "malformed"),
+        (break_item("meshes", 0, primitives=7), "primitives is not a JSON list"),
         (corners_of(0, 1, 4), "triangles of vertex 4, of 4"),
         (wear("../secret.png"), "not inside its folder"),
         (wear("%2e%2e/secret.png"), "not inside its folder"),
@@ -421,7 +422,7 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
     many_copies(glb)
     with pytest.raises(SceneError, match="more than 100 triangles"):
         glb.load(tmp_path)
-    monkeypatch.setattr(files, "MAX_IMAGE_PIXELS", 1000)
+    monkeypatch.setattr(images, "MAX_IMAGE_PIXELS", 1000)
     with pytest.raises(SceneError, match="image image 0 has 40x40 pixels"):
         glb_square(tmp_path, np.zeros((40, 40, 3), np.uint8))
 
@@ -436,15 +437,15 @@ def jpeg_of_scans(num_more):
 
 
 def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
-    assert files.open_image(jpeg_of_scans(0), "it").info["progressive"]
-    assert files.decode_texture(files.open_image(jpeg_of_scans(20), "it"))[..., :3].max() == 7
+    assert images.open_image(jpeg_of_scans(0), "it").info["progressive"]
+    assert images.decode_texture(images.open_image(jpeg_of_scans(20), "it"), "it")[..., :3].max() == 7
     with pytest.raises(ValueError, match="image it has more than 32 scans: save it as"):
-        files.open_image(jpeg_of_scans(40), "it")
+        images.open_image(jpeg_of_scans(40), "it")
     stream = io.BytesIO()
     Image.new("RGB", (60, 20)).save(stream, "WEBP")
-    monkeypatch.setattr(files, "MAX_WEBP_PIXELS", 1000)
+    monkeypatch.setattr(images, "MAX_COSTLY_PIXELS", 1000)
     with pytest.raises(ValueError, match="image it has 60x20 pixels, of which at most 1,000 are read"):
-        files.open_image(stream.getvalue(), "it")
+        images.open_image(stream.getvalue(), "it")
 
 
 def test_ktx2_pictures_are_refused(tmp_path):
@@ -519,8 +520,8 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
         (assemble, "FREE_ELEMENTS", -1000, "vertices and triangles out of"),
         (gltf, "MAX_ELEMENTS_READ", 20, "read more than 20 vertices and indices"),
         (gltf, "MAX_NODES", 0, "has 1 nodes"),
-        (files, "MAX_JSON_BYTES", 100, "bytes of JSON"),
-        (files, "MAX_JSON_ITEMS", 30, "entries, of which at most 30"),
+        (json_values, "MAX_JSON_BYTES", 100, "bytes of JSON"),
+        (json_values, "MAX_JSON_ITEMS", 30, "entries, of which at most 30"),
     ):
         with monkeypatch.context() as patch, pytest.raises(SceneError, match=reason):
             patch.setattr(module, name, limit)
@@ -554,7 +555,7 @@ def test_large_pictures_of_any_mode_keep_color_and_transparency(tmp_path, mode, 
     key = {"P": bytes([255, 255, 255, 128]), "RGB": kept}.get(mode) if transparent else None
     stream = io.BytesIO()
     picture.save(stream, "PNG", transparency=key)
-    pixels = files.decode_texture(files.open_image(stream.getvalue(), "it"))
+    pixels = images.decode_texture(images.open_image(stream.getvalue(), "it"), "it")
     assert pixels.shape == (4, 2048, 4)
     assert (pixels[..., 3] == (255 if not transparent else 128 if mode == "P" else 0)).all()
     if not transparent:
@@ -710,7 +711,7 @@ def test_webp_is_read_and_what_is_not_is_refused_by_name(tmp_path):
         assert len(textured_by(extension, source=0).load(tmp_path).textures) == 1
     glb = square()
     glb.json["bufferViews"][0]["extensions"] = {"EXT_meshopt_compression": {}}
-    with pytest.raises(SceneError, match="EXT_meshopt_compression, which is not supported: re-export it without"):
+    with pytest.raises(SceneError, match="EXT_meshopt_compression, which is not supported: decompress it with"):
         glb.load(tmp_path)
 
 
@@ -779,14 +780,66 @@ def test_what_was_decided_of_the_frame_is_told(tmp_path):
     assert [word in " ".join(scene.warnings) for word in ("up='y'", "scale=")] == [True, True]
 
 
-def test_gltf_is_in_metres_unless_that_is_absurd(tmp_path):
+def test_gltf_is_in_metres_however_large(tmp_path):
     glb = square()
     glb.json["nodes"][0]["scale"] = [900, 900, 900]
     assert np.ptp(glb.load(tmp_path).vertices[:, 1]) == 900
     glb.json["nodes"][0]["scale"] = [2500, 2500, 2500]
-    with pytest.warns(UserWarning, match="millimetres"):
-        assert np.ptp(glb.load(tmp_path).vertices[:, 1]) == 2.5
+    with pytest.warns(UserWarning, match=r"2500 m high, since glTF is in metres.*scale=0\.001.*stage_config"):
+        assert np.ptp(glb.load(tmp_path).vertices[:, 1]) == 2500
+    assert np.ptp(glb.load(tmp_path, scale=0.001).vertices[:, 1]) == 2.5
     assert np.ptp(glb.load(tmp_path, scale=1).vertices[:, 1]) == 2500
+
+
+def test_a_far_scene_with_a_navmesh_stays_and_says_so(tmp_path):
+    glb = square()
+    glb.json["nodes"][0] |= {"translation": [20_000, 0, 0], "rotation": [2**-0.5, 0, 0, 2**-0.5], "scale": [9, 9, 9]}
+    with pytest.warns(UserWarning, match="its origin was moved"):
+        glb.load(tmp_path)
+    vertices = np.array([[20_001, 0, 1], [20_001, 0, 4], [20_004, 0, 4], [20_004, 0, 1]], np.float32)
+    NavMesh.build(vertices, np.array([[0, 1, 2], [0, 2, 3]], np.int32)).save(tmp_path / "made.navmesh")
+    with pytest.warns(UserWarning, match=r"reaches 20,009 m from its origin.*\.navmesh lies beside"):
+        scene = glb.load(tmp_path)
+    assert scene.metadata["origin"] == (0.0, 0.0, 0.0)
+
+
+def test_features_of_gltf_that_are_ignored_are_named(tmp_path, recwarn):
+    glb = Glb()
+    material = glb.picture(four_colors(), sampler=0)
+    glb.json["samplers"] = [{"magFilter": 9728}]
+    glb.json["materials"][material]["extensions"] = {"KHR_materials_unlit": {}}
+    scene = glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material, targets=[{"POSITION": 0}])).load(tmp_path)
+    assert "The file uses KHR_materials_unlit, NEAREST samplers, morph targets: these were ignored" in scene.warnings
+    assert not recwarn.list  # quiet
+
+
+def test_the_name_of_a_shipped_scene_is_answered_with_how_to_load_it():
+    with pytest.raises(SceneError, match=r"apartment_0.*make_vec\(scenes='apartment_0'\).*shipped_scenes\(\)"):
+        load_scene("apartment_0")
+
+
+def test_errors_carry_their_scene_and_reason(tmp_path):
+    (tmp_path / "a.obj").write_text("v 0 0 zero\n")
+    with pytest.raises(SceneError) as error:
+        load_scene(tmp_path / "a.obj")
+    for told in (error.value, pickle.loads(pickle.dumps(error.value))):
+        assert told.scene == str(tmp_path / "a.obj") and told.reason.startswith("its line 1 says")
+        assert str(told) == f"scene '{told.scene}': {told.reason}"
+
+
+def test_an_odd_shaped_picture_is_refused_by_its_side():
+    stream = io.BytesIO()
+    Image.new("1", (1, 2**17)).save(stream, "PNG")
+    with pytest.raises(ValueError, match="image tall has 1x131072 pixels, of which at most 65,536 a side"):
+        images.open_image(stream.getvalue(), "tall")
+
+
+def test_a_damaged_picture_is_named():
+    stream = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(stream, "PNG")
+    for data in (b"no picture", stream.getvalue()[:3000]):
+        with pytest.raises(images.DamagedImageError, match="image wood"):
+            images.decode_texture(images.open_image(data, "wood"), "wood")
 
 
 def test_scenes_far_from_the_origin_keep_their_precision(tmp_path):

@@ -71,3 +71,9 @@ def test_only_the_materials_in_use_are_read(tmp_path):
     (tmp_path / "s.obj").write_text("mtllib s.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl used\nf 1 2 3\n")
     scene = load_scene(tmp_path / "s.obj")
     assert scene.materials.base_color.tolist() == [[0, 1, 0, 1]] and not any("gone" in one for one in scene.warnings)
+
+
+def test_errors_count_the_lines_of_the_file_as_written(tmp_path):
+    (tmp_path / "s.obj").write_bytes(b"v 0 0 0\nv 1 \\\n0 0\r\nv 0 \\\r\n1 \\\n 0\nf 1 2 3\nv 1 2 zero\n")
+    with pytest.raises(SceneError, match="line 8 says 'v 1 2 zero'"):
+        load_scene(tmp_path / "s.obj")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import trimesh
 from PIL import Image
+from rooms import box_room
 
 from gym_batchnav.scene.load import SceneError, load_scene
 from gym_batchnav.scene.save import save_glb
@@ -226,3 +227,11 @@ def test_large_scenes_survive_a_round_trip(tmp_path, data_dir, name):
     np.testing.assert_array_equal(back.vertices[back.triangles], scene.vertices[scene.triangles[order]])
     assert back.objects == scene.objects and len(back.textures) == len(scene.textures)
     assert len(back.vertices) <= len(scene.vertices)
+
+
+def test_a_texture_that_no_file_holds_is_named(tmp_path):
+    scene = box_room("hall")
+    materials = dataclasses.replace(scene.materials, texture=np.zeros(len(scene.materials), np.int32))
+    scene = dataclasses.replace(scene, materials=materials, textures=(np.full((70_000, 1, 4), 255, np.uint8),))
+    with pytest.raises(SceneError, match=r"scene 'hall': texture 0: a texture of 1x70000 pixels cannot be written"):
+        save_glb(scene, tmp_path / "hall.glb")

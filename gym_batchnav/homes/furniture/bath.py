@@ -1,4 +1,4 @@
-"""Toilet, basin, bath tub, shower and what hangs beside them."""
+"""Toilet, basin, bath tub, shower and their accessories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies about: toys, boxes, books, bags, clothes, and the table laid for a meal."""
+"""Clutter: toys, boxes, books, bags, clothes, and the table laid for a meal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lamps, plants, pictures, rugs, books, curtains: what makes rooms look lived in."""
+"""Lamps, plants, pictures, rugs, books, curtains: the decoration of rooms."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def cupboard(b: Builder, width: float = 0.6, drawers: int = 1) -> None:
 
 
 def worktop_things(b: Builder, kind: int = 0) -> None:
-    """What stands on a worktop: a kettle and jars, a plant, or a knife block and a board."""
+    """Things on a worktop: a kettle and jars, a plant, or a knife block and a board."""
     if kind == 0:
         b.lathe("metal", [(0.08, 0), (0.085, 0.05), (0.07, 0.19), (0.03, 0.22), (0, 0.225)], (-0.12, WORKTOP, -0.1), 16)
         b.bar(

@@ -1,4 +1,4 @@
-"""Beds, bedside tables, wardrobes, and what stands in a hall."""
+"""Beds, bedside tables, wardrobes, and furniture of a hall."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ _VERSION = (2, 2)  # of the bitstream, the one that glTF allows
 
 
 def draco_counts(data: bytes) -> tuple[int, int]:
-    """What the header of Draco data says that decoding will make: the numbers of vertices and triangles.
+    """The numbers of vertices and triangles that the header of Draco data announces.
 
     Vertices may still be split where attributes have seams.
 
     Raises:
-        ValueError: it is no mesh in the version of Draco that glTF allows.
+        ValueError: It is no mesh in the version of Draco that glTF allows.
     """
     if len(data) < 12 or not data.startswith(_MAGIC) or data[7] != _MESH or data[8] > _EDGEBREAKER:
         raise ValueError("its Draco data is no mesh: the file is damaged, re-export it")
@@ -28,7 +28,7 @@ def draco_counts(data: bytes) -> tuple[int, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and where it ends."""
+    """A number of seven bits per byte, the lowest first, and where it ends."""
     value = shift = 0
     for place in range(at, min(at + 5, len(data))):
         value |= (data[place] & 0x7F) << shift

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.scene.builder import Part, SceneBuilder, Surface
+from gym_batchnav.scene.builder import Material, Part, SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
-from gym_batchnav.scene.formats.gltf_document import GltfDocument, extensions, numbers, whole
-from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
+from gym_batchnav.scene.formats.gltf_document import WRAP, GltfDocument, extensions
+from gym_batchnav.scene.json_values import number, numbers, sequence, whole
+from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT
 
-_WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
+_NEAREST = 9728
 _Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and allowed widths to its values
 
 
@@ -30,8 +31,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
         scene: The name of the scene, or its number where it has none; the default one if not given.
 
     Raises:
-        ValueError: the file is damaged, uses what is not supported or has no scene of that name.
-        OSError: a buffer's file is missing.
+        ValueError: The file is damaged, uses an unsupported feature or has no scene of that name.
+        OSError: A buffer's file is missing.
     """
     document = GltfDocument(files)
     reader = _Reader(document, builder)
@@ -48,6 +49,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
             builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), np.eye(4))
     if reader.num_skipped:
         files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
+    if reader.ignored:
+        files.warnings.append(f"The file uses {', '.join(sorted(reader.ignored))}: these were ignored")
     if document.count("skins"):
         files.warnings.append("The file has skins: skinned meshes stand as they were modelled, unposed")
 
@@ -69,7 +72,7 @@ def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -
 
 
 class _Reader:
-    """Turns meshes and materials into parts and surfaces, each once."""
+    """Turns meshes and materials into parts, each once."""
 
     def __init__(self, document: GltfDocument, builder: SceneBuilder) -> None:
         self._document = document
@@ -77,12 +80,15 @@ class _Reader:
         self._meshes: dict[object, list[Part]] = {}
         self._images: dict[object, int] = {}
         self.num_skipped = 0
+        self.ignored: set[str] = set()  # features that the file uses and that are not read
 
     def mesh_parts(self, index: object) -> list[Part]:
-        """The parts of a mesh, one a primitive."""
+        """The parts of a mesh, one per primitive."""
         mesh = self._document.item("meshes", index)
         if index not in self._meshes:
-            found = [self._primitive_part(primitive) for primitive in mesh.get("primitives", [])]
+            found = [
+                self._primitive_part(primitive) for primitive in sequence(mesh.get("primitives", []), "primitives")
+            ]
             self._meshes[index] = [part for part in found if part is not None]
         return self._meshes[index]
 
@@ -93,6 +99,8 @@ class _Reader:
             return None
         if "POSITION" not in attributes:
             return None
+        if primitive.get("targets"):
+            self.ignored.add("morph targets")
         document = self._document
         draco = extensions(primitive).get("KHR_draco_mesh_compression")
         if draco and "bufferView" not in document.item("accessors", attributes["POSITION"]):  # else it is not needed
@@ -105,18 +113,18 @@ class _Reader:
         else:
             triangles = _triangles(_within(triangles.ravel(), len(vertices)), _TRIANGLES)
         material = document.item("materials", primitive["material"]) if "material" in primitive else {}
-        wear = _base_color_texture(material)
-        uvs = self._uvs(read, attributes, wear, len(vertices)) if wear else None
-        surface = self._surface(material, wear if uvs is not None else {})
-        uvs = uvs if surface.image >= 0 else None
+        texture_info = _base_color_texture(material)
+        uvs = self._uvs(read, attributes, texture_info, len(vertices)) if texture_info else None
+        look = self._material(material, texture_info if uvs is not None else {})
+        uvs = uvs if look.image >= 0 else None
         colors = self._colors(read, len(vertices)) if "COLOR_0" in attributes else None
-        return self._builder.part(vertices, triangles, surface, uvs, colors)
+        return self._builder.part(vertices, triangles, look, uvs, colors)
 
     def _read_accessor(self, attributes: Mapping[str, Any], name: str, widths: Sequence[int]) -> np.ndarray:
         return self._document.accessor(attributes[name], widths)
 
     def _unpack(self, draco: Mapping[str, Any], primitive: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
-        """The triangles [T, 3] of a compressed primitive, and what reads its attributes."""
+        """The triangles [T, 3] of a compressed primitive, and a function that reads its attributes."""
         attributes, data = primitive["attributes"], bytes(self._document.view(draco.get("bufferView"))[0])
         num_vertices, num_triangles = draco_counts(data)
         known = [attributes["POSITION"], *([primitive["indices"]] if "indices" in primitive else [])]
@@ -145,17 +153,17 @@ class _Reader:
         return _within(corners, num_vertices)
 
     def _uvs(
-        self, read: _Read, attributes: Mapping[str, Any], wear: Mapping[str, Any], count: int
+        self, read: _Read, attributes: Mapping[str, Any], texture_info: Mapping[str, Any], count: int
     ) -> np.ndarray | None:
         """The texture coordinates that a texture reference asks for, with its KHR_texture_transform applied."""
-        transform = extensions(wear).get("KHR_texture_transform", {})
-        name = f"TEXCOORD_{transform.get('texCoord', wear.get('texCoord', 0))}"
+        transform = extensions(texture_info).get("KHR_texture_transform", {})
+        name = f"TEXCOORD_{transform.get('texCoord', texture_info.get('texCoord', 0))}"
         if name not in attributes:
             return None
         uvs = _sized(read(name, (2,)), count, name)
         if not transform:
             return uvs
-        angle = numbers({"rotation": [transform.get("rotation", 0.0)]}, "rotation", (0.0,))[0]
+        angle = number(transform, "rotation", 0.0)
         u, v = (uvs * numbers(transform, "scale", (1.0, 1.0))).T
         # Counter-clockwise with v downwards, as all renderers do it: the listing in the specification is transposed.
         turned = np.stack([np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u], axis=1)
@@ -169,27 +177,29 @@ class _Reader:
         colors[:, : values.shape[1]] = np.round(np.clip(np.nan_to_num(values), 0, 1) * 255)
         return colors
 
-    def _surface(self, material: Mapping[str, Any], wear: Mapping[str, Any]) -> Surface:
+    def _material(self, material: Mapping[str, Any], texture_info: Mapping[str, Any]) -> Material:
         gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
+        if "KHR_materials_unlit" in extensions(material):
+            self.ignored.add("KHR_materials_unlit")
         factors = gloss if gloss is not None else material.get("pbrMetallicRoughness", {})
         factor = numbers(factors, "diffuseFactor" if gloss is not None else "baseColorFactor", (1.0, 1.0, 1.0, 1.0))
         mode = material.get("alphaMode", "OPAQUE")
-        cutoff = numbers({"alphaCutoff": [material.get("alphaCutoff", 0.5)]}, "alphaCutoff", (0.5,))[0]
-        image, wrap = self._texture(wear) if wear else (-1, (REPEAT, REPEAT))
+        cutoff = number(material, "alphaCutoff", 0.5)
+        image, wrap = self._texture(texture_info) if texture_info else (-1, (REPEAT, REPEAT))
         red, green, blue, alpha = np.clip(factor, 0, 1).tolist()
-        return Surface(
+        return Material(
             base_color=(red, green, blue, alpha),
             image=image,
             alpha_mode=OPAQUE if mode == "OPAQUE" else MASK,
-            alpha_cutoff=float(cutoff) if mode == "MASK" else 0.5,
+            alpha_cutoff=cutoff if mode == "MASK" else 0.5,
             double_sided=bool(material.get("doubleSided", False)),
             wrap=wrap if image >= 0 else (REPEAT, REPEAT),
         )
 
-    def _texture(self, wear: Mapping[str, Any]) -> tuple[int, tuple[int, int]]:
-        """The builder's number of a referenced picture, -1 for none, and how it is wrapped."""
+    def _texture(self, texture_info: Mapping[str, Any]) -> tuple[int, tuple[int, int]]:
+        """The builder's number of a referenced image, -1 for none, and its wrapping along u and v."""
         document = self._document
-        texture = document.item("textures", wear.get("index"))
+        texture = document.item("textures", texture_info.get("index"))
         source = extensions(texture).get("EXT_texture_webp", {}).get("source", texture.get("source"))
         if source is None:
             compressed = [name for name in extensions(texture) if "_texture_" in name]
@@ -199,7 +209,9 @@ class _Reader:
         if source not in self._images:
             self._images[source] = self._builder.add_image(*document.image(source))
         sampler = document.item("samplers", texture["sampler"]) if "sampler" in texture else {}
-        wrap = tuple(_WRAP.get(sampler.get(key, 10497), REPEAT) for key in ("wrapS", "wrapT"))
+        if sampler.get("magFilter") == _NEAREST:
+            self.ignored.add("NEAREST samplers")
+        wrap = tuple(WRAP.get(sampler.get(key, 10497), REPEAT) for key in ("wrapS", "wrapT"))
         return self._images[source], (wrap[0], wrap[1])
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import reprlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gym_batchnav.scene.files import SceneFiles, parse_json
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.frame import rotation_matrix
+from gym_batchnav.scene.json_values import mapping, numbers, parse_json, sequence, short, whole
+from gym_batchnav.scene.scene import CLAMP, MIRROR, REPEAT
 
 GLB_MAGIC = b"glTF"
 CHUNK_JSON, CHUNK_BIN = 0x4E4F534A, 0x004E4942
@@ -23,6 +25,7 @@ COMPONENTS: dict[int, type] = {
     5125: np.uint32,
     5126: np.float32,
 }
+WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
 MAX_ELEMENTS = 20_000_000
 MAX_ELEMENTS_READ = 250_000_000
@@ -41,7 +44,7 @@ _READ = {
 _SHADING = ("KHR_materials_", "KHR_lights_")
 _MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 _REMEDIES = {
-    **dict.fromkeys(_MESHOPT, "re-export it without mesh compression"),
+    **dict.fromkeys(_MESHOPT, "decompress it with `npx @gltf-transform/cli copy IN.glb OUT.glb`"),
     "KHR_texture_basisu": "convert its textures to PNG or JPEG",
     "KHR_texture_ktx": "convert its textures to PNG or JPEG",
     "EXT_mesh_gpu_instancing": "re-export it with one node for each instance",
@@ -64,10 +67,10 @@ class GltfDocument:
         self._json = parse_json(text)
         self._buffers: dict[int, memoryview] = {}
         self._num_elements = 0
-        version = _mapping(self._json.get("asset", {}), "asset").get("version")
+        version = mapping(self._json.get("asset", {}), "asset").get("version")
         if not str(version).startswith("2."):
-            raise ValueError(f"it is glTF version {_short(version)}: only 2.0 is read, re-export it")
-        for name in _sequence(self._json.get("extensionsRequired", []), "extensionsRequired"):
+            raise ValueError(f"it is glTF version {short(version)}: only 2.0 is read, re-export it")
+        for name in sequence(self._json.get("extensionsRequired", []), "extensionsRequired"):
             if name not in _READ and not str(name).startswith(_SHADING):
                 remedy = _REMEDIES.get(str(name), "re-export it without that extension")
                 raise ValueError(f"it requires the glTF extension {str(name)[:60]}, which is not supported: {remedy}")
@@ -78,14 +81,14 @@ class GltfDocument:
 
     def count(self, kind: str) -> int:
         """The number of ``kind`` (``"nodes"``, ``"meshes"``, ...) in the document."""
-        return len(_sequence(self._json.get(kind, []), kind))
+        return len(sequence(self._json.get(kind, []), kind))
 
     def item(self, kind: str, index: object) -> Mapping[str, Any]:
         """Entry ``index`` of the document's list ``kind``."""
-        items = _sequence(self._json.get(kind, []), kind)
+        items = sequence(self._json.get(kind, []), kind)
         if type(index) is not int or not 0 <= index < len(items):
-            raise ValueError(f"it refers to number {_short(index)} of its {len(items)} {kind}")
-        return _mapping(items[index], f"{kind}[{index}]")
+            raise ValueError(f"it refers to number {short(index)} of its {len(items)} {kind}")
+        return mapping(items[index], f"{kind}[{index}]")
 
     def scene_names(self) -> list[str]:
         """The names of the document's scenes, their numbers where they have none."""
@@ -103,10 +106,10 @@ class GltfDocument:
             scene: Its number; None gives the nodes that are nobody's child and those under them.
         """
         if scene is not None:
-            roots = list(_sequence(self.item("scenes", scene).get("nodes", []), "nodes"))
+            roots = list(sequence(self.item("scenes", scene).get("nodes", []), "nodes"))
         else:
             nodes = [self.item("nodes", index) for index in range(self.count("nodes"))]
-            below = {child for node in nodes for child in _sequence(node.get("children", []), "children")}
+            below = {child for node in nodes for child in sequence(node.get("children", []), "children")}
             roots = [index for index in range(len(nodes)) if index not in below]
         waiting = [(root, np.eye(4), 0) for root in reversed(roots)]
         seen: set[int] = set()
@@ -120,7 +123,7 @@ class GltfDocument:
                 raise ValueError(f"node {index} uses EXT_mesh_gpu_instancing: {_REMEDIES['EXT_mesh_gpu_instancing']}")
             matrix = above @ _local_matrix(node)
             yield index, node, matrix
-            children = _sequence(node.get("children", []), "children")
+            children = sequence(node.get("children", []), "children")
             waiting += [(child, matrix, depth + 1) for child in reversed(children)]
 
     def accessor(self, index: object, widths: Sequence[int]) -> np.ndarray:
@@ -140,7 +143,7 @@ class GltfDocument:
         else:
             values = np.zeros((count, width), dtype)
         if "sparse" in accessor:
-            values = self._patched(values, _mapping(accessor["sparse"], "sparse"), what)
+            values = self._patched(values, mapping(accessor["sparse"], "sparse"), what)
         return _normalized(values) if accessor.get("normalized") else values
 
     def unpacked(self, index: object, widths: Sequence[int], values: np.ndarray) -> np.ndarray:
@@ -155,7 +158,7 @@ class GltfDocument:
         """The component type, width and count of an accessor that is to be read."""
         dtype, width = COMPONENTS.get(accessor.get("componentType", 0)), WIDTHS.get(str(accessor.get("type")))
         if dtype is None or width is None or width not in widths:
-            kind, component = _short(accessor.get("type")), _short(accessor.get("componentType"))
+            kind, component = short(accessor.get("type")), short(accessor.get("componentType"))
             raise ValueError(f"{what} has the wrong type {kind} of {component}: re-export it")
         count = whole(accessor, "count", high=MAX_ELEMENTS)
         self._num_elements += count
@@ -164,7 +167,7 @@ class GltfDocument:
         return dtype, width, count
 
     def image(self, index: object) -> tuple[bytes | None, str]:
-        """An image's bytes and what to call it; the bytes are None where its file is missing."""
+        """The bytes of an image, None where its file is missing, and its name for messages."""
         image = self.item("images", index)
         label = str(image.get("name") or f"image {index}")
         if "bufferView" in image:
@@ -182,7 +185,7 @@ class GltfDocument:
     def _patched(self, values: np.ndarray, sparse: Mapping[str, Any], what: str) -> np.ndarray:
         """A copy of ``values`` with a sparse accessor's replacements."""
         count = whole(sparse, "count", high=len(values))
-        where, new = _mapping(sparse.get("indices"), "indices"), _mapping(sparse.get("values"), "values")
+        where, new = mapping(sparse.get("indices"), "indices"), mapping(sparse.get("values"), "values")
         kind = COMPONENTS.get(where.get("componentType", 0))
         if kind not in (np.uint8, np.uint16, np.uint32):
             raise ValueError(f"{what} has sparse indices that are no unsigned numbers")
@@ -239,33 +242,9 @@ class GltfDocument:
         return self._buffers[index]
 
 
-def whole(owner: Mapping[str, Any], key: str, default: int | None = None, high: int = 2**40) -> int:
-    """The whole number from 0 to ``high`` that ``owner`` holds under ``key``."""
-    value = owner.get(key, default)
-    if type(value) is not int or not 0 <= value <= high:
-        raise ValueError(f"its {key} {_short(value)} is not a whole number from 0 to {high}")
-    return value
-
-
-def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float]) -> np.ndarray:
-    """The finite numbers, as many as in ``default``, that ``owner`` holds under ``key``, as float64."""
-    value = owner.get(key, default)
-    if not isinstance(value, (list, tuple)) or any(type(part) not in (int, float) for part in value):
-        raise ValueError(f"its {key} {_short(value)} is not a list of numbers")
-    array = np.array(value, np.float64)
-    if array.shape != (len(default),) or not (np.abs(array) < 1e30).all():
-        raise ValueError(f"its {key} is not {len(default)} finite numbers")
-    return array
-
-
 def extensions(owner: Mapping[str, Any]) -> Mapping[str, Any]:
     """The extensions of an entry, by name."""
-    return _mapping(owner.get("extensions", {}), "extensions")
-
-
-def _short(value: object) -> str:
-    """A value from a file for a message, however long it is."""
-    return reprlib.repr(value)
+    return mapping(owner.get("extensions", {}), "extensions")
 
 
 def _normalized(values: np.ndarray) -> np.ndarray:
@@ -273,18 +252,6 @@ def _normalized(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "f":
         return values
     return np.maximum(values / np.float32(np.iinfo(values.dtype).max), np.float32(-1)).astype(np.float32)
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"its {what} is not a JSON object")
-    return value
-
-
-def _sequence(value: object, what: str) -> Sequence[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"its {what} is not a JSON list")
-    return value
 
 
 def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
@@ -324,15 +291,10 @@ def _local_matrix(node: Mapping[str, Any]) -> np.ndarray:
     """A node's matrix [4, 4] float64 to its parent."""
     if "matrix" in node:
         return numbers(node, "matrix", np.eye(4).ravel().tolist()).reshape(4, 4).T
-    x, y, z, w = numbers(node, "rotation", (0.0, 0.0, 0.0, 1.0))
-    length = x * x + y * y + z * z + w * w
-    s = 2 / length if length else 0.0  # a quaternion of zeros turns nothing
+    x, y, z, w = numbers(node, "rotation", (0.0, 0.0, 0.0, 1.0)).tolist()
     matrix = np.eye(4)
-    matrix[:3, :3] = [
-        [1 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)],
-        [s * (x * y + z * w), 1 - s * (x * x + z * z), s * (y * z - x * w)],
-        [s * (x * z - y * w), s * (y * z + x * w), 1 - s * (x * x + y * y)],
-    ]
+    if x or y or z or w:  # a quaternion of zeros turns nothing
+        matrix[:3, :3] = rotation_matrix(w, x, y, z)
     matrix[:3, :3] *= numbers(node, "scale", (1.0, 1.0, 1.0))
     matrix[:3, 3] = numbers(node, "translation", (0.0, 0.0, 0.0))
     return matrix

@@ -6,13 +6,14 @@ scrambles files that use them, and drops ``map_d``.
 
 from __future__ import annotations
 
+import re
 from array import array
 from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.scene.builder import MAX_PARTS, Part, SceneBuilder, Surface
-from gym_batchnav.scene.color import srgb_to_linear
+from gym_batchnav.scene.builder import MAX_PARTS, Material, Part, SceneBuilder
+from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats import obj_text
 from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
@@ -20,7 +21,7 @@ from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
 MAX_STATEMENTS = 1_000_000  # besides vertices and faces
 MAX_STATEMENT_BYTES = 2**16
 MAX_LIBRARIES, MAX_LIBRARY_BYTES = 1000, 2**23  # of materials, and of all of them together
-# What faces may be cut into, and what each byte of the file adds: a quad and its vertex take no less than 18 bytes.
+# Limit of triangles: a constant allowance plus a rate per byte. A quad and its vertex take no less than 18 bytes.
 FREE_TRIANGLES, TRIANGLES_PER_BYTE = 2**18, 0.125
 
 _REASONS = {
@@ -36,7 +37,7 @@ _MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """What the lines of an OBJ file say, in its own order."""
+    """The content of an OBJ file, in its own order."""
 
     vertices: np.ndarray  # [V, 3] float64
     colors: np.ndarray | None  # [V, 3] float64, sRGB; None unless all vertices have them
@@ -49,8 +50,8 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Corners:
-    """What the corners of faces are made of."""
+class _FaceCorners:
+    """The corners of all faces, and the rows that they refer to."""
 
     rows: np.ndarray  # [C] int32, rows of the following
     vertices: np.ndarray  # [P, 3] float64
@@ -61,7 +62,7 @@ class _Corners:
 def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
     """Add an OBJ file to a builder: one object for each ``o``, or for each ``g`` where there is at most one ``o``.
 
-    Polygons are cut into fans. OBJ knows no back faces, so every surface is double-sided. ``Kd`` counts as linear and
+    Polygons are cut into fans. OBJ knows no back faces, so every material is double-sided. ``Kd`` counts as linear and
     is replaced by a texture, as Blender reads it; vertex colours count as sRGB.
 
     Args:
@@ -69,19 +70,19 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
         builder: Gets the content.
 
     Raises:
-        ValueError: the file is damaged, or far larger than its bytes account for.
+        ValueError: The file is damaged, or far larger than its bytes account for.
     """
     text = _read(files.main())
     groups, libraries, num_curves = _groups(text)
-    surfaces = _surfaces(files, builder, libraries, {material for _, material in groups})
-    plain = _Corners(
+    materials = _materials(files, builder, libraries, {name for _, name in groups})
+    plain = _FaceCorners(
         text.corner_vertex, text.vertices, None if text.colors is None else linear_colors(text.colors), None
     )
-    worn = _pairs(text, plain) if any(surface.image >= 0 for surface in surfaces.values()) else plain
+    textured = _pairs(text, plain) if any(material.image >= 0 for material in materials.values()) else plain
     objects: dict[bytes, list[Part]] = {}
-    for (name, material), ends in groups.items():
-        surface = surfaces.get(material, Surface(double_sided=True))
-        part = _part(builder, text, ends, surface, worn if surface.image >= 0 else plain)
+    for (name, material_name), ends in groups.items():
+        material = materials.get(material_name, Material(double_sided=True))
+        part = _part(builder, text, ends, material, textured if material.image >= 0 else plain)
         objects.setdefault(name, []).extend([part] if part is not None else [])
     for name, parts in objects.items():
         builder.add_object(name.decode(errors="replace") or files.path.stem, parts, np.eye(4))
@@ -90,8 +91,9 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
 
 
 def _read(data: bytes) -> _Text:
-    """The content of a file's bytes, whose limits are checked before anything is made of it."""
-    data = data.replace(b"\\\r\n", b"  ").replace(b"\\\n", b" ")
+    """Parse the bytes of a file; limits are checked before memory is taken."""
+    as_written = data
+    data = data.replace(b"\\\r\n", b"  ").replace(b"\\\n", b" ")  # continued lines become one
     text = np.frombuffer(data, np.uint8)
     counts = np.zeros(8, np.int64)
     obj_text.count_lines(text, counts)
@@ -112,8 +114,7 @@ def _read(data: bytes) -> _Text:
     wrong, line = obj_text.read_lines(text, vertices, colors, uvs, first_corner, corner_vertex, corner_uv, places)
     if wrong != obj_text.FINE:
         shown = data[line : line + 60].splitlines()[0].decode(errors="replace")
-        number = 1 + data.count(b"\n", 0, line)
-        raise ValueError(f"its line {number:,} says {shown!r}: {_REASONS[wrong]}")
+        raise ValueError(f"its line {_line_number(as_written, line):,} says {shown!r}: {_REASONS[wrong]}")
     longest = int((places[:, 1] - places[:, 0]).max(initial=0))
     if longest > MAX_STATEMENT_BYTES:
         raise ValueError(f"it has a line of {longest:,} bytes, and {MAX_STATEMENT_BYTES:,} are the limit: re-export it")
@@ -130,8 +131,17 @@ def _read(data: bytes) -> _Text:
     )
 
 
+def _line_number(as_written: bytes, at: int) -> int:
+    """The line, from 1, of a file in which byte ``at`` lies once its continuations are joined, a byte shorter each."""
+    for continuation in re.finditer(rb"\\\r?\n", as_written):
+        if continuation.start() >= at:
+            break
+        at += 1
+    return 1 + len(re.findall(rb"\r\n?|\n", as_written[:at]))
+
+
 def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[bytes], int]:
-    """Which faces are of one object and material, the material libraries, and the number of curves.
+    """Group faces by object and material, and find the material libraries.
 
     Returns:
         By object and material the first face of each run of faces and the one after its last; the libraries' names;
@@ -162,7 +172,7 @@ def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[by
     return groups, libraries, num_curves
 
 
-def _pairs(text: _Text, plain: _Corners) -> _Corners:
+def _pairs(text: _Text, plain: _FaceCorners) -> _FaceCorners:
     """The corners with one row for each different pair of position and texture coordinates."""
     uvs = np.concatenate([np.zeros((1, 2)), text.uvs * [1, -1] + [0, 1]])  # row 0 is for corners that have none
     keys = text.corner_vertex.astype(np.int64) * len(uvs)
@@ -170,7 +180,7 @@ def _pairs(text: _Text, plain: _Corners) -> _Corners:
         keys += text.corner_uv + 1
     pairs, rows = np.unique(keys, return_inverse=True)
     of_vertex, of_uv = np.divmod(pairs, len(uvs))
-    return _Corners(
+    return _FaceCorners(
         rows.astype(np.int32),
         plain.vertices[of_vertex],
         None if plain.colors is None else plain.colors[of_vertex],
@@ -178,27 +188,20 @@ def _pairs(text: _Text, plain: _Corners) -> _Corners:
     )
 
 
-def _part(builder: SceneBuilder, text: _Text, ends: array[int], surface: Surface, corners: _Corners) -> Part | None:
-    """The part of the faces in the runs that ``ends`` tells."""
+def _part(
+    builder: SceneBuilder, text: _Text, ends: array[int], material: Material, corners: _FaceCorners
+) -> Part | None:
+    """The part made of runs of faces; ``ends`` holds the first face of each run and the one after its last."""
     spans = np.array(ends, np.int64).reshape(-1, 2)
     num_corners = (text.first_corner[spans[:, 1]] - text.first_corner[spans[:, 0]]).sum()
     triangles = np.empty((num_corners - 2 * (spans[:, 1] - spans[:, 0]).sum(), 3), np.int32)
     obj_text.cut_fans(text.first_corner, spans, corners.rows, triangles)
-    return builder.part(corners.vertices, triangles, surface, corners.uvs, corners.colors)
+    return builder.part(corners.vertices, triangles, material, corners.uvs, corners.colors)
 
 
-def linear_colors(srgb: np.ndarray) -> np.ndarray:
-    """Colours [V, 3 or 4] in sRGB, 0 to 1, as linear [V, 4] uint8; alpha is kept."""
-    srgb = np.clip(np.nan_to_num(srgb), 0, 1)
-    colors = np.full((len(srgb), 4), 255, np.uint8)
-    colors[:, :3] = np.round(srgb_to_linear(srgb[:, :3]) * 255)
-    colors[:, 3:] = np.round(srgb[:, 3:4] * 255) if srgb.shape[1] == 4 else 255
-    return colors
-
-
-def _surfaces(
+def _materials(
     files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], wanted: set[bytes]
-) -> dict[bytes, Surface]:
+) -> dict[bytes, Material]:
     """The materials of the libraries that an OBJ file names, by name; only those wanted."""
     statements: dict[bytes, dict[bytes, list[bytes]]] = {}
     seen: set[int] = set()
@@ -225,27 +228,28 @@ def _surfaces(
             else:
                 current[word.lower()] = values
     images: dict[tuple[bytes, bytes], int] = {}
-    return {name: _surface(files, builder, material, images) for name, material in statements.items()}
+    return {name: _material(files, builder, found, images) for name, found in statements.items()}
 
 
-def _surface(
+def _material(
     files: SceneFiles,
     builder: SceneBuilder,
-    material: dict[bytes, list[bytes]],
+    statements: dict[bytes, list[bytes]],
     images: dict[tuple[bytes, bytes], int],
-) -> Surface:
-    red, green, blue = _floats(material.get(b"kd", []), (1.0, 1.0, 1.0))
-    (transparency,) = _floats(material.get(b"tr", []), (0.0,))
-    (alpha,) = _floats(material.get(b"d", []), (1.0 - transparency,))
-    picture, clamped = _map_file(material.get(b"map_kd", []))
-    mask, _ = _map_file(material.get(b"map_d", []))
+) -> Material:
+    """A material from its statements in an MTL file, by word; ``images`` keeps the textures that were read."""
+    red, green, blue = _floats(statements.get(b"kd", []), (1.0, 1.0, 1.0))
+    (transparency,) = _floats(statements.get(b"tr", []), (0.0,))
+    (alpha,) = _floats(statements.get(b"d", []), (1.0 - transparency,))
+    picture, clamped = _map_file(statements.get(b"map_kd", []))
+    mask, _ = _map_file(statements.get(b"map_d", []))
     if picture and (picture, mask) not in images:
-        data, label = _beside(files, picture), picture.decode(errors="replace")
-        images[picture, mask] = builder.add_image(data, label, _beside(files, mask) if mask else None)
+        data, label = _read_beside(files, picture), picture.decode(errors="replace")
+        images[picture, mask] = builder.add_image(data, label, _read_beside(files, mask) if mask else None)
     image = images[picture, mask] if picture else -1
     if image >= 0:
         red = green = blue = 1.0
-    return Surface(
+    return Material(
         base_color=(red, green, blue, alpha),
         image=image,
         alpha_mode=MASK if alpha < 1 or (mask and image >= 0) else OPAQUE,
@@ -266,7 +270,7 @@ def _map_file(values: list[bytes]) -> tuple[bytes, bool]:
     return b" ".join(values), clamped
 
 
-def _beside(files: SceneFiles, name: bytes) -> bytes | None:
+def _read_beside(files: SceneFiles, name: bytes) -> bytes | None:
     try:
         return files.beside(name.decode(errors="replace"), any_case=True)
     except OSError:

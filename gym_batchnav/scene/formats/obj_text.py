@@ -1,4 +1,4 @@
-"""Numba kernels that read the text of OBJ files: vertices, texture coordinates and faces; the rest they point out.
+"""Numba kernels that read the text of OBJ files: vertices, texture coordinates and faces; other statements are located.
 
 A line ends at a line feed or a carriage return. Each kernel passes over the text once, whatever it holds.
 """
@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 MAX_CORNERS = 10_000  # of one face
-# What is wrong with a line, as ``read_lines`` tells it.
+# Error codes of ``read_lines``.
 FINE, NO_NUMBER, TOO_FEW, NO_CORNER, TOO_MANY = 0, 1, 2, 3, 4
 
 _LINE_FEED, _RETURN, _SLASH, _HASH, _PLUS, _MINUS, _POINT = 10, 13, 47, 35, 43, 45, 46
@@ -51,7 +51,7 @@ def _word_end(text: np.ndarray, at: int, stop: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _kind(text: np.ndarray, at: int, word_stop: int) -> int:
-    """What the word from ``at`` to ``word_stop`` says that its line is."""
+    """The kind of a line, from its first word, ``at`` to ``word_stop``."""
     if at == word_stop:
         return _IGNORED
     first, length = text[at], word_stop - at
@@ -78,7 +78,7 @@ def _num_words(text: np.ndarray, at: int, stop: int) -> int:
 
 @njit(cache=True, nogil=True)
 def count_lines(text: np.ndarray, counts: np.ndarray) -> None:
-    """Count what a text holds.
+    """Count the statements of a text by kind.
 
     Args:
         text: [B] uint8.
@@ -111,7 +111,7 @@ def count_lines(text: np.ndarray, counts: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def _number(text: np.ndarray, at: int, stop: int) -> tuple[float, int]:
-    """The number that begins at ``at`` and where it ends, -1 if it is none; what begins like nan or inf reads NaN."""
+    """The number that begins at ``at`` and where it ends, -1 if it is none; words like nan or inf give NaN."""
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
@@ -227,7 +227,7 @@ def read_lines(
     corner_uv: np.ndarray,
     statements: np.ndarray,
 ) -> tuple[int, int]:
-    """Read a text into arrays of the sizes that ``count_lines`` told.
+    """Read a text into arrays of the sizes that ``count_lines`` found.
 
     Args:
         text: [B] uint8.
@@ -240,7 +240,7 @@ def read_lines(
         statements: [S, 3] int64: where the statement begins and ends in the text, and the faces before it.
 
     Returns:
-        What is wrong (``FINE`` if nothing is) and where the line begins that it is wrong with.
+        An error code (``FINE`` for none) and the beginning of the line that it concerns.
     """
     num_vertices, num_uvs, num_faces, num_statements, corner = 0, 0, 0, 0, 0
     six, at = np.zeros(6), 0
@@ -291,7 +291,7 @@ def cut_fans(first_corner: np.ndarray, spans: np.ndarray, corners: np.ndarray, t
     Args:
         first_corner: [F + 1] int64, where the corners of every face begin.
         spans: [K, 2] int64, the first of some faces in a row and the face after the last.
-        corners: [C] int32, what the triangles are to hold of every corner.
+        corners: [C] int32, the values of the corners that triangles refer to.
         triangles: [T, 3] int32, gets the triangles.
     """
     num_triangles = 0

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import trimesh
 
-from gym_batchnav.scene.builder import SceneBuilder, Surface
+from gym_batchnav.scene.builder import Material, SceneBuilder
+from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
-from gym_batchnav.scene.formats.obj import linear_colors
 
 _MAX_HEADER_BYTES = 2**16
 _MAX_TEXT_BYTES = 2**28  # trimesh makes an array of each line
@@ -38,7 +38,7 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
     elif suffix == ".stl":
         _check_stl(data)
     else:
-        _check_size(data)
+        data = _checked_off(data)
     try:
         loaded = trimesh.load_scene(io.BytesIO(data), file_type=suffix[1:], **options)
     except Exception as error:  # trimesh raises anything on damaged files
@@ -56,7 +56,7 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
 
 
 def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, image: int) -> None:
-    """Add one of trimesh's meshes as an object that wears picture ``image``, -1 for none."""
+    """Add one of trimesh's meshes as an object with texture ``image``, -1 for none."""
     visual: Any = mesh.visual
     vertices, triangles = np.asarray(mesh.vertices), np.asarray(mesh.faces)
     if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(vertices):
@@ -69,13 +69,13 @@ def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, i
         colors = linear_colors(visual.vertex_colors / 255)
     if uvs is not None and image >= 0:
         uvs = np.stack([uvs[:, 0], 1 - uvs[:, 1]], axis=1)
-    surface = Surface(image=image if uvs is not None else -1, double_sided=True)
-    part = builder.part(vertices, triangles, surface, uvs if image >= 0 else None, colors)
+    material = Material(image=image if uvs is not None else -1, double_sided=True)
+    part = builder.part(vertices, triangles, material, uvs if image >= 0 else None, colors)
     builder.add_object(name, [part] if part else [], matrix)
 
 
 def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
-    """The builder's number of the picture that a PLY header names as ``comment TextureFile``, -1 for none."""
+    """The builder's number of the texture that a PLY header names as ``comment TextureFile``, -1 for none."""
     header = data[: data.find(b"end_header")]
     match = re.search(rb"^comment\s+TextureFile\s+(.+?)\s*$", header, re.MULTILINE)
     if not match:
@@ -88,7 +88,7 @@ def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
 
 
 def _check_ply(data: bytes) -> None:
-    """Refuse a PLY file whose header promises more than follows."""
+    """Raise ValueError if a PLY header promises more than follows."""
     end = data.find(b"end_header", 0, _MAX_HEADER_BYTES)
     if end < 0:
         raise ValueError("its header has no end: the file is damaged or no PLY file, re-export it")
@@ -118,12 +118,30 @@ def _check_ply(data: bytes) -> None:
 
 
 def _check_stl(data: bytes) -> None:
-    """Refuse an STL text that would take trimesh too long or too much memory; binary ones have a fixed size."""
+    """Raise ValueError for an STL text that trimesh would take too long or too much memory for."""
     if len(data) >= 84 and len(data) == 84 + 50 * int.from_bytes(data[80:84], "little"):
         return
     _check_size(data)
     if data.lower().count(b"endsolid") > _MAX_SOLIDS:
         raise ValueError(f"it has more than {_MAX_SOLIDS} solids: join them, or save it as GLB")
+
+
+def _checked_off(data: bytes) -> bytes:
+    """An OFF text without comments and blank lines, on which trimesh's expressions take very long.
+
+    Raises:
+        ValueError: It is too large, or its header promises more lines than follow.
+    """
+    _check_size(data)
+    text = re.sub(rb"#[^\n]*", b"", data)
+    text = b"\n".join(filter(None, map(bytes.strip, text.splitlines())))
+    header = re.match(rb"(?:C?OFF)\s+(\d{1,12})\s+(\d{1,12})(?:\s|$)", text)
+    if not header:
+        raise ValueError("it does not begin with OFF and its counts: the file is damaged or no OFF file, re-export it")
+    num_rows, num_lines = int(header[1]) + int(header[2]), text.count(b"\n", header.start(2))
+    if num_rows > num_lines:
+        raise ValueError(f"its header promises {num_rows:,} lines, of which {num_lines:,} follow: it is cut short")
+    return text
 
 
 def _check_size(text: bytes) -> None:

@@ -1,6 +1,6 @@
 """Habitat's scene datasets: stages and objects, listed and placed by JSON files, as one Scene each.
 
-What is read of ``X.scene_dataset_config.json``, whose folder holds all that counts:
+Of ``X.scene_dataset_config.json``, in whose folder all files lie, these are read:
 
 - ``stages``, ``objects``, ``scene_instances``: ``paths`` (folders or patterns, by ending) and ``default_attributes``;
 - ``navmesh_instances``: navmeshes by name.
@@ -18,7 +18,6 @@ a warning; lights, shaders, physics and semantic descriptions without one.
 
 from __future__ import annotations
 
-import glob
 import posixpath
 import reprlib
 import warnings
@@ -31,29 +30,30 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.builder import MAX_PARTS
-from gym_batchnav.scene.compose import Placed, compose
-from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneError, SceneFiles, parse_json
-from gym_batchnav.scene.habitat.attributes import asset_frame, numbers, turn
+from gym_batchnav.scene.builder import MAX_PARTS, Placed, compose
+from gym_batchnav.scene.files import SceneError, SceneFiles
+from gym_batchnav.scene.frame import Z_UP
+from gym_batchnav.scene.habitat.attributes import LARGEST, asset_frame, rotation_of
+from gym_batchnav.scene.habitat.patterns import PatternSearch
+from gym_batchnav.scene.json_values import MAX_JSON_BYTES, mapping, numbers, parse_json, sequence
 from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
 
 DATASET_ENDING = ".scene_dataset_config.json"
 _ENDINGS = {"stages": ".stage_config.json", "objects": ".object_config.json", "scene_instances": ".scene_instance.json"}
-_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 
 
 def list_scenes(dataset: Path) -> list[str]:
     """The scene instances of a dataset, or its stages if it has none: paths in the dataset's folder, sorted.
 
     Raises:
-        SceneError: the dataset's file cannot be read, or names no scene.
+        SceneError: The dataset's file cannot be read, or names no scene.
     """
     with _naming(dataset):
         files = _Dataset(dataset)
         handles = files.listed("scene_instances") or files.listed("stages")
         if not handles:
-            raise ValueError("it has neither scene instances nor stages: mend the paths in it")
+            raise ValueError("it has neither scene instances nor stages: fix the paths in it")
     configs = {_without_ending(handle) for handle in handles if handle.endswith(".json")}
     return [handle for handle in handles if handle.endswith(".json") or _without_ending(handle) not in configs]
 
@@ -79,7 +79,7 @@ def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
         ``metadata["files"]`` tells all files by their paths in the dataset's folder.
 
     Raises:
-        SceneError: it cannot be loaded; the message says why and what to do.
+        SceneError: It cannot be loaded; the message gives the reason and the remedy.
     """
     dataset = Path(dataset)
     with _naming(dataset.parent / handle):
@@ -95,24 +95,26 @@ def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Turn what goes wrong inside into a SceneError that names the file."""
+    """Raise errors of the block as a SceneError that names the file."""
     try:
         yield
     except SceneError:
         raise
     except OSError as error:
-        raise SceneError(f"scene '{path}': {error}: put the file there or mend the name") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        plain = str(error) if isinstance(error, ValueError) else f"it is malformed ({error!r}): mend it"
-        raise SceneError(f"scene '{path}': {plain}") from error
+        raise SceneError(path, f"{error}: put the file there or check the path") from error
+    except MemoryError as error:
+        raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+        plain = str(error) if isinstance(error, ValueError) else f"it is malformed ({error!r}): fix it"
+        raise SceneError(path, plain) from error
 
 
 class _Dataset:
-    """A dataset's files; what is read is noted.
+    """A dataset's files; those that are read are noted.
 
     Attributes:
         digests: SHA-256 of every file read, "" for one that is missing, by path in the dataset's folder.
-        warnings: What was left out, one sentence each.
+        warnings: Content that was left out, one sentence each.
     """
 
     def __init__(self, path: Path) -> None:
@@ -120,41 +122,41 @@ class _Dataset:
         self._files = SceneFiles(path)
         self.digests = self._files.digests
         self.warnings: list[str] = []
+        self._search = PatternSearch(self._folder)
         self._handles: dict[str, list[str]] = {}  # by kind
         self._templates: dict[tuple[str, str], str] = {}  # handles by kind and template_name
         self._config = self._json(path.name)
 
     def listed(self, kind: str) -> list[str]:
         """The files of ``"stages"``, ``"objects"`` or ``"scene_instances"``, by path in the folder, sorted."""
-        section = _mapping(self._config.get(kind, {}), kind)
+        section = mapping(self._config.get(kind, {}), kind)
         if section.get("configs"):
             self._left_out(f"the configs of its {kind}: write them as files")
         found: set[str] = set()
-        for ending, patterns in _mapping(section.get("paths", {}), "paths").items():
+        for ending, patterns in mapping(section.get("paths", {}), "paths").items():
             wanted = _ENDINGS[kind] if ending == ".json" else ending.lower()
             for pattern in patterns if isinstance(patterns, list) else [patterns]:
-                found.update(path for path in self._matches(str(pattern)) if path.lower().endswith(wanted))
+                matches = self._search.files(_plain_path(str(pattern)))
+                found.update(path for path in matches if path.lower().endswith(wanted))
         return sorted(found)
 
     def stage(self, handle: str) -> Scene:
         """A stage alone."""
         attributes = self._attributes("stages", handle)
         scene = self._asset(handle, attributes)
-        if numbers(attributes, "origin", (0.0, 0.0, 0.0)).any():
+        if numbers(attributes, "origin", (0.0, 0.0, 0.0), LARGEST).any():
             self._left_out(f"the origin of stage '{handle}': move its asset instead")
         if attributes.get("nav_asset"):
-            scene = replace(scene, navmesh=self._navmesh(_beside(handle, attributes["nav_asset"])))
+            scene = replace(scene, navmesh=self._navmesh(_path_beside(handle, attributes["nav_asset"])))
         return scene
 
     def scene_instance(self, handle: str) -> Scene:
         """A stage with the objects in it."""
         instance = {**self._defaults("scene_instances"), **self._json(handle)}
-        rows = instance.get("object_instances", [])
-        if not isinstance(rows, list):
-            raise ValueError("object_instances is not a list")
+        rows = sequence(instance.get("object_instances", []), "object_instances")
         if len(rows) > MAX_PARTS:
             raise ValueError(f"it has {len(rows):,} objects, more than {MAX_PARTS:,}: place fewer")
-        stage_instance = _mapping(instance["stage_instance"], "stage_instance")
+        stage_instance = mapping(instance["stage_instance"], "stage_instance")
         if {"translation", "rotation"} & set(stage_instance):
             self._left_out("the place of its stage: stages stand where their files have them")
         stage = self.stage(self._template("stages", stage_instance["template_name"]))
@@ -167,44 +169,50 @@ class _Dataset:
             placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, templates) for row in rows)]
             scene = compose(handle, placed)
         if instance.get("navmesh_instance"):
-            paths = _mapping(self._config.get("navmesh_instances", {}), "navmesh_instances")
+            paths = mapping(self._config.get("navmesh_instances", {}), "navmesh_instances")
             navmesh = self._navmesh(str(paths[instance["navmesh_instance"]]))
         return replace(scene, navmesh=navmesh)
 
     def _placed(self, row: Mapping[str, Any], origin: str, templates: dict[str, tuple[Scene, np.ndarray]]) -> Placed:
-        """An object instance; ``templates`` keeps what was loaded, with its centre of mass."""
+        """An object instance; ``templates`` keeps the assets that were loaded, with their centres of mass."""
         handle = self._template("objects", row["template_name"])
         if handle not in templates:
             attributes = self._attributes("objects", handle)
             asset, (rotation, factors) = self._asset(handle, attributes), asset_frame(attributes)
             middle = asset.bounds.astype(np.float64).mean(axis=0)
-            mass = rotation @ numbers(attributes, "COM", (0.0, 0.0, 0.0)) * factors if "COM" in attributes else middle
+            mass = (
+                rotation @ numbers(attributes, "COM", (0.0, 0.0, 0.0), LARGEST) * factors
+                if "COM" in attributes
+                else middle
+            )
             templates[handle] = asset, mass
         asset, mass = templates[handle]
-        factors = numbers(row, "non_uniform_scale", (1.0, 1.0, 1.0)) * numbers(row, "uniform_scale", (1.0,))
+        factors = numbers(row, "non_uniform_scale", (1.0, 1.0, 1.0), LARGEST) * numbers(
+            row, "uniform_scale", (1.0,), LARGEST
+        )
         matrix = np.eye(4)
-        matrix[:3, :3] = turn(numbers(row, "rotation", (1.0, 0.0, 0.0, 0.0))) * factors
-        matrix[:3, 3] = numbers(row, "translation", (0.0, 0.0, 0.0))
+        matrix[:3, :3] = rotation_of(row) * factors
+        matrix[:3, 3] = numbers(row, "translation", (0.0, 0.0, 0.0), LARGEST)
         if str(row.get("translation_origin", origin)).lower() != "asset_local":
             matrix[:3, 3] -= matrix[:3, :3] @ mass
         return Placed(asset, matrix, scene_name(handle))
 
     def _asset(self, handle: str, attributes: Mapping[str, Any]) -> Scene:
         """The asset of a stage or object, in metres with y up."""
-        path = _beside(handle, attributes.get("render_asset", PurePosixPath(handle).name))
+        path = _path_beside(handle, attributes.get("render_asset", PurePosixPath(handle).name))
         rotation, factors = asset_frame(attributes)
-        # What the loader can do it does, since it compares a navmesh beside the asset with the result.
-        up = "z" if np.allclose(rotation, _Z_UP) else "y"
+        # The loader applies up and scale where it can, since it compares a navmesh beside the asset with the result.
+        up = "z" if np.allclose(rotation, Z_UP) else "y"
         scale = float(factors[0]) if (factors == factors[0]).all() else 1.0
         scene = load_scene(self._inside(path), up=up, scale=scale)
         self._note(path, scene)
-        rest = rotation @ (_Z_UP if up == "z" else np.eye(3)).T
+        remaining = rotation @ (Z_UP if up == "z" else np.eye(3)).T
         vertices = scene.vertices + np.asarray(scene.metadata["origin"])
-        vertices = (vertices @ rest.T) * (factors / scale)
+        vertices = (vertices @ remaining.T) * (factors / scale)
         return replace(scene, vertices=vertices.astype(np.float32), metadata={})
 
     def _attributes(self, kind: str, handle: str) -> dict[str, Any]:
-        """What a configuration file says, or the one beside an asset, over the dataset's defaults."""
+        """The attributes in a configuration file, or in the one beside an asset, over the dataset's defaults."""
         path = handle
         if not handle.endswith(_ENDINGS[kind]):
             path = str(PurePosixPath(handle).with_name(scene_name(handle) + _ENDINGS[kind]))
@@ -213,26 +221,17 @@ class _Dataset:
         return {**self._defaults(kind), **self._json(path)}
 
     def _defaults(self, kind: str) -> dict[str, Any]:
-        section = _mapping(self._config.get(kind, {}), kind)
-        return dict(_mapping(section.get("default_attributes", {}), "default_attributes"))
+        section = mapping(self._config.get(kind, {}), kind)
+        return dict(mapping(section.get("default_attributes", {}), "default_attributes"))
 
     def _template(self, kind: str, name: object) -> str:
-        """What a ``template_name`` means, looked up once, since many rows have the same."""
+        """The handle that a ``template_name`` means, looked up once, since many rows have the same."""
         key = kind, str(name)
         if key not in self._templates:
             if kind not in self._handles:
                 self._handles[kind] = self.listed(kind)
             self._templates[key] = _template_of(self._handles[kind], kind, name)
         return self._templates[key]
-
-    def _matches(self, pattern: str) -> Iterator[str]:
-        """The files that a pattern names, or that lie in the folders it names, by path in the dataset's folder."""
-        relative = _plain_path(pattern)
-        for match in glob.iglob(relative, root_dir=self._folder, recursive=True):
-            found = self._folder / match
-            for path in found.iterdir() if found.is_dir() else [found]:
-                if path.is_file():
-                    yield path.relative_to(self._folder).as_posix()
 
     def _navmesh(self, path: str) -> NavMesh:
         self._files.beside(path)  # so that it is noted
@@ -242,13 +241,13 @@ class _Dataset:
         try:
             return parse_json(self._files.beside(path, max_bytes=MAX_JSON_BYTES))
         except ValueError as error:
-            raise ValueError(f"'{path}' cannot be used ({error}): mend it") from error
+            raise ValueError(f"'{path}' cannot be used ({error}): fix it") from error
 
     def _inside(self, path: str) -> Path:
         """The file of a path in the dataset's folder.
 
         Raises:
-            ValueError: the path, or a link on it, leads out of that folder.
+            ValueError: The path, or a link on it, leads out of that folder.
         """
         found = self._folder / _plain_path(path)
         if not found.resolve().is_relative_to(self._folder.resolve()):
@@ -257,7 +256,7 @@ class _Dataset:
 
     def _note(self, path: str, scene: Scene) -> None:
         """Add the files that an asset was made of."""
-        files = _mapping(scene.metadata["files"], "files")
+        files = mapping(scene.metadata["files"], "files")
         folder = PurePosixPath(path).parent
         self.digests.update({(folder / name).as_posix(): digest for name, digest in files.items()})
 
@@ -272,7 +271,7 @@ def _template_of(handles: list[str], kind: str, name: object) -> str:
     """The configuration or asset that a ``template_name`` means; configurations go first.
 
     Raises:
-        ValueError: there is none, or several.
+        ValueError: There is none, or several.
     """
     wanted = str(name).replace("\\", "/")
     wanted = str(PurePosixPath(wanted).with_name(scene_name(wanted))) if wanted else "?"
@@ -280,7 +279,7 @@ def _template_of(handles: list[str], kind: str, name: object) -> str:
     found = [handle for handle in found if handle.endswith(_ENDINGS[kind])] or found
     if len(found) != 1:
         several = f"{len(found)} {kind} ({', '.join(found[:3])})" if found else f"none of its {len(handles)} {kind}"
-        raise ValueError(f"template_name {reprlib.repr(name)} means {several}: mend it or the paths of the dataset")
+        raise ValueError(f"template_name {reprlib.repr(name)} means {several}: fix it or the paths of the dataset")
     return found[0]
 
 
@@ -288,7 +287,7 @@ def _without_ending(handle: str) -> str:
     return str(PurePosixPath(handle).with_name(scene_name(handle)))
 
 
-def _beside(handle: str, path: object) -> str:
+def _path_beside(handle: str, path: object) -> str:
     """A path that a file names relative to its own folder, in the dataset's folder."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(handle), str(path).replace("\\", "/")))
 
@@ -297,15 +296,9 @@ def _plain_path(path: str) -> str:
     """A path or pattern inside the dataset's folder.
 
     Raises:
-        ValueError: it leads out of it.
+        ValueError: It leads out of it.
     """
     normal = posixpath.normpath(path.replace("\\", "/"))
     if normal.startswith(("/", "..")) or ":" in normal or "\0" in normal:
         raise ValueError(f"it refers to {reprlib.repr(path)}, which is not inside its folder: put the files there")
     return normal
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is not a JSON object")
-    return value

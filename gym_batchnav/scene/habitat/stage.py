@@ -1,30 +1,20 @@
-"""Habitat's stage configurations: which way up, and how large, the stage beside them is."""
+"""Habitat's stage configurations, which state the up axis and the scale of the stage beside them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-import numpy as np
-
-from gym_batchnav.scene.files import MAX_JSON_BYTES, SceneFiles, parse_json
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.frame import StatedFrame
 from gym_batchnav.scene.habitat.attributes import asset_frame
+from gym_batchnav.scene.json_values import MAX_JSON_BYTES, parse_json
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StageConfig:
-    """What a ``NAME.stage_config.json`` says of the frame of its stage."""
-
-    name: str  # of the file
-    rotation: np.ndarray  # [3, 3] float64, to y up with the front at -z
-    factors: np.ndarray  # [3] float64, metres in a unit along the axes after the rotation
-
-
-def read_stage_config(files: SceneFiles) -> StageConfig | None:
+def read_stage_config(files: SceneFiles) -> StatedFrame | None:
     """The configuration of the scene's name beside it; None if there is none or it is of another file.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: It is damaged.
     """
     name = f"{files.path.stem}.stage_config.json"
     if not files.path.with_name(name).is_file():
@@ -35,5 +25,5 @@ def read_stage_config(files: SceneFiles) -> StageConfig | None:
             return None
         rotation, factors = asset_frame(config)
     except ValueError as error:
-        raise ValueError(f"'{name}' beside it cannot be used ({error}): mend or remove it") from error
-    return StageConfig(name, rotation, factors)
+        raise ValueError(f"'{name}' beside it cannot be used ({error}): fix or remove it") from error
+    return StatedFrame(name, rotation, factors)

@@ -1,0 +1,172 @@
+"""Sound files of every kind that is fuzzed, and how each is changed."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from glb import SQUARE_UVS, Glb, four_colors
+from PIL import Image
+from rooms import box_room
+
+from fuzzing import mutators
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.episodes.habitat import write_episodes
+from gym_batchnav.episodes.sampling import sample_episodes
+from gym_batchnav.geometry import Camera
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.save import save_glb
+from gym_batchnav.scene.scene import Scene
+
+Mutator = Callable[[np.random.Generator, bytes], bytes]
+
+SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture")
+KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset")
+# Of each kind, the files that are changed and how.
+MUTATORS: dict[str, dict[str, Mutator]] = {
+    "glb": {"scene.glb": mutators.mutate_glb, "textured.glb": mutators.mutate_glb},
+    "gltf": {"scene.gltf": mutators.mutate_json_text, "scene.bin": mutators.mutate_bytes},
+    "obj": {"scene.obj": mutators.mutate_text, "scene.mtl": mutators.mutate_text},
+    "ply": {"scene.ply": mutators.mutate_bytes, "text.ply": mutators.mutate_text},
+    "stl": {"scene.stl": mutators.mutate_bytes, "text.stl": mutators.mutate_text},
+    "off": {"scene.off": mutators.mutate_text},
+    "texture": dict.fromkeys(("a.png", "a.jpg", "a.webp", "a.bmp", "a.tga", "a.gif", "a.tiff"), mutators.mutate_bytes),
+    "navmesh": {"scene.navmesh": mutators.mutate_bytes},
+    "episodes": {"e.json": mutators.mutate_json_text, "e.json.gz": mutators.mutate_gzip},
+    "policy": {"p.safetensors": mutators.mutate_safetensors},
+    "cache": {"*": mutators.mutate_entry},
+    "dataset": {"*.json": mutators.mutate_json_text},
+}
+
+
+def write_samples(folder: Path) -> None:
+    """Write a folder of sound files for each kind."""
+    for kind in KINDS:
+        (folder / kind).mkdir(parents=True)
+    room = box_room()
+    _write_scenes(folder, room)
+    _write_textures(folder / "texture")
+    NavMesh.build(room.vertices, room.triangles).save(folder / "navmesh" / "scene.navmesh")
+    _write_episodes(folder / "episodes", room)
+    _write_policy(folder / "policy" / "p.safetensors")
+    save_glb(room, folder / "cache" / "room.glb")
+    BatchNavEnv(
+        2, scenes=str(folder / "cache" / "room.glb"), cache_dir=folder / "cache" / "entries", num_episodes=5,
+        sensors=(), renderer="embree",
+    ).close()  # fmt: skip
+    _write_dataset(folder / "dataset", room)
+
+
+def mutated(rng: np.random.Generator, kind: str, samples: Path) -> tuple[dict[str, bytes], str]:
+    """One input: the files of a kind with one of them changed.
+
+    Returns:
+        The bytes of all files by their path in the folder of the input, and the path of the one that was changed.
+    """
+    folder = samples / kind
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    patterns = MUTATORS[kind]
+    choices = [
+        (name, mutator)
+        for pattern, mutator in patterns.items()
+        for name in files
+        if Path(name).match(pattern) and (kind != "cache" or name.startswith("entries/"))
+    ]
+    name, mutator = choices[rng.integers(len(choices))]
+    files[name] = mutator(rng, files[name])
+    return files, name
+
+
+def _write_scenes(folder: Path, room: Scene) -> None:
+    import trimesh
+
+    save_glb(room, folder / "glb" / "scene.glb")
+    glb = Glb()
+    floor = np.array([[-3, 0, 3], [3, 0, 3], [3, 0, -3], [-3, 0, -3]], np.float32)
+    colors = np.full((4, 4), 200, np.uint8)
+    part = glb.primitive(floor, uvs=SQUARE_UVS, colors=colors, material=glb.picture(four_colors(), sampler=0))
+    glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
+    (folder / "glb" / "textured.glb").write_bytes(glb.mesh(part).bytes())
+    mesh = trimesh.Trimesh(room.vertices, room.triangles, process=False)
+    mesh.export(folder / "ply" / "scene.ply")
+    mesh.export(folder / "ply" / "text.ply", encoding="ascii")
+    mesh.export(folder / "stl" / "scene.stl")
+    (folder / "stl" / "text.stl").write_text(trimesh.exchange.stl.export_stl_ascii(mesh))
+    mesh.export(folder / "off" / "scene.off")
+    lines = ["mtllib scene.mtl", "o room", *("v {:.6f} {:.6f} {:.6f}".format(*vertex) for vertex in room.vertices)]
+    lines += ["vt 0 0", "vt 1 1", "usemtl wood"]
+    lines += ["f {}/1 {}/2 {}/1".format(*(triangle + 1)) for triangle in room.triangles]
+    (folder / "obj" / "scene.obj").write_text("\n".join(lines))
+    (folder / "obj" / "scene.mtl").write_text(
+        "newmtl wood\nKd 1 1 1\nmap_Kd -clamp on wood.png\nd 0.9\nmap_d wood.png\n"
+    )
+    Image.fromarray(four_colors()).save(folder / "obj" / "wood.png")
+    _write_gltf(folder / "gltf")
+
+
+def _write_gltf(folder: Path) -> None:
+    glb = Glb()
+    floor = np.array([[-3, 0, 3], [3, 0, 3], [3, 0, -3], [-3, 0, -3]], np.float32)
+    glb.mesh(glb.primitive(floor, uvs=SQUARE_UVS), glb.primitive(floor + np.float32([0, 2.5, 0])))
+    glb.json["nodes"] = [{"children": [1], "rotation": [0, 0, 0, 1]}, {"mesh": 0, "translation": [0, 0.5, 0]}]
+    document = {**{key: items for key, items in glb.json.items() if items}, "scene": 0}
+    document["buffers"] = [{"byteLength": len(glb.binary), "uri": "scene.bin"}]
+    (folder / "scene.gltf").write_text(json.dumps(document))
+    (folder / "scene.bin").write_bytes(glb.binary)
+
+
+def _write_textures(folder: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 56, 3)).astype(np.uint8)
+    names = list(MUTATORS["texture"])
+    for name in names:
+        stream = io.BytesIO()
+        Image.fromarray(pixels).save(stream, {"jpg": "JPEG", "tga": "TGA"}.get(name[2:], name[2:].upper()))
+        (folder / name).write_bytes(stream.getvalue())
+    floor = "v {0} 0 3\nv {1} 0 3\nv {1} 0 -3\nv {0} 0 -3\n"
+    lines = "mtllib scene.mtl\nvt 0 0\nvt 1 0\nvt 1 1\n"
+    for number, name in enumerate(names):
+        first = 4 * number + 1
+        lines += floor.format(6 * number, 6 * number + 6) + f"usemtl {name}\n"
+        lines += f"f {first}/1 {first + 1}/2 {first + 2}/3\nf {first}/1 {first + 2}/3 {first + 3}/2\n"
+    (folder / "scene.obj").write_text(lines)
+    (folder / "scene.mtl").write_text("".join(f"newmtl {name}\nmap_Kd {name}\n" for name in names))
+
+
+def _write_episodes(folder: Path, room: Scene) -> None:
+    navmesh = NavMesh.build(room.vertices, room.triangles)
+    episodes = sample_episodes(navmesh, 6, np.random.default_rng(0))
+    for name in ("e.json", "e.json.gz"):
+        write_episodes({room.name: episodes}, folder / name)
+
+
+def _write_policy(path: Path) -> None:
+    try:
+        import torch
+    except ImportError:  # policies are not fuzzed without torch
+        return
+    from gym_batchnav.train.policy import make_policy
+    from gym_batchnav.train.policy_file import PolicyAbout, save_policy
+
+    torch.manual_seed(0)
+    about = PolicyAbout("blind", (), Camera(16, 16), 0.25, 10.0, 500, "cpu", 0, 0)
+    save_policy(path, make_policy(about.kind, about.observation_space()), about)
+
+
+def _write_dataset(folder: Path, room: Scene) -> None:
+    save_glb(room, folder / "room.glb")
+    save_glb(box_room("crate", 1.0, 1.0, 0.5), folder / "crate.glb")
+    dataset = {
+        "stages": {"paths": {".glb": ["room.glb"], ".json": ["*", "**/*.json"]}},
+        "objects": {"paths": {".glb": ["crate.glb"]}, "default_attributes": {"scale": [1, 1, 1]}},
+        "scene_instances": {"paths": {".json": ["*"]}},
+    }
+    row = {"template_name": "crate", "translation": [1, 0, 1], "rotation": [1, 0, 0, 0], "uniform_scale": 0.5}
+    instance = {"stage_instance": {"template_name": "room"}, "object_instances": [row, row]}
+    stage = {"render_asset": "room.glb", "up": [0, 1, 0], "front": [0, 0, -1], "scale": [1, 1, 1], "units_to_meters": 1}
+    documents = {"home.scene_dataset_config": dataset, "home.scene_instance": instance, "room.stage_config": stage}
+    for name, document in documents.items():
+        (folder / f"{name}.json").write_text(json.dumps(document))

@@ -1,0 +1,181 @@
+"""The process that tries inputs under limits: ``python -m fuzzing.tries SAMPLES`` reads their folders from its input.
+
+Each line of its input is ``KIND FOLDER FILE``; each line of its output is ``OUTCOME REASON``. Beyond ten seconds of
+processor time the process is ended by a signal; beyond one GiB more than it had at first, memory is refused to it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.scene import Scene
+
+SECONDS, MAX_BYTES = 10, 2**30
+MAX_MESSAGE = 5000  # characters
+LOADED, REFUSED, FAILED = "loaded", "refused", "failed"
+
+
+def exercise(scenes: object, folder: Path, **keywords: object) -> None:
+    """Walk and draw in scenes: build what is missing, two episodes, three steps, pictures of all sensors."""
+    env = BatchNavEnv(
+        2, scenes=scenes, sensors=("depth", "rgb", "semantic"), camera=Camera(16, 16), renderer="embree",
+        num_episodes=4, cache_dir=folder / "entries", **keywords,
+    )  # fmt: skip
+    try:
+        observations, _ = env.reset(seed=0)
+        for actions in ([1, 2], [3, 1], [1, 1], [0, 1]):
+            observations = env.step(np.array(actions))[0]
+        for name, values in observations.items():
+            assert np.isfinite(values).all(), f"{name} is not finite"
+        assert np.isfinite(env.agents.position).all(), "an agent is nowhere"
+    finally:
+        env.close()
+
+
+def check_scene(scene: Scene) -> None:
+    """Assert that the record's rows exist."""
+    assert np.isfinite(scene.vertices).all(), "vertices are not finite"
+    assert 0 <= scene.triangles.min() <= scene.triangles.max() < len(scene.vertices), "triangles of no vertex"
+    assert 0 <= scene.triangle_material.min() <= scene.triangle_material.max() < len(scene.materials), "no material"
+    assert -1 <= scene.materials.texture.min() <= scene.materials.texture.max() < len(scene.textures), "no texture"
+    assert 1 <= scene.triangle_object.min() <= scene.triangle_object.max() <= len(scene.objects), "no object"
+
+
+def try_scene(folder: Path, file: str) -> None:
+    """Load a scene file and walk in it."""
+    mains = {"scene.bin": "scene.gltf", "scene.mtl": "scene.obj"}
+    scene = load_scene(folder / (mains.get(file, file) if not file.startswith("a.") else "scene.obj"))
+    check_scene(scene)
+    exercise([scene], folder)
+
+
+def try_navmesh(folder: Path, file: str) -> None:
+    """Load a navmesh, ask it all kinds of things, and walk on it."""
+    from dataclasses import replace
+
+    from rooms import box_room
+
+    navmesh = NavMesh.load(folder / file)
+    rng = np.random.default_rng(0)
+    if navmesh.num_polygons:
+        points = navmesh.random_points(4, rng)
+        navmesh.distance_to_obstacle(points)
+        navmesh.top_down_map(1.0)
+    exercise([replace(box_room(), navmesh=navmesh)], folder)
+
+
+def try_episodes(folder: Path, file: str) -> None:
+    """Walk through the episodes of a file."""
+    from rooms import box_room
+
+    exercise([box_room()], folder, episode_file=folder / file)
+
+
+def try_policy(folder: Path, file: str) -> None:
+    """Load a policy and let it act in an environment made for it."""
+    import torch
+    from rooms import box_room
+
+    from gym_batchnav.train.policy_agent import PolicyAgent
+    from gym_batchnav.train.policy_file import load_policy
+
+    torch.set_num_threads(1)
+    policy, about = load_policy(folder / file)
+    env = BatchNavEnv(2, scenes=[box_room()], renderer="embree", num_episodes=4, **about.env_keywords())
+    try:
+        agent = PolicyAgent(policy)
+        agent.reset(env)
+        observations, _ = env.reset(seed=0)
+        env.step(agent.act(env, observations, np.ones(2, bool)))
+    finally:
+        env.close()
+
+
+def try_cache(folder: Path, file: str) -> None:
+    """Walk in a scene whose cache holds a damaged entry, which is made anew and never an error."""
+    try:
+        exercise(str(folder / "room.glb"), folder)
+    except Exception as error:
+        raise AssertionError(f"a damaged entry of the cache raised {error!r}") from error
+
+
+def try_dataset(folder: Path, file: str) -> None:
+    """Load every scene of a dataset and walk in the first."""
+    dataset = folder / "home.scene_dataset_config.json"
+    scenes = [load_habitat_scene(dataset, handle) for handle in list_scenes(dataset)[:3]]
+    for scene in scenes:
+        check_scene(scene)
+    exercise(scenes[:1], folder)
+
+
+TRIES = {
+    "navmesh": try_navmesh,
+    "episodes": try_episodes,
+    "policy": try_policy,
+    "cache": try_cache,
+    "dataset": try_dataset,
+}
+
+
+def attempt(kind: str, folder: Path, file: str) -> tuple[str, str]:
+    """Try one input; returns the outcome and its reason."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of processor time; its signal ends the process
+    try:
+        TRIES.get(kind, try_scene)(folder, file)
+    except (ValueError, OSError) as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, MemoryError):
+                return FAILED, f"memory: {error}"
+            cause = cause.__cause__ or cause.__context__
+        message = str(error)
+        if not message or len(message) > MAX_MESSAGE:
+            return FAILED, f"a message of {len(message)} characters: {message[:200]}"
+        return REFUSED, message
+    except Exception as error:
+        return FAILED, f"{type(error).__name__}: {error}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return LOADED, ""
+
+
+def warm_up(samples: Path, kinds: list[str]) -> None:
+    """Try the sound files, which compiles the kernels and imports what is needed."""
+    from fuzzing.samples import MUTATORS
+
+    for kind in kinds:
+        for name in MUTATORS[kind]:
+            TRIES.get(kind, try_scene)(samples / kind, name)
+
+
+def main() -> None:
+    """Try inputs until there are no more."""
+    warnings.simplefilter("ignore")
+    samples, kinds = Path(sys.argv[1]), sys.argv[2].split(",")
+    warm_up(samples, kinds)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + MAX_BYTES, in_use + MAX_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else is printed is no answer
+    print("ready", file=answers)
+    for line in sys.stdin:
+        kind, folder, file = line.rstrip("\n").split("\t")
+        outcome, reason = attempt(kind, Path(folder), file)
+        print(outcome, " ".join(reason.split())[:500], sep="\t", file=answers)
+
+
+if __name__ == "__main__":
+    main()
