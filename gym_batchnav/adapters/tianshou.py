@@ -49,7 +49,7 @@ class TianshouVecEnv(BaseVectorEnv):
         self.env: Any = env  # seeds are the batch's, which takes sequences
         self.env_num = batch.num_envs
         self.is_async, self.is_closed = False, False
-        self._valid = batch.episodes.valid
+        self._valid = batch.simulator.episodes.valid
         self._pending = np.zeros(self.env_num, bool)  # ended, and tianshou has not asked for what comes next
         self._first: tuple[np.ndarray, Any, np.ndarray] | None = None  # ids, observations and infos of the pending
 

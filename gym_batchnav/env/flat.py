@@ -15,8 +15,9 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import spread
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
+from gym_batchnav.task.sensors import PointGoal
 
-GOAL = "pointgoal_with_gps_compass"
+GOAL = PointGoal.name
 # Low, as what agents bump into is: rays 0.25 m up meet 98 to 99% of it, those of the usual 1.25 m only 79 to 84%. Lower
 # ones would meet what agents step over (up to 0.2 m). Wide, so that the side of a doorway is seen while passing it.
 SCAN_CAMERA = Camera(width=64, height=1, hfov_deg=120.0, eye_height=0.25)

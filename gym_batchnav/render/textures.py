@@ -13,7 +13,7 @@ from numba import njit
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.color import linear_to_srgb, srgb_to_linear
-from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.scene import Materials, Scene
 
 _ENCODE_STEPS = 8191  # fine enough that decoding and encoding gives every one of the 256 values back
 
@@ -53,6 +53,17 @@ class TexturePool:
 def texture_coordinates(uvs: np.ndarray) -> np.ndarray:
     """A scene's texture coordinates [V, 2], bounded: files may hold anything, and kernels turn them into integers."""
     return np.clip(np.nan_to_num(uvs), -1e6, 1e6)
+
+
+def material_factors(materials: Materials) -> np.ndarray:
+    """Base colours [M, 4] of materials, linear RGBA, bounded to [0, 1]: files may hold anything."""
+    return np.clip(np.nan_to_num(materials.base_color), 0, 1)
+
+
+def level_starts(size: int) -> np.ndarray:
+    """[levels] int64: texels of one texture on all levels before each; a level of a pool starts at L times as many."""
+    sides = size >> np.arange(size.bit_length())
+    return np.cumsum(sides * sides) - sides * sides
 
 
 def texture_size(camera: Camera) -> int:

@@ -1,21 +1,27 @@
-"""Which process may run parallel kernels and OpenGL.
+"""Which process and which thread may run parallel kernels and OpenGL.
 
 Threads and OpenGL contexts do not survive a fork: a parallel kernel or an OpenGL call in a forked child hangs or kills
-it without a word. That is a property of the whole process, hence the one module-level variable of this package.
+it without an error. That is a property of the whole process, hence the module-level variables.
+
+A batch or a renderer belongs to one thread: two that use it at once would write into the same arrays. Batches that
+share nothing may live in threads of their own, but Numba's workqueue layer, the only one on some machines, aborts the
+process when two threads enter parallel kernels at once. So every call of one holds ``PARALLEL_KERNELS``.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 
 _owner: int | None = None
+PARALLEL_KERNELS = threading.RLock()
 
 
 def claim_process(what: str) -> None:
     """Note that this process runs parallel kernels or OpenGL; to be called before each of them.
 
     Raises:
-        RuntimeError: a parent of this process did so before it forked.
+        RuntimeError: A parent of this process did so before it forked.
     """
     global _owner
     current = os.getpid()
@@ -27,3 +33,39 @@ def claim_process(what: str) -> None:
             'context are lost here. Start processes with context="spawn" '
             '(multiprocessing.get_context("spawn"), AsyncVectorEnv(..., context="spawn")).'
         )
+
+
+class Claim:
+    """Binds an object to the process and the thread that use it first.
+
+    When that thread has ended, the next one that uses the object takes it over.
+
+    Args:
+        name: What errors call the object, such as ``"this environment"``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def claim_thread(self, what: str) -> None:
+        """Claim the process and the thread; to be called before every use.
+
+        Args:
+            what: The use, such as ``"step"``.
+
+        Raises:
+            RuntimeError: A parent of this process used the package before it forked, or another thread uses the object.
+        """
+        claim_process(what)
+        current = threading.current_thread()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = current
+            owner = self._thread
+        if owner is not current:
+            raise RuntimeError(
+                f"{what} in thread {current.name!r}: {self._name} belongs to thread {owner.name!r}, which used it "
+                f"first. Make all calls from thread {owner.name!r}, or make another object in each thread."
+            )

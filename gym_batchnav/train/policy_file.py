@@ -15,7 +15,7 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import picture_spaces
 from gym_batchnav.env.settings import check_choice, check_counts, check_positive
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import check_sensors
+from gym_batchnav.render.checks import check_sensors
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy
 from gym_batchnav.train.run.checkpoint import join, read_file, split, write_file
 

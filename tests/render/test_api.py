@@ -13,7 +13,9 @@ from quads import scene_of, wall
 from gym_batchnav.geometry import look_at, view_matrices
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render import api, make_renderer
-from gym_batchnav.render.api import check_target, check_views, is_software, light_directions
+from gym_batchnav.render.api import check_device, is_software
+from gym_batchnav.render.checks import check_rigid, check_slots, check_target
+from gym_batchnav.render.lighting import light_directions
 
 
 def small_library() -> SceneLibrary:
@@ -94,8 +96,8 @@ def test_rigid_views_pass(count, seed):
     views = np.stack([look_at(rng.normal(size=3) * 50, rng.normal(size=3)) for _ in range(count)])
     roll = np.eye(4, dtype=np.float32)
     roll[:2, :2] = [[0, -1], [1, 0]]
-    check_views(np.zeros(count, np.int32), roll @ views, 1, count)
-    check_views(np.zeros(count, np.uint8), views.astype(np.float64), 1, count)
+    check_rigid(roll @ views)
+    check_rigid(views.astype(np.float64))
 
 
 def spoil(views: np.ndarray, how: str) -> None:
@@ -119,7 +121,7 @@ def test_views_that_are_not_rigid_are_refused_by_number(how):
     views = view_matrices(np.zeros((5, 3), np.float32), np.linspace(0, 6, 5).astype(np.float32), 1.25)
     spoil(views, how)
     with pytest.raises(ValueError, match=r"views\[3\]"):
-        check_views(np.zeros(5, np.int32), views, 1, 5)
+        check_rigid(views)
 
 
 @pytest.mark.parametrize(
@@ -134,14 +136,14 @@ def test_views_that_are_not_rigid_are_refused_by_number(how):
 def test_wrong_slots_are_refused_by_name(slots, message):
     views = view_matrices(np.zeros((2, 3), np.float32), np.zeros(2, np.float32), 1.25)
     with pytest.raises(ValueError, match=message):
-        check_views(slots, views, 2, 2)
+        check_slots(slots, views, 2, 2)
 
 
 @pytest.mark.parametrize(("count", "columns", "dtype"), [(0, 4, "f4"), (3, 4, "f4"), (2, 3, "f4"), (2, 4, "i4")])
 def test_wrong_shapes_and_types_of_views_are_refused(count, columns, dtype):
     views = view_matrices(np.zeros((count, 3), np.float32), np.zeros(count, np.float32), 1.25)
     with pytest.raises(ValueError, match="views are"):
-        check_views(np.zeros(count, np.int32), views[:, :columns].astype(dtype), 2, 2)
+        check_slots(np.zeros(count, np.int32), views[:, :columns].astype(dtype), 2, 2)
 
 
 @pytest.mark.parametrize("sensors", [(), ("depth", "depth"), ("color",), "rgb"])
@@ -155,6 +157,29 @@ def test_counts_below_one_are_refused():
         check_target(("depth",), 0, 2)
     with pytest.raises(ValueError, match="buffers=0"):
         check_target(("depth",), 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "renderer", "error", "message"),
+    [
+        ("tpu", "auto", ValueError, r"obs_device='tpu': choose one of 'cpu', 'cuda'"),
+        ("cuda", "embree", ValueError, r"obs_device='cuda': renderer='embree' draws into main memory"),
+        ("cuda", "auto", RuntimeError, r"obs_device='cuda' needs OpenGL .* obs_device='cpu'"),
+        ("cuda", "opengl", RuntimeError, r"obs_device='cuda' needs OpenGL .* obs_device='cpu'"),
+    ],
+)
+def test_a_device_for_observations_is_checked_by_the_environments_keyword(
+    monkeypatch, device, renderer, error, message
+):
+    stand_in_for_opengl(monkeypatch, None)
+    with pytest.raises(error, match=message):
+        check_device(device, renderer)
+
+
+@pytest.mark.parametrize("renderer", ["auto", "opengl", "embree"])
+def test_the_processor_is_a_device_of_every_renderer(monkeypatch, renderer):
+    stand_in_for_opengl(monkeypatch, None)
+    check_device("cpu", renderer)
 
 
 def test_the_light_stands_between_the_camera_and_the_sky():

@@ -9,7 +9,8 @@ from quads import checkerboard, scene_of, wall
 from rays import AHEAD, METRES
 
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.embree.renderer import EmbreeRenderer, TreePreparer
+from gym_batchnav.render.embree.device import TreePreparer
+from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
 SENSORS = ("depth", "rgb")
 SLOT = np.zeros(1, np.int32)

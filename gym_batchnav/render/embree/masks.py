@@ -15,18 +15,16 @@ from numba import carray, cfunc, njit, types
 from gym_batchnav.render.embree.packet import (
     AXES,
     CONTEXT,
-    CONTEXT_FIELDS,
-    CONTEXT_MATERIALS,
-    CONTEXT_SIZE,
-    CONTEXT_TEXELS,
-    CONTEXT_TEXTURES,
-    CONTEXT_TRIANGLES,
+    SURFACES_BYTE,
+    SURFACES_FIELDS,
+    Surfaces,
     pointer,
 )
-from gym_batchnav.render.embree.shade import level_start, wrap_texel
+from gym_batchnav.render.embree.shade import level_start, neighbours
 from gym_batchnav.render.embree.surface import (
     COLOR,
     CUTOFF,
+    FACTOR,
     GRADIENT_U,
     GRADIENT_V,
     MATERIAL,
@@ -57,7 +55,8 @@ def alpha_filter() -> Any:
         ray = carray(pointer(fields[3]), (9, count), np.float32)
         hit = carray(pointer(fields[4]), (5, count), np.float32)
         triangle = carray(pointer(fields[4]), (6, count), np.int32)[5]
-        surfaces = carray(pointer(fields[2] + 16), (CONTEXT_FIELDS,), np.int64)
+        own = carray(pointer(fields[2] + SURFACES_BYTE), (SURFACES_FIELDS,), np.int64)
+        surfaces = Surfaces(own[0], own[1], own[2], own[3], own[4], own[5])
         axes = carray(pointer(fields[2] + 4 * (AXES - CONTEXT)), (2, 3), np.float32)
         for lane in range(count):
             if valid[lane] != 0 and not _is_seen(
@@ -77,7 +76,7 @@ def alpha_filter() -> Any:
 
 @njit(cache=True, nogil=True)
 def _is_seen(
-    surfaces: np.ndarray,
+    surfaces: Surfaces,
     axes: np.ndarray,
     triangle: int,
     direction: tuple[np.float32, np.float32, np.float32],
@@ -89,7 +88,7 @@ def _is_seen(
     """Whether the alpha of a triangle, where a ray hits it, reaches the cutoff of its material.
 
     Args:
-        surfaces: [CONTEXT_FIELDS] int64.
+        surfaces: Of the slot.
         axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
         triangle: Its row.
         direction: Of the ray, one long along the view axis.
@@ -98,11 +97,11 @@ def _is_seen(
         u: Weight of its second corner.
         v: Weight of its third corner.
     """
-    words = carray(pointer(surfaces[CONTEXT_TRIANGLES] + 4 * TRIANGLE_WORDS * triangle), (TRIANGLE_WORDS,), np.int32)
+    words = carray(pointer(surfaces.triangles + 4 * TRIANGLE_WORDS * triangle), (TRIANGLE_WORDS,), np.int32)
     record, row = words.view(np.float32), words[MATERIAL]
-    material = carray(pointer(surfaces[CONTEXT_MATERIALS] + 4 * MATERIAL_WORDS * row), (MATERIAL_WORDS,), np.int32)
+    material = carray(pointer(surfaces.materials + 4 * MATERIAL_WORDS * row), (MATERIAL_WORDS,), np.int32)
     factors = material.view(np.float32)
-    color_0, color_1, color_2, alpha = words[COLOR], words[COLOR + 1], words[COLOR + 2], factors[3]
+    color_0, color_1, color_2, alpha = words[COLOR], words[COLOR + 1], words[COLOR + 2], factors[FACTOR + 3]
     if (color_0 & color_1 & color_2) != WHITE:
         alpha *= _mix_alpha(words, u, v)
     if material[TEXTURE] >= 0:
@@ -114,19 +113,17 @@ def _is_seen(
 
 @njit(cache=True, nogil=True)
 def _trilinear_alpha(
-    surfaces: np.ndarray, material: np.ndarray, square: np.float32, u: np.float32, v: np.float32
+    surfaces: Surfaces, material: np.ndarray, square: np.float32, u: np.float32, v: np.float32
 ) -> np.float32:
     """The alpha of a texture at (u, v), on the two mip levels nearest to a footprint's longer axis."""
-    size, num_textures = surfaces[CONTEXT_SIZE], surfaces[CONTEXT_TEXTURES]
-    texels = carray(pointer(surfaces[CONTEXT_TEXELS]), (num_textures * size * size * 2,), np.int32)
-    side, one = size, np.float32(1.0)
-    square *= np.float32(size * size)
-    while side > 1 and not square < np.float32(4.0):  # not a number counts as endless
+    last, level, one = surfaces.last_level, 0, np.float32(1.0)
+    square *= np.float32(1 << (2 * last))
+    while level < last and not square < np.float32(4.0):  # not a number counts as infinite
         square *= np.float32(0.25)
-        side >>= 1
+        level += 1
     blend = min(max(np.float32(0.5) * np.log2(square), np.float32(0.0)), one) if square > one else np.float32(0.0)
-    fine = _bilinear_alpha(texels, size, num_textures, material, side, u, v)
-    coarse = _bilinear_alpha(texels, size, num_textures, material, max(side >> 1, 1), u, v)
+    fine = _bilinear_alpha(surfaces, material, level, u, v)
+    coarse = _bilinear_alpha(surfaces, material, min(level + 1, last), u, v)
     return (fine + blend * (coarse - fine)) * np.float32(1 / 255)
 
 
@@ -161,17 +158,23 @@ def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
 
 
 @njit(cache=True, nogil=True)
-def _bilinear_alpha(
-    texels: np.ndarray, size: int, num_textures: int, material: np.ndarray, side: int, u: np.float32, v: np.float32
-) -> np.float32:
-    """The alpha of a texture at (u, v) on the mip level of ``side`` texels, 0 to 255."""
-    start = level_start(size, num_textures, side, material[TEXTURE])
-    x, y = u * np.float32(side) - np.float32(0.5), v * np.float32(side) - np.float32(0.5)
-    left, top = int(np.floor(x)), int(np.floor(y))
-    fx, fy, total = x - np.floor(x), y - np.floor(y), np.float32(0.0)
-    for j in range(2):
-        row = start + side * wrap_texel(top + j, side, material[WRAP_V])
-        for i in range(2):
-            weight = (fx if i else np.float32(1.0) - fx) * (fy if j else np.float32(1.0) - fy)
-            total += weight * np.float32((texels[row + wrap_texel(left + i, side, material[WRAP_U])] >> 24) & 255)
+def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.float32, v: np.float32) -> np.float32:
+    """The alpha of a texture at (u, v) on a mip level, 0 to 255."""
+    num_textures, side = surfaces.num_textures, 1 << (surfaces.last_level - level)
+    texels = carray(pointer(surfaces.texels), (num_textures << (2 * surfaces.last_level + 1),), np.int32)
+    starts = carray(pointer(surfaces.level_starts), (level + 1,), np.int64)
+    start = level_start(starts, num_textures, level, side, material[TEXTURE])
+    x0, x1, across = neighbours(u, side, material[WRAP_U])
+    y0, y1, down = neighbours(v, side, material[WRAP_V])
+    one = np.float32(1.0)
+    total = (one - across) * (one - down) * _alpha(texels[start + side * y0 + x0])
+    total += across * (one - down) * _alpha(texels[start + side * y0 + x1])
+    total += (one - across) * down * _alpha(texels[start + side * y1 + x0])
+    total += across * down * _alpha(texels[start + side * y1 + x1])
     return total
+
+
+@njit(cache=True, nogil=True)
+def _alpha(texel: int) -> np.float32:
+    """The alpha of a texel, 0 to 255."""
+    return np.float32((texel >> 24) & 255)

@@ -1,38 +1,132 @@
 """Packets of 4x4 rays as Embree takes them, and the kernels that aim and trace them.
 
-A packet is one array of 4-byte words, sixteen of each kind: Embree's RTCRayHit16, the flags that say which rays are
-traced, the arguments of the call, and room for what shading finds. Kernels take it twice, as int32 and as float32.
+A packet is one array of 4-byte words in rows of sixteen, one word per ray: Embree's RTCRayHit16 (rtcore_ray.h), the
+flags of the rays to trace, the arguments of the call, and scratch space for shading. Kernels take it twice, as int32
+and as float32.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-# Where the sixteen words of each kind start; of vectors, x, y and z follow each other.
-ORIGIN, NEAR, DIRECTION, FAR, MASK, NORMAL = 0, 48, 64, 128, 144, 192
-U, V, TRIANGLE, HIT, ACTIVE = 240, 256, 272, 288, 336
-# The arguments of rtcIntersect, then the context that they point to: ids of the instance, five int64 that say how
-# the slot's surfaces are found, and the camera's axes, a pixel long.
-ARGUMENTS, CONTEXT, AXES = 352, 368, 384
-CONTEXT_FIELDS = 5
-CONTEXT_TRIANGLES, CONTEXT_MATERIALS, CONTEXT_TEXELS, CONTEXT_TEXTURES, CONTEXT_SIZE = range(CONTEXT_FIELDS)
-# What shading finds, as float32: the first words of the triangles' records (see surface.py) and the colours of the
-# materials, texture coordinates, light, the place between texels of two mip levels, the colours of the textures, how
-# far the level is to the next, and the square of the footprint's longer axis. Then as int32: the mip level, the
-# colours of the corners, the texture and its wrap modes, four texels of two levels, and the colour that is shown.
-# LLVM makes vectors of a loop over lanes only if the words that it takes as float32 all come before those that it takes
-# as int32, or after them: it must see that they do not overlap.
-RECORD, FACTOR, AT_U, AT_V, SHINE, WITHIN, COLOR, BLEND, SQUARE = 400, 592, 640, 656, 672, 688, 752, 800, 816
-LEVEL, CORNERS, TEXTURE, WRAP_U, WRAP_V, TEXELS, SHOWN = 832, 848, 896, 912, 928, 944, 1072
-_WORDS = 1120
-_RAY_ROWS, _FIRST_HIT_ROW, _LAST_HIT_ROW = 21, 12, 18  # rows of words in RTCRayHit16; the last ones are of instances
+LANES = 16
+
+
+class _Rows:
+    """Hands out rows of sixteen words one after the other, so that no offset is typed.
+
+    Attributes:
+        words: Words handed out so far.
+    """
+
+    def __init__(self) -> None:
+        self.words = 0
+        self._integers_begun = False
+
+    def take(self, rows: int = 1) -> int:
+        """The first word of the next rows; a vector takes one row per component."""
+        first = self.words
+        self.words += LANES * rows
+        return first
+
+    def floats(self, rows: int = 1) -> int:
+        """Scratch rows of float32, all of which come before the scratch rows of int32.
+
+        LLVM vectorises a loop over lanes only if it sees that the float32 and the int32 words do not overlap, which it
+        does where all of one kind come first.
+        """
+        assert not self._integers_begun, "declare float32 rows before int32 rows"
+        return self.take(rows)
+
+    def integers(self, rows: int = 1) -> int:
+        """Scratch rows of int32."""
+        self._integers_begun = True
+        return self.take(rows)
+
+
+_rows = _Rows()
+# RTCRayHit16: the ray, then the hit.
+ORIGIN = _rows.take(3)
+NEAR = _rows.take()
+DIRECTION = _rows.take(3)
+_TIME = _rows.take()
+FAR = _rows.take()  # the distance, where something is hit
+MASK = _rows.take()
+_RAY_ID = _rows.take()
+_RAY_FLAGS = _rows.take()
+NORMAL = _rows.take(3)  # of the triangle, not of unit length
+U = _rows.take()
+V = _rows.take()
+TRIANGLE = _rows.take()  # primID
+HIT = _rows.take()  # geomID, NOTHING where nothing is hit
+_INSTANCE = _rows.take()
+_INSTANCE_TRIANGLE = _rows.take()
+_RAY_HIT_WORDS = _rows.words
+ACTIVE = _rows.take()
+# RTCIntersectArguments, then the RTCRayQueryContext that it points to: the ids of the instance, the Surfaces of the
+# slot, and AXES, the camera's axes to the right and up.
+ARGUMENTS = _rows.take()
+CONTEXT = _rows.take()
+AXES = _rows.take()
+# Scratch, float32.
+RECORD = _rows.floats(12)  # the first words of the triangles' records, see surface.py
+FACTOR = _rows.floats(3)  # RGB of the materials
+AT_U = _rows.floats()  # texture coordinates
+AT_V = _rows.floats()
+SHINE = _rows.floats()  # light
+WITHIN = _rows.floats(4)  # u and v between texels, on two mip levels
+COLOR = _rows.floats(3)  # RGB of the textures
+BLEND = _rows.floats()  # from the finer mip level, 0, to the coarser, 1
+SQUARE = _rows.floats()  # of the footprint's longer axis; the last, for one loop reads its words as int32
+# Scratch, int32.
+LEVEL = _rows.integers()  # the finer of the two mip levels
+CORNERS = _rows.integers(3)  # RGBA bytes of the triangles' corners
+TEXTURE = _rows.integers()
+WRAP_U = _rows.integers()
+WRAP_V = _rows.integers()
+TEXELS = _rows.integers(8)  # 2x2 texels of two mip levels: first their indices, then their RGBA bytes
+SHOWN = _rows.integers(3)  # RGB in steps of linear light
+_WORDS = _rows.words
+
 NOTHING = np.int32(-1)
 _COHERENT, _ALL_FEATURES = np.int32(1 << 16), np.int32(-1)  # of RTCIntersectArguments
+
+
+class Lens(NamedTuple):
+    """A camera as the kernels take it; lengths in metres, the image plane at unit distance."""
+
+    near: np.float32  # near plane
+    far: np.float32  # end of the rays
+    miss: np.float32  # depth that is written where nothing is hit
+    max_depth: np.float32  # greatest depth
+    unit: np.float32  # what depth is divided by
+    left: np.float32  # left edge of the image plane
+    top: np.float32  # upper edge of the image plane
+    pixel: np.float32  # side of a pixel
+    width: int  # pixels in a row
+    height: int  # rows of pixels
+
+
+class Surfaces(NamedTuple):
+    """How the filter of masked triangles finds the surfaces of a slot; behind Embree's own context."""
+
+    triangles: int  # address of the records
+    materials: int  # address of the records
+    texels: int  # address of the pool
+    num_textures: int
+    last_level: int  # the mip level of a single texel
+    level_starts: int  # address of the table, see textures.level_starts
+
+
+_OWN_CONTEXT_WORDS = 4  # the ids of the instance, padded to 16 bytes
+SURFACES_BYTE = 4 * _OWN_CONTEXT_WORDS  # where in the context the Surfaces begin
+SURFACES_FIELDS = len(Surfaces._fields)
+assert _OWN_CONTEXT_WORDS + 2 * SURFACES_FIELDS <= LANES, "the context must not reach into the axes"
 
 
 def _void_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -90,9 +184,7 @@ def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: n
 
 
 @njit(cache=True, nogil=True)
-def filter_hits(
-    packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_filter: int, surfaces: np.ndarray
-) -> None:
+def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
     """Have Embree ask ``hit_filter`` about every hit on a surface that rays may pass through.
 
     Args:
@@ -100,13 +192,15 @@ def filter_hits(
         floats: The packet as float32.
         axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
         hit_filter: Address of the filter.
-        surfaces: [CONTEXT_FIELDS] int64 for its context.
+        surfaces: What the filter reads.
     """
     wide = packet.view(np.int64)
     wide[ARGUMENTS // 2 + 1] = packet.ctypes.data + 4 * CONTEXT
     wide[ARGUMENTS // 2 + 2] = hit_filter
-    packet[CONTEXT], packet[CONTEXT + 1] = -1, -1  # no instance
-    wide[CONTEXT // 2 + 2 : CONTEXT // 2 + 2 + CONTEXT_FIELDS] = surfaces
+    packet[CONTEXT] = NOTHING  # no instance
+    packet[CONTEXT + 1] = NOTHING
+    for k in range(SURFACES_FIELDS):
+        wide[(CONTEXT + _OWN_CONTEXT_WORDS) // 2 + k] = surfaces[k]
     for axis in range(2):
         for k in range(3):
             floats[AXES + 3 * axis + k] = axes[axis, k]
@@ -119,27 +213,32 @@ def aim(
     view: np.ndarray,
     x: int,
     y: int,
-    left: np.float32,
-    top: np.float32,
-    pixel: np.float32,
-    far: np.float32,
+    lens: Lens,
 ) -> None:
     """Aim the rays through the centres of 4x4 pixels from (x, y).
 
     Directions are one long along the view axis, so that the distance along the ray is planar depth. Rays beyond the
     picture's edge are traced too and not read.
+
+    Args:
+        packet: The packet as int32.
+        floats: The packet as float32.
+        view: [4, 4] float32, world-to-camera.
+        x: Column of the first pixel.
+        y: Row of the first pixel.
+        lens: Of the camera.
     """
     half = np.float32(0.5)
     rx, ry, rz = view[0, 0], view[0, 1], view[0, 2]
     ux, uy, uz = view[1, 0], view[1, 1], view[1, 2]
     bx, by, bz = view[2, 0], view[2, 1], view[2, 2]
     for lane in range(16):
-        right = left + (np.float32(x + (lane & 3)) + half) * pixel
-        up = top - (np.float32(y + (lane >> 2)) + half) * pixel
+        right = lens.left + (np.float32(x + (lane & 3)) + half) * lens.pixel
+        up = lens.top - (np.float32(y + (lane >> 2)) + half) * lens.pixel
         floats[DIRECTION + lane] = right * rx + up * ux - bx
         floats[DIRECTION + 16 + lane] = right * ry + up * uy - by
         floats[DIRECTION + 32 + lane] = right * rz + up * uz - bz
-        floats[FAR + lane] = far
+        floats[FAR + lane] = lens.far
         packet[HIT + lane] = NOTHING
 
 
@@ -160,12 +259,12 @@ def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: 
         _call(function, active, tree, address, arguments)
         return
     for first in range(0, 16, width):
-        for row in range(_RAY_ROWS):
+        for row in range(_RAY_HIT_WORDS // LANES):
             for lane in range(width):
                 narrow[row * width + lane] = packet[row * 16 + first + lane]
         _call(function, active, tree, narrow.ctypes.data, arguments)
         for lane in range(width):
             packet[FAR + first + lane] = narrow[FAR // 16 * width + lane]
-        for row in range(_FIRST_HIT_ROW, _LAST_HIT_ROW + 1):
+        for row in range(NORMAL // LANES, HIT // LANES + 1):
             for lane in range(width):
                 packet[row * 16 + first + lane] = narrow[row * width + lane]

@@ -143,38 +143,48 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int) -> None:
-    """Write where the 2x2 texels around the texture coordinates are on two mip levels, and where between them a ray is.
+def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, level_starts: np.ndarray, num_textures: int) -> None:
+    """Write the indices of the 2x2 texels around the texture coordinates on two mip levels, and the place between them.
 
-    Surfaces without a texture get places in the first one.
+    Surfaces without a texture get indices in the first one.
+
+    Args:
+        packet: The packet as int32.
+        floats: The packet as float32.
+        size: Texels along a side of level 0.
+        level_starts: [levels] int64, see ``textures.level_starts``.
+        num_textures: In the pool.
     """
+    last = np.int32(len(level_starts) - 1)
     for k in range(2):
         for lane in range(16):
-            side = max(size >> (packet[LEVEL + lane] + k), 1)
+            level = min(packet[LEVEL + lane] + np.int32(k), last)
+            side = size >> level
             texture = max(packet[TEXTURE + lane], np.int32(0))
-            start = level_start(size, num_textures, side, texture)
-            x = floats[AT_U + lane] * np.float32(side) - np.float32(0.5)
-            y = floats[AT_V + lane] * np.float32(side) - np.float32(0.5)
-            floor_x, floor_y = np.floor(x), np.floor(y)
-            left, top = int(floor_x), int(floor_y)
-            wrap_u, wrap_v = packet[WRAP_U + lane], packet[WRAP_V + lane]
-            x0, x1 = wrap_texel(left, side, wrap_u), wrap_texel(left + 1, side, wrap_u)
-            y0, y1 = start + side * wrap_texel(top, side, wrap_v), start + side * wrap_texel(top + 1, side, wrap_v)
-            packet[TEXELS + 64 * k + lane] = y0 + x0
-            packet[TEXELS + 64 * k + 16 + lane] = y0 + x1
-            packet[TEXELS + 64 * k + 32 + lane] = y1 + x0
-            packet[TEXELS + 64 * k + 48 + lane] = y1 + x1
-            floats[WITHIN + 32 * k + lane] = x - floor_x
-            floats[WITHIN + 32 * k + 16 + lane] = y - floor_y
+            start = level_start(level_starts, num_textures, level, side, texture)
+            x0, x1, across = neighbours(floats[AT_U + lane], side, packet[WRAP_U + lane])
+            y0, y1, down = neighbours(floats[AT_V + lane], side, packet[WRAP_V + lane])
+            packet[TEXELS + 64 * k + lane] = start + side * y0 + x0
+            packet[TEXELS + 64 * k + 16 + lane] = start + side * y0 + x1
+            packet[TEXELS + 64 * k + 32 + lane] = start + side * y1 + x0
+            packet[TEXELS + 64 * k + 48 + lane] = start + side * y1 + x1
+            floats[WITHIN + 32 * k + lane] = across
+            floats[WITHIN + 32 * k + 16 + lane] = down
 
 
 @njit(cache=True, nogil=True)
-def level_start(size: int, num_textures: int, side: int, texture: int) -> int:
-    """The place in a texture pool of a texture's mip level of ``side`` texels."""
-    # The levels before this one hold size^2 + (size / 2)^2 + ... texels of every texture. The difference of two powers
-    # of four is a row of ones; every second of them makes the powers of four between.
-    before = 4 * ((size * size - side * side) & 0x5555555555555555)
-    return num_textures * before + texture * side * side
+def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: int, texture: int) -> int:
+    """Index in a texture pool of the first texel of a texture on a mip level of ``side`` texels a side."""
+    return num_textures * level_starts[level] + texture * side * side
+
+
+@njit(cache=True, nogil=True)
+def neighbours(at: np.float32, side: int, mode: int) -> tuple[int, int, np.float32]:
+    """The two texels along an axis that a texture coordinate lies between, and how far from the first to the second."""
+    x = at * np.float32(side) - np.float32(0.5)
+    before = np.floor(x)
+    first = int(before)
+    return wrap_texel(first, side, mode), wrap_texel(first + 1, side, mode), x - before
 
 
 @njit(cache=True, nogil=True)
@@ -188,7 +198,7 @@ def wrap_texel(texel: int, side: int, mode: int) -> int:
 
 @njit(cache=True, nogil=True)
 def read_texels(packet: np.ndarray, texels: np.ndarray) -> None:
-    """Put the texels in the place of their places."""
+    """Replace each texel index by the texel that it points to."""
     for k in range(TEXELS, TEXELS + 128):
         packet[k] = texels[packet[k]]
 

@@ -1,4 +1,4 @@
-"""Surfaces for the ray tracer: how a scene's triangles look, as flat records of 4-byte words."""
+"""Surfaces for the ray tracer: how a scene's triangles look, in records of 4-byte words that kernels read."""
 
 from __future__ import annotations
 
@@ -6,27 +6,66 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
+from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
 from gym_batchnav.scene.scene import MASK, Scene
 
-TRIANGLE_WORDS, MATERIAL_WORDS = 16, 8
+# How texture coordinates lie on a triangle, its colours and its material.
+TRIANGLE_RECORD = np.dtype(
+    [
+        ("uv", np.float32, 2),  # at corner 0
+        ("to_1", np.float32, 2),  # change of uv to corner 1
+        ("to_2", np.float32, 2),  # change of uv to corner 2
+        ("gradient_u", np.float32, 3),  # of u in world space, per metre
+        ("gradient_v", np.float32, 3),
+        ("color", np.uint8, (3, 4)),  # linear RGBA of the corners
+        ("material", np.int32),  # row
+    ]
+)
+MATERIAL_RECORD = np.dtype(
+    [
+        ("factor", np.float32, 4),  # linear RGBA
+        ("cutoff", np.float32),  # alpha below which a ray passes; 0 for opaque materials
+        ("texture", np.int32),  # row, -1 for none
+        ("wrap_u", np.int32),
+        ("wrap_v", np.int32),
+    ]
+)
 
-# Words of a triangle record: texture coordinates of corner 0 and how they change to corners 1 and 2, their gradients
-# in world space, the colours of the corners (RGBA bytes) and the row of the material.
-U0, V0, U1, V1, U2, V2, GRADIENT_U, GRADIENT_V, COLOR, MATERIAL = 0, 1, 2, 3, 4, 5, 6, 9, 12, 15
-# Words of a material record: the factors RGBA, the alpha below which a ray goes on (0: never), the row of the
-# texture (-1: none) and the wrap modes.
-CUTOFF, TEXTURE, WRAP_U, WRAP_V = 4, 5, 6, 7
+
+def _word(record: np.dtype, field: str) -> int:
+    """The 4-byte word at which a field of a record begins."""
+    return record.fields[field][1] // 4  # type: ignore[index]
+
+
+# Kernels read records as rows of 4-byte words.
+TRIANGLE_WORDS, MATERIAL_WORDS = TRIANGLE_RECORD.itemsize // 4, MATERIAL_RECORD.itemsize // 4
+U0 = _word(TRIANGLE_RECORD, "uv")
+V0 = U0 + 1
+U1 = _word(TRIANGLE_RECORD, "to_1")
+V1 = U1 + 1
+U2 = _word(TRIANGLE_RECORD, "to_2")
+V2 = U2 + 1
+GRADIENT_U = _word(TRIANGLE_RECORD, "gradient_u")
+GRADIENT_V = _word(TRIANGLE_RECORD, "gradient_v")
+COLOR = _word(TRIANGLE_RECORD, "color")
+MATERIAL = _word(TRIANGLE_RECORD, "material")
+FACTOR = _word(MATERIAL_RECORD, "factor")
+CUTOFF = _word(MATERIAL_RECORD, "cutoff")
+TEXTURE = _word(MATERIAL_RECORD, "texture")
+WRAP_U = _word(MATERIAL_RECORD, "wrap_u")
+WRAP_V = _word(MATERIAL_RECORD, "wrap_v")
+assert COLOR == 12, "shading reads the twelve floats before the colours at once"
+assert (WRAP_U, WRAP_V) == (TEXTURE + 1, TEXTURE + 2), "shading reads the three words at once"
 
 WHITE = np.int32(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surface:
-    """How a scene's triangles look: records of 4-byte words, float32 or int32, and the textures."""
+    """How a scene's triangles look."""
 
-    triangles: np.ndarray  # [T, TRIANGLE_WORDS] int32, 64-byte aligned: a record is one line of the cache
-    materials: np.ndarray  # [M, MATERIAL_WORDS] int32
+    triangles: np.ndarray  # [T] TRIANGLE_RECORD, 64-byte aligned: a record is one line of the cache
+    materials: np.ndarray  # [M] MATERIAL_RECORD
     pool: TexturePool
 
     @property
@@ -41,7 +80,7 @@ class SurfacePreparer:
 
     Attributes:
         size: Texels along a side of the textures.
-        masked_only: Scenes through whose surfaces no ray passes need none.
+        masked_only: Only scenes with masked materials need one.
     """
 
     size: int
@@ -66,43 +105,50 @@ def build_surface(scene: Scene, size: int) -> Surface:
     materials = scene.materials
     check_rows(scene, "triangle_material", scene.triangle_material, 0, len(materials))
     check_rows(scene, "materials.texture", materials.texture, -1, len(scene.textures))
-    count = len(scene.triangles)
-    buffer = np.empty(count * TRIANGLE_WORDS + 16, np.int32)
-    start = -(buffer.ctypes.data // 4) % 16
-    triangles = buffer[start : start + count * TRIANGLE_WORDS].reshape(count, TRIANGLE_WORDS)
-    floats = triangles.view(np.float32)
+    triangles = _aligned(len(scene.triangles), TRIANGLE_RECORD)
     uvs, gradients = _texture_coordinates(scene)
-    floats[:, U0:GRADIENT_U] = uvs
-    floats[:, GRADIENT_U:COLOR] = gradients
-    triangles[:, COLOR:MATERIAL] = WHITE
+    for field, values in zip(("uv", "to_1", "to_2"), uvs, strict=True):
+        triangles[field] = values
+    for field, values in zip(("gradient_u", "gradient_v"), gradients, strict=True):
+        triangles[field] = values
+    triangles["color"] = 255
     if scene.colors is not None:
-        triangles[:, COLOR:MATERIAL] = np.ascontiguousarray(scene.colors).view(np.int32)[scene.triangles, 0]
-    triangles[:, MATERIAL] = scene.triangle_material
+        triangles["color"] = scene.colors[scene.triangles]
+    triangles["material"] = scene.triangle_material
     return Surface(triangles, _material_records(scene), build_texture_pool(scene, size))
 
 
+def _aligned(count: int, record: np.dtype) -> np.ndarray:
+    """[count] undefined records on a 64-byte boundary."""
+    buffer = np.empty(count * record.itemsize + 64, np.uint8)
+    start = -buffer.ctypes.data % 64
+    return buffer[start : start + count * record.itemsize].view(record)
+
+
 def check_rows(scene: Scene, what: str, rows: np.ndarray, least: int, count: int) -> None:
-    """Refuse references to rows that do not exist: kernels would read beyond their arrays.
+    """Raise ValueError for references to rows that do not exist: kernels would read beyond their arrays.
 
     Args:
         scene: Named in the error.
-        what: The field of the scene that ``rows`` are.
-        rows: Integers.
-        least: The smallest that is allowed.
-        count: One more than the greatest that is allowed.
-
-    Raises:
-        ValueError: One is not.
+        what: Name of the scene's field.
+        rows: Integers, the values of that field.
+        least: The smallest allowed.
+        count: One more than the greatest allowed.
     """
     if rows.size and (rows.min() < least or rows.max() >= count):
         raise ValueError(f"scene {scene.name!r}: {what} runs from {rows.min()} to {rows.max()}, of {count} rows")
 
 
 def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Of every triangle, [T, 6] corner 0 and the differences to corners 1 and 2, and [T, 6] the gradients per metre."""
+    """Where the texture lies on every triangle.
+
+    Returns:
+        [3, T, 2] float32: the coordinates of corner 0 and the differences to corners 1 and 2; and [2, T, 3] float32:
+        the gradients of u and v in world space, per metre.
+    """
     count = len(scene.triangles)
     if scene.uvs is None:
-        return np.zeros((count, 6), np.float32), np.zeros((count, 6), np.float32)
+        return np.zeros((3, count, 2), np.float32), np.zeros((2, count, 3), np.float32)
     uv = texture_coordinates(scene.uvs)[scene.triangles].astype(np.float64)
     change = uv[:, 1:] - uv[:, :1]  # [T, 2 edges, 2]
     corners = scene.vertices[scene.triangles].astype(np.float64)
@@ -112,20 +158,20 @@ def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     inverse = np.divide(1, square, out=np.zeros(count), where=square > 0)
     # The dual basis of the edges: its product with a step along an edge is 1, with the other edge or the normal 0.
     dual = np.stack([np.cross(edge_2, normal), np.cross(normal, edge_1)], axis=1) * inverse[:, None, None]
-    gradients = np.einsum("tec,tei->tci", change, dual)
+    gradients = np.einsum("tec,tei->cti", change, dual)
     return (
-        np.concatenate([uv[:, 0], change[:, 0], change[:, 1]], axis=1).astype(np.float32),
-        np.nan_to_num(np.clip(gradients, -1e9, 1e9)).reshape(count, 6).astype(np.float32),
+        np.stack([uv[:, 0], change[:, 0], change[:, 1]]).astype(np.float32),
+        np.nan_to_num(np.clip(gradients, -1e9, 1e9)).astype(np.float32),
     )
 
 
 def _material_records(scene: Scene) -> np.ndarray:
-    """[M, MATERIAL_WORDS] int32 records of a scene's materials."""
+    """[M] MATERIAL_RECORD of a scene's materials."""
     materials = scene.materials
-    records = np.zeros((len(materials), MATERIAL_WORDS), np.int32)
-    floats = records.view(np.float32)
-    floats[:, :CUTOFF] = np.clip(np.nan_to_num(materials.base_color), 0, 1)
-    floats[:, CUTOFF] = np.where(materials.alpha_mode == MASK, materials.alpha_cutoff, 0)
-    records[:, TEXTURE] = materials.texture
-    records[:, WRAP_U : WRAP_V + 1] = materials.wrap
+    records = np.zeros(len(materials), MATERIAL_RECORD)
+    records["factor"] = material_factors(materials)
+    records["cutoff"] = np.where(materials.alpha_mode == MASK, materials.alpha_cutoff, 0)
+    records["texture"] = materials.texture
+    records["wrap_u"] = materials.wrap[:, 0]
+    records["wrap_v"] = materials.wrap[:, 1]
     return records

@@ -1,32 +1,22 @@
-"""What a caller draws into with rays: output buffers, and the addresses that the kernels take."""
+"""Drawing with rays: output buffers, and the addresses that the kernels take."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import AMBIENT, DIFFUSE, check_views, empty_pictures, light_directions, most_under_way
-from gym_batchnav.render.embree.trace import (
-    MASKED,
-    MATERIALS,
-    NUM_MATERIALS,
-    NUM_TEXTURES,
-    NUM_TRIANGLES,
-    OBJECTS,
-    SLOT_FIELDS,
-    TEXELS,
-    TREE,
-    TRIANGLES,
-    draw,
-)
-from gym_batchnav.render.textures import SRGB_ENCODE, texture_size
-from gym_batchnav.system.process import claim_process
+from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, most_under_way
+from gym_batchnav.render.checks import check_rigid, check_slots
+from gym_batchnav.render.embree.packet import Lens
+from gym_batchnav.render.embree.trace import SLOT, Output, Shading, Tracer, Views, draw
+from gym_batchnav.render.lighting import brightness, light_directions
+from gym_batchnav.render.textures import SRGB_ENCODE, level_starts, texture_size
+from gym_batchnav.system.process import PARALLEL_KERNELS
 
 if TYPE_CHECKING:
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
@@ -34,126 +24,147 @@ if TYPE_CHECKING:
 _SERIAL_PIXELS = 4 * 64 * 64  # up to here one thread draws
 
 
-@dataclass(frozen=True, eq=False)
-class RayTree:
-    """A committed RTCScene, released with this record."""
+class _Batch(NamedTuple):
+    """The batch that was begun last, by which ``refresh`` sees which views have changed."""
 
-    handle: int
-    objects: np.ndarray  # [T] int32, semantic ids
-    masked: bool  # rays may pass through some triangles
-    keeps_alive: tuple[Any, ...]  # what Embree reads in place
-    nbytes: int  # of main memory beside the scene's own arrays, Embree's included
+    generation: int  # of the library
+    slots: np.ndarray  # [n] int64
+    views: np.ndarray  # [n, 4, 4] float32
+    pictures: dict[str, np.ndarray]  # [n, H, W, channels] per sensor
 
 
 class EmbreeTarget:
-    """What one caller draws into; made by ``EmbreeRenderer.target``."""
+    """A target of the Embree renderer, see ``render.api.Target``; made by ``EmbreeRenderer.target``."""
 
     def __init__(
         self, renderer: EmbreeRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, buffers: int
     ) -> None:
         self.num_views = num_views
-        self._renderer, self._camera = renderer, camera
-        self._shaded = "rgb" in sensors
-        self._size = texture_size(camera)
-        self._slots = renderer.slot_table(camera.cull_backfaces, self._size, masked_only=not self._shaded)
+        self._renderer = renderer
+        size = texture_size(camera)
+        self._slots = renderer.slot_table(camera.cull_backfaces, size, masked_only="rgb" not in sensors)
         self._sets = [empty_pictures(camera, sensors, num_views) for _ in range(buffers)]
         self._next_set = 0
         self._under_way: deque[dict[str, np.ndarray]] = deque()
+        self._last: _Batch | None = None
         self._closed = False
         self._lens = _lens(camera, sensors)
-        self._brightness = np.array((AMBIENT, DIFFUSE) if camera.lit else (1, 0), np.float32)
+        self._shading = Shading(np.array(brightness(camera), np.float32), size, level_starts(size), SRGB_ENCODE)
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
-        """Draw every view; see ``gym_batchnav.render.api.Target.render``.
-
-        Raises:
-            ValueError: The slots or views are wrong.
-            RuntimeError: A batch is under way, the target or its renderer is closed, or the process was forked.
-        """
-        if self._under_way:
-            raise RuntimeError("render while a batch is under way: call finish first")
+        """Draw every view; see ``Target.render``."""
+        self._check_idle("render")
+        self._check(slots, views)
+        check_rigid(views)
         self.begin(slots, views)
         return self.finish()
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
-        """The first half of ``render``; here it does all of the work."""
-        self._check_open()
-        if len(self._under_way) >= most_under_way(len(self._sets)):
-            raise RuntimeError(f"begin with {len(self._under_way)} under way: call finish before the next begin")
-        claim_process("drawing with Embree")
-        library = self._renderer.library
-        check_views(slots, views, library.num_slots, self.num_views)
-        self._renderer.follow_library()
-        self._slots.check_filled(slots)
-        pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
-        self._next_set = (self._next_set + 1) % len(self._sets)
-        self._draw(np.asarray(slots, np.int64), np.ascontiguousarray(views, np.float32), pictures)
-        self._under_way.append(pictures)
+        """Draw every view, see ``Target.begin``; here it does all of the work."""
+        self._begin(slots, views, refresh=False)
 
     def finish(self) -> dict[str, Any]:
-        """The second half of ``render``: the pictures of the oldest batch under way."""
-        self._check_open()
+        """Return the pictures of the oldest batch under way; see ``Target.finish``."""
+        self._check_usable()
         if not self._under_way:
             raise RuntimeError("finish without begin: call begin(slots, views) first")
         return self._under_way.popleft()
 
+    def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+        """Draw the views that have changed and copy the others; see ``Target.refresh``."""
+        self._check_idle("refresh")
+        self._begin(slots, views, refresh=True)
+        return self.finish()
+
     def close(self) -> None:
-        """Release the target; safe twice."""
+        """Release the target; idempotent."""
         self._closed = True
         self._sets = []
         self._under_way.clear()
+        self._last = None
 
-    def _check_open(self) -> None:
-        """Raise RuntimeError once the target or its renderer is closed."""
+    def _check_usable(self) -> None:
+        """Raise RuntimeError once the target or its renderer is closed, or in another process or thread."""
         self._renderer.check_open()
         if self._closed:
             raise RuntimeError("this EmbreeTarget is closed: make another with renderer.target")
+        self._renderer.claim.claim_thread("drawing with Embree")
 
-    def _draw(self, slots: np.ndarray, views: np.ndarray, pictures: dict[str, np.ndarray]) -> None:
-        """Run the kernel that the sensors and scenes need, on as many threads as pay."""
-        threads, camera = get_num_threads(), self._camera
+    def _check_idle(self, doing: str) -> None:
+        """Raise RuntimeError unless the target is usable and no batch is under way."""
+        self._check_usable()
+        if self._under_way:
+            raise RuntimeError(f"{doing} while a batch is under way: call finish first")
+
+    def _check(self, slots: np.ndarray, views: np.ndarray) -> None:
+        """Raise ValueError unless the slots and the shapes and types of both can be drawn."""
+        check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
+
+    def _begin(self, slots: np.ndarray, views: np.ndarray, refresh: bool) -> None:
+        """Draw all views, or for ``refresh`` those that have changed, into the next set of pictures."""
+        self._check_usable()
+        if len(self._under_way) >= most_under_way(len(self._sets)):
+            raise RuntimeError(f"begin with {len(self._under_way)} under way: call finish before the next begin")
+        self._check(slots, views)
+        self._renderer.follow_library()
+        # Always copies: the kernel would be compiled again for arrays that are read-only or not contiguous.
+        slots, views = np.array(slots, np.int64, order="C"), np.array(views, np.float32, order="C")
+        self._slots.check_filled(slots)
+        kept = self._unchanged(slots, views) if refresh else np.zeros(len(slots), bool)
+        pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
+        if self._last is not None and len(self._sets) > 1 and kept.any():
+            for sensor, picture in pictures.items():
+                picture[kept] = self._last.pictures[sensor][kept]
+        self._last = None  # until the pictures are whole
+        self._draw(slots, views, np.flatnonzero(~kept), pictures)
+        self._next_set = (self._next_set + 1) % len(self._sets)
+        self._last = _Batch(self._renderer.library.generation, slots, views, pictures)
+        self._under_way.append(pictures)
+
+    def _unchanged(self, slots: np.ndarray, views: np.ndarray) -> np.ndarray:
+        """Which views [n] bool show what they showed in the last batch."""
+        last = self._last
+        if last is None or last.generation != self._renderer.library.generation or len(last.slots) != len(slots):
+            return np.zeros(len(slots), bool)
+        return (slots == last.slots) & (views == last.views).all(axis=(1, 2))
+
+    def _draw(self, slots: np.ndarray, views: np.ndarray, rows: np.ndarray, pictures: dict[str, np.ndarray]) -> None:
+        """Draw the views ``rows`` [m] on as many threads as pay."""
+        if not len(rows):
+            return
+        threads, lens = get_num_threads(), self._lens
         # Waking threads costs more than a few small pictures do, and much more where other work keeps them busy.
-        few = len(views) * camera.width * camera.height <= _SERIAL_PIXELS
-        pieces = 1 if few else 4 * threads
-        bands = max(1, min(-(-camera.height // 4), pieces // len(views)))
-        set_num_threads(1 if few else threads)
-        try:
-            self._run_kernel(slots, views, bands, pictures)
-        finally:
-            set_num_threads(threads)
-
-    def _run_kernel(self, slots: np.ndarray, views: np.ndarray, bands: int, pictures: dict[str, np.ndarray]) -> None:
-        """Call the kernel, scene by scene: what the views of one read is then still in the processor's caches."""
-        depth = pictures["depth"][..., 0] if "depth" in pictures else np.empty((1, 0, 0), np.float32)
-        semantic = pictures["semantic"][..., 0] if "semantic" in pictures else np.empty((1, 0, 0), np.int32)
+        few = len(rows) * lens.width * lens.height <= _SERIAL_PIXELS
+        parts = 1 if few else 4 * threads
+        bands = max(1, min(-(-lens.height // 4), parts // len(rows)))
         embree = self._renderer.embree
-        draw(
-            embree.intersect,
-            embree.num_rays,
-            embree.alpha_filter,
-            self._slots.table,
-            slots,
-            np.argsort(slots, kind="stable"),
-            views,
-            self._lens,
-            light_directions(views),
-            self._brightness,
-            self._size,
-            SRGB_ENCODE,
-            bands,
-            depth,
-            pictures.get("rgb", np.empty((1, 0, 0, 3), np.uint8)),
-            semantic,
-        )
+        # Scene by scene: what the views of one read is then still in the processor's caches.
+        order = rows[np.argsort(slots[rows], kind="stable")]
+        with PARALLEL_KERNELS:
+            set_num_threads(1 if few else threads)
+            try:
+                draw(
+                    Tracer(embree.intersect, embree.num_rays, embree.alpha_filter),
+                    Views(self._slots.table, slots, order, views, light_directions(views)),
+                    lens,
+                    self._shading,
+                    bands,
+                    _output(pictures, len(slots)),
+                )
+            finally:
+                set_num_threads(threads)
 
 
 class SlotTable:
-    """The addresses of what a library holds in its slots, for the kernels; an empty slot's row is zero.
+    """The addresses of a library's trees and surfaces, for the kernels.
 
     Args:
         library: The scenes.
         tree_key: The library's key of the ray trees.
         surface_key: The library's key of the surfaces.
+
+    Attributes:
+        table: [K] SLOT; all zero for an empty slot.
     """
 
     def __init__(self, library: SceneLibrary, tree_key: int, surface_key: int) -> None:
@@ -161,48 +172,61 @@ class SlotTable:
         self.mirror()
 
     def mirror(self) -> None:
-        """Take over what the library holds now, and let go of what has left it."""
+        """Follow the library: add what is new, release what has left."""
         slots = range(self._library.num_slots)
         # Alive as long as their addresses are in the table.
         self._records = [tuple(self._library.prepared(slot, key) for key in self._keys) for slot in slots]
-        self.table = np.zeros((len(slots), SLOT_FIELDS), np.int64)  # [K, SLOT_FIELDS], see trace.py
+        self.table = np.zeros(len(slots), SLOT)
         for row, (tree, surface) in zip(self.table, self._records, strict=True):
             if tree is not None:
-                row[[TREE, OBJECTS, NUM_TRIANGLES]] = tree.handle, tree.objects.ctypes.data, len(tree.objects)
-            if surface is not None:
-                row[[TRIANGLES, MATERIALS]] = surface.triangles.ctypes.data, surface.materials.ctypes.data
-                row[[TEXELS, NUM_MATERIALS]] = surface.pool.flat.ctypes.data, len(surface.materials)
-                row[[NUM_TEXTURES, MASKED]] = len(surface.pool), tree.masked
+                row["tree"] = tree.handle
+                row["objects"] = tree.objects.ctypes.data
+                row["num_triangles"] = len(tree.objects)
+            if tree is not None and surface is not None:
+                row["triangles"] = surface.triangles.ctypes.data
+                row["materials"] = surface.materials.ctypes.data
+                row["texels"] = surface.pool.flat.ctypes.data
+                row["num_materials"] = len(surface.materials)
+                row["num_textures"] = len(surface.pool)
+                row["masked"] = tree.masked
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._records = []
         self.table = np.zeros_like(self.table)
 
     def check_filled(self, slots: np.ndarray) -> None:
-        """Refuse views into empty slots.
-
-        Raises:
-            ValueError: A slot that is looked into holds no scene.
-        """
-        empty = self.table[slots, TREE] == 0
+        """Raise ValueError if any of the slots [n] holds no scene."""
+        empty = self.table["tree"][slots] == 0
         if empty.any():
             raise ValueError(f"slot {np.asarray(slots)[empty][0]} of the scene library is empty: put a scene into it")
 
 
-def _lens(camera: Camera, sensors: tuple[str, ...]) -> tuple[np.float32, ...]:
-    """The eight numbers that the kernels take of a camera."""
+def _output(pictures: dict[str, np.ndarray], num_views: int) -> Output:
+    """The arrays that the kernel writes; a sensor that is not wanted has no pixels."""
+
+    def pixels(sensor: str) -> np.ndarray:
+        dtype, channels = SENSOR_FORMATS[sensor]
+        picture = pictures.get(sensor)
+        return np.empty((num_views, 0, 0, channels), dtype) if picture is None else picture
+
+    return Output(pixels("depth")[..., 0], pixels("rgb"), pixels("semantic")[..., 0])
+
+
+def _lens(camera: Camera, sensors: tuple[str, ...]) -> Lens:
+    """A camera as the kernels take it."""
     far_reads = 1.0 if camera.normalize_depth else camera.max_depth
     # Where a miss reads max_depth, so does everything beyond it: rays may end there, which is faster.
     clipped = tuple(sensors) == ("depth",) and camera.depth_miss == "far"
-    numbers = (
-        camera.near,
-        camera.max_depth if clipped else np.inf,
-        far_reads if camera.depth_miss == "far" else 0.0,
-        camera.max_depth,
-        camera.max_depth if camera.normalize_depth else 1.0,
-        -camera.tan_half_width,
-        camera.tan_half_height,
-        2 * camera.tan_half_width / camera.width,
+    return Lens(
+        near=np.float32(camera.near),
+        far=np.float32(camera.max_depth if clipped else np.inf),
+        miss=np.float32(far_reads if camera.depth_miss == "far" else 0.0),
+        max_depth=np.float32(camera.max_depth),
+        unit=np.float32(camera.max_depth if camera.normalize_depth else 1.0),
+        left=np.float32(-camera.tan_half_width),
+        top=np.float32(camera.tan_half_height),
+        pixel=np.float32(2 * camera.tan_half_width / camera.width),
+        width=camera.width,
+        height=camera.height,
     )
-    return tuple(np.float32(number) for number in numbers)

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import moderngl
 import numpy as np
 
 from gym_batchnav.render.api import is_software
+from gym_batchnav.render.opengl.current import CurrentContext
 from gym_batchnav.system.process import claim_process
 
 _GL_TEXTURE_2D, _GL_TEXTURE_2D_ARRAY = 0x0DE1, 0x8C1A
@@ -26,22 +28,31 @@ _CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 
 class Context:
-    """An OpenGL context, the process that made it, and what the device can do.
+    """An OpenGL context, the process that made it, and the abilities of the device.
 
-    Enter it (``with context:``) before any OpenGL call; that makes it current and refuses forked children.
+    Enter it (``with context:``) before any OpenGL call, which makes it current; forked children get an error. Leaving
+    it makes the caller's own context current again. Only one thread at a time is inside; others wait.
 
     Attributes:
         moderngl: The ModernGL context.
         pid: The process that made it.
         device: GL_RENDERER.
         software: Whether the device draws on the processor.
-        no_framebuffer: To be used instead of one that is released, for ModernGL keeps binding what was used last.
+        no_framebuffer: To bind before a framebuffer is released, for ModernGL goes on binding what was used last.
         clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
     """
 
     def __init__(self) -> None:
         claim_process("OpenGL")
         self.pid = os.getpid()
+        self._lock = threading.RLock()
+        self._current = CurrentContext()
+        self._depth = 0  # how often it is entered now
+        with self._current.kept():
+            self._create()
+
+    def _create(self) -> None:
+        """Make the context and ask it for what it offers."""
         self.moderngl = _create()
         # Objects that are dropped wait until the next __enter__: a forked child must never delete them unasked.
         self.moderngl.gc_mode = "context_gc"
@@ -57,6 +68,7 @@ class Context:
         robust = self.moderngl.version_code >= 450 or "GL_KHR_robustness" in self.moderngl.extensions
         self._reset_status = self._load("glGetGraphicsResetStatus", 0, result=ctypes.c_uint) if robust else None
         with self.moderngl:
+            self._current.remember()
             self.no_framebuffer = self.moderngl.detect_framebuffer(0)
             for plane in range(4):
                 self.moderngl.enable_direct(_GL_CLIP_DISTANCE0 + plane)
@@ -64,9 +76,23 @@ class Context:
                 self._load("glClipControl", 2)(_GL_LOWER_LEFT, _GL_ZERO_TO_ONE)
 
     def __enter__(self) -> moderngl.Context:
-        """Make the context current and release what was dropped."""
+        """Make the context current and release what was dropped.
+
+        Raises:
+            RuntimeError: This is a forked child, or the thread's own context cannot be set aside.
+        """
         claim_process("OpenGL")
-        self.moderngl.__enter__()
+        self._lock.acquire()
+        if self._depth == 0:
+            try:
+                self._current.save()
+                self.moderngl.__enter__()
+                self._current.check()
+            except BaseException:
+                self._current.restore()
+                self._lock.release()
+                raise
+        self._depth += 1
         dropped = self.moderngl.objects
         while dropped:  # ModernGL's own gc() stumbles over objects that were released before they were dropped
             release = getattr(dropped.popleft(), "release", None)
@@ -75,8 +101,14 @@ class Context:
         return self.moderngl
 
     def __exit__(self, *error: object) -> None:
-        """Give the thread back the context that it had."""
-        self.moderngl.__exit__(*error)
+        """Make the thread's own context current again."""
+        self._depth -= 1
+        try:
+            if self._depth == 0:
+                self.moderngl.__exit__(*error)
+                self._current.restore()
+        finally:
+            self._lock.release()
 
     def depth_texture(self, size: tuple[int, int]) -> moderngl.Texture:
         """A depth texture of 32-bit floats that shaders can read; ModernGL's own have 24 fixed bits."""
@@ -122,7 +154,7 @@ class Context:
             self._copy_image_sub_data(*start, *end, side >> level, side >> level, count)
 
     def check(self, doing: str) -> None:
-        """Raise what OpenGL has to complain about since the last check.
+        """Raise an error if OpenGL has reported one since the last check.
 
         Raises:
             RuntimeError: The device was reset and its context lost, ran out of memory, or refused a call.
@@ -172,7 +204,7 @@ def _create() -> moderngl.Context:
 
 @functools.cache
 def shared_context() -> Context:
-    """The context that all renderers of this process share, made at the first call and kept until the process ends.
+    """The context that all renderers of this process share; it is made at the first call and kept until exit.
 
     Raises:
         RuntimeError: There is no OpenGL 4.3 here; the message says what to install.

@@ -1,8 +1,8 @@
 """Pictures that stay on an NVIDIA device: OpenGL buffers that CUDA reads in place, as torch tensors.
 
-Who waits for whom: mapping a buffer lets CUDA's stream wait for all that OpenGL was asked for before, and unmapping it
-lets OpenGL wait for what the stream was given before. Both happen on torch's current stream and neither stops the
-processor. A buffer is mapped when its batch is taken and unmapped when its turn to be drawn into comes again.
+Mapping a buffer makes CUDA's stream wait for all earlier OpenGL calls, and unmapping it makes OpenGL wait for all
+earlier work of the stream. Both happen on torch's current stream and neither blocks the processor. A buffer is mapped
+when its batch is taken and unmapped when it is drawn into again.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import numpy as np
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
-from gym_batchnav.render.opengl.context import Context
+from gym_batchnav.render.opengl.context import Context, shared_context
 from gym_batchnav.render.opengl.pictures import Buffers, batch_buffers, picture_bytes
 
-_INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was built), or use device='cpu'"
+_INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was built), or use"
 
 
-def load_cuda() -> tuple[Any, Any]:
+def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
     """The modules torch and cuda.core, ready for a device.
+
+    Args:
+        keyword: The argument's name in errors.
 
     Raises:
         RuntimeError: One of them or a device is missing; the message names it.
@@ -31,13 +34,33 @@ def load_cuda() -> tuple[Any, Any]:
         try:
             modules.append(importlib.import_module(name))
         except ImportError as error:
-            raise RuntimeError(f"device='cuda' needs {name} ({error}): {_INSTALL}") from error
+            raise RuntimeError(f"{keyword}='cuda' needs {name} ({error}): {_INSTALL} {keyword}='cpu'") from error
     torch, core = modules
     if not hasattr(core, "GraphicsResource"):
-        raise RuntimeError(f"device='cuda' needs a cuda.core with GraphicsResource: {_INSTALL}")
+        raise RuntimeError(f"{keyword}='cuda' needs a cuda.core with GraphicsResource: {_INSTALL} {keyword}='cpu'")
     if not torch.cuda.is_available():
-        raise RuntimeError("device='cuda': torch finds no NVIDIA device here; use device='cpu'")
+        raise RuntimeError(f"{keyword}='cuda': torch finds no NVIDIA device here; use {keyword}='cpu'")
     return torch, core
+
+
+def check_cuda() -> None:
+    """Raise RuntimeError, by the environment's keyword, unless pictures can stay on an NVIDIA device."""
+    load_cuda("obs_device")
+    check_vendor(shared_context(), "obs_device")
+
+
+def check_vendor(context: Context, keyword: str = "device") -> None:
+    """Raise RuntimeError unless OpenGL draws on an NVIDIA device.
+
+    Args:
+        context: Ours.
+        keyword: The argument's name in the error.
+    """
+    if "NVIDIA" not in context.moderngl.info["GL_VENDOR"]:
+        raise RuntimeError(
+            f"{keyword}='cuda': OpenGL draws on {context.device}, which CUDA cannot read: install NVIDIA's OpenGL "
+            f"(libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all), or use {keyword}='cpu'"
+        )
 
 
 def to_cuda(array: np.ndarray) -> Any:
@@ -51,12 +74,12 @@ def to_cuda(array: np.ndarray) -> Any:
 
 
 class CudaPictures:
-    """Pictures as torch tensors in a ring of OpenGL buffers; see Pictures.
+    """Pictures as torch tensors in a ring of OpenGL buffers; implements ``Pictures``.
 
     Args:
         context: Entered for every method; it must draw on the device that is torch's current one.
         camera: Its pictures' size.
-        sensors: Whose pictures.
+        sensors: Names of the sensors.
         num_views: N, the most in a batch.
         num_sets: Sets of buffers.
 
@@ -68,11 +91,7 @@ class CudaPictures:
         self, context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
     ) -> None:
         self._torch, self._core = load_cuda()
-        if "NVIDIA" not in context.moderngl.info["GL_VENDOR"]:
-            raise RuntimeError(
-                f"device='cuda': OpenGL draws on {context.device}, which CUDA cannot read: install NVIDIA's OpenGL "
-                "(libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all), or use device='cpu'"
-            )
+        check_vendor(context)
         self._camera = camera
         self._device = self._core.Device(self._torch.cuda.current_device())
         self._device.set_current()
@@ -81,7 +100,7 @@ class CudaPictures:
         self._resources: list[dict[str, Any]] = [{} for _ in range(num_sets)]
 
     def buffers(self, batch: int) -> Buffers:
-        """See Pictures; takes the tensors of ``num_sets`` batches before back."""
+        """Buffers for a batch; the tensors of ``num_sets`` batches before are invalid from now on."""
         turn = batch % len(self._buffers)
         if not self._resources[turn]:
             self._buffers[turn] = buffers = batch_buffers(*self._arguments)
@@ -93,7 +112,7 @@ class CudaPictures:
         return self._buffers[turn]
 
     def take(self, batch: int, count: int) -> dict[str, Any]:
-        """See Pictures; torch's current stream waits for the device, the processor does not."""
+        """Tensors of a batch; torch's current stream waits for the device, the processor does not."""
         camera, images = self._camera, {}
         for name, resource in self._resources[batch % len(self._resources)].items():
             whole = self._torch.from_dlpack(resource.map(stream=self._stream()))  # bytes
@@ -103,7 +122,7 @@ class CudaPictures:
         return images
 
     def release(self) -> None:
-        """See Pictures; tensors that were handed out are invalid from now on."""
+        """Release the buffers; tensors that were handed out are invalid from now on."""
         for resources in self._resources:
             for resource in resources.values():
                 resource.close(stream=self._stream())

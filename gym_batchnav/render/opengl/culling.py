@@ -1,8 +1,8 @@
-"""Culling: which chunks does each view see, as indirect draw commands whose instances are the views.
+"""Culling: finds the chunks that each view sees, as indirect draw commands whose instances are the views.
 
 Both cullers test the box around a chunk against the planes of a view's frustum, fill ``commands`` and ``instances``
-and say which commands draw each class of chunks. What they let through is the same up to rounding; the pictures are
-the same exactly, because a chunk outside the frustum leaves no pixel.
+and return the commands of each class of chunks. They keep the same chunks up to rounding; the pictures are exactly the
+same, because a chunk outside the frustum leaves no pixel.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class GrowingBuffer:
         return 0 if self._buffer is None else self._buffer.size
 
     def release(self) -> None:
-        """Give the memory back; safe twice."""
+        """Release the memory; idempotent."""
         if self._buffer is not None:
             self._buffer.release()
             self._buffer = None
@@ -137,7 +137,7 @@ class Culler(Protocol):
         """Bytes on the device."""
 
     def release(self) -> None:
-        """Give the memory back; safe twice."""
+        """Release the memory; idempotent."""
 
 
 def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
@@ -163,7 +163,7 @@ class CpuCuller:
     def cull(
         self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
-        """See Culler."""
+        """Cull on the processor."""
         size = int(scenes.num_chunks[slots[first:last]].sum())
         if len(self._instances) < size:
             self._instances = np.empty(size, INSTANCE_RECORD)
@@ -192,11 +192,11 @@ class CpuCuller:
 
     @property
     def nbytes(self) -> int:
-        """See Culler."""
+        """Bytes on the device."""
         return self.commands.nbytes + self.instances.nbytes
 
     def release(self) -> None:
-        """Give the memory back; safe twice."""
+        """Release the memory; idempotent."""
         self.commands.release()
         self.instances.release()
 
@@ -215,7 +215,7 @@ class GpuCuller:
     def cull(
         self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
-        """See Culler; the views must be bound as storage buffer 0."""
+        """Cull on the device; the views must be bound as storage buffer 0."""
         num_slots = len(scenes.num_chunks)
         views_of_slot = np.bincount(slots[first:last], minlength=num_slots)
         room = np.repeat(np.tile(views_of_slot, NUM_CLASSES), np.diff(scenes.group_start))
@@ -237,7 +237,7 @@ class GpuCuller:
         return [(int(start), int(end - start)) for start, end in pairwise(scenes.group_start[::num_slots])]
 
     def _write_chunks(self, scenes: SceneMirror) -> None:
-        """Tell the shader of the chunks of all slots."""
+        """Write the chunks of all slots for the shader."""
         chunks = np.zeros(len(scenes.commands), _CHUNK_RECORD)
         chunks["center"], chunks["half"] = scenes.chunk_bounds[:, :3], scenes.chunk_bounds[:, 3:]
         chunks["triangle"] = scenes.chunk_triangle
@@ -250,11 +250,11 @@ class GpuCuller:
 
     @property
     def nbytes(self) -> int:
-        """See Culler."""
+        """Bytes on the device."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def release(self) -> None:
-        """Give the memory back; safe twice."""
+        """Release the memory; idempotent."""
         for buffer in self._buffers:
             buffer.release()
         self._program.release()
@@ -279,10 +279,20 @@ def _cull(
     instances: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Write the commands of all chunks that are seen, class by class, and where each class ends.
+    """Write a command for every chunk that a view sees, class by class, and an instance for each of its views.
 
-    ``views`` are sorted by slot, slot s holds ``view_start[s]`` to ``view_start[s + 1]``; ``ends`` [classes, 2] is
-    given the number of commands and instances up to the end of each class.
+    Args:
+        bounds: [C, 6] float32, metres: centre and half the sides of the box around each chunk.
+        chunk_triangle: [C] uint32, first triangle record of each chunk.
+        group_start: [classes * K + 1] int64, first chunk of every group, by class and then by slot.
+        templates: [C, 5] uint32, DRAW_COMMAND of each chunk without instances.
+        rows: [N, 12] uint32, the words of the first three rows of the world-to-camera matrices.
+        planes: [N, 6, 4] float32, see ``frustum_planes``.
+        views: [M] int64, the views to cull for, sorted by slot.
+        view_start: [K + 1] int64; the views of slot s are ``views[view_start[s] : view_start[s + 1]]``.
+        commands: [>= C, 5] uint32, written: DRAW_COMMAND.
+        instances: [>= pairs, 16] uint32, written: INSTANCE_RECORD.
+        ends: [classes, 2] int64, written: commands and instances up to the end of each class.
     """
     num_slots = len(view_start) - 1
     num_commands = 0

@@ -1,4 +1,4 @@
-"""Memory on the device that is shared by slots, and what has still to be written into it."""
+"""Memory on the device that is shared by slots, and the writes into it that are still to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIECE_BYTES = 1 << 20  # the most that one write takes to the device
 
 
 def full_size(sizes: np.ndarray) -> int:
-    """What all slots will hold together once those that are empty hold what the others do on average.
+    """The items of all slots together, if the empty slots held as many as the others on average.
 
     Args:
         sizes: [K] int, items that every slot holds.
@@ -31,7 +31,7 @@ class SlotHeap:
         context: Where the buffers live.
         num_slots: K.
         item_sizes: Name of every buffer and the bytes of one of its items.
-        limit: Items beyond which no room is kept for scenes to come.
+        limit: The most items for which room is kept ahead of later scenes.
 
     Attributes:
         start: [K] int64, first item of every slot.
@@ -75,7 +75,7 @@ class SlotHeap:
             self.start, self.size = start, wanted
 
     def write(self, name: str, slot: int, contents: np.ndarray) -> Iterator[int]:
-        """Write a slot's items piece by piece; yields the bytes of each. The slot may be moved in between."""
+        """Write a slot's items piece by piece, yielding the bytes of each; the slot may be moved in between."""
         bytes_in = contents.reshape(-1).view(np.uint8)
         for first in range(0, len(bytes_in), PIECE_BYTES):
             piece = bytes_in[first : first + PIECE_BYTES]
@@ -84,7 +84,7 @@ class SlotHeap:
             yield len(piece)
 
     def release(self) -> None:
-        """Give the memory back; safe twice."""
+        """Release the memory; idempotent."""
         for buffer in self._buffers.values():
             buffer.release()
         self._buffers = {}
@@ -116,7 +116,7 @@ class SlotHeap:
         self.layout += 1
 
     def _allocate(self, capacity: int) -> dict[str, moderngl.Buffer]:
-        """Buffers for so many items, all of them or, with an error, none."""
+        """Buffers for ``capacity`` items: all of them, or an error and none."""
         buffers: dict[str, moderngl.Buffer] = {}
         try:
             for name, item_size in self._item_sizes.items():
@@ -130,26 +130,26 @@ class SlotHeap:
 
 
 class Uploads:
-    """What has still to be written to the device, slot by slot."""
+    """The writes to the device that are still to do, slot by slot."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[int, Hashable], Iterator[int]] = {}
 
     def put(self, slot: int, owner: Hashable, pieces: Iterator[int] | None) -> None:
-        """Have ``pieces`` written, each step of which writes one and yields its bytes, instead of the owner's last."""
+        """Replace the owner's writes for a slot by ``pieces``, which writes a piece per step and yields its bytes."""
         self._pending.pop((slot, owner), None)
         if pieces is not None:
             self._pending[slot, owner] = pieces
 
     def finish(self, slots: Iterable[int]) -> None:
-        """Write all that is missing in the given slots."""
+        """Do all writes of the given slots."""
         wanted = set(slots)
         for key in [key for key in self._pending if key[0] in wanted]:
             for _ in self._pending.pop(key):
                 pass
 
     def advance(self, budget: int) -> None:
-        """Write at most ``budget`` bytes of whatever is missing, first come first served."""
+        """Do writes of at most ``budget`` bytes, in the order in which they were put."""
         while self._pending and budget >= PIECE_BYTES:
             key = next(iter(self._pending))
             written = next(self._pending[key], None)

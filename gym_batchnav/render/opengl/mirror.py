@@ -59,7 +59,7 @@ class SceneMirror:
         self.revision = 0
 
     def textures(self, size: int, masks_only: bool) -> TextureMirror:
-        """The textures that a target needs; full sets serve those who want masks only."""
+        """The textures that a target needs; a full set also serves targets that need masks only."""
         full = self._textures.get((size, False))
         if masks_only and full is not None:
             return full
@@ -110,7 +110,7 @@ class SceneMirror:
         self._uploads.advance(UPLOAD_BYTES)
 
     def _follow(self, context: Context) -> None:
-        """Take over the library's slots: make room for what is new, give up what has left."""
+        """Follow the library's slots: make room for new scenes, free the room of those that have left."""
         held = [self._library.prepared(slot, self._key) for slot in range(self._library.num_slots)]
         changed = {slot: mesh for slot, mesh in enumerate(held) if mesh is not self._held[slot]}
         triangles, limit = sum(len(mesh.triangles) for mesh in held if mesh is not None), _most_triangles(context)
@@ -173,7 +173,7 @@ class SceneMirror:
         self._uploads = Uploads()
 
     def release(self) -> None:
-        """Give the memory on the device back; safe twice."""
+        """Release the memory on the device; idempotent."""
         for textures in self._textures.values():
             textures.release()
         for heap in self._heaps.values():

@@ -1,4 +1,4 @@
-"""Where the pictures of a batch go: buffers on the device, and from there into main memory."""
+"""Read-back: pictures are gathered in buffers on the device, and from there read into main memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, most_under_way
 from gym_batchnav.render.opengl.context import Context
 
-Buffers = dict[str, moderngl.Buffer]  # one a sensor
+Buffers = dict[str, moderngl.Buffer]  # one per sensor
 
 
 def picture_bytes(camera: Camera, sensor: str) -> int:
@@ -23,33 +23,33 @@ class Pictures(Protocol):
     """The pictures of the batches under way, the oldest of which is taken first."""
 
     def buffers(self, batch: int) -> Buffers:
-        """Buffers for the pictures of a batch, one a sensor; a context is entered.
+        """Buffers for the pictures of a batch, one per sensor; a context is entered.
 
         Args:
-            batch: How many were begun before.
+            batch: Its number, counted from 0.
         """
 
     def take(self, batch: int, count: int) -> dict[str, Any]:
         """The first ``count`` pictures of a batch; a context is entered."""
 
     def release(self) -> None:
-        """Give the buffers back; safe twice."""
+        """Release the buffers; idempotent."""
 
 
 def batch_buffers(context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int) -> Buffers:
-    """Buffers for the pictures of one batch, one a sensor."""
+    """Buffers for the pictures of one batch, one per sensor."""
     return {sensor: context.moderngl.buffer(reserve=num_views * picture_bytes(camera, sensor)) for sensor in sensors}
 
 
 class HostPictures:
-    """Pictures that are read back into a ring of NumPy arrays; see Pictures.
+    """Pictures that are read back into a ring of NumPy arrays; implements ``Pictures``.
 
     Two sets of buffers take turns, so that one batch is read while the next is drawn.
 
     Args:
         context: Entered for every method.
         camera: Its pictures' size.
-        sensors: Whose pictures.
+        sensors: Names of the sensors.
         num_views: N, the most in a batch.
         num_sets: Sets of arrays.
     """
@@ -62,21 +62,21 @@ class HostPictures:
         self._arrays = [empty_pictures(camera, sensors, num_views) for _ in range(num_sets)]
 
     def buffers(self, batch: int) -> Buffers:
-        """See Pictures."""
+        """Buffers for the pictures of a batch."""
         turn = batch % len(self._buffers)
         if not self._buffers[turn]:
             self._buffers[turn] = batch_buffers(*self._arguments)
         return self._buffers[turn]
 
     def take(self, batch: int, count: int) -> dict[str, Any]:
-        """See Pictures; waits for the device."""
+        """The first ``count`` pictures of a batch; waits for the device."""
         images = {name: array[:count] for name, array in self._arrays[batch % len(self._arrays)].items()}
         for name, image in images.items():
             self._buffers[batch % len(self._buffers)][name].read_into(image, image.nbytes)
         return images
 
     def release(self) -> None:
-        """See Pictures."""
+        """Release the buffers; idempotent."""
         for buffers in self._buffers:
             for buffer in buffers.values():
                 buffer.release()

@@ -1,4 +1,4 @@
-"""What every target of a renderer shares on the device: scenes, culler, programs and vertex arrays."""
+"""The device objects that all targets of a renderer share: scenes, culler, programs and vertex arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gym_batchnav.render.opengl.mirror import SceneMirror
 
 
 class Kind(NamedTuple):
-    """What a program has to do."""
+    """The variant of a program."""
 
     rgb: bool
     semantic: bool
@@ -78,7 +78,7 @@ class Pipeline:
         return self._packers[sensors]
 
     def release(self) -> None:
-        """Give everything on the device back, but not the scenes."""
+        """Release everything on the device but the scenes."""
         self._release_arrays()
         for program in self._programs.values():
             program.release()

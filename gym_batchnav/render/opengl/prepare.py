@@ -1,4 +1,4 @@
-"""What the OpenGL renderer makes of a scene on the processor: chunks of neighbouring triangles, and texture layers.
+"""Preparation of a scene for OpenGL on the processor: chunks of neighbouring triangles, and texture layers.
 
 Nothing here calls OpenGL, so that a library may run it in the background.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
+from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
 from gym_batchnav.scene.scene import MASK, Scene
 
 CHUNK_TRIANGLES = 256
@@ -21,7 +21,7 @@ MATERIAL_RECORD = np.dtype(
     [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("unused", np.uint32)]
 )
 
-# What lies on the device: buffers that are laid out alike, with the bytes of one of their items.
+# The buffers on the device in groups that are laid out alike, with the bytes of one item of each.
 DEVICE_BUFFERS = {
     "vertices": {"positions": 12, "attributes": VERTEX_ATTRIBUTES.itemsize},
     "triangles": {"indices": 12, "triangles": TRIANGLE_RECORD.itemsize},
@@ -178,9 +178,9 @@ def _triangle_records(scene: Scene, order: np.ndarray, corners: np.ndarray) -> n
 
 
 def _material_records(scene: Scene) -> np.ndarray:
-    """What the shader needs of every material [M]."""
+    """[M] MATERIAL_RECORD of a scene's materials."""
     records = np.zeros(len(scene.materials), MATERIAL_RECORD)
-    records["base_color"] = np.clip(np.nan_to_num(scene.materials.base_color), 0, 1)
+    records["base_color"] = material_factors(scene.materials)
     records["alpha_cutoff"] = scene.materials.alpha_cutoff
     records["wrap"] = scene.materials.wrap
     return records

@@ -9,22 +9,22 @@ from typing import Protocol
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import check_target
+from gym_batchnav.render.api import DEVICES
+from gym_batchnav.render.checks import check_target
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.cuda import load_cuda
 from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
 from gym_batchnav.render.opengl.target import OpenGLTarget
 from gym_batchnav.render.textures import texture_size
-from gym_batchnav.system.process import claim_process
+from gym_batchnav.system.process import Claim, claim_process
 
 CULLING = ("auto", "cpu", "gpu")
-DEVICES = ("cpu", "cuda")
 
 
 class _Owner(Protocol):
     def release(self) -> None:
-        """Give back what is held on the device; a context is entered."""
+        """Release what is held on the device; a context is entered."""
 
 
 class OpenGLRenderer:
@@ -35,8 +35,8 @@ class OpenGLRenderer:
 
     Args:
         library: The scenes.
-        culling: Where views are matched with what they see: ``"cpu"``, ``"gpu"``, or ``"auto"``: on the device, unless
-            that is software.
+        culling: Where the chunks that each view sees are found: ``"cpu"``, ``"gpu"``, or ``"auto"``: on the device,
+            unless that is software.
 
     Raises:
         ValueError: ``culling`` is none of these.
@@ -48,6 +48,7 @@ class OpenGLRenderer:
         if culling not in CULLING:
             raise ValueError(f"culling={culling!r}: choose one of {', '.join(map(repr, CULLING))}")
         self.library = library
+        self.claim = Claim("this OpenGL renderer")
         self._culling = culling
         self._scenes: SceneMirror | None = SceneMirror(library)
         self._pipeline: Pipeline | None = None
@@ -61,7 +62,7 @@ class OpenGLRenderer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the scenes take on the device with their draw commands, but without the targets' pictures.
+        """Bytes of the scenes and their draw commands on the device, without the targets' pictures.
 
         0 before the first view is drawn and once the renderer is closed.
         """
@@ -70,7 +71,7 @@ class OpenGLRenderer:
 
     @property
     def pipeline(self) -> Pipeline:
-        """What targets draw with, made at the first call.
+        """The device objects that targets share, made at the first call.
 
         Raises:
             RuntimeError: There is no OpenGL 4.3 here; the message says what to install.
@@ -90,11 +91,11 @@ class OpenGLRenderer:
         device: str = "cpu",
         buffers: int = 2,
     ) -> OpenGLTarget:
-        """Something to draw up to ``num_views`` views at a time into.
+        """Make a target for up to ``num_views`` views at a time.
 
         Args:
-            camera: Through which all views look.
-            sensors: Of depth, rgb, semantic.
+            camera: The camera of every view.
+            sensors: Any of ``"depth"``, ``"rgb"`` and ``"semantic"``.
             num_views: N; more than one framebuffer can hold are drawn one framebuffer after the other.
             device: Where the pictures go: ``"cpu"`` for NumPy arrays, ``"cuda"`` for torch tensors that never leave the
                 NVIDIA device.
@@ -102,7 +103,7 @@ class OpenGLRenderer:
 
         Raises:
             ValueError: Unknown sensors or device, or no views.
-            RuntimeError: The renderer is closed, or what ``device="cuda"`` needs is missing.
+            RuntimeError: The renderer is closed, or ``device="cuda"`` is not available; the message says why.
         """
         scenes = self._open_scenes()
         check_target(sensors, num_views, buffers)
@@ -116,7 +117,7 @@ class OpenGLRenderer:
         return target
 
     def close(self) -> None:
-        """Release every scene and target; safe twice, and silent in a forked child."""
+        """Release every scene and target; idempotent, and silent in a forked child."""
         for target in list(self._targets):
             target.close()
         if self._scenes is not None:
@@ -127,7 +128,7 @@ class OpenGLRenderer:
         self._pipeline = self._scenes = None
 
     def release(self, owner: _Owner) -> None:
-        """Have something give back what it holds on the device, but never in a forked child."""
+        """Release what ``owner`` holds on the device, but never in a forked child."""
         if self._pipeline is not None and self._pipeline.context.pid == os.getpid():
             with self._pipeline.context:
                 owner.release()

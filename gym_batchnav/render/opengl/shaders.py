@@ -9,7 +9,7 @@ from __future__ import annotations
 
 VERSION = "#version 430\n"
 
-# What the vertex shader knows of one view; VIEW_RECORD in target.py is its NumPy twin.
+# One view as the vertex shader reads it; VIEW_RECORD in target.py is its NumPy twin.
 _VIEWS = """
 struct View {
     vec4 rows[3];    // of the world-to-camera matrix, which culling copies into every instance
@@ -276,7 +276,7 @@ void main() {
 
 
 def fragment(num_pages: int, page_layers: int, **wanted: bool) -> str:
-    """The fragment shader for textures in so many arrays, with a ``#define`` for each keyword that is true."""
+    """The fragment shader for textures in ``num_pages`` arrays, with a ``#define`` for each keyword that is true."""
     cases = "".join(f"case {k}: return textureLod(textures[{k}], place, level); " for k in range(1, num_pages))
     defines = f"#define PAGES {num_pages}\n#define PAGE_LAYERS {page_layers}\n"
     return with_defines(defines + FRAGMENT.replace("FURTHER_PAGES", cases), **wanted)

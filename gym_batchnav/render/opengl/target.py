@@ -1,4 +1,4 @@
-"""What one caller draws into: a framebuffer of tiles, and the pictures that are gathered from it."""
+"""OpenGL targets: a framebuffer of tiles, and the pictures that are gathered from it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ import moderngl
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import (
-    AMBIENT,
-    DIFFUSE,
-    SENSOR_FORMATS,
-    SENSORS,
-    check_views,
-    light_directions,
-    most_under_way,
-)
+from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, most_under_way
+from gym_batchnav.render.checks import check_rigid, check_slots
+from gym_batchnav.render.lighting import brightness, light_directions
 from gym_batchnav.render.opengl.cuda import CudaPictures
 from gym_batchnav.render.opengl.culling import GrowingBuffer, frustum_planes, passes
 from gym_batchnav.render.opengl.pictures import Buffers, HostPictures, Pictures, picture_bytes
 from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
 from gym_batchnav.render.opengl.textures import TextureMirror
-from gym_batchnav.system.process import claim_process
 
 if TYPE_CHECKING:
     from gym_batchnav.render.opengl.renderer import OpenGLRenderer
@@ -82,7 +75,7 @@ class _DeviceObjects:
         }
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         self._context.no_framebuffer.use()
         self.framebuffer.release()
         for texture in self.attachments.values():
@@ -94,7 +87,7 @@ class _DeviceObjects:
 
 
 class OpenGLTarget:
-    """What one caller draws into; see the Target contract. Made by ``OpenGLRenderer.target``."""
+    """A target of the OpenGL renderer, see ``render.api.Target``; made by ``OpenGLRenderer.target``."""
 
     def __init__(
         self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str,
@@ -112,24 +105,25 @@ class OpenGLTarget:
         self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NEVER
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
-        """Draw every view and return the pictures; see Target.render.
+        """Draw every view and return the pictures; see ``Target.render``."""
+        self._check_idle("render")
+        check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
+        check_rigid(views)
+        self.begin(slots, views)
+        return self.finish()
 
-        Raises:
-            ValueError: The views cannot be drawn; the message names the first that is wrong, or the empty slot.
-            RuntimeError: The target is closed, a batch is under way, or this is a forked child.
-        """
-        self._check_usable()
-        if self._under_way:
-            raise RuntimeError("render while a batch is under way: call finish first")
+    def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+        """Draw every view, for pictures differ in the last bit by their tile; see ``Target.refresh``."""
+        self._check_idle("refresh")
         self.begin(slots, views)
         return self.finish()
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
-        """Have the device draw every view and gather the pictures, without waiting for it; raises as ``render``."""
+        """Have the device draw every view and gather the pictures, without waiting for it; see ``Target.begin``."""
         self._check_usable()
         if len(self._under_way) >= most_under_way(self._num_sets):
             raise RuntimeError(f"begin with {len(self._under_way)} under way: call finish before the next begin")
-        check_views(slots, views, self._renderer.library.num_slots, self.num_views)
+        check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         slots, views = np.asarray(slots, np.int64), np.asarray(views, np.float32)
         pipeline = self._renderer.pipeline
         with pipeline.context:
@@ -148,11 +142,7 @@ class OpenGLTarget:
         self._num_begun += 1
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the pictures of the oldest batch under way and return them.
-
-        Raises:
-            RuntimeError: ``begin`` was not called, the target is closed, this is a forked child, or the device failed.
-        """
+        """Wait for the pictures of the oldest batch under way and return them; see ``Target.finish``."""
         self._check_usable()
         if not self._under_way:
             raise RuntimeError("finish without begin: call begin(slots, views) first")
@@ -164,7 +154,7 @@ class OpenGLTarget:
         return images
 
     def close(self) -> None:
-        """Release the target; safe twice."""
+        """Release the target; idempotent."""
         if self._objects is not None:
             self._renderer.release(self._objects)
         self._objects = None
@@ -179,7 +169,13 @@ class OpenGLTarget:
     def _check_usable(self) -> None:
         if self._closed:
             raise RuntimeError("this OpenGL target is closed: ask the renderer for another")
-        claim_process("rendering with OpenGL")
+        self._renderer.claim.claim_thread("drawing with OpenGL")
+
+    def _check_idle(self, doing: str) -> None:
+        """Raise RuntimeError unless the target is usable and no batch is under way."""
+        self._check_usable()
+        if self._under_way:
+            raise RuntimeError(f"{doing} while a batch is under way: call finish first")
 
     def _draw(self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray) -> None:
         """Paint one page of views into the tiles of the framebuffer."""
@@ -221,7 +217,7 @@ class OpenGLTarget:
         if "texture_size" in program:
             program["texture_size"] = self._textures.size
         if "brightness" in program:
-            program["brightness"] = (AMBIENT, DIFFUSE) if camera.lit else (1.0, 0.0)
+            program["brightness"] = brightness(camera)
         return pipeline.vertex_array(kind)
 
     def _pack(self, pipeline: Pipeline, objects: _DeviceObjects, num_views: int) -> None:

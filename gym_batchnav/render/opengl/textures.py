@@ -59,7 +59,7 @@ class TextureMirror:
         return 4 * self._capacity * texels * bool(self._pages) + (self._table.size if self._table is not None else 0)
 
     def follow(self, context: Context, uploads: Uploads, materials: SlotHeap) -> None:
-        """Take over the library's slots; called only when they or the materials' places have changed.
+        """Follow the library's slots; called only when they or the materials' places have changed.
 
         Raises:
             RuntimeError: There are more textures than the device takes.
@@ -99,7 +99,7 @@ class TextureMirror:
         self._held = []
 
     def release(self) -> None:
-        """Give the memory on the device back; safe twice."""
+        """Release the memory on the device; idempotent."""
         for page in self._pages:
             page.release()
         self._pages = []
@@ -116,13 +116,12 @@ class TextureMirror:
                 yield texels[index].nbytes
 
     def _resize(self, context: Context, room: int) -> None:
-        """Make new pages with room for so many textures or some more; layers that stay are copied on the device."""
+        """Make new pages for at least ``room`` textures; layers that stay are copied on the device."""
         limit = MAX_PAGES * self.page_layers
         capacity = max(min(room + room // 8 if self._pages else room, limit), 1)
         fulls, rest = divmod(capacity, self.page_layers)
         depths = [self.page_layers] * fulls + [rest] * (rest > 0)
-        pages = [context.srgb_texture_array(self.size, depth) for depth in depths]
-        context.check("making room for textures")
+        pages = self._allocate(context, depths)
         kept = np.concatenate(self._layers)
         for source, target, count in runs(kept, self.page_layers):
             (from_page, first), (to_page, to_first) = divmod(source, self.page_layers), divmod(target, self.page_layers)
@@ -133,8 +132,21 @@ class TextureMirror:
             page.release()
         self._pages, self._capacity = pages, capacity
 
+    def _allocate(self, context: Context, depths: list[int]) -> list[moderngl.TextureArray]:
+        """Pages of the given numbers of layers: all of them, or an error and none."""
+        pages: list[moderngl.TextureArray] = []
+        try:
+            for depth in depths:
+                pages.append(context.srgb_texture_array(self.size, depth))
+            context.check("making room for textures")
+        except Exception:  # ModernGL raises its own
+            for page in pages:
+                page.release()
+            raise
+        return pages
+
     def _write_table(self, context: Context, materials: SlotHeap) -> None:
-        """Tell the shader which layer each material of each slot shows, -1 for none."""
+        """Write the table of the layer that each material of each slot shows, -1 for none."""
         table = np.full(materials.capacity, -1, np.int32)
         for textures, layers, first in zip(self._held, self._layers, materials.start, strict=True):
             if textures is not None and len(layers):

@@ -20,7 +20,8 @@ from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
 
 from gym_batchnav.geometry import Camera, look_at, view_matrices
 from gym_batchnav.library.library import SceneLibrary, SceneSource
-from gym_batchnav.render.embree.renderer import Embree, EmbreeRenderer, shared_embree
+from gym_batchnav.render.embree.device import Embree, shared_embree
+from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.scene.scene import Scene
 
 
@@ -385,7 +386,7 @@ def test_a_tree_is_built_by_no_other_thread():
     program = """
 import threading, time
 import psutil
-from gym_batchnav.render.embree.renderer import shared_embree
+from gym_batchnav.render.embree.device import shared_embree
 from gym_batchnav.homes import generate_apartment
 
 def seconds_elsewhere():
@@ -406,7 +407,7 @@ print(time.thread_time() - clock, seconds_elsewhere() - before)
 
 def test_nothing_is_released_when_the_interpreter_ends():
     program = """
-from gym_batchnav.render.embree import renderer as embree
+from gym_batchnav.render.embree import device as embree
 
 class Owner:
     pass

@@ -1,0 +1,63 @@
+"""Checks of the arguments of renderers and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gym_batchnav.render.api import SENSORS
+
+
+def check_sensors(sensors: Sequence[str]) -> None:
+    """Raise ValueError unless ``sensors`` names one or more sensors, each once."""
+    if not sensors or isinstance(sensors, str) or set(sensors) - set(SENSORS) or len(set(sensors)) < len(sensors):
+        raise ValueError(f"sensors={sensors!r}: give a tuple of one or more of {', '.join(map(repr, SENSORS))}")
+
+
+def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
+    """Raise ValueError unless the sensors are right (see ``check_sensors``) and both counts are at least 1."""
+    check_sensors(sensors)
+    for name, count in (("num_views", num_views), ("buffers", buffers)):
+        if count < 1:
+            raise ValueError(f"{name}={count}: give at least 1")
+
+
+def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views: int) -> None:
+    """Raise ValueError unless shapes, types and slots are such that no kernel reads outside its arrays.
+
+    Args:
+        slots: [n] of an integer type, each from 0 to ``num_slots`` - 1.
+        views: [n, 4, 4] of a floating type.
+        num_slots: Slots in the library.
+        num_views: The most views that the target draws at once.
+    """
+    slots, views = np.asarray(slots), np.asarray(views)
+    count = len(views) if views.ndim else 0
+    if not 1 <= count <= num_views or views.shape != (count, 4, 4) or views.dtype.kind != "f":
+        raise ValueError(f"views are {views.dtype} {views.shape}: give float32 (n, 4, 4) with n from 1 to {num_views}")
+    if slots.shape != (count,) or slots.dtype.kind not in "iu":
+        raise ValueError(f"slots are {slots.dtype} {slots.shape}: give integers ({count},)")
+    if slots.min() < 0 or slots.max() >= num_slots:
+        first = int(np.argmax((slots < 0) | (slots >= num_slots)))
+        raise ValueError(f"slots[{first}] = {slots[first]}: the library has slots 0 to {num_slots - 1}")
+
+
+def check_rigid(views: np.ndarray) -> None:
+    """Raise ValueError unless views [n, 4, 4] are rigid world-to-camera matrices; it names the first that is not."""
+    views = np.asarray(views)
+    rotation, last_row = views[:, :3, :3], np.array([0, 0, 0, 1], views.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN fails every comparison below
+        skew = np.abs(rotation @ rotation.transpose(0, 2, 1) - np.eye(3, dtype=views.dtype)).max(axis=(1, 2))
+        mirrored = (_cross_rows(rotation) * rotation[:, 2]).sum(axis=1) < 0
+        rigid = (skew <= 1e-3) & ~mirrored & np.isfinite(views[:, :3, 3]).all(axis=1)
+        rigid &= (np.abs(views[:, 3] - last_row) <= 1e-3).all(axis=1)
+    if not rigid.all():
+        first = int(np.argmin(rigid))
+        raise ValueError(f"views[{first}] is not a rigid world-to-camera matrix:\n{views[first]}")
+
+
+def _cross_rows(matrices: np.ndarray) -> np.ndarray:
+    """[N, 3]: the cross product of the first two rows of matrices [N, 3, 3]; np.cross takes three times as long."""
+    a, b = matrices[:, 0], matrices[:, 1]
+    return a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]

@@ -1,0 +1,151 @@
+"""The one OpenGL context beside contexts and threads of the user's own."""
+
+import ctypes
+import ctypes.util
+import sys
+import threading
+
+import moderngl
+import numpy as np
+import pytest
+from quads import scene_of, wall
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.opengl import OpenGLRenderer
+from gym_batchnav.render.opengl.context import Context, shared_context
+
+pytestmark = [pytest.mark.opengl, pytest.mark.skipif(sys.platform != "linux", reason="contexts are made by EGL")]
+
+AHEAD = np.eye(4, dtype=np.float32)[None]
+METRES = Camera(16, 16, normalize_depth=False, max_depth=100.0)
+SLOT = np.zeros(1, int)
+VERTEX = "#version 430\nin vec2 at; void main() { gl_Position = vec4(at, 0.0, 1.0); }"
+FRAGMENT = "#version 430\nuniform vec4 paint; out vec4 color; void main() { color = paint; }"
+
+
+class Drawing:
+    """A user's own context that is current, with a program that paints a picture of 4x4 pixels."""
+
+    def __init__(self) -> None:
+        self.context = moderngl.create_standalone_context(backend="egl", require=430)
+        self.program = self.context.program(vertex_shader=VERTEX, fragment_shader=FRAGMENT)
+        corners = self.context.buffer(np.array([-1, -1, 3, -1, -1, 3], np.float32))
+        self.array = self.context.vertex_array(self.program, [(corners, "2f", "at")])
+        self.framebuffer = self.context.simple_framebuffer((4, 4))
+
+    def paint(self, red: float) -> np.ndarray:
+        """The pixels [4, 4, 3] after painting them, without making any context current."""
+        self.framebuffer.use()
+        self.program["paint"] = (red, 0.0, 0.0, 1.0)
+        self.array.render()
+        return np.frombuffer(self.framebuffer.read(), np.uint8).reshape(4, 4, 3)
+
+
+@pytest.fixture
+def drawing():
+    drawing = Drawing()
+    with drawing.context:  # other tests want to find none
+        yield drawing
+    drawing.context.release()
+
+
+def current() -> int:
+    """The address of the thread's context, 0 for none."""
+    egl = ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
+    egl.eglGetCurrentContext.restype = ctypes.c_size_t
+    return egl.eglGetCurrentContext()
+
+
+def test_a_users_context_stays_current_through_every_call(drawing):
+    own = current()
+    assert own and (drawing.paint(1.0)[..., 0] == 255).all()
+    renderer = OpenGLRenderer(SceneLibrary.from_scenes([scene_of(wall(2.0))]))
+    target = renderer.target(METRES)
+    for red in (0, 51, 102):
+        assert np.allclose(target.render(SLOT, AHEAD)["depth"], 2.0)
+        assert current() == own
+        assert (drawing.paint(red / 255)[..., 0] == red).all()
+        assert drawing.context.error == "GL_NO_ERROR"
+    target.begin(SLOT, AHEAD)
+    assert current() == own and (drawing.paint(0.2)[..., 0] == 51).all()
+    assert np.allclose(target.finish()["depth"], 2.0)
+    assert shared_context().moderngl.error == "GL_NO_ERROR"
+    renderer.close()
+    assert current() == own
+
+
+def test_making_our_context_leaves_a_users_current(drawing):
+    own = current()
+    made = Context()
+    assert current() == own
+    made.moderngl.release()
+
+
+def test_without_a_users_context_none_is_left_current():
+    with shared_context():
+        assert current()
+        with shared_context():
+            pass
+        assert current(), "the inner block does not leave the outer one"
+    assert not current()
+
+
+def test_a_users_context_is_restored_after_an_error(drawing):
+    own = current()
+    with pytest.raises(ZeroDivisionError), shared_context():
+        raise ZeroDivisionError
+    assert current() == own
+
+
+def test_a_context_that_cannot_be_made_current_is_named(monkeypatch):
+    monkeypatch.setattr(shared_context()._current, "_own", 1)  # as if a window's context, unknown to EGL, stayed
+    with (
+        pytest.raises(RuntimeError, match=r"another one is that EGL does not know.*renderer='embree'"),
+        shared_context(),
+    ):
+        pass
+    monkeypatch.undo()
+    with shared_context():
+        pass
+
+
+def test_another_thread_is_told_to_whom_the_renderer_belongs():
+    renderer = OpenGLRenderer(SceneLibrary.from_scenes([scene_of(wall(2.0))]))
+    target = renderer.target(METRES)
+    target.render(SLOT, AHEAD)
+    errors = []
+
+    def draw() -> None:
+        try:
+            target.render(SLOT, AHEAD)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=draw, name="second")
+    thread.start()
+    thread.join()
+    assert len(errors) == 1
+    assert "'second'" in errors[0] and "'MainThread'" in errors[0] and "this OpenGL renderer" in errors[0]
+    assert np.allclose(target.render(SLOT, AHEAD)["depth"], 2.0)
+    renderer.close()
+
+
+def test_renderers_of_several_threads_share_the_context():
+    wrong = []
+
+    def draw(distance: float) -> None:
+        renderer = OpenGLRenderer(SceneLibrary.from_scenes([scene_of(wall(distance))]))
+        target = renderer.target(METRES)
+        for _ in range(50):
+            depth = target.render(SLOT, AHEAD)["depth"]
+            if not np.allclose(depth, distance):
+                wrong.append((distance, depth))
+        renderer.close()
+
+    threads = [threading.Thread(target=draw, args=(1.0 + k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,58 @@
+"""Claims of processes and threads."""
+
+import threading
+
+import pytest
+
+from gym_batchnav.system.process import Claim
+
+
+def in_thread(call, name: str) -> BaseException | None:
+    """The error of a call in a thread of this name."""
+    errors: list[BaseException | None] = [None]
+
+    def run() -> None:
+        try:
+            call()
+        except RuntimeError as error:
+            errors[0] = error
+
+    thread = threading.Thread(target=run, name=name)
+    thread.start()
+    thread.join()
+    return errors[0]
+
+
+def test_an_object_belongs_to_the_thread_that_uses_it_first():
+    claim = Claim("this thing")
+    claim.claim_thread("step")
+    claim.claim_thread("step")
+    error = in_thread(lambda: claim.claim_thread("step"), "other")
+    for part in ("step in thread 'other'", "this thing belongs to thread 'MainThread'", "Make all calls from thread"):
+        assert part in str(error)
+    claim.claim_thread("step")
+
+
+def test_an_object_made_here_may_be_used_by_one_other_thread():
+    claim = Claim("this thing")
+    ready, done = threading.Event(), threading.Event()
+
+    def use() -> None:
+        claim.claim_thread("step")
+        ready.set()
+        done.wait(30)
+
+    thread = threading.Thread(target=use, name="worker")
+    thread.start()
+    assert ready.wait(30)
+    with pytest.raises(RuntimeError, match="thread 'worker'"):
+        claim.claim_thread("step")
+    done.set()
+    thread.join()
+    claim.claim_thread("step")  # the worker has ended
+
+
+def test_two_objects_belong_to_two_threads():
+    first, second = Claim("one"), Claim("the other")
+    first.claim_thread("step")
+    assert in_thread(lambda: second.claim_thread("step"), "other") is None
