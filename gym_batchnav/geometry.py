@@ -20,11 +20,11 @@ class Camera:
         width: Pixels in a row.
         height: Rows of pixels.
         hfov_deg: Horizontal field of view, degrees, between 1 and 170.
-        eye_height: Metres above the floor.
+        eye_height: Metres above the agent's position.
         near: Distance of the near plane, metres. There is no far plane.
         max_depth: Depth is clipped to [0, max_depth] metres.
         normalize_depth: Divide the clipped depth by max_depth, so that it lies in [0, 1].
-        depth_miss: What a pixel reads where nothing is hit: ``"far"`` (max_depth) or ``"zero"`` (Habitat's way).
+        depth_miss: Depth of a pixel where nothing is hit: ``"far"`` (max_depth) or ``"zero"`` (Habitat's way).
         lit: Light the albedo with the head-and-sky light; False gives the bare albedo.
         cull_backfaces: Honour glTF's doubleSided instead of drawing every triangle from both sides.
     """
@@ -41,17 +41,39 @@ class Camera:
     cull_backfaces: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a camera that cannot take a picture."""
-        if not (1 <= self.width <= 4096 and 1 <= self.height <= 4096):
-            raise ValueError(f"camera of {self.width}x{self.height} pixels: give a width and height from 1 to 4096")
+        """Raise ValueError unless every field is within its bounds."""
+        for name in ("width", "height"):
+            size = getattr(self, name)
+            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= 4096:
+                raise ValueError(f"{name}={size!r}: give a whole number of pixels from 1 to 4096")
+        for name in ("hfov_deg", "eye_height", "near", "max_depth"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
+                raise ValueError(f"{name}={value!r}: give a finite number")
+        for name in ("normalize_depth", "lit", "cull_backfaces"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name}={getattr(self, name)!r}: give True or False")
         if not 1.0 <= self.hfov_deg <= 170.0:
             raise ValueError(f"hfov_deg={self.hfov_deg}: give a horizontal field of view from 1 to 170 degrees")
+        if abs(self.eye_height) > 1000.0:
+            raise ValueError(f"eye_height={self.eye_height}: give metres from -1000 to 1000")
         if not self.near > 0.0:
             raise ValueError(f"near={self.near}: the near plane must lie in front of the camera")
         if not self.max_depth > self.near:
             raise ValueError(f"max_depth={self.max_depth}: it must be greater than near={self.near}")
         if self.depth_miss not in ("far", "zero"):
             raise ValueError(f"depth_miss={self.depth_miss!r}: choose 'far' or 'zero'")
+
+    @property
+    def intrinsics(self) -> np.ndarray:
+        """[3, 3] float64 pinhole matrix K in pixels, as in OpenCV: x to the right, y down, z ahead.
+
+        A point (x, y, z) of the camera's frame of this package (y up, looking along -z) is seen at
+        ``(u, v, 1) = K @ (x, -y, -z) / -z``. Pixel (column, row) covers [column, column + 1] x [row, row + 1], so that
+        its centre is at (column + 0.5, row + 0.5).
+        """
+        focal = self.width / (2 * self.tan_half_width)
+        return np.array([[focal, 0, self.width / 2], [0, focal, self.height / 2], [0, 0, 1]])
 
     @property
     def tan_half_width(self) -> float:
@@ -91,6 +113,24 @@ def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) 
     return views
 
 
+def camera_to_world(views: np.ndarray) -> np.ndarray:
+    """Poses of cameras: the inverses of rigid world-to-camera matrices.
+
+    Args:
+        views: [..., 4, 4], as from ``view_matrices`` or ``look_at``.
+
+    Returns:
+        [..., 4, 4] of the same type; ``p_world = (P @ [p_camera, 1])[:3]``. The columns of the rotation are the
+        camera's right, up and backward axes in the world, the last column is the eye. This is OpenGL's and Habitat's
+        convention; for OpenCV's (y down, z ahead) negate the second and third column.
+    """
+    poses = np.zeros_like(views)
+    poses[..., :3, :3] = np.swapaxes(views[..., :3, :3], -1, -2)
+    poses[..., :3, 3] = -(poses[..., :3, :3] @ views[..., :3, 3:])[..., 0]
+    poses[..., 3, 3] = 1
+    return poses
+
+
 def look_at(eye: np.ndarray, target: np.ndarray) -> np.ndarray:
     """World-to-camera matrix [4, 4] float32 of an upright camera at ``eye`` [3] that looks at ``target`` [3]."""
     backward = np.asarray(eye, np.float64) - np.asarray(target, np.float64)
@@ -114,7 +154,7 @@ def projection_matrix(camera: Camera) -> np.ndarray:
 
 
 def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Goals as the agents' compass and GPS tell them: Habitat's ``pointgoal_with_gps_compass``.
+    """Goals relative to the agents' compass and GPS: Habitat's ``pointgoal_with_gps_compass``.
 
     Args:
         position: [N, 3], metres.

@@ -171,7 +171,7 @@ def test_only_what_runs_at_import_counts_as_eager():
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [("render/embree/renderer.py", "embreex"), ("render/opengl/cuda.py", "torch")]
+    ("module", "name"), [("render/embree/device.py", "embreex"), ("render/opengl/cuda.py", "torch")]
 )
 def test_libraries_loaded_by_name_are_seen(module, name):
     assert name in [found.split(".")[0] for found in imports_of(module)]

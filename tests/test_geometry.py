@@ -3,7 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gym_batchnav.geometry import Camera, forward_vectors, look_at, polar_goals, projection_matrix, view_matrices
+from gym_batchnav.geometry import (
+    Camera,
+    camera_to_world,
+    forward_vectors,
+    look_at,
+    polar_goals,
+    projection_matrix,
+    view_matrices,
+)
 
 angles = st.floats(-10, 10)
 metres = st.floats(-50, 50)
@@ -57,10 +65,44 @@ def test_projection_puts_the_edge_of_the_view_on_the_edge_of_the_picture():
     np.testing.assert_allclose(corner[:2] / corner[3], [1, 1], atol=1e-6)
 
 
+def test_intrinsics_agree_with_the_projection():
+    camera = Camera(width=128, height=64, hfov_deg=75)
+    for x, y, z in ((0.0, 0.0, -1.0), (0.4, -0.2, -2.0), (-1.0, 0.5, -3.5)):
+        clip = projection_matrix(camera) @ [x, y, z, 1.0]
+        u, v, one = camera.intrinsics @ [x, -y, -z] / -z
+        assert one == pytest.approx(1)
+        assert u == pytest.approx((clip[0] / clip[3] + 1) / 2 * camera.width, abs=1e-3)
+        assert v == pytest.approx((1 - clip[1] / clip[3]) / 2 * camera.height, abs=1e-3)
+
+
+@given(x=metres, y=metres, z=metres, heading=angles)
+def test_poses_are_the_inverses_of_views(x, y, z, heading):
+    position, heading = np.array([[x, y, z]], np.float32), np.array([heading], np.float32)
+    views = view_matrices(position, heading, 1.5)
+    poses = camera_to_world(views)
+    np.testing.assert_allclose(poses[0, :3, 3], position[0] + [0, 1.5, 0], atol=1e-4)
+    np.testing.assert_allclose(-poses[0, :3, 2], forward_vectors(heading)[0], atol=1e-6)
+    np.testing.assert_allclose(poses @ views, np.eye(4)[None], atol=1e-4)
+    np.testing.assert_array_equal(camera_to_world(views[0]), poses[0])
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
         ({"width": 0}, "width"),
+        ({"height": 4097}, "height"),
+        ({"width": 64.0}, "width"),
+        ({"height": True}, "height"),
+        ({"hfov_deg": np.nan}, "hfov_deg"),
+        ({"hfov_deg": "90"}, "hfov_deg"),
+        ({"eye_height": np.nan}, "eye_height"),
+        ({"eye_height": np.inf}, "eye_height"),
+        ({"eye_height": 1e6}, "eye_height"),
+        ({"near": np.nan}, "near"),
+        ({"max_depth": np.inf}, "max_depth"),
+        ({"lit": "no"}, "lit"),
+        ({"normalize_depth": None}, "normalize_depth"),
+        ({"cull_backfaces": 1}, "cull_backfaces"),
         ({"hfov_deg": 180}, "hfov_deg"),
         ({"near": 0}, "near"),
         ({"max_depth": 0.01}, "max_depth"),

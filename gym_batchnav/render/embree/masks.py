@@ -1,7 +1,6 @@
-"""The filter through which Embree asks whether a ray passes a surface: where its alpha is below the cutoff.
+"""The filter that Embree calls for hits of masked triangles: a ray passes where the alpha is below the cutoff.
 
-All surfaces that a ray meets are asked, in whatever order Embree finds them, so it does not matter that two lie in one
-plane.
+Embree calls it for every masked triangle that a ray meets, in any order, so two may lie in one plane.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from gym_batchnav.render.embree.surface import (
 
 @cache
 def alpha_filter() -> Any:
-    """Embree's callback on a hit of a masked triangle: reject it where the surface is not to be seen."""
+    """Embree's callback on a hit of a masked triangle: reject it where the alpha is below the cutoff."""
 
     @cfunc(types.void(types.CPointer(types.intp)), cache=True)
     def reject_holes(arguments: Any) -> None:

@@ -1,9 +1,9 @@
-"""Kernels that find the colour of what a packet of rays has hit.
+"""Kernels that compute the colours of the surfaces that a packet of rays has hit.
 
-Memory is read ray by ray; all arithmetic runs over the sixteen rays of a packet at once, which is why the decoding of
-sRGB is a polynomial and no table. LLVM makes vectors of the loops over lanes as they stand here: innermost, with no
-branch and no call that is not inlined. A ray that has hit nothing is shaded like the rest, as the triangle that it hit
-in an earlier packet of the view (at first triangle 0), and its colour is not read.
+Memory is read ray by ray; all arithmetic runs over the sixteen rays of a packet at once, so the decoding of sRGB is a
+polynomial and not a table. LLVM vectorises the loops over lanes as they stand here: innermost, with no branch and no
+call that is not inlined. A ray that has hit nothing is shaded like the rest, as the triangle that it hit in an earlier
+packet of the view (at first triangle 0), and its colour is not read.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from gym_batchnav.render.embree.packet import (
 from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
 
+LOG2_ERROR = 4e-5  # of the logarithm in find_levels
+
 
 @njit(cache=True, nogil=True)
 def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndarray) -> bool:
@@ -72,7 +74,7 @@ def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
-    """Write the light that the surfaces get; the normal is the triangle's, turned to the viewer."""
+    """Write the light on the surfaces; the normal is the triangle's, turned to the viewer."""
     ambient, diffuse = brightness[0], brightness[1]
     lx, ly, lz = light[0], light[1], light[2]
     for lane in range(16):
@@ -121,18 +123,22 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
-    """Write the mip levels at which the footprints' longer axes are one texel: their whole part and the rest."""
+    """Write the mip levels at which the footprints' longer axes are one texel: whole part and fraction.
+
+    Args:
+        packet: The packet as int32.
+        floats: The packet as float32.
+        size: Texels along a side of level 0.
+    """
     top = int(np.log2(np.float32(size)) + np.float32(0.5))
-    # The words of 2^e (1 + f) are (127 + e + f) 2^23, and log2(1 + f) is f + f (1 - f) times a polynomial, to 4e-5.
+    # An IEEE 754 float32 2^e (1 + f), 0 <= f < 1, has the word (127 + e + f) 2^23. log2(1 + f) is taken as
+    # f + f (1 - f) q(f), which is exact at both ends; q is the cubic that fits (log2(1 + f) - f) / (f (1 - f)) best by
+    # least squares at even steps of f from 0 to 1. The logarithm is within LOG2_ERROR, half of which a level is off.
     unit, one, half = np.float32(2.0**-23), np.float32(1.0), np.float32(0.5)
-    c0, c1, c2, c3 = (
-        np.float32(0.44225257),
-        np.float32(-0.26888844),
-        np.float32(0.15027362),
-        np.float32(-0.04530342),
-    )
+    c0, c1 = np.float32(0.44225257), np.float32(-0.26888844)
+    c2, c3 = np.float32(0.15027362), np.float32(-0.04530342)
     for lane in range(16):
-        word = packet[SQUARE + lane] & np.int32(0x7FFFFFFF)  # not a number counts as endless
+        word = packet[SQUARE + lane] & np.int32(0x7FFFFFFF)  # NaN counts as infinite
         f = np.float32(word & np.int32(0x7FFFFF)) * unit
         curve = f * (one - f) * (c0 + f * (c1 + f * (c2 + f * c3)))
         level = half * (np.float32(word) * unit - np.float32(127.0) + curve) + np.float32(top)
@@ -234,7 +240,7 @@ def _decode(byte: np.int32) -> np.float32:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> None:
-    """Multiply all that makes the colours and write them as whole steps from 0 to ``steps``."""
+    """Write the product of light, factor, vertex colour and texture, in whole steps from 0 to ``steps``."""
     one, half = np.float32(1.0), np.float32(0.5)
     for channel in range(3):
         for lane in range(16):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 _EGL_DRAW, _EGL_READ = 0x3059, 0x305A  # EGL 1.5, section 3.7.4
 _EGL_OPENGL_API = 0x30A2
+_EGL_BAD_CONTEXT = 0x3006
 
 
 class _Saved(NamedTuple):
@@ -69,15 +70,17 @@ class CurrentContext:
             )
 
     def restore(self) -> None:
-        """Make the saved context current again."""
+        """Make the saved context current again; one that was destroyed while it was current is gone then."""
         if self._egl is None or self._saved is None:
             return
         saved, self._saved = self._saved, None
         if not self._egl.eglMakeCurrent(*saved):
-            raise RuntimeError(
-                f"the OpenGL context that was current before cannot be made current again (EGL error "
-                f"{self._egl.eglGetError():#x}): was it destroyed meanwhile?"
-            )
+            error = self._egl.eglGetError()
+            if error != _EGL_BAD_CONTEXT:
+                raise RuntimeError(
+                    f"the OpenGL context that was current in this thread cannot be made current again (EGL error "
+                    f"{error:#x}): make it current yourself"
+                )
 
 
 def _load_egl() -> Any:

@@ -1,0 +1,153 @@
+"""The records that kernels read by address: every field is read back where the kernels look for it."""
+
+import ctypes
+
+import numba
+import numpy as np
+from quads import Quad, checkerboard, scene_of, wall
+from rays import AHEAD, METRES, render
+
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.embree import packet, surface, trace
+from gym_batchnav.render.embree.renderer import EmbreeRenderer
+from gym_batchnav.render.embree.shade import LOG2_ERROR, find_levels
+from gym_batchnav.render.textures import build_texture_pool, level_starts
+from gym_batchnav.scene.scene import CLAMP, MIRROR
+
+SLOT_FIELDS = trace.SLOT.names
+
+
+class RayHit16(ctypes.Structure):
+    """RTCRayHit16 as rtcore_ray.h of Embree 4 declares it, with one level of instances."""
+
+    _fields_ = [
+        *((name, ctypes.c_float * 16) for name in ("org_x", "org_y", "org_z", "tnear")),
+        *((name, ctypes.c_float * 16) for name in ("dir_x", "dir_y", "dir_z", "time", "tfar")),
+        *((name, ctypes.c_uint * 16) for name in ("mask", "id", "flags")),
+        *((name, ctypes.c_float * 16) for name in ("Ng_x", "Ng_y", "Ng_z", "u", "v")),
+        *((name, ctypes.c_uint * 16) for name in ("primID", "geomID", "instID", "instPrimID")),
+    ]
+
+
+@numba.njit
+def read_slot(table, index):
+    slot = table[index]
+    return (
+        slot.tree, slot.objects, slot.triangles, slot.materials, slot.texels, slot.num_triangles, slot.num_materials,
+        slot.num_textures, slot.masked,
+    )  # fmt: skip
+
+
+def test_kernels_read_every_field_of_a_slot_by_its_name():
+    table = np.zeros(3, trace.SLOT)
+    values = np.random.default_rng(0).integers(1, 2**62, len(SLOT_FIELDS))
+    for name, value in zip(SLOT_FIELDS, values, strict=True):
+        table[1][name] = value
+    assert read_slot(table, 1) == tuple(values)
+    assert not any(read_slot(table, 0)) and not any(read_slot(table, 2))
+
+
+def test_a_slot_tells_where_its_scene_lies():
+    scene = scene_of(wall(2, texture=checkerboard(4), masked=True), wall(3))
+    library = SceneLibrary.from_scenes([scene])
+    renderer = EmbreeRenderer(library)
+    slot = renderer.slot_table(cull=False, size=64, masked_only=False).table[0]
+    built = surface.build_surface(scene, 64)
+
+    def memory(field, count, kind):
+        return np.ctypeslib.as_array(ctypes.cast(int(slot[field]), ctypes.POINTER(kind)), (count,))
+
+    assert slot["tree"] and slot["masked"] == 1
+    assert (slot["num_triangles"], slot["num_materials"], slot["num_textures"]) == (4, 2, 1)
+    assert (memory("objects", 4, ctypes.c_int32) == scene.triangle_object).all()
+    assert (memory("triangles", built.triangles.nbytes, ctypes.c_uint8) == built.triangles.view(np.uint8)).all()
+    assert (memory("materials", built.materials.nbytes, ctypes.c_uint8) == built.materials.view(np.uint8)).all()
+    assert (memory("texels", built.pool.nbytes, ctypes.c_uint8) == built.pool.flat).all()
+    assert slot["triangles"] % 64 == 0
+    renderer.close()
+
+
+def test_words_of_the_records_are_the_fields_of_the_same_name():
+    colors = np.arange(16).reshape(4, 4).tolist()
+    quad = Quad(
+        (0, 0, -1), (2, 0, 0), (0, 4, 0), checkerboard(2), (3, 5), (0.1, 0.2, 0.3, 0.4), colors, True, True,
+        (CLAMP, MIRROR),
+    )  # fmt: skip
+    built = surface.build_surface(scene_of(quad), 4)
+    words = built.triangles.view(np.int32).reshape(2, surface.TRIANGLE_WORDS)
+    floats = words.view(np.float32)
+    # The first triangle: corners 0 (0, 5), 1 (3, 5) and 2 (3, 0) of the texture, v growing downwards.
+    assert floats[0, [surface.U0, surface.V0]].tolist() == [0, 5]
+    assert floats[0, [surface.U1, surface.V1]].tolist() == [3, 0]
+    assert floats[0, [surface.U2, surface.V2]].tolist() == [3, -5]
+    np.testing.assert_allclose(floats[0, surface.GRADIENT_U : surface.GRADIENT_U + 3], [1.5, 0, 0])
+    np.testing.assert_allclose(floats[0, surface.GRADIENT_V : surface.GRADIENT_V + 3], [0, -1.25, 0])
+    corners = words[1, surface.COLOR : surface.COLOR + 3].copy().view(np.uint8).reshape(3, 4)
+    assert corners.tolist() == [colors[0], colors[2], colors[3]]
+    assert words[:, surface.MATERIAL].tolist() == [0, 0]
+    material = built.materials.view(np.int32).reshape(1, surface.MATERIAL_WORDS)[0]
+    np.testing.assert_allclose(
+        material.view(np.float32)[surface.FACTOR : surface.FACTOR + 4], [0.1, 0.2, 0.3, 0.4], rtol=1e-6
+    )
+    assert material.view(np.float32)[surface.CUTOFF] == 0.5
+    assert material[[surface.TEXTURE, surface.WRAP_U, surface.WRAP_V]].tolist() == [0, CLAMP, MIRROR]
+
+
+def test_a_packet_begins_with_embrees_rays():
+    for name, word in (
+        ("org_x", packet.ORIGIN), ("tnear", packet.NEAR), ("dir_x", packet.DIRECTION), ("tfar", packet.FAR),
+        ("mask", packet.MASK), ("Ng_x", packet.NORMAL), ("u", packet.U), ("v", packet.V),
+        ("primID", packet.TRIANGLE), ("geomID", packet.HIT),
+    ):  # fmt: skip
+        assert getattr(RayHit16, name).offset == 4 * word, name
+    assert ctypes.sizeof(RayHit16) == 4 * packet.ACTIVE
+
+
+def test_float_rows_of_the_scratch_space_come_before_integer_rows():
+    floats = (
+        packet.RECORD, packet.FACTOR, packet.AT_U, packet.AT_V, packet.SHINE, packet.WITHIN, packet.COLOR,
+        packet.BLEND, packet.SQUARE,
+    )  # fmt: skip
+    integers = (
+        packet.LEVEL, packet.CORNERS, packet.TEXTURE, packet.WRAP_U, packet.WRAP_V, packet.TEXELS, packet.SHOWN,
+    )  # fmt: skip
+    assert max(floats) == packet.SQUARE < min(integers)
+    assert len({*floats, *integers}) == len(floats) + len(integers)
+
+
+def test_mip_levels_are_as_exact_as_they_say():
+    size, levels = 512, 9
+    array = packet.new_packet()
+    floats = array.view(np.float32)
+    # Squares of footprints from a fifth of a texel to five textures, and what no texture has.
+    squares = np.geomspace(0.2 / size, 5, 160_000).astype(np.float32).reshape(-1, 16) ** 2
+    worst = 0.0
+    for row in squares:
+        floats[packet.SQUARE : packet.SQUARE + 16] = row
+        find_levels(array, floats, size)
+        level = array[packet.LEVEL : packet.LEVEL + 16] + floats[packet.BLEND : packet.BLEND + 16].astype(np.float64)
+        exact = np.clip(np.log2(size) + 0.5 * np.log2(row.astype(np.float64)), 0, levels)
+        worst = max(worst, np.abs(level - exact).max())
+    assert worst <= LOG2_ERROR / 2 + 2e-6  # and the rounding of a float32 near 9
+    for absurd, expected in ((0.0, 0), (np.inf, levels), (np.nan, levels)):
+        floats[packet.SQUARE : packet.SQUARE + 16] = absurd
+        find_levels(array, floats, size)
+        assert (array[packet.LEVEL : packet.LEVEL + 16] == expected).all()
+
+
+def test_levels_start_where_the_pool_has_them():
+    scene = scene_of(*(wall(1.0 + k, texture=checkerboard(2 + k)) for k in range(3)))
+    for size in (1, 4, 256):
+        pool = build_texture_pool(scene, size)
+        starts = [(level.ctypes.data - pool.flat.ctypes.data) // 4 for level in pool.levels]
+        assert (len(pool) * level_starts(size)).tolist() == starts
+
+
+def test_read_only_arrays_compile_no_second_kernel():
+    render(scene_of(wall(2)), AHEAD, METRES)
+    compiled = len(trace.draw.signatures)
+    views = np.broadcast_to(AHEAD, (6, 4, 4))
+    slots = np.zeros(12, np.int64)[::2]
+    slots.flags.writeable = False
+    assert np.allclose(render(scene_of(wall(2)), views, METRES, slots=slots)["depth"], 2)
+    assert len(trace.draw.signatures) == compiled
