@@ -86,7 +86,8 @@ class BatchNavEnv(VectorEnv):
         render_mode: None or ``"rgb_array"``.
         resident_scenes: K, how many scenes agents are in at a time. If more are listed, a background thread loads the
             next ones, and an agent moves over when an episode of its own begins. By default all of up to eight scenes
-            are resident, and of more one for every 32 environments; all of them where episodes run once.
+            are resident, and of more one for every 32 environments; all of them where episodes run once. A larger
+            number than are listed means all of them.
         rotate_every: Least number of steps from one change of scene to the next.
         deterministic_rotation: Change scenes at the same steps in every run, and wait for the loader where need be;
             otherwise stepping never waits.
