@@ -31,7 +31,7 @@ class StepsStrolled(Measure):  # steps forward that ended far from walls
         return {"strolled": np.zeros(num_envs, int), "strolled_now": np.zeros(num_envs, bool)}
 
     def update(self, state, actions, active):
-        state.memory["strolled_now"][:] = active & (actions == 1) & (Whiskers().observe(state)[:, 0] > 0.5)
+        state.memory["strolled_now"][:] = active & (actions == 1) & (state.reading("whiskers")[:, 0] > 0.5)
         state.memory["strolled"] += state.memory["strolled_now"]
 
     def measure(self, state):

@@ -21,38 +21,66 @@ class Action(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgentState:
-    """Pose of every agent; the arrays are written in place, never rebound."""
+    """Pose of every agent; the arrays are written in place, never rebound.
 
-    slot: np.ndarray  # [N] int32, slot of the agent's scene in the library
-    polygon: np.ndarray  # [N] int32, navmesh polygon underfoot, local to the slot
-    position: np.ndarray  # [N, 3] float32, metres
-    heading: np.ndarray  # [N] float32, radians about +y, 0 looks along -z, left is positive
+    Attributes:
+        slot: [N] int32, slot of the agent's scene in the library.
+        polygon: [N] int32, navmesh polygon underfoot, local to the slot.
+        position: [N, 3] float32, metres, on the navmesh.
+        heading: [N] float32, radians about +y; 0 looks along -z, left is positive.
+    """
+
+    slot: np.ndarray
+    polygon: np.ndarray
+    position: np.ndarray
+    heading: np.ndarray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeState:
-    """What every environment's episode is and what has come of it; written in place like AgentState."""
+    """The present episode of every environment and its progress; written in place like AgentState.
 
-    seed: np.ndarray  # [N] uint64, keys the draws of each environment
-    count: np.ndarray  # [N] int64, episodes begun since the last seeding
-    episode: np.ndarray  # [N] int32, row in the scene's EpisodeSet
-    start: np.ndarray  # [N, 3] float32, metres
-    start_heading: np.ndarray  # [N] float32, radians
-    goal: np.ndarray  # [N, 3] float32, metres
-    goal_index: np.ndarray  # [N] int32, row in the scene's goals
-    start_distance: np.ndarray  # [N] float32, geodesic, metres
-    previous_distance: np.ndarray  # [N] float32, to the goal before the last step, metres
-    distance: np.ndarray  # [N] float32, to the goal now, metres
-    path_length: np.ndarray  # [N] float64, metres walked
-    num_steps: np.ndarray  # [N] int32
-    num_collisions: np.ndarray  # [N] int32
-    stopped: np.ndarray  # [N] bool, STOP was called
-    done: np.ndarray  # [N] bool, the episode has ended and no new one has begun
-    valid: np.ndarray  # [N] bool, False where no episode is left to run
+    Attributes:
+        seed: [N] uint64, keys the draws of each environment.
+        count: [N] int64, episodes begun since the last seeding.
+        noise: [N] uint64, keys the noise of the present episode, see ``TaskState.uniform``.
+        episode: [N] int32, row in the scene's EpisodeSet.
+        start: [N, 3] float32, metres.
+        start_heading: [N] float32, radians.
+        goal: [N, 3] float32, metres.
+        goal_index: [N] int32, row in the scene's goals.
+        start_distance: [N] float32, geodesic distance from start to goal, metres.
+        previous_distance: [N] float32, geodesic distance to the goal before the last step, metres.
+        distance: [N] float32, geodesic distance to the goal now, metres.
+        path_length: [N] float64, metres walked.
+        num_steps: [N] int32, actions taken.
+        num_collisions: [N] int32, moves that ended at an obstacle.
+        stopped: [N] bool, whether the last action was STOP.
+        done: [N] bool, whether the episode has ended and no new one has begun.
+        valid: [N] bool, False where no episode is left to run.
+    """
+
+    seed: np.ndarray
+    count: np.ndarray
+    noise: np.ndarray
+    episode: np.ndarray
+    start: np.ndarray
+    start_heading: np.ndarray
+    goal: np.ndarray
+    goal_index: np.ndarray
+    start_distance: np.ndarray
+    previous_distance: np.ndarray
+    distance: np.ndarray
+    path_length: np.ndarray
+    num_steps: np.ndarray
+    num_collisions: np.ndarray
+    stopped: np.ndarray
+    done: np.ndarray
+    valid: np.ndarray
 
 
 def agent_state(num_agents: int) -> AgentState:
-    """A state of zeros for ``num_agents`` agents."""
+    """Return a state of zeros for ``num_agents`` agents."""
     return AgentState(
         slot=np.zeros(num_agents, np.int32),
         polygon=np.zeros(num_agents, np.int32),
@@ -62,10 +90,11 @@ def agent_state(num_agents: int) -> AgentState:
 
 
 def episode_state(num_envs: int) -> EpisodeState:
-    """A state of zeros for ``num_envs`` environments."""
+    """Return a state of zeros for ``num_envs`` environments, all of them valid."""
     return EpisodeState(
         seed=np.zeros(num_envs, np.uint64),
         count=np.zeros(num_envs, np.int64),
+        noise=np.zeros(num_envs, np.uint64),
         episode=np.zeros(num_envs, np.int32),
         start=np.zeros((num_envs, 3), np.float32),
         start_heading=np.zeros(num_envs, np.float32),
@@ -87,12 +116,12 @@ State = TypeVar("State", AgentState, EpisodeState)
 
 
 def read_only(state: State) -> State:
-    """The arrays of a state, as views that cannot be written."""
+    """Return a state whose arrays are read-only views of another's."""
     return type(state)(**{name: locked(array) for name, array in arrays_of(state).items()})
 
 
 def locked(array: np.ndarray) -> np.ndarray:
-    """A view of an array that cannot be written."""
+    """Return a read-only view of an array."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -101,7 +130,7 @@ def locked(array: np.ndarray) -> np.ndarray:
 class Memory(Mapping[str, np.ndarray]):
     """Arrays [N, ...] in which components remember their episodes, by name.
 
-    Assigning to a name writes into its array, since a batch, its parts and whoever saves their state hold the same.
+    Assigning to a name writes into its array, which the batch keeps and saves.
 
     Args:
         arrays: By name.
@@ -111,7 +140,7 @@ class Memory(Mapping[str, np.ndarray]):
         self._arrays = dict(arrays)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """The array of a name; KeyError for one that no component has declared."""
+        """Return the array of a name; KeyError for one that no component has declared."""
         if name not in self._arrays:
             known = ", ".join(map(repr, self._arrays)) or "none"
             raise KeyError(f"memory {name!r}: have memory() of a component return it; there is {known}")
@@ -137,20 +166,20 @@ class Memory(Mapping[str, np.ndarray]):
         return iter(self._arrays)
 
     def __len__(self) -> int:
-        """How many arrays there are."""
+        """The number of arrays."""
         return len(self._arrays)
 
 
 def arrays_of(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:
-    """Every array of a state, by name."""
+    """Return every array of a state, by name."""
     return {field.name: getattr(state, field.name) for field in fields(state)}
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:
-    """Refuse arrays that ``write_arrays`` could not write into others.
+    """Raise unless ``write_arrays`` can write the given arrays.
 
     Raises:
-        ValueError: an array is missing or has another shape, as when the state is of another number of environments.
+        ValueError: An array is missing or has another shape, as when the state is of another number of environments.
     """
     for name, current in arrays.items():
         found = np.asarray(given[name]) if name in given else None

@@ -50,7 +50,7 @@ class TianshouVecEnv(BaseVectorEnv):
         self.env_num = batch.num_envs
         self.is_async = False
         self.is_closed = False
-        self._valid = batch.episodes.valid
+        self._valid = batch.simulator.episodes.valid
         self._pending = np.zeros(self.env_num, bool)  # episode ended, and tianshou has not reset the environment yet
         self._first: tuple[np.ndarray, Any, np.ndarray] | None = None  # ids, observations and infos of pending ones
 

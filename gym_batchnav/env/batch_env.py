@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,37 +13,35 @@ from gymnasium.spaces import Dict, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.env.cameras import AgentCameras, picture_spaces, spread
-from gym_batchnav.env.infos import end_info, step_info
+from gym_batchnav.env.cameras import AgentCameras, picture_spaces
+from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.settings import (
     RENDER_MODES,
     BatchSettings,
     actions_of,
     autoreset_mode_of,
     check_choice,
-    check_kind,
+    check_counts,
     episodes_of,
+    indices_of,
     mask_of,
+    numbers_of,
     seeds_of,
+    warn_of_unknown,
 )
 from gym_batchnav.env.simulator import Simulator
+from gym_batchnav.env.stepper import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.preparation.kernels import warm_up_batch
-from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.render.api import Renderer
-from gym_batchnav.state import Action, AgentState, EpisodeState, read_only
-from gym_batchnav.system.process import claim_process
+from gym_batchnav.state import Action, AgentState, EpisodeState
+from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
-from gym_batchnav.task.components import Components, Measures
+from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
-
-PHASES = ("move", "measure", "episodes", "render", "observe")
-
-Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a torch tensor
 
 
 class BatchNavEnv(VectorEnv):
@@ -89,7 +86,8 @@ class BatchNavEnv(VectorEnv):
         render_mode: None or ``"rgb_array"``.
         resident_scenes: K, how many scenes agents are in at a time. If more are listed, a background thread loads the
             next ones, and an agent moves over when an episode of its own begins. By default all of up to eight scenes
-            are resident, and of more one for every 32 environments; all of them where episodes run once.
+            are resident, and of more one for every 32 environments; all of them where episodes run once. A larger
+            number than are listed means all of them.
         rotate_every: Least number of steps from one change of scene to the next.
         deterministic_rotation: Change scenes at the same steps in every run, and wait for the loader where need be;
             otherwise stepping never waits.
@@ -105,8 +103,7 @@ class BatchNavEnv(VectorEnv):
         simulator: Moves the agents and keeps their episodes.
         cameras: Draws the agents' views.
         components: The task with all sensors and measures.
-        task_state: Read-only view of the state for tasks, sensors and measures.
-        timings: Seconds spent since the environment was made, by phase of the step; see PHASES.
+        stepper: Puts them together to a step.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012 - Gymnasium's form
@@ -151,8 +148,9 @@ class BatchNavEnv(VectorEnv):
         )  # fmt: skip
         self.settings = settings
         self.components = Components(PointNav() if task is None else task, settings.other_sensors, measures)
+        check_memory(settings, self.components)
         preparer = settings.preparer()
-        library = _library(settings, scenes, library, preparer)
+        library = settings.library(scenes, library, preparer)
         self.simulator = Simulator(
             library,
             num_envs,
@@ -177,13 +175,8 @@ class BatchNavEnv(VectorEnv):
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
-        self.timings = dict.fromkeys(PHASES, 0.0)
-        self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
-        self.max_episode_steps = max_episode_steps
-        self._make_spaces()
-
-    def _make_spaces(self) -> None:
-        """Make the spaces of one environment and of the batch."""
+        self._claim = Claim("this environment")
+        self.stepper = Stepper(self.simulator, self.cameras, self.components, self.autoreset_mode, max_episode_steps)
         pictures = picture_spaces(self.cameras.camera, self.cameras.sensors)
         self.single_observation_space = Dict({**pictures, **self.components.spaces})
         self.single_action_space = Discrete(len(Action))
@@ -205,7 +198,14 @@ class BatchNavEnv(VectorEnv):
         """Show the agents' views beside a table of settings in a notebook."""
         from gym_batchnav.viz.portraits import batch_bundle
 
-        return batch_bundle(self, self._sent is not None, include, exclude)
+        return batch_bundle(self, self.stepper.under_way, include, exclude)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raise TypeError: scenes, kernels' tables and the renderer cannot be copied or pickled."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled: make another one with the same arguments and give its "
+            "set_state() what get_state() of this one returns"
+        )
 
     # Gymnasium's vector API
 
@@ -217,24 +217,22 @@ class BatchNavEnv(VectorEnv):
         Args:
             seed: Environment i is seeded with ``seed + i``, or with ``seed[i]`` of a sequence. Seeding starts an
                 environment's plan of scenes and episodes again. None continues the present plan.
-            options: ``reset_mask``: [N] bool, the environments to reset (Gymnasium's). ``episode_index``: [N] int,
-                the episode that each environment runs now, numbered as in the info of that name. ``episode_order``:
-                ``"random"`` or ``"once"``, to change the order and begin anew.
+            options: ``reset_mask``: [N] bool, the environments to reset (Gymnasium's), in every autoreset mode.
+                ``episode_index``: [N] int, the episode that each environment runs now, numbered as in the info of that
+                name. ``episode_order``: ``"random"`` or ``"once"``, to change the order and begin anew. Others are
+                ignored with a warning.
 
         Returns:
             Observations and infos of all environments; those that are not reset keep theirs.
 
         Raises:
             ValueError: A seed or an option is wrong; the message names it.
-            RuntimeError: The first reset is not of all environments, or as for every call after ``close()``, in a
-                forked process.
+            RuntimeError: The first reset is not of all environments; or, as in every method, the environment is closed,
+                the process was forked, or another thread uses the environment.
         """
         self._check_open("reset")
         options = options or {}
-        if set(options) - {"reset_mask", "episode_index", "episode_order"}:
-            raise ValueError(
-                f"reset options {sorted(options)}: known are 'reset_mask', 'episode_index' and 'episode_order'"
-            )
+        warn_of_unknown(options)
         mask = mask_of("reset_mask", options.get("reset_mask"), self.num_envs)
         if not (self.simulator.begun | mask).all():
             raise RuntimeError("the first reset must be of all environments: call reset() without 'reset_mask'")
@@ -246,10 +244,9 @@ class BatchNavEnv(VectorEnv):
         if order is not None:
             check_choice("episode_order", order, EPISODE_ORDERS)
             self.simulator.change_order(order)
-        self._sent = None
+        self.stepper.abandon()
         self.simulator.seed(seeds, mask)
-        self._begin_episodes(mask, rows)
-        return self._observe(), self._info(self.components.measure_step(self.task_state))
+        return self.stepper.reset(mask, rows)
 
     def step(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Act in every environment.
@@ -267,40 +264,14 @@ class BatchNavEnv(VectorEnv):
     def send(self, actions: np.ndarray) -> None:
         """The first half of ``step``: move, score, begin new episodes and start drawing."""
         self._check_ready("step")
-        actions = actions_of(actions, self.num_envs)
-        beginning = self._beginning()
-        active = self.episodes.valid & ~beginning
-        clock = time.perf_counter()
-        self.simulator.advance()
-        clock = self._tick("episodes", clock)
-        self.simulator.move(actions, active)
-        clock = self._tick("move", clock)
-        state, components = self.task_state, self.components
-        components.update(state, actions, active)
-        measures = components.measure_step(state)
-        terminated = components.terminated(state, measures, active)
-        truncated = active & state.timed_out & ~terminated
-        done = np.logical_or(terminated, truncated, out=self.episodes.done)
-        measures.update(components.measure_ends(state, done))
-        reward = components.reward(state, measures, active)
-        self._tick("measure", clock)
-        info = self._autoreset(beginning, done.copy(), measures)
-        clock = time.perf_counter()
-        self.cameras.begin(self.agents)
-        self._sent = (reward, terminated, truncated, info)
-        self._tick("render", clock)
+        self.stepper.send(actions_of(actions, self.num_envs))
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """The second half of ``step``: wait for the pictures; returns what ``step`` returns."""
-        if self._sent is None:
+        if not self.stepper.under_way:
             raise RuntimeError("recv() without send(): no step is under way")
         self._check_open("step")
-        reward, terminated, truncated, info = self._sent
-        self._sent = None
-        clock = time.perf_counter()
-        images = self.cameras.finish()
-        self._tick("render", clock)
-        return self._observation(images), reward, terminated, truncated, info
+        return self.stepper.recv()
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """Return every agent's view, as a tuple of N frames [256, 256, 3] uint8; None without a render mode."""
@@ -334,7 +305,7 @@ class BatchNavEnv(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Release the renderer, unless another batch made it, and what was prepared for the scenes."""
-        self._sent = None
+        self.stepper.abandon()
         with ExitStack() as stack:  # each of them, whatever the others raise
             stack.callback(self.simulator.close)
             stack.callback(self.cameras.close)
@@ -358,13 +329,13 @@ class BatchNavEnv(VectorEnv):
 
     @property
     def agents(self) -> AgentState:
-        """The pose of every agent, as arrays that are written in place."""
-        return self.simulator.agents
+        """The pose of every agent: read-only views of arrays that are written in place; NaN before the first reset."""
+        return self.task_state.agents
 
     @property
     def episodes(self) -> EpisodeState:
-        """Every environment's episode and its progress, as arrays that are written in place."""
-        return self.simulator.episodes
+        """Every environment's episode and its progress: read-only views of arrays that are written in place."""
+        return self.task_state.episodes
 
     @property
     def task(self) -> Task:
@@ -372,32 +343,40 @@ class BatchNavEnv(VectorEnv):
         return self.components.task
 
     @property
+    def task_state(self) -> TaskState:
+        """Read-only view of the state for tasks, sensors and measures."""
+        return self.stepper.state
+
+    @property
     def max_episode_steps(self) -> int:
         """The number of actions after which an episode is truncated."""
-        return self.task_state.max_episode_steps
+        return self.stepper.state.max_episode_steps
 
     @max_episode_steps.setter
     def max_episode_steps(self, steps: int) -> None:
-        self.task_state = TaskState(
-            agents=read_only(self.agents),
-            episodes=read_only(self.episodes),
-            memory=self.simulator.memory,
-            navmesh=self.simulator.navmesh,
-            max_episode_steps=steps,
-            success_distance=self.task.success_distance,
-        )
+        check_counts(max_episode_steps=steps)
+        self.stepper.limit(steps)
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds spent since the environment was made, by phase of the step; see PHASES."""
+        return self.stepper.timings
 
     def scene_name(self, index: int) -> str:
         """Return the name of the scene that environment ``index`` is in."""
-        return self.library.name(int(self.agents.slot[index]))
+        return self.library.name(self._slot_of(index))
 
     def episode_name(self, index: int) -> str:
         """Return the name of the episode that environment ``index`` runs, as its file has it."""
-        return self.simulator.episode_set(int(self.agents.slot[index])).ids[int(self.episodes.episode[index])]
+        return self.simulator.episode_set(self._slot_of(index)).ids[int(self.episodes.episode[index])]
 
     def navmesh_of(self, index: int) -> NavMesh:
         """Return the navmesh of the scene that environment ``index`` is in."""
-        return self.simulator.navmesh(int(self.agents.slot[index]))
+        return self.simulator.navmesh(self._slot_of(index))
+
+    def _slot_of(self, index: int) -> int:
+        """Return the slot of an environment's scene; ValueError for an index that none has."""
+        return int(self.agents.slot[indices_of([index], self.num_envs)[0]])
 
     def shortest_path_actions(self) -> np.ndarray:
         """Return the next actions [N] int64 of the greedy shortest-path follower."""
@@ -405,9 +384,14 @@ class BatchNavEnv(VectorEnv):
         return self.simulator.shortest_path_actions(self.task.success_distance)
 
     def pictures(self, indices: np.ndarray | None = None, size: int = 256) -> np.ndarray:
-        """Return the views of agents ``indices`` [M] (default: all) as RGB pictures [M, size, size, 3] uint8."""
-        self._check_ready("render")
-        indices = np.arange(self.num_envs) if indices is None else np.asarray(indices)
+        """Return the views of agents ``indices`` [M] (default: all) as RGB pictures [M, size, size, 3] uint8.
+
+        Raises:
+            ValueError: An index is not from 0 to N - 1.
+        """
+        self._check_ready("pictures")
+        check_counts(size=size)
+        indices = np.arange(self.num_envs) if indices is None else indices_of(indices, self.num_envs)
         camera = replace(self.cameras.camera, width=size, height=size)
         return self.cameras.pictures(self.agents, indices, camera)
 
@@ -423,14 +407,14 @@ class BatchNavEnv(VectorEnv):
             The observations from there.
 
         Raises:
-            ValueError: A position is not navigable.
+            ValueError: A shape is wrong, a position is not navigable or a heading not finite; then no agent has moved.
         """
         self._check_ready("set_pose")
         mask = mask_of("mask", mask, self.num_envs)
-        position = np.asarray(position, np.float32).reshape(self.num_envs, 3)
-        heading = np.asarray(heading, np.float32).reshape(self.num_envs)
+        position = numbers_of("position", position, (self.num_envs, 3))
+        heading = numbers_of("heading", heading, (self.num_envs,))
         self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask])
-        return self._observe()
+        return self.stepper.observe()
 
     def get_state(self) -> dict[str, Any]:
         """Return all that ``set_state`` needs to resume from here: copied arrays and plain values."""
@@ -440,139 +424,22 @@ class BatchNavEnv(VectorEnv):
     def set_state(self, state: dict[str, Any]) -> Observation:
         """Resume from a state that an environment of the same arguments gave; returns the observations there."""
         self._check_open("set_state")
-        self._sent = None
+        self.stepper.abandon()
         self.simulator.set_state(state)
-        return self._observe()
-
-    # The phases of a step
-
-    def _beginning(self) -> np.ndarray:
-        """Return the environments [N] bool that spend this step on beginning an episode."""
-        if self.autoreset_mode == AutoresetMode.DISABLED and self.episodes.done.any():
-            index = int(self.episodes.done.argmax())
-            raise RuntimeError(
-                f"environment {index} has ended: call reset() before the next step "
-                "(in a batch, reset(options={'reset_mask': terminated | truncated}))"
-            )
-        return self.episodes.done.copy()
-
-    def _begin_episodes(self, mask: np.ndarray, wanted: np.ndarray | None = None) -> None:
-        """Begin the next episodes, or those ``wanted`` [M] int, in the M environments of a mask [N] bool."""
-        indices = self.simulator.begin_episodes(np.nonzero(mask)[0], wanted)
-        self.components.begin(self.task_state, indices)
-
-    def _autoreset(self, beginning: np.ndarray, done: np.ndarray, measures: Measures) -> dict[str, Any]:
-        """Begin the episodes that the autoreset mode begins in this step, and return the step's infos.
-
-        | mode      | begins now       | infos of an episode's end                                 |
-        |-----------|------------------|-----------------------------------------------------------|
-        | NEXT_STEP | ``beginning``    | beside those of the step                                  |
-        | SAME_STEP | ``done``         | in ``final_info``, with ``final_obs``, as before it began |
-        | DISABLED  | none             | beside those of the step                                  |
-        """
-        ends = end_info(self.components, measures, done)
-        if self.autoreset_mode == AutoresetMode.SAME_STEP:
-            final = self._final(done, measures, ends) if done.any() else {}
-            return {**self._begin(done | beginning, measures), **final}
-        return {**self._begin(beginning, measures), **ends}
-
-    def _final(self, done: np.ndarray, measures: Measures, ends: dict[str, Any]) -> dict[str, Any]:
-        """Return the last observations and infos of the episodes that ended, in their scenes as they still are."""
-        clock = time.perf_counter()
-        final_obs = self._observe_some(np.nonzero(done)[0])
-        self._tick("render", clock)
-        final_info = {**self._info(measures), **ends}
-        return {
-            "final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy(),
-        }  # fmt: skip
-
-    def _begin(self, mask: np.ndarray, measures: Measures) -> dict[str, Any]:
-        """Begin episodes in the environments of a mask [N] bool and return the infos of all."""
-        clock = time.perf_counter()
-        if mask.any():
-            self._begin_episodes(mask)
-            measures = self.components.measure_step(self.task_state)
-        info = self._info(measures)
-        self._tick("episodes", clock)
-        return info
-
-    def _info(self, measures: Measures) -> dict[str, Any]:
-        """Return the infos of any step."""
-        return step_info(self.simulator, self.components, measures)
-
-    def _observe(self) -> Observation:
-        """Read every sensor; draw what has changed."""
-        clock = time.perf_counter()
-        images = self.cameras.refresh(self.agents)
-        self._tick("render", clock)
-        return self._observation(images)
-
-    def _observation(self, images: dict[str, Any]) -> Observation:
-        """Return the pictures with the readings of all other sensors."""
-        clock = time.perf_counter()
-        readings = self.components.observe(self.task_state)
-        observation = {**images, **{name: self.cameras.to_device(values) for name, values in readings.items()}}
-        self._tick("observe", clock)
-        return observation
-
-    def _observe_some(self, indices: np.ndarray) -> Observation:
-        """Return dense observations of which only the rows ``indices`` [M] are filled; the others are zero."""
-        readings = self.components.observe(self.task_state)
-        dense = {name: spread(values[indices], indices, self.num_envs) for name, values in readings.items()}
-        return {
-            **self.cameras.of_some(self.agents, indices),
-            **{name: self.cameras.to_device(values) for name, values in dense.items()},
-        }
+        return self.stepper.observe()
 
     # Checks and book-keeping
 
     def _check_open(self, what: str) -> None:
-        """Raise RuntimeError after ``close()`` and in a forked process."""
+        """Raise RuntimeError after ``close()``, in a forked process and in another thread."""
         if self.closed:
             raise RuntimeError(f"{what} after close(): make a new environment")
-        claim_process(what)
+        self._claim.claim_thread(what)
 
     def _check_ready(self, what: str) -> None:
         """Raise RuntimeError before the first reset and while a step is under way."""
         self._check_open(what)
         if not self.simulator.begun.all():
             raise RuntimeError(f"{what} before reset: call reset() first")
-        if self._sent is not None:
+        if self.stepper.under_way:
             raise RuntimeError(f"{what} between send() and recv(): call recv() first")
-
-    def _tick(self, phase: str, since: float) -> float:
-        """Count the time since ``since`` towards a phase of the step; returns the present time."""
-        now = time.perf_counter()
-        self.timings[phase] += now - since
-        return now
-
-
-def _library(
-    settings: BatchSettings, scenes: SceneSpec | None, shared: SceneLibrary | None, preparer: Any
-) -> SceneLibrary:
-    """Return the library that is shared, or make one.
-
-    Raises:
-        ValueError: A library is given with keywords of another, or a renderer of another library.
-    """
-    check_kind("library", shared, SceneLibrary)
-    if shared is not None:
-        deterministic = settings.deterministic_rotation or None
-        given = (scenes, settings.resident_scenes, settings.max_scene_bytes, deterministic)
-        if any(value is not None for value in given):
-            raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
-    if not isinstance(settings.renderer, str) and getattr(settings.renderer, "library", None) is not shared:
-        raise ValueError("renderer= is of another library: give library= of the environment that made it, too")
-    if shared is not None:
-        return shared
-    warm_up_batch(settings.num_envs, settings.renderer_name, draws=bool(settings.pictures))
-    return make_library(
-        "apartments" if scenes is None else scenes,
-        settings.num_envs,
-        preparer,
-        once=settings.episode_order == "once",
-        resident_scenes=settings.resident_scenes,
-        rotate_every=settings.rotate_every,
-        deterministic=settings.deterministic_rotation,
-        max_scene_bytes=settings.max_scene_bytes,
-    )

@@ -1,4 +1,4 @@
-"""AgentCameras: from the poses of agents to their pictures."""
+"""AgentCameras: draws the views of agents."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, Target, make_renderer
 from gym_batchnav.state import AgentState
 
-PICTURE_VIEWS = 64  # pictures are drawn so many at a time, which bounds their memory
+PICTURE_VIEWS = 64  # drawn at a time by ``pictures``, which bounds its memory
 
 
 class AgentCameras:
-    """One camera an agent; the renderer and its targets are made when they are first needed.
+    """One camera per agent; the renderer and its targets are made when they are first needed.
 
     Args:
         library: The scenes.
         renderer: Name of the renderer, see ``make_renderer``, or one of the same library to share; who made it closes
             it.
         camera: The agents' camera.
-        sensors: What it records; empty for blind agents, who need no renderer.
+        sensors: The camera's sensors by name; empty for blind agents, which need no renderer.
         num_views: The number of agents, N.
         reuse_buffers: Hand out a ring of arrays that are written again later instead of fresh arrays.
         buffers: For how many further pictures a reused array stays valid.
@@ -67,10 +67,10 @@ class AgentCameras:
         return self._renderer
 
     def begin(self, agents: AgentState) -> None:
-        """Start drawing what all agents see."""
+        """Start drawing the views of all agents."""
         if not self.sensors:
             return
-        if self._drawing and self._target is not None:  # pictures that nobody will ask for: an error was in the way
+        if self._drawing and self._target is not None:  # an error came between begin and finish
             self._target.close()
             self._target = None
         if self._target is None:
@@ -83,7 +83,7 @@ class AgentCameras:
         self._target.begin(agents.slot, view_matrices(agents.position, agents.heading, self.camera.eye_height))
 
     def finish(self) -> dict[str, Any]:
-        """The pictures that ``begin`` started, one array or tensor [N, ...] a sensor."""
+        """Return the pictures that ``begin`` started, one array or tensor [N, ...] per sensor."""
         if self._target is None:
             return {}
         images = self._target.finish()
@@ -95,7 +95,7 @@ class AgentCameras:
         return {name: image.copy() for name, image in images.items()}
 
     def refresh(self, agents: AgentState) -> dict[str, Any]:
-        """``begin`` and ``finish``, but the pictures of agents who stand where they were last drawn are copied."""
+        """``begin`` and ``finish``, but copy the pictures of agents that stand where they were last drawn."""
         moved = self._moved(agents)
         if self._kept is None or moved.all():
             self.begin(agents)
@@ -107,21 +107,21 @@ class AgentCameras:
         return fresh
 
     def of_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
-        """What the agents ``indices`` [M] see, in rows of fresh arrays or tensors [N, ...] that are zero elsewhere."""
+        """Return the views of agents ``indices`` [M] in rows of fresh arrays or tensors [N, ...], zero elsewhere."""
         if not self.sensors:
             return {}
         images = self._draw_some(agents, indices)
         return {name: spread(image, indices, self.num_views) for name, image in images.items()}
 
     def _moved(self, agents: AgentState) -> np.ndarray:
-        """Who [N] bool is in another scene or pose than when drawing was last begun; all where a slot has changed."""
+        """Return which agents [N] bool have moved since drawing was last begun; all if a slot has changed."""
         if self._begun is None or self._begun[0] != self._library.generation:
             return np.ones(self.num_views, bool)
         _, scene, position, heading = self._begun
         return (agents.slot != scene) | (agents.position != position).any(axis=1) | (agents.heading != heading)
 
     def _draw_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
-        """What the agents ``indices`` [M] see, [M, ...], until the next call."""
+        """Return the views of agents ``indices`` [M], arrays [M, ...] that are valid until the next call."""
         if self._partial_target is None:
             self._partial_target = self.renderer.target(
                 self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=1
@@ -129,13 +129,13 @@ class AgentCameras:
         views = view_matrices(agents.position[indices], agents.heading[indices], self.camera.eye_height)
         try:
             return self._partial_target.render(agents.slot[indices], views)
-        except BaseException:  # pictures may be under way that nobody will ask for
+        except BaseException:  # a batch may be under way that will never be finished
             self._partial_target.close()
             self._partial_target = None
             raise
 
     def to_device(self, array: np.ndarray) -> Any:
-        """An array where the pictures are: itself, or a torch tensor."""
+        """Return an array on the device of the pictures: itself, or a torch tensor."""
         if self.device == "cpu":
             return array
         from gym_batchnav.render.opengl.cuda import to_cuda
@@ -143,7 +143,7 @@ class AgentCameras:
         return to_cuda(array)
 
     def pictures(self, agents: AgentState, indices: np.ndarray, camera: Camera) -> np.ndarray:
-        """RGB pictures [M, H, W, 3] uint8 of what the agents ``indices`` [M] see through another camera."""
+        """Return the views of agents ``indices`` [M] through another camera, [M, H, W, 3] uint8."""
         if camera not in self._picture_targets:
             self._picture_targets[camera] = self.renderer.target(camera, ("rgb",), num_views=PICTURE_VIEWS, buffers=1)
         target = self._picture_targets[camera]
@@ -170,7 +170,7 @@ class AgentCameras:
 
 
 def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
-    """The space of each picture that one agent sees."""
+    """Return the space of each picture of one agent, by sensor."""
     highest = {
         "depth": 1.0 if camera.normalize_depth else camera.max_depth,
         "rgb": 255,
@@ -184,7 +184,7 @@ def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
 
 
 def spread(rows: Any, indices: np.ndarray, count: int) -> Any:
-    """Rows [M, ...] at the places ``indices`` [M] of an array or tensor [count, ...] of zeros."""
+    """Return an array or tensor [count, ...] of zeros with ``rows`` [M, ...] at ``indices`` [M]."""
     shape = (count, *rows.shape[1:])
     whole = np.zeros(shape, rows.dtype) if isinstance(rows, np.ndarray) else rows.new_zeros(shape)
     whole[indices] = rows

@@ -1,4 +1,4 @@
-"""Observations of one array, for programs that take no Dict: a depth scan with the goal, or a picture with it."""
+"""Observations of one array, for programs that take no Dict: a depth scan or a picture, with the goal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import spread
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
+from gym_batchnav.task.sensors import PointGoal
 
-GOAL = "pointgoal_with_gps_compass"
-# Low, as what agents bump into is: rays 0.25 m up meet 98 to 99% of it, those of the usual 1.25 m only 79 to 84%. Lower
-# ones would meet what agents step over (up to 0.2 m). Wide, so that the side of a doorway is seen while passing it.
+GOAL = PointGoal.name
+# Low, because obstacles are: rays at 0.25 m meet 98 to 99% of them, rays at the usual 1.25 m only 79 to 84%. Lower rays
+# would meet things that agents step over (up to 0.2 m). Wide, to see the side of a doorway while passing it.
 SCAN_CAMERA = Camera(width=64, height=1, hfov_deg=120.0, eye_height=0.25)
 
 NUM_GOAL_VALUES = 3
@@ -57,9 +58,6 @@ class _OneArray(VectorWrapper):
 
     def __init__(self, env: BatchNavEnv, space: Box) -> None:
         super().__init__(env)
-        if env.cameras.device != "cpu":
-            device = env.cameras.device
-            raise ValueError(f"obs_device={device!r}: one array is made on the CPU; use BatchNav/PointNav-v0")
         felt = set(env.components.spaces)
         if felt != {GOAL}:
             raise ValueError(f"task sensors {sorted(felt)}: one array holds {GOAL!r}; use BatchNav/PointNav-v0")
@@ -89,7 +87,7 @@ class _OneArray(VectorWrapper):
         return self._encode(observation), reward, terminated, truncated, info
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of the batch, or read an attribute: one result an environment."""
+        """Call a method of the batch, or read an attribute: one result per environment."""
         return self.env.call(name, *args, **kwargs)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
@@ -247,5 +245,12 @@ class SingleImage(SingleEnv):
 
 
 def _buffered(keywords: dict[str, Any]) -> dict[str, Any]:
-    """Keywords with which the batch writes into a ring: its pictures are copied into the one array anyway."""
+    """Return keywords with which the batch writes into a ring: its pictures are copied into the one array anyway.
+
+    Raises:
+        ValueError: Observations are to be on another device than the CPU.
+    """
+    device = keywords.get("obs_device", "cpu")
+    if device != "cpu":
+        raise ValueError(f"obs_device={device!r}: one array is made on the CPU; use BatchNav/PointNav-v0")
     return {**keywords, "reuse_buffers": True}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,19 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.render.api import RENDERERS, SENSORS, Renderer
+from gym_batchnav.preparation.residents import make_library
+from gym_batchnav.render.api import RENDERERS, SENSORS, Renderer, check_device
 from gym_batchnav.render.checks import check_sensors
 from gym_batchnav.state import Action
 from gym_batchnav.task.api import Sensor
 
 RENDER_MODES = ("rgb_array",)
+RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,9 +74,7 @@ class BatchSettings:
             check_choice("renderer", self.renderer, RENDERERS)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
-        check_choice("obs_device", self.obs_device, ("cpu", "cuda"))
-        if self.obs_device == "cuda" and self.renderer_name == "embree":
-            raise ValueError("obs_device='cuda' with renderer='embree': Embree draws into main memory; take 'opengl'")
+        check_device(self.obs_device, self.renderer_name)
         check_kind("camera", self.camera, Camera)
         check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings)
         autoreset_mode_of(self.autoreset_mode)
@@ -97,6 +101,35 @@ class BatchSettings:
             episode_file=None if self.episode_file is None else Path(self.episode_file),
             num_episodes=self.num_episodes,
             cache=DiskCache(None if self.cache_dir is None else Path(self.cache_dir)),
+        )
+
+    def library(
+        self, scenes: SceneSpec | None, shared: SceneLibrary | None, preparer: NavigationPreparer
+    ) -> SceneLibrary:
+        """Return the library that is shared, or a new one of ``scenes``.
+
+        Raises:
+            ValueError: A library is given with keywords of another, or a renderer of another library.
+        """
+        check_kind("library", shared, SceneLibrary)
+        if shared is not None:
+            given = (scenes, self.resident_scenes, self.max_scene_bytes, self.deterministic_rotation or None)
+            if any(value is not None for value in given):
+                raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
+        if not isinstance(self.renderer, str) and getattr(self.renderer, "library", None) is not shared:
+            raise ValueError("renderer= is of another library: give library= of the environment that made it, too")
+        if shared is not None:
+            return shared
+        warm_up_batch(self.num_envs, self.renderer_name, draws=bool(self.pictures))
+        return make_library(
+            "apartments" if scenes is None else scenes,
+            self.num_envs,
+            preparer,
+            once=self.episode_order == "once",
+            resident_scenes=self.resident_scenes,
+            rotate_every=self.rotate_every,
+            deterministic=self.deterministic_rotation,
+            max_scene_bytes=self.max_scene_bytes,
         )
 
 
@@ -159,6 +192,14 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
     return names[key]
 
 
+def warn_of_unknown(options: Collection[str]) -> None:
+    """Warn of reset options that are ignored; wrappers pass options of their own."""
+    unknown = [name for name in options if name not in RESET_OPTIONS]
+    if unknown:
+        known = ", ".join(map(repr, RESET_OPTIONS))
+        warnings.warn(f"reset options {unknown!r} are ignored: known are {known}", stacklevel=3)
+
+
 def mask_of(name: str, mask: Any, num_envs: int) -> np.ndarray:
     """Return a mask [N] bool of environments, all True for None; ValueError for another shape or dtype."""
     if mask is None:
@@ -167,6 +208,25 @@ def mask_of(name: str, mask: Any, num_envs: int) -> np.ndarray:
     if mask.shape != (num_envs,) or mask.dtype != bool:
         raise ValueError(f"{name} is {mask.dtype} {mask.shape}: give bool ({num_envs},)")
     return mask
+
+
+def indices_of(indices: Any, num_envs: int) -> np.ndarray:
+    """Return indices of environments as int64 [M]; ValueError for one that is not from 0 to N - 1."""
+    indices = np.asarray(indices)
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise ValueError(f"indices are {indices.dtype} {indices.shape}: give integers (M,)")
+    wrong = (indices < 0) | (indices >= num_envs)
+    if wrong.any():
+        raise ValueError(f"environment {indices[wrong][0]}: there are environments 0 to {num_envs - 1}")
+    return indices.astype(np.int64)
+
+
+def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return values as float32 of a shape; ValueError for another shape or what are no numbers."""
+    values = np.asarray(values)
+    if values.shape != shape or values.dtype.kind not in "iuf":
+        raise ValueError(f"{name} is {values.dtype} {values.shape}: give numbers {shape}")
+    return values.astype(np.float32)
 
 
 def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:

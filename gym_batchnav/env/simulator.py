@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gym_batchnav.episodes.draws import episode_key
 from gym_batchnav.episodes.sampling import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
@@ -61,6 +62,8 @@ class Simulator:
         self.agents = agent_state(num_agents)
         self.episodes = episode_state(num_agents)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
+        self.agents.position[:] = np.nan
+        self.agents.heading[:] = np.nan
         self.memory = Memory(memory)
         self.begun = np.zeros(num_agents, bool)
         self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
@@ -155,6 +158,10 @@ class Simulator:
         state.done[indices] = False
         state.count[indices] += found
         indices, slot, row = indices[found], slot[found], row[found]
+        if self.schedule.order == "once":  # which environment runs an episode depends on their number
+            state.noise[indices] = episode_key(state.seed[:1], self.schedule.index(slot, row))
+        else:
+            state.noise[indices] = episode_key(state.seed[indices], state.count[indices])
         for one in np.unique(slot):
             there = slot == one
             self._start(indices[there], int(one), row[there])

@@ -1,4 +1,4 @@
-"""Random draws keyed by what they are for, so that no draw depends on how many environments there are."""
+"""Random draws keyed by their purpose, so that no draw depends on the number of environments."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ def _scramble(value: np.ndarray) -> np.ndarray:
     return value ^ (value >> np.uint64(31))
 
 
-def keyed_uniform(seed: np.ndarray, episode: np.ndarray, draw: int | np.ndarray) -> np.ndarray:
+def keyed_uniform(seed: np.ndarray, episode: int | np.ndarray, draw: int | np.ndarray) -> np.ndarray:
     """Uniform numbers in [0, 1), each a pure function of its key.
 
     Args:
         seed: [N] uint64, the seed of each environment.
-        episode: [N] int, the how-manieth episode of the environment it is for.
-        draw: Which draw of that episode, a number or [N]. All three may have any shapes that go together.
+        episode: [N] int, index of the episode within its environment.
+        draw: Index of the draw within that episode, a number or [N]. The three are broadcast against each other.
 
     Returns:
-        [N] float64, or of the shape that all have together.
+        [N] float64, or of the broadcast shape.
     """
     state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
     state = _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.asarray(draw, np.uint64)))
     return (_scramble(state + _GOLDEN) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def episode_key(seed: np.ndarray, episode: np.ndarray) -> np.ndarray:
+    """Return keys [N] uint64 of the noise of episodes: a pure function of seeds [N] or [1] and numbers [N] int."""
+    state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
+    return _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.uint64(1)))

@@ -15,15 +15,35 @@ import numpy as np
 from gym_batchnav.episodes.sampling import EpisodeSet, episode_set
 from gym_batchnav.system.storage import write_atomically
 
-MAX_BYTES = 2**28  # of one file
-MAX_ITEMS = 2**24  # objects, lists and values of one file; each takes some hundred bytes while it is read
+MAX_BYTES = 2**27  # of one file
+MAX_ITEMS = 2**22  # objects, lists and values of one file; each takes up to 200 bytes while it is read
+MAX_SCENES = 10_000  # different ids in a dataset; Habitat-Matterport 3D has 1,000 scenes
+MAX_FOLDERS = 64  # before the file in a scene's id
 MAX_TOTAL_BYTES, MAX_TOTAL_ITEMS = 2**31, 2**27  # of all files; an item takes some ten bytes once its file was read
+
+# Keys of a row that other tasks' datasets have and PointNav's have not (habitat-lab, habitat/datasets).
+_OTHER_TASKS = {
+    "object_category": "ObjectNav",
+    "goal_image_id": "InstanceImageNav",
+    "instruction": "vision-and-language navigation",
+    "question": "embodied question answering",
+    "rigid_objs": "rearrangement",
+}
+# The same for whole files, which may have no rows.
+_OTHER_TASKS_OF_FILES = {
+    "category_to_task_category_id": "ObjectNav",
+    "goals_by_category": "ObjectNav",
+    "instruction_vocab": "vision-and-language navigation",
+}
 
 FileState = tuple[str, int, int]  # path, time of the last change, nanoseconds, and size, bytes
 
 
+_LARGEST = 1e9  # of a number; it keeps squares finite
+
+
 class _Size(NamedTuple):
-    """How much has been read."""
+    """The amount read so far."""
 
     num_bytes: int
     num_items: int
@@ -46,11 +66,13 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
         path: A ``.json`` or ``.json.gz`` file.
 
     Returns:
-        An EpisodeSet a scene, by the name of its ``scene_id``: the file's stem, with as many of the folders before it
-        as tell it from the others (``"attic/room"``). Ids of which one is the end of another are one scene.
+        One EpisodeSet per scene, by the name of its ``scene_id``: the file's stem, with as many of the folders before
+        it as tell it from the others (``"attic/room"``). Ids of which one is the end of another are one scene.
 
     Raises:
-        ValueError: the file is not such a dataset, or holds no episode; the message names the row.
+        FileNotFoundError: There is no such file.
+        ValueError: The file is no such dataset, is one of another task, is too large, or holds no episode; the message
+            names the row and the field.
     """
     path = Path(path)
     rows, size = _read_rows(path, _Size(0, 0))
@@ -64,6 +86,8 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
             num_rows += len(rows)
     if not by_scene:
         raise ValueError(f"{path}: no episodes, neither in it nor in files of a folder content/ beside it")
+    if len(by_scene) > MAX_SCENES:
+        raise ValueError(f"{path}: {len(by_scene):,} scenes, of which at most {MAX_SCENES:,} are read; split the file")
     names = _names(list(by_scene))
     merged: dict[str, list[_Episodes]] = {}
     for parts, found in by_scene.items():
@@ -72,10 +96,10 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
 
 
 def state_of_files(path: Path) -> tuple[FileState, ...]:
-    """By what to notice that ``read_episodes`` would give something else: all files that it may read.
+    """Return path, time and size of all files that ``read_episodes`` may read: equal states read equal episodes.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: There is no such file.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such episode file: give the path of a .json or .json.gz")
@@ -84,19 +108,19 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
 
 
 def _content_of(path: Path) -> list[Path]:
-    """The files of ``content/`` beside a dataset's top-level file."""
+    """Return the files of ``content/`` beside a dataset's top-level file."""
     return sorted((path.parent / "content").glob("*.json*"))
 
 
 def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | None:
-    """Which scene of a dataset is meant by a scene that goes by several names; None if none of them is.
+    """Return the name of the scene in a dataset that any of several names means; None if none does.
 
     Args:
         by_scene: The names that ``read_episodes`` gives.
         aliases: The scene's name, path or ``scene_id``, any of which may have folders before it.
 
     Raises:
-        ValueError: several are meant as well as each other.
+        ValueError: Several scenes are meant equally well.
     """
     known = [(name, _parts(name)) for name in by_scene]
     shared = {name: max((_num_shared(parts, _parts(alias)) for alias in aliases), default=0) for name, parts in known}
@@ -113,10 +137,10 @@ def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None
 
     Args:
         by_scene: The episodes of every ``scene_id``.
-        path: Where to, ``.json`` or ``.json.gz``.
+        path: The file, ``.json`` or ``.json.gz``.
 
     Raises:
-        ValueError: the path ends otherwise.
+        ValueError: The path ends otherwise.
     """
     if not Path(path).name.endswith((".json", ".json.gz")):
         raise ValueError(f"{path}: name a file of episodes .json or .json.gz")
@@ -129,7 +153,7 @@ def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None
 
 
 def _rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
-    """The episodes of one scene as Habitat's rows."""
+    """Return the episodes of one scene as Habitat's rows."""
     half = episodes.heading.astype(np.float64) / 2
     return [
         {
@@ -166,7 +190,7 @@ def _parts(scene_id: str) -> tuple[str, ...]:
 
 
 def _num_shared(first: tuple[str, ...], second: tuple[str, ...]) -> int:
-    """How many parts two ids share, counted from their ends."""
+    """Count the parts that two ids share, from their ends."""
     pairs = zip(reversed(first), reversed(second), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -189,78 +213,128 @@ def _shortest(parts: tuple[str, ...], ending_so: Mapping[tuple[str, ...], list[t
 
 
 def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
-    """The rows under "episodes" of one file, and how much has been read with it."""
+    """Return the rows under "episodes" of one file, and the amount read with it.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is no file of episodes, or too large.
+    """
+    text = _read_text(path)
+    num_items = sum(map(text.count, (b"{", b"[", b",")))
+    if num_items > MAX_ITEMS:
+        raise ValueError(f"{path}: {num_items:,} entries, of which at most {MAX_ITEMS:,} are read; split the file")
+    size = _Size(before.num_bytes + len(text), before.num_items + num_items)
+    if size.num_bytes > MAX_TOTAL_BYTES or size.num_items > MAX_TOTAL_ITEMS:
+        raise ValueError(
+            f"{path}: with the files before it these are more than {MAX_TOTAL_BYTES:,} bytes or "
+            f"{MAX_TOTAL_ITEMS:,} entries; take files out of the folder"
+        )
+    try:
+        document = json.loads(text)
+        rows = document["episodes"]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise _no_dataset(path, error) from error
+    _check_task(path, document, _OTHER_TASKS_OF_FILES)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path}: 'episodes' must be a list of objects")
+    if rows:
+        _check_task(path, rows[0], _OTHER_TASKS)
+    return rows, size
+
+
+def _read_text(path: Path) -> bytes:
+    """Return the content of a file, decompressed."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: no regular file; give a .json or .json.gz")
     try:
         opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
             text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise ValueError(f"{path}: more than {MAX_BYTES:,} bytes of episodes; split the file by scene")
-        num_items = sum(map(text.count, (b"{", b"[", b",")))
-        if num_items > MAX_ITEMS:
-            raise ValueError(f"{path}: {num_items:,} entries, of which at most {MAX_ITEMS:,} are read; split the file")
-        size = _Size(before.num_bytes + len(text), before.num_items + num_items)
-        if size.num_bytes > MAX_TOTAL_BYTES or size.num_items > MAX_TOTAL_ITEMS:
-            raise ValueError(
-                f"{path}: with the files before it these are more than {MAX_TOTAL_BYTES:,} bytes or "
-                f"{MAX_TOTAL_ITEMS:,} entries; take files out of the folder"
-            )
-        rows = json.loads(text)["episodes"]
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such episode file") from None
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-        UnicodeDecodeError,
-        json.JSONDecodeError,
-        RecursionError,
-        KeyError,
-        TypeError,
-    ) as error:
-        raise ValueError(
-            f"{path}: not a Habitat episode file (JSON with a list 'episodes', plain or gzipped): {error}"
-        ) from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{path}: 'episodes' must be a list of objects")
-    return rows, size
+    except (OSError, EOFError, zlib.error) as error:
+        raise _no_dataset(path, error) from error
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"{path}: more than {MAX_BYTES:,} bytes of episodes; split the file by scene")
+    return text
+
+
+def _no_dataset(path: Path, error: Exception) -> ValueError:
+    """Return the error of a file that cannot be read as a dataset."""
+    return ValueError(f"{path}: not a Habitat episode file (JSON with a list 'episodes', plain or gzipped): {error}")
+
+
+def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) -> None:
+    """Raise ValueError for the keys of another task's dataset."""
+    for key, task in others.items():
+        if key in found:
+            raise ValueError(f"{path}: episodes of {task} (they have {key!r}); only PointNav's are read")
 
 
 def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[str, ...], list[_Episodes]]:
-    """The rows of a file by the scene's id; ``first`` rows came before them."""
+    """Group the rows of a file by their scene's id; ``first`` rows came before them."""
     found: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
     for index, row in enumerate(rows):
-        found.setdefault(_parts(str(row.get("scene_id", ""))), []).append((index, row))
+        scene_id = str(row.get("scene_id", ""))
+        if max(scene_id.count("/"), scene_id.count("\\")) > MAX_FOLDERS:
+            raise ValueError(f"{path}: episode {index}: scene_id {scene_id[:40]!r}... has over {MAX_FOLDERS} folders")
+        found.setdefault(_parts(scene_id), []).append((index, row))
     return {parts: [_parse_rows(path, numbered, first)] for parts, numbered in found.items()}
 
 
 def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: int) -> _Episodes:
-    """Rows of one scene and their numbers in the file; a missing geodesic distance reads NaN."""
+    """Parse rows of one scene, given with their numbers in the file; a missing geodesic distance reads NaN."""
     ids, values = [], np.empty((len(numbered), 8))
     for k, (index, row) in enumerate(numbered):
         try:
-            position = np.array(row["start_position"], np.float64).reshape(3)
-            rotation = np.array(row["start_rotation"], np.float64).reshape(4)
-            target = np.array(row["goals"][0]["position"], np.float64).reshape(3)
-            length = float((row.get("info") or {}).get("geodesic_distance", np.nan))
-            if not np.isfinite([*position, *rotation, *target]).all():
-                raise ValueError("a number that is not finite")
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+            position = _numbers("start_position", row.get("start_position"), 3)
+            rotation = _numbers("start_rotation", row.get("start_rotation"), 4)
+            goal = _numbers("goals[0].position", _first_goal(row), 3)
+            length = (row.get("info") or {}).get("geodesic_distance")
+            values[k, 7] = np.nan if length is None else float(length)
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
+        values[k, :7] = (*position, _yaw(rotation), *goal)
         ids.append(str(row.get("episode_id", first + index)))
-        values[k] = (*position, _yaw(rotation), *target, length)
     return _Episodes(np.array([first + index for index, _ in numbered]), ids, values)
 
 
+def _numbers(field: str, values: Any, count: int) -> list[float]:
+    """Return a list of so many finite numbers; ValueError that names the field otherwise."""
+    numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
+    if not numbers or len(values) != count or not all(-_LARGEST <= value <= _LARGEST for value in values):
+        raise ValueError(f"{field} is {_shown(values)}: give a list of {count} finite numbers")
+    return [float(value) for value in values]
+
+
+def _first_goal(row: dict[str, Any]) -> Any:
+    """Return the position of a row's first goal; ValueError if it has none."""
+    goals = row.get("goals")
+    if not isinstance(goals, list) or not goals or not isinstance(goals[0], dict):
+        raise ValueError(f"goals is {_shown(goals)}: give a list of one object with a 'position'")
+    return goals[0].get("position")
+
+
+def _shown(value: Any) -> str:
+    """Return the beginning of a value's text."""
+    if value is None:
+        return "missing"
+    try:
+        text = json.dumps(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
 def _joined(found: list[_Episodes]) -> EpisodeSet:
-    """Episodes of one scene in the order of their rows."""
+    """Join episodes of one scene in the order of their rows."""
     order = np.argsort(np.concatenate([one.rows for one in found]))
     values = np.concatenate([one.values for one in found])[order]
     ids = [name for one in found for name in one.ids]
     return episode_set(values[:, :3], values[:, 3], values[:, 4:7], values[:, 7], tuple(ids[k] for k in order))
 
 
-def _yaw(rotation: np.ndarray) -> float:
-    """Heading, radians, of a quaternion [x, y, z, w]: where it turns the forward direction -z, seen from above."""
+def _yaw(rotation: list[float]) -> float:
+    """Return the heading, radians, of a quaternion [x, y, z, w]: of the forward direction -z after it, from above."""
     x, y, z, w = rotation
     return float(np.arctan2(2 * (x * z + w * y), 1 - 2 * (x * x + y * y)))

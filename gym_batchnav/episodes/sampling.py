@@ -1,4 +1,4 @@
-"""Episodes: where an agent starts and where it is to go; sampled by the rules of Habitat's generator."""
+"""Episodes (a start and a goal each), sampled by the rules of Habitat's PointNav generator."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def episode_set(
 
 @dataclass(frozen=True, slots=True)
 class SamplingRules:
-    """Which pairs of points make an episode; the defaults are Habitat's."""
+    """Limits on the pairs of points that make an episode; the defaults are Habitat's."""
 
     min_island_radius: float = 1.5  # metres
     max_height_difference: float = 0.5  # metres
@@ -60,7 +60,7 @@ class SamplingRules:
     give_up_after: int = 100_000  # goals tried in vain before the scene is called unfit
 
     def __post_init__(self) -> None:
-        """Refuse limits that no pair of points can keep."""
+        """Raise ValueError for limits that no pair of points can keep."""
         if not 0 <= self.min_distance < self.max_distance:
             raise ValueError(
                 f"min_distance={self.min_distance} and max_distance={self.max_distance}: "
@@ -71,14 +71,14 @@ class SamplingRules:
 def sample_episodes(
     navmesh: NavMesh, num_episodes: int, rng: np.random.Generator, rules: SamplingRules | None = None
 ) -> EpisodeSet:
-    """Draw episodes as Habitat's PointNav generator does, many at a time.
+    """Draw episodes as Habitat's generator does (habitat-lab, pointnav_generator.py), many at a time.
 
     A goal is a uniform point of an island that is large enough; up to ``retries`` uniform starts are tried for it. A
     start fits if it lies on the goal's floor and island at a geodesic distance within the limits; a nearly straight
     pair (ratio r below ``straight_ratio``) is kept with probability 20 (r - 0.98)^2. Headings are uniform.
 
     Raises:
-        ValueError: the navmesh has no island or no pair of points that fits the rules.
+        ValueError: The navmesh has no island or no pair of points that fits the rules.
     """
     rules = rules or SamplingRules()
     radii = navmesh.island_radius

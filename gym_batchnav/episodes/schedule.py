@@ -1,4 +1,4 @@
-"""Which episode each environment runs next."""
+"""EpisodeSchedule: chooses the episode that each environment runs next."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EpisodeSchedule:
         self.restart(order)
 
     def follow(self, num_episodes: Sequence[int], active: np.ndarray) -> None:
-        """Take over the numbers of episodes of all slots, and the slots [K] in which episodes begin."""
+        """Set the numbers of episodes of all slots, and the slots [K] in which episodes begin."""
         self._sizes, self._active = np.asarray(num_episodes, np.int64), active
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
         rows = np.concatenate([np.arange(size) for size in self._sizes])
@@ -46,7 +46,11 @@ class EpisodeSchedule:
         return int(self._offsets[-1])
 
     def restart(self, order: str) -> None:
-        """Begin anew in the given order."""
+        """Begin anew in the given order.
+
+        Raises:
+            ValueError: There is no such order, or scenes rotate and every episode is to run once.
+        """
         if order not in EPISODE_ORDERS:
             raise ValueError(f"episode_order={order!r}: choose from {', '.join(map(repr, EPISODE_ORDERS))}")
         if order == "once" and self._rotates:
@@ -90,10 +94,10 @@ class EpisodeSchedule:
         return slot, row, np.ones(len(env), bool)
 
     def get_state(self) -> dict[str, Any]:
-        """What ``set_state`` needs to go on from here."""
+        """Return all that ``set_state`` needs to resume from here."""
         return {"order": self.order, "next": self._next}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that ``get_state`` gave."""
+        """Resume from a state that ``get_state`` gave."""
         self.restart(state["order"])
         self._next = int(state["next"])

@@ -1,1 +1,1 @@
-"""What is asked of an agent and how it is scored."""
+"""Tasks, sensors and measures."""

@@ -1,15 +1,18 @@
-"""What a task, a sensor and a measure are: subclass these to make your own.
+"""Protocols of a task, a sensor and a measure: subclass these to make your own.
 
 A step of the batch goes as follows; every call is for all N environments at once.
 
 1. The agents turn or move; ``EpisodeState`` counts steps, collisions and metres, and ``stopped`` says who called STOP.
 2. ``update(state, actions, active)`` of the task, of every sensor and of every measure: the moment to write memory.
-3. ``measure(state)`` of every measure; those with ``at_end`` are asked only when they are read.
-4. ``reward(state, measures)`` and ``terminated(state, measures)`` of the task. The batch adds the limit of steps: an
-   episode is truncated where it has taken ``max_episode_steps`` actions and is not terminated.
-5. Where an episode begins, its rows of all memory are set to zero and ``begin(state, indices)`` is called: at a reset,
+3. ``measure(state)`` of every measure without ``at_end``.
+4. ``terminated(state, measures)`` of the task. The batch adds the limit of steps: an episode is truncated where it has
+   taken ``max_episode_steps`` actions and is not terminated.
+5. ``measure(state)`` of the measures with ``at_end``, if an episode has ended; elsewhere their values are 0.
+6. ``reward(state, measures)`` of the task, with the values of all measures. Readings of sensors are in
+   ``state.reading(name)``.
+7. Where an episode begins, its rows of all memory are set to zero and ``begin(state, indices)`` is called: at a reset,
    and in the steps that the autoreset mode says. Infos then hold the measures of the new episode.
-6. ``observe(state)`` of every sensor, as in a reset.
+8. ``observe(state)`` of every sensor, as in a reset.
 
 All methods read the state, whose arrays cannot be written, and write nothing but their memory, in ``update`` and
 ``begin``. A row of what they return depends on that row of what they read and on nothing else, so that a batch of N is
@@ -17,8 +20,8 @@ N batches of one. Objects keep nothing of a run in themselves, no generator of r
 share them. Noise comes from ``state.uniform``; for what is drawn once where the episode of environment i begins,
 ``np.random.default_rng([state.episodes.seed[i], state.episodes.count[i]])`` will do.
 
-A frozen dataclass is a good form, since components that are equal then count as one and run once. What methods return
-is checked the first time: shape, dtype, and whether readings lie in their sensor's space. Rewards have to be finite in
+A frozen dataclass is a good form, since components that are equal then count as one and run once. Returned arrays
+are checked the first time: shape, dtype, and whether readings lie in their sensor's space. Rewards have to be finite in
 every step.
 
 A task goes into an environment as ``task=``, or gets an id of its own: ``gymnasium.register("Mine-v0",
@@ -42,18 +45,25 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import AgentState, EpisodeState, Memory
 
 
+def _no_reading(name: str) -> np.ndarray:
+    """Raise KeyError: there are no sensors."""
+    raise KeyError(f"sensor {name!r}: this state has no sensors")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskState:
-    """What tasks, sensors and measures read: the present state of N environments.
+    """The present state of N environments, as tasks, sensors and measures read it.
 
     Attributes:
-        agents: Where every agent stands, read-only.
-        episodes: What every episode is and what has come of it, read-only.
+        agents: The pose of every agent, read-only.
+        episodes: Every episode and its progress, read-only.
         memory: Arrays [N, ...] of all components, by name; see ``Component.memory``. Assigning to a name writes into
             its array, so that ``memory["x"] = values`` and ``memory["x"][:] = values`` do the same.
         navmesh: Gives the navmesh of the scene in a slot; ``agents.slot`` has the slots.
-        max_episode_steps: How many actions an episode may take.
+        max_episode_steps: The most actions of an episode.
         success_distance: The task's, in metres.
+        reading: Gives the reading [N, ...] of a sensor, by name, read-only. It is computed once in a step however
+            often it is asked for. In ``update`` a sensor with memory may still give that of the step before.
     """
 
     agents: AgentState
@@ -62,6 +72,7 @@ class TaskState:
     navmesh: Callable[[int], NavMesh]
     max_episode_steps: int
     success_distance: float
+    reading: Callable[[str], np.ndarray] = _no_reading
 
     @property
     def num_envs(self) -> int:
@@ -74,18 +85,20 @@ class TaskState:
         return self.episodes.num_steps >= self.max_episode_steps
 
     def uniform(self, purpose: str, size: int) -> np.ndarray:
-        """Random numbers [N, size] float64 in [0, 1), such as a sensor's noise is made of.
+        """Return random numbers [N, size] float64 in [0, 1), for a sensor's noise.
 
-        They depend on the seed of the environment, its episode, its step and the purpose, and on nothing else: asked
-        again in the same state, they are the same, and they are others for another purpose.
+        They are keyed by the episode, the step and the purpose and by nothing else: asked again in the same state, they
+        are the same, and they differ for another purpose. An episode is keyed by the environment's seed and count, and
+        where every episode runs once, by the seed of environment 0 and the episode's number, so that an evaluation with
+        noise does not depend on the number of environments.
         """
         key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
         step = self.episodes.num_steps[:, None].astype(np.uint64)
         draw = key + step * np.uint64(size) + np.arange(size, dtype=np.uint64)
-        return keyed_uniform(self.episodes.seed[:, None], self.episodes.count[:, None], draw)
+        return keyed_uniform(self.episodes.noise[:, None], 0, draw)
 
     def by_scene(self) -> Iterator[tuple[NavMesh, np.ndarray]]:
-        """The navmesh of every scene that agents are in, and the indices [M] of those agents.
+        """Iterate over the scenes that agents are in: the navmesh, and the indices [M] of its agents.
 
         For questions to a navmesh, such as ``out[rows] = navmesh.distance_to_obstacle(state.agents.position[rows])``.
         """
@@ -94,14 +107,14 @@ class TaskState:
 
 
 class Component(Protocol):
-    """What tasks, sensors and measures have in common: memory of an episode. By default there is none."""
+    """The common base of tasks, sensors and measures: memory of an episode, by default none."""
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Arrays of numbers or truth values [N, ...] to remember an episode in, by names that no other component has.
+        """Return arrays [N, ...] of numbers or bools that remember an episode, by names that no other component has.
 
         Only their shapes and dtypes count: the batch makes arrays of zeros like them, which are in ``state.memory``,
-        keeps them in ``get_state()`` and sets the rows of an episode that begins to zero. Called once,
-        when the batch is made.
+        keeps them in ``get_state()`` and sets the rows of an episode that begins to zero. Called when
+        the batch is made.
         """
         return {}
 
@@ -117,14 +130,15 @@ class Component(Protocol):
 
         Args:
             state: After the move. The memory of other components may be that of the step before.
-            actions: [N] int64, what was asked.
-            active: [N] bool, who acted. The others begin an episode in this step, or have none left to run.
+            actions: [N] int64.
+            active: [N] bool, whether each environment acted. The others begin an episode in this step, or have none
+                left to run.
         """
         return None
 
 
 class Sensor(Component, Protocol):
-    """What an agent perceives, beside the pictures of its camera.
+    """A sensor that needs no camera.
 
     Attributes:
         name: Key of the observation; an identifier.
@@ -136,7 +150,7 @@ class Sensor(Component, Protocol):
 
     @abstractmethod
     def observe(self, state: TaskState) -> np.ndarray:
-        """Readings [N, *space.shape] of the space's dtype. They are copied: views of the state will do."""
+        """Return readings [N, *space.shape] of the space's dtype. They are copied: views of the state will do."""
 
 
 class Measure(Component, Protocol):
@@ -152,15 +166,15 @@ class Measure(Component, Protocol):
 
     @abstractmethod
     def measure(self, state: TaskState) -> np.ndarray:
-        """Values [N], numbers or truth values. They are copied: views of the state will do."""
+        """Return values [N], numbers or bools. They are copied: views of the state will do."""
 
 
 class Task(Component, Protocol):
-    """What is asked of an agent: what it perceives, how it is judged and rewarded, and when its episode is over.
+    """A task: its sensors, its measures, its reward and the end of its episodes.
 
     Attributes:
-        sensors: What agents perceive in this task; more may be given to the environment.
-        measures: What ``reward`` and ``terminated`` read and infos report; more may be given to the environment.
+        sensors: The task's sensors; more may be given to the environment.
+        measures: Read by ``reward`` and ``terminated`` and reported in infos; more may be given to the environment.
         success_distance: How near to the goal, in geodesic metres, an agent has to stop: for the measures of success
             and for the shortest-path follower.
     """
@@ -171,13 +185,19 @@ class Task(Component, Protocol):
 
     @abstractmethod
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Reward [N] of the step; it is 0 where nobody acted, whatever this says.
+        """Return the reward [N] of the step; the batch sets it to 0 where no agent acted.
 
         Args:
             state: After the step.
-            measures: Values [N] of the step by name, the task's own and those given to the environment.
+            measures: Values [N] of the step by name, the task's own and those given to the environment; of those with
+                ``at_end``, 0 where the episode continues.
         """
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Whether each episode [N] bool is over, by what the agent did: by default, where it called STOP."""
+        """Whether the agent's action ended each episode [N] bool: by default, where it called STOP.
+
+        Args:
+            state: After the step.
+            measures: Values [N] of the measures without ``at_end``, by name.
+        """
         return state.episodes.stopped

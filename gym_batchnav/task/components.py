@@ -36,12 +36,12 @@ class Measures(dict[str, np.ndarray]):
 
 
 class Components:
-    """What is asked, perceived and measured in a batch. Runs every component once, however often it is named.
+    """The task, sensors and measures of a batch. Runs every component once, however often it is named.
 
     Args:
-        task: What is asked.
-        sensors: To perceive, besides the task's own.
-        measures: To report, besides the task's own.
+        task: The task.
+        sensors: Sensors besides the task's own.
+        measures: Measures besides the task's own.
 
     Attributes:
         task: The task.
@@ -75,12 +75,19 @@ class Components:
             if not any(_same(one, other) for other in self._all):
                 self._all.append(one)
         self._no_ends: dict[str, np.ndarray] = {}  # by end measure, zeros [N] of its dtype
+        self._readings: dict[str, np.ndarray] = {}  # by name, of the present state
         self._unchecked = {"observe", "measure", "terminated", "reward"}
 
     @property
     def spaces(self) -> dict[str, gymnasium.Space]:
         """The space of one environment's reading of every sensor, by name."""
         return {name: sensor.space for name, sensor in self.sensors.items()}
+
+    def memory_nbytes(self) -> int:
+        """Return the bytes of memory that one environment takes, as the components give it."""
+        given = [one.memory(1) for one in self._all]
+        arrays = [array for named in given if isinstance(named, Mapping) for array in named.values()]
+        return sum(np.asarray(array).nbytes for array in arrays)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """The memory of all components for N environments, by name: zeros, whatever they gave.
@@ -109,18 +116,21 @@ class Components:
         return arrays
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """Forget the episodes before those that have begun in environments ``indices`` [M]."""
+        """Set the memory of environments ``indices`` [M] to zero and call ``begin`` of every component."""
         if len(indices) == 0:
             return
         for array in state.memory.values():
             array[indices] = 0
         for one in self._all:
             one.begin(state, indices)
+        self._readings.clear()
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Let every component remember the move that was just made."""
+        """Call ``update`` of every component after a move."""
+        self._readings.clear()
         for one in self._all:
             one.update(state, actions, active)
+        self._readings.clear()  # those read in between may be of memory before its update
 
     def measure_step(self, state: TaskState) -> Measures:
         """Return the measures that are reported at every step, in the present state."""
@@ -164,9 +174,27 @@ class Components:
             )
         return reward
 
+    def reading(self, state: TaskState, name: str) -> np.ndarray:
+        """Return a sensor's reading [N, ...], read-only; it is kept until the state changes or all are observed.
+
+        Raises:
+            KeyError: There is no such sensor.
+        """
+        if name not in self._readings:
+            if name not in self.sensors:
+                raise KeyError(f"sensor {name!r}: add it to the task's sensors; there is {_listed(self.sensors)}")
+            values = self.sensors[name].observe(state)
+            self._readings[name] = locked(values) if _is_array(values) else values
+        return self._readings[name]
+
     def observe(self, state: TaskState) -> dict[str, np.ndarray]:
-        """Readings [N, ...] of all sensors by name, fresh arrays."""
-        readings = {name: one.observe(state) for name, one in self.sensors.items()}
+        """Return the readings [N, ...] of all sensors by name, fresh arrays.
+
+        Raises:
+            ValueError: A reading is of another shape or dtype, or outside its space; checked the first time.
+        """
+        readings = {name: self.reading(state, name) for name in self.sensors}
+        self._readings.clear()
         if self._is_first("observe"):
             for name, one in self.sensors.items():
                 shape = (state.num_envs, *one.space.shape)  # type: ignore[misc]  # see _check_space
@@ -178,14 +206,14 @@ class Components:
         return {name: values.copy() for name, values in readings.items()}
 
     def _is_first(self, what: str) -> bool:
-        """Whether something is done for the first time, so that its results are to be checked."""
+        """Return whether something is done for the first time, so that its results have to be checked."""
         first = what in self._unchecked
         self._unchecked.discard(what)
         return first
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two components are one."""
+    """Return whether two components are the same or equal."""
     if one is other:
         return True
     try:
@@ -195,7 +223,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _by_name(role: str, given: Sequence[Named], taken: frozenset[str]) -> dict[str, Named]:
-    """Components by name, each once."""
+    """Return components by name, each once."""
     found: dict[str, Named] = {}
     for one in given:
         _check_role(role, one)
@@ -213,7 +241,7 @@ def _by_name(role: str, given: Sequence[Named], taken: frozenset[str]) -> dict[s
 
 
 def _check_role(role: str, one: object) -> None:
-    """Refuse an object that cannot be what it was given as."""
+    """Raise ValueError unless an object has the attributes of its role."""
     protocol = f"gym_batchnav.task.api.{role.capitalize()}"
     if role == "sensor" and isinstance(one, str):
         raise ValueError(f"sensor={one!r} of a task: pictures are for the environment to draw, sensors=({one!r},)")
@@ -225,31 +253,31 @@ def _check_role(role: str, one: object) -> None:
 
 
 def _check_distance(task: Task) -> None:
-    """Refuse a distance of success that is no length."""
+    """Raise ValueError unless a task's distance of success is a positive number."""
     distance = task.success_distance
     if not isinstance(distance, (int, float, np.integer, np.floating)) or not 0 < distance < np.inf:
         raise ValueError(f"success_distance={distance!r} of {_kind(task)}: give a positive number of metres")
 
 
 def _several(what: str, given: Any) -> Sequence[Any]:
-    """What is given as several objects, a tuple or list; refuses all else, such as one object without a comma."""
+    """Return a tuple or list as it is; ValueError for all else, such as one object without a comma."""
     if not isinstance(given, (tuple, list)):
         raise ValueError(f"{what}: {given!r} is no tuple; write (one,) for a single one")
     return given
 
 
 def _check_space(sensor: Sensor) -> None:
-    """Refuse a space whose readings are no single array."""
+    """Raise ValueError unless the readings of a sensor's space are a single array."""
     space = sensor.space
     if not isinstance(space, gymnasium.Space) or space.shape is None or space.dtype is None:
         raise ValueError(f"space of sensor {sensor.name!r} is {space!r}: give one with a shape and a dtype, like a Box")
 
 
 def _check_values(what: str, values: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """Refuse what is no array of a shape and a dtype, or one of the kinds in a string.
+    """Raise unless values are an array of a shape and a dtype, or of one of the kinds in a string.
 
     Raises:
-        ValueError: It is not.
+        ValueError: They are not.
     """
     fits = _is_array(values, dtype) if isinstance(dtype, str) else _is_array(values) and values.dtype == dtype
     if not fits or values.shape != shape:

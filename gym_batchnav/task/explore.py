@@ -29,12 +29,12 @@ class CellsVisited(Measure):
     name = "cells_visited"
 
     def __post_init__(self) -> None:
-        """Refuse cells without a size."""
+        """Raise ValueError unless cells have a positive size."""
         if not 0 < self.cell_size < np.inf:
             raise ValueError(f"cell_size={self.cell_size!r}: give a positive number of metres")
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Where each agent has been, how many cells that makes, and how many of them the last step added."""
+        """The cells that each agent has visited, their number, and the number that the last step added."""
         return {
             "visited": np.zeros((num_envs, _SIDE, _SIDE), bool),
             "cells_visited": np.zeros(num_envs, np.int32),
@@ -81,7 +81,7 @@ class Explore(Task):
 
     @property
     def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]  # a constant that depends on a field
-        """What is reported: ``cells_visited``, ``path_length`` and ``collisions_count``."""
+        """The measures ``cells_visited``, ``path_length`` and ``collisions_count``."""
         return CellsVisited(self.cell_size), PathLength(), CollisionsCount()
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -67,7 +67,7 @@ class Flee(Task):
 
     @property
     def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]  # a constant that depends on a field
-        """What is reported: ``distance_from_start``, ``path_length`` and ``collisions_count``."""
+        """The measures ``distance_from_start``, ``path_length`` and ``collisions_count``."""
         return DistanceFromStart(self.geodesic), PathLength(), CollisionsCount()
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

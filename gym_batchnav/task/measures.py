@@ -1,4 +1,4 @@
-"""How a run is scored: Habitat's measures, as functions of arrays with one row an environment and as Measures."""
+"""Habitat's measures, as functions of arrays with one row per environment and as Measures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def success(stopped: np.ndarray, distance_to_goal: np.ndarray, success_distance:
 
 
 def efficiency(start_distance: np.ndarray, path_length: np.ndarray) -> np.ndarray:
-    """Share [N] of the way walked that the shortest path needs: d0 / max(d0, path), 1 where both are zero."""
+    """Return d0 / max(d0, path) [N], the share of the way walked that was needed; 1 where both are zero."""
     longest = np.maximum(start_distance, path_length)
     return np.divide(start_distance, longest, out=np.ones_like(longest), where=longest > 0)
 

@@ -16,7 +16,7 @@ _ANY = np.finfo(np.float32).max
 
 @dataclass(frozen=True, slots=True)
 class PointGoal(Sensor):
-    """Where the goal is [2] float32: metres, and radians from straight ahead, left positive."""
+    """The goal in polar coordinates [2] float32: metres, and radians from straight ahead, left positive."""
 
     name = "pointgoal_with_gps_compass"
     space = Box(np.array([0, -np.pi], np.float32), np.array([_ANY, np.pi], np.float32), dtype=np.float32)
@@ -28,7 +28,7 @@ class PointGoal(Sensor):
 
 @dataclass(frozen=True, slots=True)
 class GPS(Sensor):
-    """Where the agent is, seen from its start [2] float32: metres ahead and metres to the right."""
+    """The agent's position relative to its start [2] float32: metres ahead and metres to the right."""
 
     name = "gps"
     space = Box(-_ANY, _ANY, (2,), np.float32)
@@ -44,7 +44,7 @@ class GPS(Sensor):
 
 @dataclass(frozen=True, slots=True)
 class Compass(Sensor):
-    """How far the agent has turned since its start [1] float32: radians from -pi to pi, left positive."""
+    """The agent's rotation since its start [1] float32: radians from -pi to pi, left positive."""
 
     name = "compass"
     space = Box(-np.pi, np.pi, (1,), np.float32)
@@ -57,7 +57,7 @@ class Compass(Sensor):
 
 @dataclass(frozen=True, slots=True)
 class Heading(Sensor):
-    """Where the agent looks [1] float32: radians from -pi to pi, 0 along -z, left positive."""
+    """The agent's heading [1] float32: radians from -pi to pi, 0 along -z, left positive."""
 
     name = "heading"
     space = Box(-np.pi, np.pi, (1,), np.float32)
@@ -69,7 +69,7 @@ class Heading(Sensor):
 
 @dataclass(frozen=True, slots=True)
 class PreviousAction(Sensor):
-    """What the agent did last, int64: 0 where an episode begins, else 1 more than the action."""
+    """The agent's last action plus 1, int64; 0 where an episode begins."""
 
     name = "previous_action"
     space = Discrete(1 + len(Action))

@@ -1,6 +1,10 @@
 """The environment as its users see it, in rooms made by hand."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -47,7 +51,7 @@ class TestContract:
         keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path}
         envs = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=5, **keywords)
         assert isinstance(envs.unwrapped, BatchNavEnv) and envs.num_envs == 5
-        assert envs.spec.max_episode_steps is None
+        assert envs.spec.max_episode_steps == 500
         env = gymnasium.make("BatchNav/PointNav-v0", **keywords)
         observation, info = env.reset(seed=1)
         assert env.observation_space.contains(observation) and np.isscalar(info["distance_to_goal"].item())
@@ -269,7 +273,7 @@ class TestAutoreset:
         before = env.get_state()
         observation, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
         after = env.get_state()
-        for name in ("position", "heading", "scene"):
+        for name in ("position", "heading", "slot"):
             np.testing.assert_array_equal(before["agents"][name][[0, 2]], after["agents"][name][[0, 2]])
         assert after["episodes"]["count"].tolist() == [1, 2, 1]
         assert observation["depth"].shape[0] == 3
@@ -421,7 +425,7 @@ class TestSeeding:
         beyond = {**good, "episodes": {**good["episodes"], "episode": np.full(4, 9999, np.int32)}}
         walk(env, 3)
         before = env.get_state()
-        for wrong, named in ((other.get_state(), "scene"), (missing, "goal"), (beyond, "episode"), ({}, "agents")):
+        for wrong, named in ((other.get_state(), "slot"), (missing, "goal"), (beyond, "episode"), ({}, "agents")):
             with pytest.raises(ValueError, match=named):
                 env.set_state(wrong)
         after = env.get_state()
@@ -510,12 +514,74 @@ class TestWrongUse:
         for options, named in (
             ({"reset_mask": np.array([1, 0])}, "reset_mask"),
             ({"episode_index": np.array([0, 10_000])}, "between 0 and 99"),
-            ({"episode": 3}, "episode"),
         ):
             with pytest.raises(ValueError, match=named):
                 env.reset(seed=0, options=options)
         with pytest.raises(ValueError, match="seeds"):
             env.reset(seed=[1, 2, 3])
+        for seed in ("a", 1.5, [0, "a"]):
+            with pytest.raises(ValueError, match="seed="):
+                env.reset(seed=seed)
+        with pytest.warns(UserWarning, match=r"reset options \['episode'\] are ignored: known are 'reset_mask'"):
+            env.reset(seed=0, options={"episode": 3})
+
+    def test_wrong_arguments_are_named(self, make):
+        env = make(4)
+        with pytest.raises(RuntimeError, match="pictures before reset"):
+            env.pictures()
+        env.reset(seed=0)
+        for use, message in (
+            (
+                lambda: env.set_pose(np.zeros((3, 3)), np.zeros(4)),
+                r"position is float64 \(3, 3\): give numbers \(4, 3\)",
+            ),
+            (lambda: env.set_pose(env.agents.position, np.zeros(3)), r"heading is float64 \(3,\): give numbers \(4,\)"),
+            (lambda: env.pictures([99]), "environment 99: there are environments 0 to 3"),
+            (lambda: env.pictures([0.5]), r"indices are float64 \(1,\): give integers"),
+            (lambda: env.pictures(size=0), "size=0"),
+            (lambda: env.scene_name(9), "environment 9: there are environments 0 to 3"),
+            (lambda: env.episode_name(-1), "environment -1"),
+            (lambda: env.navmesh_of(4), "environment 4"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                use()
+        assert env.pictures([]).shape == (0, 256, 256, 3)
+        for copied in (deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"BatchNavEnv cannot be copied or pickled.*get_state"):
+                copied(env)
+
+    def test_state_arrays_cannot_be_written_and_positions_are_unknown_before_the_first_reset(self, make):
+        env = make(2)
+        assert np.isnan(env.agents.position).all() and np.isnan(env.agents.heading).all()
+        env.reset(seed=0)
+        for array in (env.agents.polygon, env.agents.position, env.episodes.goal_index):
+            with pytest.raises(ValueError, match="read-only"):
+                array[:] = 10**6
+
+    def test_a_batch_that_does_not_fit_into_memory_is_refused_before_it_is_made(self, make):
+        for sensors, remedy in (
+            ((), "give at most num_envs="),
+            (("rgb",), "camera=, fewer sensors= or at most"),
+        ):
+            with pytest.raises(ValueError, match=rf"num_envs=1000000000: .* GiB.*available: .*{remedy}"):
+                make(10**9, sensors=sensors)
+        with pytest.raises(ValueError, match=r"num_envs=100000: .*camera="):
+            make(100_000, sensors=("rgb",), camera=Camera(4096, 4096))
+
+    def test_a_device_that_is_not_there_is_refused_when_the_environment_is_made(self, make):
+        if Path("/dev/nvidiactl").exists():
+            pytest.skip("there is an NVIDIA device")
+        with pytest.raises((RuntimeError, ValueError), match="device='cuda'"):
+            make(1, obs_device="cuda")
+
+    def test_a_second_thread_is_refused_by_name(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        with ThreadPoolExecutor(1, thread_name_prefix="other") as pool:
+            for use in (env.reset, lambda: env.step(np.zeros(2, int)), env.get_state, env.pictures):
+                with pytest.raises(RuntimeError, match="in thread 'other_0': this environment belongs to thread"):
+                    pool.submit(use).result()
+        walk(env, 1)
 
     def test_a_wrong_pose_is_refused_and_nobody_moves(self, make):
         env = make(2)

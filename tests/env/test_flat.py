@@ -30,6 +30,15 @@ SMALL = Camera(width=8, height=6)
 SENSORS = (("rgb",), ("depth",), ("rgb", "depth"))
 
 
+@pytest.fixture
+def opened():
+    """Environments to close."""
+    made = []
+    yield lambda env: made.append(env) or env
+    for env in made:
+        env.close()
+
+
 @pytest.fixture(scope="module")
 def keywords(library, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("cache"))

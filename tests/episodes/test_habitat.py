@@ -1,5 +1,8 @@
 import gzip
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -168,8 +171,20 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
         (b'{"episodes": 3}', "list"),
         (b'{"episodes": []}', "no episodes"),
         (json.dumps({"episodes": [row(), row(start_position=[1, 2])]}).encode(), "episode 1"),
-        (json.dumps({"episodes": [row(goals=[])]}).encode(), "episode 0"),
-        (json.dumps({"episodes": [row(start_position=[1, 2, float("nan")])]}).encode(), "not finite"),
+        (
+            json.dumps({"episodes": [row(goals=[])]}).encode(),
+            r"malformed: goals is \[\]: give a list of one",
+        ),
+        (json.dumps({"episodes": [row(goals=[{}])]}).encode(), r"goals\[0\].position is missing"),
+        (json.dumps({"episodes": [row(start_position=[10**400, 0, 0])]}).encode(), r"start_position is \[1000.*finite"),
+        (json.dumps({"episodes": [row(start_rotation="none")]}).encode(), 'start_rotation is "none"'),
+        (json.dumps({"episodes": [row(info={"geodesic_distance": 10**400})]}).encode(), "episode 0 is malformed"),
+        (b'{"episodes": [' + b"1" * 5000 + b"]}", "broken"),
+        (json.dumps({"episodes": [row(object_category="chair")]}).encode(), "episodes of ObjectNav .*only PointNav's"),
+        (b'{"episodes": [], "goals_by_category": {}}', "episodes of ObjectNav"),
+        (json.dumps({"episodes": [row(instruction={})]}).encode(), "vision-and-language"),
+        (json.dumps({"episodes": [row(scene_id="a/" * 3000 + "b")]}).encode(), "over 64 folders"),
+        (json.dumps({"episodes": [row(start_position=[1, 2, float("nan")])]}).encode(), "finite"),
     ],
 )
 def test_a_file_that_is_no_dataset_is_refused_by_name(tmp_path, content, said):
@@ -198,3 +213,51 @@ def test_habitats_own_file_reads(data_dir):
     found = read_episodes(path)
     assert sum(len(episodes) for episodes in found.values()) == 30
     assert all(np.isfinite(episodes.distance).all() for episodes in found.values())
+
+
+def run_limited(program, *arguments):
+    """Run a program in a child with 10 s of processor time and 1 GiB beyond what the imports map; its error's text."""
+    prelude = """
+import resource, sys
+from gym_batchnav.episodes.habitat import read_episodes
+mapped = 4096 * int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (mapped + 2**30,) * 2)
+resource.setrlimit(resource.RLIMIT_CPU, (int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 11,) * 2)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + program, *map(str, arguments)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+READ = """
+try:
+    read_episodes(sys.argv[1])
+except (ValueError, FileNotFoundError) as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits are set as on Linux")
+class TestHostileFiles:
+    @pytest.mark.parametrize("kind", ["keys", "strings", "objects", "below"])
+    def test_millions_of_values_in_a_small_file(self, tmp_path, kind):
+        path = tmp_path / "bomb.json.gz"
+        count = 4_000_000 if kind == "below" else 8_000_000
+        piece = {"keys": '"%07x":0', "strings": '"%07x"', "objects": "{}", "below": '"%07x":0'}[kind]
+        text = ",".join(piece % k for k in range(count)) if "%" in piece else ",".join([piece] * count)
+        whole = f'{{"episodes": {{{text}}}}}' if ":" in piece else f'{{"episodes": [{text}]}}'
+        path.write_bytes(gzip.compress(whole.encode(), 1))
+        assert ("must be a list" if kind == "below" else "entries") in run_limited(READ, path)
+
+    def test_a_pipe_in_the_content_folder(self, tmp_path):
+        (tmp_path / "content").mkdir()
+        os.mkfifo(tmp_path / "content" / "a.json.gz")
+        told = run_limited(READ, write(tmp_path / "val.json", []))
+        assert "a.json.gz" in told and "no regular file" in told
+
+    def test_thousands_of_nested_ids(self, tmp_path):
+        rows = [row(scene_id="/".join(["a"] * depth) + ".glb") for depth in range(1, 60)]
+        rows += [row(scene_id="/".join(f"{k}" for k in range(50)) + f"/{n}.glb") for n in range(3000)]
+        assert run_limited(READ, write(tmp_path / "nested.json", rows)) == ""

@@ -180,6 +180,62 @@ class TestProtocol:
         assert [bool(truncated[0]) for _, truncated in ends] == [False, False, True]
         assert not any(terminated[0] for terminated, _ in ends)
 
+    def test_a_reading_is_computed_once_a_step_for_rewards_and_observations(self, make):
+        counts = []
+
+        @dataclass(frozen=True)
+        class Facing(Sensor):
+            name, space = "facing", Box(-np.inf, np.inf, (1,), np.float32)
+
+            def observe(self, state):
+                counts.append(1)
+                return state.agents.heading[:, None]
+
+        class Look(Task):
+            sensors = (Facing(),)
+
+            def reward(self, state, measures):
+                with pytest.raises(ValueError, match="read-only"):
+                    state.reading("facing")[:] = 0
+                return state.reading("facing")[:, 0]
+
+        env = make(2, task=Look(), sensors=())
+        env.reset(seed=0)
+        for _ in range(3):
+            counts.clear()
+            observation, reward, *_ = env.step(np.array([LEFT, RIGHT]))
+            assert len(counts) == 1
+            np.testing.assert_array_equal(reward, observation["facing"][:, 0])
+        turned = env.set_pose(env.agents.position, env.agents.heading + 1)
+        np.testing.assert_array_equal(turned["facing"][:, 0], env.agents.heading)
+        with pytest.raises(KeyError, match="sensor 'gps': add it to the task's sensors; there is 'facing'"):
+            env.task_state.reading("gps")
+
+    @pytest.mark.parametrize("mode", ["next_step", "same_step"])
+    def test_noise_of_episodes_that_run_once_does_not_depend_on_the_number_of_environments(self, make, mode):
+        @dataclass(frozen=True)
+        class Noisy(Sensor):
+            name, space = "noisy", Box(0, 1, (2,), np.float64)
+
+            def observe(self, state):
+                return state.uniform("noisy", 2)
+
+        found = {}
+        for num_envs in (1, 3):
+            keywords = {"episode_order": "once", "max_episode_steps": 3, "autoreset_mode": mode}
+            env = make(num_envs, sensors=(Noisy(),), task=PointNav(), **keywords)
+            drawn = found.setdefault(num_envs, {})
+            observation, info = env.reset(seed=4)
+            while info["episode_valid"].any() and len(drawn) < 60:
+                for i in np.flatnonzero(info["episode_valid"]):
+                    key = int(info["episode_index"][i]), int(env.episodes.num_steps[i])
+                    drawn[key] = observation["noisy"][i]
+                observation, *_, info = env.step(np.full(num_envs, LEFT))
+        shared = found[1].keys() & found[3].keys()
+        assert len(shared) > 10
+        for key in shared:
+            np.testing.assert_array_equal(found[1][key], found[3][key])
+
     def test_measures_are_computed_once_a_step_and_at_the_end_only_when_needed(self, make):
         count = {"always": 0, "late": 0}
 

@@ -38,7 +38,7 @@ def begin_at(env, x, z, heading=0.0):
     env.reset(seed=0)
     place = env.simulator.navmesh(0).snap(np.array([[x, 0, z]], np.float32))
     env.set_pose(place, np.array([heading]))
-    env.episodes.start[:], env.episodes.start_heading[:] = place, heading
+    env.simulator.episodes.start[:], env.simulator.episodes.start_heading[:] = place, heading
     env.components.begin(env.task_state, np.arange(1))
 
 

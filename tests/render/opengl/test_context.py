@@ -3,7 +3,6 @@
 import ctypes
 import ctypes.util
 import sys
-import threading
 
 import moderngl
 import numpy as np
@@ -116,44 +115,3 @@ def test_a_context_that_cannot_be_made_current_is_named(monkeypatch):
     monkeypatch.undo()
     with shared_context():
         pass
-
-
-def test_another_thread_is_told_to_whom_the_renderer_belongs():
-    renderer = OpenGLRenderer(SceneLibrary.from_scenes([scene_of(wall(2.0))]))
-    target = renderer.target(METRES)
-    target.render(SLOT, AHEAD)
-    errors = []
-
-    def draw() -> None:
-        try:
-            target.render(SLOT, AHEAD)
-        except RuntimeError as error:
-            errors.append(str(error))
-
-    thread = threading.Thread(target=draw, name="second")
-    thread.start()
-    thread.join()
-    assert len(errors) == 1
-    assert "'second'" in errors[0] and "'MainThread'" in errors[0] and "this OpenGL renderer" in errors[0]
-    assert np.allclose(target.render(SLOT, AHEAD)["depth"], 2.0)
-    renderer.close()
-
-
-def test_renderers_of_several_threads_share_the_context():
-    wrong = []
-
-    def draw(distance: float) -> None:
-        renderer = OpenGLRenderer(SceneLibrary.from_scenes([scene_of(wall(distance))]))
-        target = renderer.target(METRES)
-        for _ in range(50):
-            depth = target.render(SLOT, AHEAD)["depth"]
-            if not np.allclose(depth, distance):
-                wrong.append((distance, depth))
-        renderer.close()
-
-    threads = [threading.Thread(target=draw, args=(1.0 + k,)) for k in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong

@@ -1,0 +1,71 @@
+"""How much memory a batch will take, estimated before anything is allocated."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gym_batchnav.env.cameras import picture_spaces
+from gym_batchnav.env.settings import BatchSettings
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.api import SENSOR_FORMATS
+from gym_batchnav.state import agent_state, arrays_of, episode_state
+from gym_batchnav.task.components import Components
+
+_COPIES = 3  # of every state array in a step: masks, infos and what kernels write in between
+_VIEW_BYTES = 3 * 64  # of one view: its matrix and copies of it
+
+
+def check_memory(settings: BatchSettings, components: Components) -> None:
+    """Raise unless the batch fits into the main memory that is available.
+
+    Raises:
+        ValueError: It does not; the message names the number of environments that would fit.
+    """
+    available = available_memory()
+    one = bytes_per_environment(settings, components)
+    if available is None or settings.num_envs * one <= available:
+        return
+    fits = max(1, available // one)
+    hint = "give a smaller camera=, fewer sensors= or " if settings.pictures else "give "
+    raise ValueError(
+        f"num_envs={settings.num_envs}: these environments take about {settings.num_envs * one / 2**30:,.1f} GiB "
+        f"({one:,} bytes each) of the {available / 2**30:,.1f} GiB of main memory that are available: {hint}at most "
+        f"num_envs={fits}"
+    )
+
+
+def bytes_per_environment(settings: BatchSettings, components: Components) -> int:
+    """Return the least main memory, in bytes, that one environment of a batch takes."""
+    arrays = [*arrays_of(agent_state(1)).values(), *arrays_of(episode_state(1)).values()]
+    state = _COPIES * sum(array.nbytes for array in arrays) + components.memory_nbytes()
+    if not settings.pictures or settings.obs_device != "cpu":
+        return state + _VIEW_BYTES
+    spaces = picture_spaces(settings.camera or Camera(), settings.pictures)
+    picture = sum(
+        SENSOR_FORMATS[name][0].itemsize * space.shape[0] * space.shape[1] * space.shape[2]
+        for name, space in spaces.items()
+    )
+    sets = settings.buffers + 1 + (not settings.reuse_buffers)  # the target's ring, and the arrays handed out
+    return state + _VIEW_BYTES + sets * picture
+
+
+def available_memory() -> int | None:
+    """Return the bytes of main memory that this process may still take; None where the system does not tell.
+
+    On Linux it is MemAvailable of proc(5), or what the control group leaves (memory.max of cgroups(7)) if that is less.
+    """
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        group = Path("/sys/fs/cgroup")
+        found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):  # "max" is no number
+        pass
+    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(0, min(found)) if found else None

@@ -1,0 +1,202 @@
+"""Stepper: the one path of a step, from actions to observations."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from gym_batchnav.env.cameras import AgentCameras, spread
+from gym_batchnav.env.infos import end_info, step_info
+from gym_batchnav.env.simulator import Simulator
+from gym_batchnav.state import read_only
+from gym_batchnav.task.api import TaskState
+from gym_batchnav.task.components import Components, Measures
+
+PHASES = ("move", "measure", "episodes", "render", "observe")
+
+Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a torch tensor
+Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+
+
+class Stepper:
+    """Moves, scores, begins episodes and observes; whoever calls it has checked the arguments.
+
+    Args:
+        simulator: Moves the agents and keeps their episodes.
+        cameras: Draws the agents' views.
+        components: The task with all sensors and measures.
+        autoreset_mode: When the next episode begins.
+        max_episode_steps: An episode that has not ended after this many actions is truncated.
+
+    Attributes:
+        state: Read-only view of the state for tasks, sensors and measures; made once for a limit of steps.
+        timings: Seconds spent so far, by phase of the step; see PHASES.
+    """
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        cameras: AgentCameras,
+        components: Components,
+        autoreset_mode: AutoresetMode,
+        max_episode_steps: int,
+    ) -> None:
+        self.simulator = simulator
+        self.cameras = cameras
+        self.components = components
+        self.autoreset_mode = autoreset_mode
+        self.timings = dict.fromkeys(PHASES, 0.0)
+        self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
+        self.limit(max_episode_steps)
+
+    def limit(self, max_episode_steps: int) -> None:
+        """Truncate episodes after another number of actions."""
+        self.state = TaskState(
+            agents=read_only(self.simulator.agents),
+            episodes=read_only(self.simulator.episodes),
+            memory=self.simulator.memory,
+            navmesh=self.simulator.navmesh,
+            max_episode_steps=max_episode_steps,
+            success_distance=self.components.task.success_distance,
+            reading=self._reading,
+        )
+
+    def _reading(self, name: str) -> np.ndarray:
+        """Return a sensor's reading of the present state."""
+        return self.components.reading(self.state, name)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a step was sent and not received."""
+        return self._sent is not None
+
+    def abandon(self) -> None:
+        """Forget a step that was sent and not received."""
+        self._sent = None
+
+    def reset(self, mask: np.ndarray, wanted: np.ndarray | None) -> tuple[Observation, dict[str, Any]]:
+        """Begin the next episodes, or those ``wanted`` [M] int, in the M environments of a mask [N] bool."""
+        self._begin_episodes(mask, wanted)
+        return self.observe(), self._info(self.components.measure_step(self.state))
+
+    def send(self, actions: np.ndarray) -> None:
+        """Move, score, begin new episodes and start drawing; actions [N] int64."""
+        beginning = self._beginning()
+        active = self.state.episodes.valid & ~beginning
+        clock = time.perf_counter()
+        self.simulator.advance()
+        clock = self._tick("episodes", clock)
+        self.simulator.move(actions, active)
+        clock = self._tick("move", clock)
+        state, components = self.state, self.components
+        components.update(state, actions, active)
+        measures = components.measure_step(state)
+        terminated = components.terminated(state, measures, active)
+        truncated = active & state.timed_out & ~terminated
+        done = terminated | truncated
+        self.simulator.episodes.done[:] = done
+        measures.update(components.measure_ends(state, done))
+        reward = components.reward(state, measures, active)
+        self._tick("measure", clock)
+        info = self._autoreset(beginning, done, measures)
+        clock = time.perf_counter()
+        self.cameras.begin(self.simulator.agents)
+        self._sent = (reward, terminated, truncated, info)
+        self._tick("render", clock)
+
+    def recv(self) -> Returned:
+        """Wait for the pictures; returns what ``step`` returns."""
+        assert self._sent is not None
+        reward, terminated, truncated, info = self._sent
+        self._sent = None
+        clock = time.perf_counter()
+        images = self.cameras.finish()
+        self._tick("render", clock)
+        return self._observation(images), reward, terminated, truncated, info
+
+    def observe(self) -> Observation:
+        """Read every sensor; draw what has changed."""
+        clock = time.perf_counter()
+        images = self.cameras.refresh(self.simulator.agents)
+        self._tick("render", clock)
+        return self._observation(images)
+
+    def _beginning(self) -> np.ndarray:
+        """Return the environments [N] bool that spend this step on beginning an episode."""
+        if self.autoreset_mode == AutoresetMode.DISABLED and self.state.episodes.done.any():
+            index = int(self.state.episodes.done.argmax())
+            raise RuntimeError(
+                f"environment {index} has ended: call reset() before the next step "
+                "(in a batch, reset(options={'reset_mask': terminated | truncated}))"
+            )
+        return self.state.episodes.done.copy()
+
+    def _begin_episodes(self, mask: np.ndarray, wanted: np.ndarray | None = None) -> None:
+        """Begin the next episodes, or those ``wanted`` [M] int, in the M environments of a mask [N] bool."""
+        indices = self.simulator.begin_episodes(np.nonzero(mask)[0], wanted)
+        self.components.begin(self.state, indices)
+
+    def _autoreset(self, beginning: np.ndarray, done: np.ndarray, measures: Measures) -> dict[str, Any]:
+        """Begin the episodes that the autoreset mode begins in this step, and return the step's infos.
+
+        | mode      | begins now       | infos of an episode's end                                 |
+        |-----------|------------------|-----------------------------------------------------------|
+        | NEXT_STEP | ``beginning``    | beside those of the step                                  |
+        | SAME_STEP | ``done``         | in ``final_info``, with ``final_obs``, as before it began |
+        | DISABLED  | none             | beside those of the step                                  |
+        """
+        ends = end_info(self.components, measures, done)
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            final = self._final(done, measures, ends) if done.any() else {}
+            return {**self._begin(done | beginning, measures), **final}
+        return {**self._begin(beginning, measures), **ends}
+
+    def _final(self, done: np.ndarray, measures: Measures, ends: dict[str, Any]) -> dict[str, Any]:
+        """Return the last observations and infos of the episodes that ended, in their scenes as they still are."""
+        clock = time.perf_counter()
+        final_obs = self._observe_some(np.nonzero(done)[0])
+        self._tick("render", clock)
+        final_info = {**self._info(measures), **ends}
+        return {
+            "final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy(),
+        }  # fmt: skip
+
+    def _begin(self, mask: np.ndarray, measures: Measures) -> dict[str, Any]:
+        """Begin episodes in the environments of a mask [N] bool and return the infos of all."""
+        clock = time.perf_counter()
+        if mask.any():
+            self._begin_episodes(mask)
+            measures = self.components.measure_step(self.state)
+        info = self._info(measures)
+        self._tick("episodes", clock)
+        return info
+
+    def _info(self, measures: Measures) -> dict[str, Any]:
+        """Return the infos of any step."""
+        return step_info(self.simulator, self.components, measures)
+
+    def _observation(self, images: dict[str, Any]) -> Observation:
+        """Return the pictures with the readings of all other sensors."""
+        clock = time.perf_counter()
+        readings = self.components.observe(self.state)
+        observation = {**images, **{name: self.cameras.to_device(values) for name, values in readings.items()}}
+        self._tick("observe", clock)
+        return observation
+
+    def _observe_some(self, indices: np.ndarray) -> Observation:
+        """Return dense observations of which only the rows ``indices`` [M] are filled; the others are zero."""
+        readings = self.components.observe(self.state)
+        dense = {name: spread(values[indices], indices, self.simulator.num_agents) for name, values in readings.items()}
+        return {
+            **self.cameras.of_some(self.simulator.agents, indices),
+            **{name: self.cameras.to_device(values) for name, values in dense.items()},
+        }
+
+    def _tick(self, phase: str, since: float) -> float:
+        """Count the time since ``since`` towards a phase of the step; returns the present time."""
+        now = time.perf_counter()
+        self.timings[phase] += now - since
+        return now

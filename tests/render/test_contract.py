@@ -1,0 +1,348 @@
+"""The contract of renderers and targets, which both renderers keep."""
+
+import dataclasses
+import gc
+import threading
+
+import numpy as np
+import pytest
+from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
+from rays import AHEAD
+
+from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.library.library import SceneLibrary, SceneSource
+from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, make_renderer
+
+METRES = Camera(normalize_depth=False, max_depth=100.0)
+SMALL = dataclasses.replace(METRES, width=8, height=8)
+SLOT = np.zeros(1, np.int32)
+
+
+@pytest.fixture(params=["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
+def name(request) -> str:
+    """Name of the renderer."""
+    return request.param
+
+
+@pytest.fixture
+def rendering(name):
+    """Makes a renderer of some scenes or of a library; closed afterwards."""
+    made = []
+
+    def make(*scenes):
+        library = scenes[0] if isinstance(scenes[0], SceneLibrary) else SceneLibrary.from_scenes(list(scenes))
+        made.append(make_renderer(name, library))
+        return made[-1]
+
+    yield make
+    for renderer in made:
+        renderer.close()
+
+
+def walls(*distances):
+    """One scene per wall."""
+    return [scene_of(wall(distance)) for distance in distances]
+
+
+def views_ahead(count):
+    return np.repeat(AHEAD, count, axis=0)
+
+
+def middle(images):
+    """The depth in the middle of every picture."""
+    height, width = images["depth"].shape[1:3]
+    return images["depth"][:, height // 2, width // 2, 0]
+
+
+def furnished():
+    """Slanted pictures around the origin."""
+    rng = np.random.default_rng(4)
+    return scene_of(
+        *(
+            Quad(turn[2] * (1 + k) - turn[0] - turn[1], turn[0] * 2, turn[1] * 2, checkerboard(2 + k))
+            for k, turn in enumerate(rotations(rng, 8))
+        )
+    )
+
+
+def views_around(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return views_at(rng.uniform(-0.3, 0.3, (count, 3)), rotations(rng, count))
+
+
+def assert_alike(a, b):
+    """The same pictures up to the rounding of other places in OpenGL's framebuffer."""
+    assert (np.abs(a["depth"] - b["depth"]) <= 1e-3 * np.maximum(b["depth"], 0.1)).mean() > 0.999
+    assert (a["semantic"] == b["semantic"]).mean() > 0.999
+    assert np.abs(a["rgb"].astype(int) - b["rgb"]).mean() < 0.2
+
+
+def test_pictures_have_the_formats_of_their_sensors(rendering, name):
+    renderer = rendering(*walls(2))
+    assert renderer.name == name and renderer.device
+    for sensors in (SENSORS, ("semantic",), ("rgb", "depth")):
+        images = renderer.target(Camera(12, 7), sensors, 3).render(np.zeros(3, int), views_ahead(3))
+        assert set(images) == set(sensors)
+        for sensor, image in images.items():
+            dtype, channels = SENSOR_FORMATS[sensor]
+            assert image.dtype == dtype and image.shape == (3, 7, 12, channels)
+
+
+def test_a_wall_two_metres_ahead_reads_two(rendering):
+    renderer = rendering(*walls(2))
+    images = renderer.target(METRES, SENSORS).render(SLOT, AHEAD)
+    np.testing.assert_allclose(images["depth"], 2, rtol=1e-5)
+    assert (images["semantic"] == 1).all()
+    np.testing.assert_allclose(renderer.target(Camera()).render(SLOT, AHEAD)["depth"], 0.2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("semantic", "depth"), SENSORS], ids="-".join)
+@pytest.mark.parametrize(
+    ("normalize", "miss", "hit_far", "missed"),
+    [(True, "far", 1, 1), (True, "zero", 1, 0), (False, "far", 5, 5), (False, "zero", 5, 0)],
+)
+def test_depth_is_clipped_and_a_miss_reads_as_the_camera_says(rendering, sensors, normalize, miss, hit_far, missed):
+    camera = Camera(8, 8, max_depth=5, normalize_depth=normalize, depth_miss=miss)
+    target = rendering(*walls(7, -7)).target(camera, sensors, 2)
+    depth = target.render(np.arange(2), views_ahead(2))["depth"]
+    assert (depth[0] == hit_far).all() and (depth[1] == missed).all()
+
+
+def test_where_nothing_is_hit_colour_and_object_are_zero(rendering):
+    images = rendering(*walls(-2)).target(SMALL, SENSORS).render(SLOT, AHEAD)
+    assert not images["rgb"].any() and not images["semantic"].any()
+
+
+def test_backs_are_culled_only_when_asked_and_single_sided(rendering):
+    back = {"origin": (-50, -50, -2), "right": (0, 100, 0), "up": (100, 0, 0)}
+    quads = (Quad(**back, double_sided=False), Quad(**back), wall(2.0, double_sided=False))
+    renderer = rendering(*(scene_of(quad, wall(3.0)) for quad in quads))
+    slots, views = np.arange(3), views_ahead(3)
+    for culls, expected in ((False, [1, 1, 1]), (True, [2, 1, 1])):
+        camera = dataclasses.replace(SMALL, cull_backfaces=culls)
+        semantic = renderer.target(camera, ("semantic",), 3).render(slots, views)["semantic"]
+        assert semantic[:, 4, 4, 0].tolist() == expected and (semantic == semantic[:, :1, :1]).all()
+
+
+def test_every_view_looks_into_its_own_slot(rendering):
+    slots = np.array([2, 0, 1, 1, 2])
+    depth = rendering(*walls(1, 2, 3)).target(SMALL, num_views=5).render(slots, views_ahead(5))["depth"]
+    np.testing.assert_allclose(depth.mean(axis=(1, 2, 3)), slots + 1, rtol=1e-5)
+
+
+def test_permuting_the_views_permutes_the_pictures(rendering):
+    target = rendering(furnished(), *walls(1)).target(METRES, SENSORS, 12, buffers=2)
+    views, slots, order = views_around(12), np.arange(12) % 2, np.random.default_rng(1).permutation(12)
+    straight, permuted = target.render(slots, views), target.render(slots[order], views[order])
+    assert_alike(permuted, {sensor: image[order] for sensor, image in straight.items()})
+    assert len({image.tobytes() for image in straight["depth"][::2]}) == 6
+
+
+def test_fewer_views_than_the_target_holds(rendering):
+    target = rendering(furnished()).target(METRES, SENSORS, 6)
+    views, slots = views_around(6, seed=2), np.zeros(6, int)
+    full = {sensor: image.copy() for sensor, image in target.render(slots, views).items()}
+    assert_alike(target.render(slots[:2], views[3:5]), {sensor: image[3:5] for sensor, image in full.items()})
+
+
+def test_a_target_follows_the_slots_of_its_library(rendering):
+    library = SceneLibrary.from_scenes(walls(2))
+    target = rendering(library).target(SMALL, ("depth", "rgb"))
+    np.testing.assert_allclose(target.render(SLOT, AHEAD)["depth"], 2, rtol=1e-5)
+    library.put(0, scene_of(wall(3)))
+    np.testing.assert_allclose(target.render(SLOT, AHEAD)["depth"], 3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sensors", [("depth",), SENSORS], ids="-".join)
+def test_views_into_empty_slots_are_refused_by_name(rendering, sensors):
+    library = SceneLibrary([SceneSource("two", lambda: scene_of(wall(2)))], num_spare_slots=2)
+    target = rendering(library).target(SMALL, sensors, 3)
+    views, slots = views_ahead(3), np.array([0, 2, 0])
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"slot 2 .*is empty"):
+            target.render(slots, views)
+    library.put(2, scene_of(wall(3)))
+    np.testing.assert_allclose(middle(target.render(slots, views)), [2, 3, 2], rtol=1e-5)
+    library.put(0, None)
+    with pytest.raises(ValueError, match=r"slot 0 .*is empty"):
+        target.render(slots, views)
+    np.testing.assert_allclose(middle(target.render(slots[1:2], views[1:2])), [3], rtol=1e-5)
+
+
+# Batches
+
+
+def test_pictures_belong_to_a_ring(rendering):
+    target = rendering(*walls(2)).target(SMALL, buffers=3)
+    first, *others = (target.render(SLOT, AHEAD)["depth"] for _ in range(4))
+    assert not any(np.shares_memory(first, other) for other in others[:2])
+    assert np.shares_memory(first, others[2])
+
+
+def test_pictures_last_until_their_set_is_used_again(rendering):
+    target = rendering(*walls(2)).target(SMALL, buffers=2)
+    views = [view_matrices(np.array([[0, 0, k]], np.float32), np.zeros(1, np.float32), 0.0) for k in range(3)]
+    first, second = (target.render(SLOT, view)["depth"] for view in views[:2])
+    assert np.allclose(first, 2) and np.allclose(second, 3)
+    third = target.render(SLOT, views[2])["depth"]
+    assert np.shares_memory(first, third) and np.allclose(second, 3) and np.allclose(third, 4)
+
+
+def test_two_targets_may_be_under_way(rendering):
+    renderer = rendering(*walls(2, 3))
+    one, other = (renderer.target(SMALL) for _ in range(2))
+    one.begin(np.zeros(1, int), AHEAD)
+    other.begin(np.ones(1, int), AHEAD)
+    assert np.allclose(one.finish()["depth"], 2) and np.allclose(other.finish()["depth"], 3)
+
+
+def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first(rendering):
+    renderer = rendering(*walls(1, 2, 3, 4))
+    target = renderer.target(SMALL, num_views=2)
+    with pytest.raises(RuntimeError, match="begin"):
+        target.finish()
+    seen = []
+    target.begin(np.array([0]), AHEAD)
+    for slot in (1, 2, 3):
+        target.begin(np.full(2, slot), views_ahead(2))
+        for refused in (target.begin, target.render, target.refresh):
+            with pytest.raises(RuntimeError, match="finish"):
+                refused(np.full(2, slot), views_ahead(2))
+        seen.append(middle(target.finish()).tolist())
+    seen.append(middle(target.finish()).tolist())
+    assert seen == [pytest.approx([1.0]), *(pytest.approx([1.0 + slot] * 2) for slot in (1, 2, 3))]
+    single = renderer.target(SMALL, buffers=1)
+    single.begin(np.array([0]), AHEAD)
+    with pytest.raises(RuntimeError, match="finish"):
+        single.begin(np.array([0]), AHEAD)
+
+
+@pytest.mark.parametrize("buffers", [1, 2, 3])
+def test_refreshed_pictures_are_those_of_a_render(rendering, buffers):
+    renderer = rendering(furnished(), *walls(1, 2))
+    target, judge = (renderer.target(METRES, SENSORS, 9, buffers=count) for count in (buffers, 2))
+    slots, views = np.arange(9) % 3, views_around(9, seed=3)
+
+    def assert_refreshed():
+        assert_alike(target.refresh(slots, views), judge.render(slots, views))
+
+    assert_refreshed()  # the first batch has nothing to copy
+    assert_refreshed()  # nothing has changed
+    views[[1, 4]] = views_around(2, seed=4)
+    assert_refreshed()
+    slots[5] = 0
+    views[0] = views_around(1, seed=5)[0]
+    assert_refreshed()
+    target.render(slots[:4], views[:4])
+    assert_refreshed()  # the last batch was smaller
+    renderer.library.put(2, scene_of(wall(4)))
+    assert_refreshed()
+    slots, views = slots[:5], views[:5]
+    assert_refreshed()
+
+
+# Errors and the end
+
+
+def test_wrong_input_is_refused_by_name(rendering):
+    renderer = rendering(*walls(2))
+    for bad in (("lidar",), (), ("depth", "depth"), "depth"):
+        with pytest.raises(ValueError, match="sensors"):
+            renderer.target(SMALL, bad)
+    for keywords in ({"num_views": 0}, {"buffers": 0}, {"device": "tpu"}):
+        with pytest.raises(ValueError, match=next(iter(keywords))):
+            renderer.target(SMALL, **keywords)
+    with pytest.raises((ValueError, RuntimeError), match="cuda"):
+        renderer.target(SMALL, device="cuda").render(SLOT, AHEAD)
+    target, views = renderer.target(SMALL, num_views=2), views_ahead(2)
+    for call in (target.render, target.begin, target.refresh):
+        with pytest.raises(ValueError, match=r"slots\[1\] = 1"):
+            call(np.array([0, 1]), views)
+        with pytest.raises(ValueError, match=r"slots\[0\] = -1"):
+            call(np.array([-1, 0]), views)
+        with pytest.raises(ValueError, match="slots are"):
+            call(np.zeros(3, int), views)
+        for broken in (views[0], views[:0], views_ahead(3)):
+            with pytest.raises(ValueError, match="views are"):
+                call(np.zeros(len(broken), int), broken)
+    for broken in (np.full_like(views, np.nan), 2 * views):
+        with pytest.raises(ValueError, match=r"views\[0\] is not a rigid"):
+            target.render(np.zeros(2, int), broken)
+    assert target.render(np.zeros(2, int), views)["depth"].shape == (2, 8, 8, 1)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 0])
+def test_begin_survives_views_that_no_camera_has(rendering, value):
+    target = rendering(furnished()).target(SMALL, SENSORS, 4)
+    for row in range(3):
+        views = views_around(4)
+        views[1, row] = value
+        views[2, :, row] = value
+        views[3] = value
+        target.begin(np.zeros(4, int), views)
+        assert target.finish()["rgb"].shape == (4, 8, 8, 3)
+
+
+def test_closing_is_idempotent_and_final(rendering):
+    renderer = rendering(*walls(2))
+    closed, left_open, unused = (renderer.target(SMALL) for _ in range(3))
+    for target in (closed, left_open):
+        target.render(SLOT, AHEAD)
+    for closing in (unused, unused, closed, closed, renderer, renderer, closed):
+        closing.close()
+    for target in (closed, left_open, unused):
+        for use in (target.begin, target.render, target.refresh):
+            with pytest.raises(RuntimeError, match="closed"):
+                use(SLOT, AHEAD)
+        with pytest.raises(RuntimeError, match="closed"):
+            target.finish()
+    with pytest.raises(RuntimeError, match="closed"):
+        renderer.target(SMALL)
+
+
+def test_a_dropped_renderer_leaves_others_of_the_library(rendering):
+    library = SceneLibrary.from_scenes(walls(2))
+    kept = rendering(library).target(SMALL)
+    rendering(library).target(SMALL).render(SLOT, AHEAD)
+    gc.collect()
+    assert np.allclose(kept.render(SLOT, AHEAD)["depth"], 2)
+
+
+def test_another_thread_is_told_to_whom_the_renderer_belongs(rendering):
+    target = rendering(*walls(2)).target(SMALL)
+    target.render(SLOT, AHEAD)
+    errors = []
+
+    def draw() -> None:
+        for use in (lambda: target.render(SLOT, AHEAD), lambda: target.begin(SLOT, AHEAD), target.finish):
+            try:
+                use()
+            except RuntimeError as error:
+                errors.append(str(error))
+
+    thread = threading.Thread(target=draw, name="second")
+    thread.start()
+    thread.join()
+    assert len(errors) == 3
+    assert all("'second'" in error and "'MainThread'" in error for error in errors)
+    assert np.allclose(target.render(SLOT, AHEAD)["depth"], 2)
+
+
+def test_renderers_of_several_threads_draw_beside_each_other(name):
+    wrong = []
+
+    def draw(distance: float) -> None:
+        renderer = make_renderer(name, SceneLibrary.from_scenes(walls(distance)))
+        target = renderer.target(METRES, num_views=8)  # enough pixels for a parallel kernel
+        for _ in range(30):
+            if not np.allclose(target.render(np.zeros(8, int), views_ahead(8))["depth"], distance):
+                wrong.append(distance)
+        renderer.close()
+
+    threads = [threading.Thread(target=draw, args=(1.0 + k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
