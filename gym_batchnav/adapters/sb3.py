@@ -15,9 +15,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gym_batchnav.adapters.requirements import check_batch, make_for
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.settings import check_choice, check_counts
+from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
-from gym_batchnav.task.components import INFO_KEYS
 
 with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -79,6 +79,8 @@ class SB3VecEnv(VecEnv):
         self.metadata: dict[str, Any] = {**self.metadata, "render_fps": env.metadata["render_fps"]}
         self._batch_options: dict[str, Any] = {}
         self._actions: np.ndarray | None = None
+        # Reward, terminated, truncated and infos of the last step, as the batch gave them.
+        self.outcome: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
 
     @classmethod
     def make(
@@ -147,6 +149,7 @@ class SB3VecEnv(VecEnv):
         step = self.batch.recv() if self.env is self.batch else self.env.step(self._actions)
         self._actions = None
         observation, reward, terminated, truncated, info = step
+        self.outcome = (reward, terminated, truncated, info)
         done = terminated | truncated
         infos = self._infos(np.nonzero(done)[0], truncated & ~terminated, info)
         return self._encode(observation), reward.astype(np.float32), done, infos
@@ -339,31 +342,63 @@ def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True)
         deterministic: Take the likeliest action instead of sampling one.
 
     Returns:
-        Arrays [E], sorted by ``episode_index``: ``episode_index``, ``reward`` (the return; VecMonitor's if there is
-        one), ``length`` in steps, and the measures of the task.
+        Arrays [E] in the order of ``episode_index``: that, ``reward`` (the undiscounted sum), ``length`` in steps, and
+        the measures of the task.
 
     Raises:
         ValueError: ``env`` is not such an environment.
     """
-    num_episodes = _check_nav(env).batch.num_episodes
-    env.set_options({"episode_order": "once"})
-    observation: Any = env.reset()
-    state = None
-    begun = np.ones(env.num_envs, bool)
-    rewards = np.zeros(env.num_envs)
-    lengths = np.zeros(env.num_envs, np.int64)
-    rows: list[dict[str, Any]] = []
-    while len(rows) < num_episodes:
-        actions, state = model.predict(observation, state=state, episode_start=begun, deterministic=deterministic)
-        observation, reward, begun, infos = env.step(actions)
-        rewards += reward
-        lengths += 1
-        for index in np.nonzero(begun)[0].tolist():
-            told = infos[index].get("episode", {"r": rewards[index], "l": lengths[index]})
-            rows.append({**_measures(infos[index]), "reward": float(told["r"]), "length": int(told["l"])})
-        rewards[begun] = lengths[begun] = 0
-    rows.sort(key=lambda row: row["episode_index"])
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    inner = _check_nav(env)
+    episodes = evaluate(_ThroughVecEnv(env, inner), _ModelAgent(model, deterministic), seed=None)
+    return {
+        "episode_index": episodes.episode_index,
+        "reward": episodes.total_reward,
+        "length": episodes.num_steps,
+        **episodes.measures,
+    }
+
+
+class _ThroughVecEnv(VectorWrapper):
+    """The batch inside SB3's wrappers, stepped through them: observations are theirs, all else is the batch's."""
+
+    def __init__(self, vec_env: VecEnv, inner: SB3VecEnv) -> None:
+        super().__init__(inner.env)
+        self._vec_env = vec_env
+        self._inner = inner
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin anew with the batch's options."""
+        self._vec_env.set_options(options)
+        return self._vec_env.reset(), {}
+
+    def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, dict[str, Any]]:
+        """The observations of the wrappers, and the outcome of the batch."""
+        observation, *_ = self._vec_env.step(actions)
+        if self._inner.outcome is None:
+            raise RuntimeError("the wrappers did not step the batch: give an SB3VecEnv, wrapped or not")
+        return observation, *self._inner.outcome
+
+
+class _ModelAgent:
+    """A model of SB3 as an agent; its memory is what ``predict`` returns."""
+
+    def __init__(self, model: BaseAlgorithm, deterministic: bool) -> None:
+        self._model = model
+        self._deterministic = deterministic
+        self._state: Any = None
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Forget everything."""
+        self._state = None
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """The model's actions [N]."""
+        actions, self._state = self._model.predict(
+            observation, state=self._state, episode_start=begun, deterministic=self._deterministic
+        )
+        return actions
 
 
 def _check_nav(env: Any) -> SB3VecEnv:
@@ -393,12 +428,6 @@ def _to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]
             if present:
                 own[name] = value
     return dicts
-
-
-def _measures(info: dict[str, Any]) -> dict[str, Any]:
-    """Return the index and the measures of an episode from SB3's info at its end."""
-    other = {*INFO_KEYS, "TimeLimit.truncated", "is_success"} - {"episode_index"}
-    return {name: value for name, value in info.items() if name not in other and isinstance(value, (int, float))}
 
 
 def _warn_of_small_pictures(space: Any) -> None:

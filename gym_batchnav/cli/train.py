@@ -1,4 +1,4 @@
-"""``gym-batchnav train``: an agent that learns, watched."""
+"""``gym-batchnav train``: train a policy and show its progress."""
 
 from __future__ import annotations
 
@@ -22,30 +22,28 @@ if TYPE_CHECKING:
     from gym_batchnav.train.run.run import TrainingRun
 
 LINE_SECONDS = 30.0  # between two lines where there is no terminal
-SETTLED = 5.0  # seconds after which the time that is left can be told
+SETTLED = 5.0  # seconds before the remaining time is estimated
 INTERRUPTED = 130
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def train(
-    preset: Annotated[str | None, typer.Option(help="cpu (if not given), gpu, paper-depth or paper-rgb.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run; made if need be.")] = Path("batchnav-train"),
+    preset: Annotated[str | None, typer.Option(help="cpu (the default), gpu, paper-depth or paper-rgb.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run; created if missing.")] = Path("batchnav-train"),
     time_limit: Annotated[
-        str | None, typer.Option(help="End after so long a training: 90s, 60m, 2h. Loading does not count.")
+        str | None, typer.Option(help="Length of the training: 90s, 60m, 2h. Loading does not count.")
     ] = None,
     frames: Annotated[
-        int | None, typer.Option(help="End after so many steps of all environments together.", min=1)
+        int | None, typer.Option(help="Length of the training in environment steps, summed over environments.", min=1)
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same run, as long as --frames ends it.", min=0)] = None,
-    scenes: Annotated[
-        list[str] | None, typer.Option(help="To learn in: all that scenes= takes; may be given several times.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same run, if --frames ends it.", min=0)] = None,
+    scenes: Annotated[list[str] | None, typer.Option(help="Scenes to learn in, as for scenes=; repeatable.")] = None,
     policy: Annotated[str | None, typer.Option(help="small, blind or paper.")] = None,
-    num_envs: Annotated[int | None, typer.Option(help="Agents.", min=1)] = None,
+    num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Of torch and of Numba.", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out; begin it if there is none.")
+        bool, typer.Option("--resume", help="Resume the run in --out; begin it if there is none.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as one JSON object in the last line.")
@@ -53,9 +51,9 @@ def train(
 ) -> None:
     """Train an agent to reach its goals.
 
-    The rate of learning comes down with the share of --frames or of --time-limit that is over, whichever is more. In
-    the folder --out stand the curve (curve.jsonl, curve.png, tensorboard/), checkpoints and, when it ends or is
-    interrupted, policy.safetensors. Ctrl-C saves and leaves; a second one leaves at once.
+    The learning rate follows the share of --frames or of --time-limit that is over, whichever is larger. The folder
+    --out gets the curve (curve.jsonl, curve.png, tensorboard/), checkpoints and, when the run ends or is interrupted,
+    policy.safetensors. Ctrl-C saves and exits; a second one exits at once.
 
     Example: gym-batchnav train --preset cpu --time-limit 60m --out runs/first
     """
@@ -79,7 +77,7 @@ def train(
     )
     console.quiet = run.workers.rank != 0
     try:
-        console.print(_what(run))
+        console.print(_headline(run))
         with Interruption() as interruption, Display(run, console) as display:
             complete = run.go(lambda: interruption.wanted, display.show)
             summary = {**run.finish(), "complete": complete}
@@ -89,7 +87,7 @@ def train(
     for file in summary["files"]:
         console.print(file, markup=False)
     if not complete:
-        console.print(f"Saved. Go on with: gym-batchnav train --out '{out}' --resume", markup=False)
+        console.print(f"Saved. Resume it with: gym-batchnav train --out '{out}' --resume", markup=False)
     if as_json and not console.quiet:
         print(json.dumps(summary))
     if not complete:
@@ -100,7 +98,7 @@ def seconds_of(text: str) -> float:
     """Seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
 
     Raises:
-        ValueError: it is none, or nothing.
+        ValueError: the text is no duration above zero.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
@@ -110,24 +108,24 @@ def seconds_of(text: str) -> float:
 
 
 class Interruption:
-    """While it is open, the first SIGINT or SIGTERM is only noted, and a second one ends the process at once.
+    """A context in which the first SIGINT or SIGTERM only sets a flag, and a second one ends the process at once.
 
     Attributes:
-        wanted: Whether one has come.
+        wanted: Whether a signal has arrived.
     """
 
     def __init__(self) -> None:
         self.wanted = False
 
     def __enter__(self) -> Interruption:
-        """Take the signals over."""
+        """Install the handlers."""
         self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the signals back."""
+        """Restore the handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -136,15 +134,15 @@ class Interruption:
             os._exit(INTERRUPTED)  # not even waiting for the threads that load and write
         self.wanted = True
         # Not through the console, which may be in the middle of a line.
-        os.write(2, b"\nFinishing this iteration and saving; once more to leave at once\n")
+        os.write(2, b"\nFinishing this iteration and saving; interrupt again to exit at once\n")
 
 
 class Display:
-    """How a run is doing: a live bar on a terminal, a line every half minute elsewhere.
+    """Progress of a run: a live bar on a terminal, a line every half minute elsewhere.
 
     Args:
-        run: Not trained yet.
-        console: Where to write.
+        run: The run, before it trains.
+        console: The console to write to.
     """
 
     def __init__(self, run: TrainingRun, console: Console) -> None:
@@ -168,7 +166,7 @@ class Display:
         self._bar.stop()
 
     def show(self, run: TrainingRun) -> None:
-        """Tell how far the run is; called after every iteration."""
+        """Show the progress; called after every iteration."""
         if self._console.is_terminal:
             self._bar.update(self._task, completed=run.progress, description="\n".join(self._lines(run)))
         elif time.perf_counter() - self._told > LINE_SECONDS:
@@ -176,7 +174,7 @@ class Display:
             self._console.print(" | ".join([f"{100 * run.progress:.0f}%", *self._lines(run)]), markup=False)
 
     def _lines(self, run: TrainingRun) -> list[str]:
-        """Frames, their rate and the time left; scores; shares of the parts."""
+        """Frames, their rate and the time left; scores; shares of the phases."""
         clock, progress, frames = self._start
         elapsed, gained = time.perf_counter() - clock, run.progress - progress
         row = run.rows[-1] if len(run.rows) > self._num_rows else None
@@ -185,7 +183,7 @@ class Display:
         lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
         if row is not None:
             if row["success"] is not None:
-                led = " (the follower acts in part)" if row["losses"]["follower"] else ""
+                led = " (the follower takes some actions)" if row["losses"]["follower"] else ""
                 lines.append(f"success {row['success']:.2f}, SPL {row['spl']:.2f}{led}")
             total = sum(row["parts"].values())
             lines.append(" ".join(f"{part} {value / total:.0%}" for part, value in row["parts"].items()))
@@ -199,8 +197,8 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _what(run: TrainingRun) -> str:
-    """What is about to be trained."""
+def _headline(run: TrainingRun) -> str:
+    """One line about what will be trained."""
     preset = run.preset
     parameters = sum(one.numel() for one in run.ppo.policy.parameters())
     limit = run.settings.time_limit
@@ -213,10 +211,10 @@ def _what(run: TrainingRun) -> str:
 
 
 def _table(summary: dict[str, Any]) -> Table:
-    """The figures for people."""
+    """The figures as a table."""
     table = Table(title=f"{summary['frames']:,} frames, {_clock(summary['seconds'])} of training")
     table.add_column("", style="bold")
-    table.add_column("us a frame", justify="right")
+    table.add_column("us per frame", justify="right")
     table.add_column("share", justify="right")
     total = sum(summary["parts"].values())
     for part, microseconds in summary["parts"].items():

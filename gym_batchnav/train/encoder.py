@@ -12,30 +12,44 @@ DEPTH_BINS = 10
 PATCH = 4  # pixels across that the first convolution takes at a time
 
 
+PRIOR_PICTURES = 1e4  # pictures of mean 0 and variance 1 that the moments begin with
+LEAST_VARIANCE = 1e-2
+
+
 class RunningMoments(nn.Module):
-    """Mean and variance of each channel over all pictures that ``update`` was shown; ``forward`` normalises by them.
+    """Normalises each channel by the mean and variance of all pictures that ``update`` was given.
+
+    As in bps-nav (bps_nav/common/running_mean_and_var.py and bps_nav/rl/ppo/policy.py:205), the moments begin as those
+    of 10,000 pictures of mean 0 and variance 1, pictures count (not pixels), and a variance below 0.01 counts as 0.01.
 
     Args:
         num_channels: C.
     """
 
+    mean: Tensor  # [C] float32
+    variance: Tensor  # [C] float32
+    count: Tensor  # scalar float64, pictures
+
     def __init__(self, num_channels: int) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(num_channels))
         self.register_buffer("variance", torch.ones(num_channels))
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("count", torch.full((), PRIOR_PICTURES, dtype=torch.float64))
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Pictures [..., C] with mean 0 and variance 1 by the moments seen so far."""
-        return (pictures - self.mean) * (self.variance + 1e-2).rsqrt()
+        """Normalise pictures [..., C]."""
+        return (pictures - self.mean) * self.variance.clamp(min=LEAST_VARIANCE).rsqrt()
 
     @torch.no_grad()
     def update(self, batches: Iterable[Tensor], total: Callable[[Tensor], Tensor]) -> None:
-        """Take batches of pictures [..., C] into account; only between a rollout's learning and the next rollout.
+        """Add batches of pictures [..., H, W, C] to the moments.
+
+        Call it only between learning from a rollout and collecting the next one, so that a rollout is learned from with
+        the moments that it was acted with.
 
         Args:
             batches: At least one.
-            total: Sums a tensor over all that take batches into account at the same time.
+            total: Sums a tensor over all workers.
         """
         sums = torch.stack([self._sums(pictures) for pictures in batches]).sum(0)
         count, linear, square = total(sums).unbind(-1)
@@ -47,11 +61,12 @@ class RunningMoments(nn.Module):
         self.count.add_(count[0])
 
     def _sums(self, pictures: Tensor) -> Tensor:
-        """Of each channel [C, 3] float64: how many pixels, the sum and the sum of squares of their values."""
+        """Per channel [C, 3] float64: the number of pictures, and that times the mean and the mean square of pixels."""
         pixels = pictures.reshape(-1, pictures.shape[-1])
+        num_pictures = math.prod(pictures.shape[:-3])
         variance, mean = torch.var_mean(pixels, dim=0, correction=0)
         mean = mean.double()
-        return len(pixels) * torch.stack([torch.ones_like(mean), mean, variance.double() + mean**2], dim=-1)
+        return num_pictures * torch.stack([torch.ones_like(mean), mean, variance.double() + mean**2], dim=-1)
 
 
 class PictureChannels(nn.Module):
@@ -123,13 +138,18 @@ class FixupBlock(nn.Module):
         self.first = nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False)
         self.second = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
         self.excite = SqueezeExcite(channels_out)
-        self.shortcut = nn.Identity()
         nn.init.normal_(self.first.weight, std=math.sqrt(2 / (9 * channels_out)) * num_blocks**-0.5)
         nn.init.zeros_(self.second.weight)
+        self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or channels_in != channels_out:
             narrow = nn.Conv2d(channels_in, channels_out, 1, bias=False)
             nn.init.normal_(narrow.weight, std=math.sqrt(2 / channels_out))
-            self.shortcut = nn.Sequential(nn.AvgPool2d(3, stride, padding=1), narrow)
+            pool = nn.AvgPool2d(3, stride, padding=1) if stride != 1 else nn.Identity()
+            self.shortcut = nn.Sequential(pool, narrow)
+
+    def scalars(self) -> list[nn.Parameter]:
+        """The five scalar parameters of Fixup."""
+        return [*self.biases, self.scale]
 
     def forward(self, pictures: Tensor) -> Tensor:
         """[B, channels_in, H, W] -> [B, channels_out, H / stride, W / stride]."""

@@ -1,15 +1,18 @@
-"""Lamb, the optimizer for large batches, and the paper's rule for its learning rate."""
+"""Lamb, the optimizer for large batches, and the paper's schedule of the learning rate."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
 
+from gym_batchnav.train.encoder import FixupBlock
+
 EPSILON = 1e-5  # keeps divisions finite
+# The limits are bps-nav's (bps_nav/rl/ppo/lamb.py); You et al. leave them open.
 TRUST_LIMITS = (0.01, 100.0)
 MAX_WEIGHT_NORM = 10.0
 
@@ -47,8 +50,14 @@ class Lamb(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "trust": trust}
         super().__init__(parameters, defaults)
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     @torch.no_grad()
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Take one step along the gradients that the parameters hold."""
         loss = None
         if closure is not None:
@@ -86,11 +95,27 @@ def trust_ratio(weights: Tensor, step: Tensor) -> Tensor:
 
 
 def lamb_groups(policy: nn.Module) -> list[dict[str, Any]]:
-    """Lamb's groups of parameters: biases, gains and Fixup's scalars take plain Adam, without decay."""
+    """Lamb's groups of parameters: biases and Fixup's scalars take no trust ratio, all else does.
+
+    Weight decay applies to both, and the gains of a LayerNorm have a trust ratio: so does bps-nav
+    (bps_nav/rl/ppo/ppo.py:117-152), which tells the groups apart by parts of their names.
+    """
+    fixup = {id(one) for block in policy.modules() if isinstance(block, FixupBlock) for one in block.scalars()}
+    plain: list[nn.Parameter] = []
+    scaled: list[nn.Parameter] = []
+    for name, parameter in policy.named_parameters():
+        if parameter.requires_grad:
+            is_bias = name.rpartition(".")[2].startswith("bias")
+            (plain if is_bias or id(parameter) in fixup else scaled).append(parameter)
+    return [{"params": scaled}, {"params": plain, "trust": False}]
+
+
+def decay_groups(policy: nn.Module) -> list[dict[str, Any]]:
+    """AdamW's groups of parameters: weight decay for matrices and kernels only."""
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     return [
         {"params": [one for one in parameters if one.ndim > 1]},
-        {"params": [one for one in parameters if one.ndim <= 1], "trust": False, "weight_decay": 0.0},
+        {"params": [one for one in parameters if one.ndim <= 1], "weight_decay": 0.0},
     ]
 
 
@@ -109,13 +134,20 @@ def scaled_learning_rate(
     return base * max(math.sqrt(num_steps * num_envs * num_workers / (num_minibatches * 256)), 1.0)
 
 
-def schedule(progress: float) -> float:
-    """Factor of the learning rate after a share ``progress`` of the training: 0.5 to 1 in the first 1%, then a cosine.
+def learning_rate(progress: float, base: float, peak: float) -> float:
+    """The learning rate after a share ``progress`` of the training.
 
-    The cosine ends at 0.01 when ``progress`` is 1.
+    It rises from half of ``peak`` to ``peak`` in the first 1%, then falls along a half cosine to 0.01 ``base``
+    (bps-nav, bps_nav/rl/ddppo/algo/ddppo_trainer.py:454-473).
+
+    Args:
+        progress: From 0 to 1; beyond 1 the rate stays at its end.
+        base: Learning rate of small mini-batches.
+        peak: ``base`` scaled to the mini-batches, see ``scaled_learning_rate``.
     """
     warm_up = 0.01
     if progress < warm_up:
-        return 0.5 + 0.5 * progress / warm_up
+        return peak * (0.5 + 0.5 * progress / warm_up)
     share = min((progress - warm_up) / (1 - warm_up), 1.0)
-    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share))
+    end = 0.01 * base
+    return end + (peak - end) * 0.5 * (1 + math.cos(math.pi * share))

@@ -20,6 +20,7 @@ PICTURES = ("depth", "rgb")
 GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
 EMBEDDING = 32
+PAPER_CRITIC_GAIN = 0.1  # bps-nav, bps_nav/rl/ppo/policy.py:319
 
 
 class RecurrentCore(nn.Module):
@@ -64,6 +65,9 @@ class VectorEmbedding(nn.Module):
         box: Space [K] of the sensor. An element counts as bounded if its bounds are less than 1e6 apart.
     """
 
+    center: Tensor  # [K] float32
+    scale: Tensor  # [K] float32, 0 without bounds
+
     def __init__(self, box: gymnasium.spaces.Box) -> None:
         super().__init__()
         low, high = torch.as_tensor(box.low).double(), torch.as_tensor(box.high).double()
@@ -90,6 +94,7 @@ class Policy(nn.Module):
         hidden_size: H, of the core.
         num_layers: Layers of the core.
         vectors: Spaces [K] of other sensors, by name.
+        critic_gain: Norm of the critic's initial weights.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class Policy(nn.Module):
         hidden_size: int,
         num_layers: int = 1,
         vectors: Mapping[str, gymnasium.spaces.Box] = MappingProxyType({}),
+        critic_gain: float = 1.0,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -107,11 +113,13 @@ class Policy(nn.Module):
         self.action_embedding = nn.Embedding(len(Action) + 1, EMBEDDING)  # row 0: an episode begins
         self.vectors = tuple(vectors)
         self.vector_embeddings = nn.ModuleList(VectorEmbedding(box) for box in vectors.values())
-        num_inputs = EMBEDDING * (1 + sees_goal + len(vectors)) + (0 if encoder is None else encoder.num_features)
+        num_inputs = EMBEDDING * (1 + int(sees_goal) + len(vectors))
+        if encoder is not None:
+            num_inputs += encoder.num_features
         self.core = RecurrentCore(core_kind, num_inputs, hidden_size, num_layers)
         self.actor = nn.Linear(hidden_size, len(Action))
         self.critic = nn.Linear(hidden_size, 1)
-        for head, gain in ((self.actor, 0.01), (self.critic, 1.0)):
+        for head, gain in ((self.actor, 0.01), (self.critic, critic_gain)):
             nn.init.orthogonal_(head.weight, gain)
             nn.init.zeros_(head.bias)
 
@@ -197,7 +205,7 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     sensors, height, width = _pictures(kind, space)
     if kind == "small":
         return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, vectors=vectors)
-    return Policy(SEResNet9(sensors, height, width), sees_goal, "lstm", 512, num_layers=2, vectors=vectors)
+    return Policy(SEResNet9(sensors, height, width), sees_goal, "lstm", 512, 2, vectors, PAPER_CRITIC_GAIN)
 
 
 def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spaces.Box]:

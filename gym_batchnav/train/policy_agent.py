@@ -10,24 +10,37 @@ import torch
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
+from gym_batchnav.train.policy_file import PolicyAbout, check_world
 
 
 class PolicyAgent:
-    """A policy that takes its likeliest action, or draws one.
+    """An agent that takes the likeliest action of a policy, or draws one.
 
     Args:
         policy: On any device.
         sample_seed: Draw actions with the policy's probabilities, keyed by this seed; None takes the likeliest.
+        about: The description of its file. If given, ``reset`` compares the environment with the world of the training.
+        allow_mismatch: Act in another world all the same, as long as the policy finds its sensors there.
     """
 
-    def __init__(self, policy: Policy, sample_seed: int | None = None) -> None:
-        self.policy, self.sample_seed = policy, sample_seed
+    def __init__(
+        self,
+        policy: Policy,
+        sample_seed: int | None = None,
+        *,
+        about: PolicyAbout | None = None,
+        allow_mismatch: bool = False,
+    ) -> None:
+        self.policy = policy
+        self.sample_seed = sample_seed
+        self.about = about
+        self.allow_mismatch = allow_mismatch
 
     def reset(self, env: BatchNavEnv) -> None:
         """Forget everything.
 
         Raises:
-            ValueError: the environment does not give what the policy sees and reads.
+            ValueError: the environment lacks a sensor of the policy, or is another world than that of the training.
         """
         sensors = () if self.policy.encoder is None else self.policy.encoder.channels.sensors
         missing = [name for name in sensors if name not in env.cameras.sensors]
@@ -39,15 +52,17 @@ class PolicyAgent:
         missing = [name for name in self.policy.task_sensors if name not in env.components.sensors]
         if missing:
             raise ValueError(
-                f"the policy reads {', '.join(missing)}, which the environment has not: make it with the policy's task "
-                "and sensors"
+                f"the policy reads {', '.join(missing)}, which the environment does not have: make it with the "
+                "policy's task and sensors"
             )
+        if self.about is not None and not self.allow_mismatch:
+            check_world(self.about, env)
         self._state = self.policy.initial_state(env.num_envs)
         self._previous = torch.zeros(env.num_envs, dtype=torch.int64, device=self.policy.device)
 
     @torch.no_grad()
     def act(self, env: BatchNavEnv, observation: dict[str, Any], begun: np.ndarray) -> np.ndarray:
-        """What the policy does next: [N] int64 actions."""
+        """The policy's actions [N] int64."""
         device = self.policy.device
         seen = {name: torch.as_tensor(values, device=device) for name, values in observation.items()}
         seen[PREVIOUS_ACTION] = self._previous

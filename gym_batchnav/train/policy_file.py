@@ -1,44 +1,65 @@
-"""Policy files: weights and what an environment needs to fit them, in one safetensors file."""
+"""Policy files: weights and the world that they were trained in, in one safetensors file that is safe to share."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import asdict, dataclass, field
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as pack_tensors
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import picture_spaces
-from gym_batchnav.env.settings import check_choice, check_counts, check_positive
+from gym_batchnav.env.settings import check_choice, check_counts, check_flags, check_positive
 from gym_batchnav.geometry import Camera
+from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.checks import check_sensors
+from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.task.api import Task
+from gym_batchnav.task.explore import Explore
+from gym_batchnav.task.flee import Flee
+from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy
-from gym_batchnav.train.run.checkpoint import join, read_file, split, write_file
 
-FORMAT = "gym_batchnav policy 1"
+FORMAT = "gym_batchnav policy 2"
 MAX_BYTES = 256 * 2**20
+MAX_HEADER_BYTES = 2**18
+MAX_SENSORS = 64  # besides the camera
 MAX_READINGS = 2**16  # of all sensors besides the camera
+TASKS: dict[str, type[Task]] = {task.__name__: task for task in (PointNav, Explore, Flee)}
+WORLD = (
+    "task", "task_settings", "sensors", "task_sensors", "camera", "forward_step", "turn_angle_deg", "sliding",
+    "max_episode_steps", "navmesh_settings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyAbout:
-    """What a policy is and which environments fit it.
+    """A policy's kind, its training, and the world that it was trained in.
 
     Attributes:
         kind: ``"paper"``, ``"small"`` or ``"blind"``.
-        sensors: What it was trained with; empty for a blind one.
-        camera: Its pictures.
+        sensors: Pictures that it was trained with; empty for a blind one.
+        camera: The agents' camera.
         forward_step: Metres of MOVE_FORWARD.
         turn_angle_deg: Degrees of a turn.
-        max_episode_steps: Actions of an episode.
-        preset: What it was trained by.
-        frames: Steps of all environments together that it has learned from.
-        seed: Of the training.
-        task_sensors: How many numbers each sensor has that it reads besides the camera, by name.
+        max_episode_steps: Actions in an episode, at most.
+        preset: Name of the preset that it was trained with.
+        frames: Environment steps that it has learned from, summed over environments.
+        seed: Seed of the training.
+        task_sensors: Size of the reading of each sensor that it reads besides the camera, by name.
+        sliding: Whether agents slide along walls.
+        task: Name of the task: one of ``TASKS``, or the class of a user's own as ``module:name``.
+        task_settings: Fields of the task, numbers and bools.
+        navmesh_settings: The agent's size and skill that navmeshes are built for.
     """
 
     kind: str
@@ -51,36 +72,92 @@ class PolicyAbout:
     frames: int
     seed: int
     task_sensors: dict[str, int] = field(default_factory=lambda: {GOAL: 2})
+    sliding: bool = True
+    task: str = PointNav.__name__
+    task_settings: dict[str, float | bool] = field(default_factory=lambda: _settings_of(PointNav()))
+    navmesh_settings: NavMeshSettings = field(default_factory=NavMeshSettings)
 
     def __post_init__(self) -> None:
-        """Refuse what no environment can be made of."""
+        """Raise ValueError unless an environment could be like this."""
         check_choice("policy", self.kind, POLICIES)
         if self.sensors:
             check_sensors(self.sensors)
         check_positive(forward_step=self.forward_step, turn_angle_deg=self.turn_angle_deg)
         check_counts(max_episode_steps=self.max_episode_steps)
+        check_flags(sliding=self.sliding)
         if not isinstance(self.task_sensors, dict):
             raise ValueError(f"task_sensors={self.task_sensors!r}: give sizes by name")
+        if len(self.task_sensors) > MAX_SENSORS:
+            raise ValueError(f"task_sensors of {len(self.task_sensors):,} sensors: give at most {MAX_SENSORS}")
         check_counts(**self.task_sensors)
         if sum(self.task_sensors.values()) > MAX_READINGS:
             raise ValueError(f"task_sensors={self.task_sensors!r}: give at most {MAX_READINGS:,} numbers in all")
-        for name, kind in (("preset", str), ("frames", int), ("seed", int)):
+        for name, kind in (("preset", str), ("frames", int), ("seed", int), ("task", str)):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name}={getattr(self, name)!r}: give a value of type {kind.__name__}")
+        self._check_task_settings()
+
+    def _check_task_settings(self) -> None:
+        """Raise ValueError unless the task's settings are finite numbers and bools, and those of its class."""
+        settings = self.task_settings
+        if not isinstance(settings, dict) or not all(_is_setting(value) for value in settings.values()):
+            raise ValueError(f"task_settings={settings!r}: give finite numbers and bools by name")
+        if self.task in TASKS and settings.keys() != _settings_of(TASKS[self.task]()).keys():
+            raise ValueError(f"task_settings={settings!r} are not those of {self.task}")
+
+    def make_task(self) -> Task:
+        """The task that the policy was trained in.
+
+        Raises:
+            ValueError: it is a user's own.
+        """
+        if self.task not in TASKS:
+            raise ValueError(f"the policy was trained in the task {self.task!r}: make an environment with that task")
+        return TASKS[self.task](**self.task_settings)
 
     def env_keywords(self) -> dict[str, Any]:
-        """Keywords of a BatchNavEnv whose observations and actions fit the policy."""
-        names = ("sensors", "camera", "forward_step", "turn_angle_deg", "max_episode_steps")
-        return {name: getattr(self, name) for name in names}
+        """Keywords of a BatchNavEnv like the one that the policy was trained in, but for the scenes.
+
+        Raises:
+            ValueError: the task is a user's own.
+        """
+        names = ("sensors", "camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps")
+        keywords = {"task": self.make_task(), **{name: getattr(self, name) for name in names}}
+        if self.navmesh_settings != NavMeshSettings():  # else navmeshes beside the scenes are used as they are
+            keywords["navmesh_settings"] = self.navmesh_settings
+        return keywords
 
     def observation_space(self) -> gymnasium.spaces.Dict:
-        """What one agent of such an environment observes."""
-        felt = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
-        return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **felt})
+        """The observation space of one agent of such an environment."""
+        readings = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
+        return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **readings})
+
+    def differences(self, other: PolicyAbout) -> list[str]:
+        """One line for each setting of the world in which another differs, for example of an environment.
+
+        A camera counts only if the policy sees, and sensors that the policy does not use do not count.
+        """
+        mine, its = (_flat({name: getattr(one, name) for name in WORLD}) for one in (self, other))
+        if not self.sensors:
+            mine, its = ({name: value for name, value in one.items() if name[:7] != "camera."} for one in (mine, its))
+        lines = []
+        for name in sorted(mine.keys() | its.keys()):
+            value, found = mine.get(name), its.get(name)
+            if name == "sensors":
+                missing = [sensor for sensor in self.sensors if sensor not in other.sensors]
+                lines += [f"it has no sensor {sensor!r}, which the policy sees" for sensor in missing]
+            elif name.startswith("task_sensors."):
+                if name in mine and value != found:
+                    lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
+            elif value != found:
+                lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
+        return lines
 
 
 def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: int) -> PolicyAbout:
     """The description of a policy that was trained in an environment."""
+    task = type(env.task)
+    own = TASKS.get(task.__name__) is not task
     return PolicyAbout(
         kind=kind,
         sensors=env.cameras.sensors,
@@ -96,35 +173,114 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
             for name, space in env.components.spaces.items()
             if name != PREVIOUS_ACTION
         },
+        sliding=bool(env.simulator.sliding),
+        task=f"{task.__module__}:{task.__qualname__}" if own else task.__name__,
+        task_settings=_settings_of(env.task),
+        navmesh_settings=env.navmesh(int(env.library.active[0])).settings,
     )
+
+
+def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
+    """Raise ValueError unless an environment is the world that a policy was trained in.
+
+    The message names every difference.
+    """
+    found = policy_about(env, about.kind, about.preset, about.frames, about.seed)
+    lines = about.differences(found)
+    if lines:
+        raise ValueError(
+            "the environment is not the world that the policy was trained in: "
+            + "; ".join(lines)
+            + ". Make it with BatchNavEnv(**about.env_keywords(), ...), or allow the mismatch "
+            "(allow_mismatch=True, --allow-mismatch)"
+        )
 
 
 def save_policy(path: Path, policy: Policy, about: PolicyAbout) -> None:
     """Write a policy file; it appears whole or not at all."""
-    write_file(path, *split(policy.state_dict()), FORMAT, asdict(about))
+    weights = {name: one.detach().cpu().contiguous().clone() for name, one in policy.state_dict().items()}
+    write_atomically(path, pack_tensors(weights, {"format": FORMAT, "about": json.dumps(asdict(about))}))
 
 
 def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
     """The policy of a file, on the CPU, and its description.
 
+    A stranger's file is harmless: nothing in it is executed, and size, header and sensors are bounded.
+
     Raises:
         ValueError: it is no policy file, a damaged one, or its weights are not those of its kind.
         FileNotFoundError: there is no such file.
     """
-    arrays, tree, described = read_file(path, FORMAT, MAX_BYTES)
+    _check_size(path)
     try:
-        weights, about = join(tree, arrays), _about(described)
-        with torch.device("meta"):  # no memory and no random weights: what a stranger's file asks for may be huge
+        weights, described = _read(path)
+        about = _about(described)
+        with torch.device("meta"):  # takes no memory and draws no weights: a stranger's file may ask for huge ones
             policy = make_policy(about.kind, about.observation_space())
         expected = {name: (one.shape, one.dtype) for name, one in policy.state_dict().items()}
         if {name: (one.shape, one.dtype) for name, one in weights.items()} != expected:
             raise ValueError(f"its weights are not those of a {about.kind!r} policy for such pictures")
         policy.load_state_dict(weights, assign=True)
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"policy file '{path}' is damaged: {error}") from error
     return policy, about
 
 
+def _check_size(path: Path) -> None:
+    """Raise ValueError where a file or its safetensors header (8 bytes of length, then JSON) is larger than allowed."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file '{path}': check the path")
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"policy file '{path}' has more than {MAX_BYTES:,} bytes: give a file that train wrote")
+    with path.open("rb") as file:
+        start = file.read(8)
+    size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+    if size > MAX_HEADER_BYTES:
+        raise ValueError(f"policy file '{path}' is damaged: its header has {size:,} bytes, over {MAX_HEADER_BYTES:,}")
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:
+    """Weights by name, and the description as JSON values."""
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata() or {}
+        if header.get("format") != FORMAT:
+            raise ValueError(f"it is no {FORMAT!r} but {header.get('format')!r}")
+        # Copied, since a tensor inside the file may begin at any byte, and results hang on alignment.
+        weights = {name: file.get_tensor(name).clone() for name in file.keys()}
+        return weights, json.loads(header["about"])
+
+
 def _about(described: dict[str, Any]) -> PolicyAbout:
     """The description that ``save_policy`` wrote as JSON."""
-    return PolicyAbout(**{**described, "sensors": tuple(described["sensors"]), "camera": Camera(**described["camera"])})
+    missing = {one.name for one in fields(PolicyAbout)} - described.keys()
+    if missing:
+        raise ValueError(f"its description has no {', '.join(sorted(missing))}")
+    changes = {
+        "sensors": tuple(described["sensors"]),
+        "camera": Camera(**described["camera"]),
+        "navmesh_settings": NavMeshSettings(**described["navmesh_settings"]),
+    }
+    return PolicyAbout(**{**described, **changes})
+
+
+def _settings_of(task: Task) -> dict[str, float | bool]:
+    """The fields of a task that are numbers or bools; none of a task that is no dataclass."""
+    if not is_dataclass(task):
+        return {}
+    values = {one.name: getattr(task, one.name) for one in fields(task)}
+    return {name: value for name, value in values.items() if _is_setting(value)}
+
+
+def _is_setting(value: object) -> bool:
+    """Whether a value is a bool or a finite number."""
+    return isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The entries of nested dicts and dataclasses by dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if is_dataclass(value) and not isinstance(value, type):
+            value = asdict(value)
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat

@@ -1,9 +1,9 @@
-"""Recurrent PPO for large batches, told from top to bottom: PPO.iterate is the story, the functions below its words."""
+"""Recurrent PPO for large batches: ``PPO.iterate`` is the algorithm, the functions below it are its steps."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.train.imitation import expert_share, imitation_loss
-from gym_batchnav.train.lamb import EPSILON, Lamb, lamb_groups, scaled_learning_rate, schedule
+from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
 from gym_batchnav.train.policy import GOAL, Policy
-from gym_batchnav.train.rollout import Collector, Rollout
+from gym_batchnav.train.rollout import Collector, Rollout, as_batches
 from gym_batchnav.train.run.workers import Workers
 
 OPTIMIZERS = ("lamb", "adamw")
@@ -23,28 +23,32 @@ OPTIMIZERS = ("lamb", "adamw")
 
 @dataclass(frozen=True, slots=True)
 class PPOConfig:
-    """How to learn; the defaults are those of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021).
+    """How to learn.
+
+    The defaults are those of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021), except that
+    time-outs are bootstrapped; docs/paper.md lists every difference from its code.
 
     Attributes:
-        total_frames: Steps of all environments together after which the learning rate has come down.
+        total_frames: Length of the schedule in environment steps, summed over environments.
         num_steps: T, steps of a rollout.
-        num_minibatches: Parts that the environments are split into for learning.
-        num_epochs: How often each rollout is learned from.
+        num_minibatches: Groups that the environments are split into for learning.
+        num_epochs: Passes over each rollout.
         gamma: Discount.
-        gae_lambda: Of generalised advantage estimation.
-        clip: How far the probability of an action may move, as a ratio.
-        value_weight: Of the critic's loss.
-        entropy_weight: Of the bonus for undecided policies.
+        gae_lambda: Lambda of generalised advantage estimation.
+        clip: Range of the probability ratio, 1 - clip to 1 + clip.
+        value_weight: Weight of the critic's loss.
+        entropy_weight: Weight of the entropy bonus.
         max_grad_norm: Gradients are scaled down to this norm.
         normalize_advantages: Give the advantages of each mini-batch mean 0 and deviation 1.
         optimizer: ``"lamb"`` or ``"adamw"``.
-        learning_rate: Of mini-batches of up to 256 frames; see ``lamb.scaled_learning_rate``.
-        scale_learning_rate: Apply that rule.
-        weight_decay: Of weight matrices.
+        learning_rate: Base rate, for mini-batches of up to 256 frames.
+        scale_learning_rate: Scale the rate to larger mini-batches, see ``lamb.scaled_learning_rate``.
+        weight_decay: Weight decay; which parameters it applies to depends on the optimizer, see ``make_optimizer``.
+        bootstrap_timeouts: Where a time-out cuts an episode off, count the value of its last observation; otherwise a
+            time-out counts as an end after which nothing follows.
         imitation_share: For this share of the training, at its start, imitate the shortest-path follower instead.
-        num_parts: Parts of the batch that take turns: one is simulated while another is inferred.
         autocast: Run the networks in bfloat16 where torch thinks it safe.
-        channels_last: Keep the encoder's weights in the order that tensor cores want.
+        channels_last: Keep the encoder's weights in the memory format of tensor cores.
         compile: Have torch compile the encoder, which needs a C++ compiler, on a GPU also Triton.
     """
 
@@ -63,15 +67,15 @@ class PPOConfig:
     learning_rate: float = 5e-4
     scale_learning_rate: bool = True
     weight_decay: float = 1e-2
+    bootstrap_timeouts: bool = True
     imitation_share: float = 0.0
-    num_parts: int = 1
     autocast: bool = False
     channels_last: bool = False
     compile: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned with."""
-        for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs", "num_parts"):
+        """Raise ValueError where a value is out of range."""
+        for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
         for name in ("gamma", "gae_lambda", "imitation_share"):
@@ -83,11 +87,11 @@ class PPOConfig:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """What one rollout and the learning from it came to."""
+    """The results of one rollout and of learning from it."""
 
     frames: int  # of all workers, since training began
     seconds: dict[str, float]  # of this worker, by part: those of the collector, learn, and wait for the rest
-    losses: dict[str, float]  # parts of the loss and grad_norm, means over the mini-batches of all workers
+    losses: dict[str, float]  # terms of the loss and grad_norm, means over the mini-batches of all workers
     episodes: dict[str, np.ndarray]  # [M] by measure, of this worker's episodes that ended
 
 
@@ -95,11 +99,11 @@ class PPO:
     """Improves a policy in an environment, one rollout at a time.
 
     Args:
-        env: A batch with autoreset mode SAME_STEP.
+        envs: A batch with autoreset mode SAME_STEP, or several that share a library and a renderer, see Collector.
         policy: Trained in place, on the device where it is.
-        config: How.
-        seed: Of the environment, the actions and the mini-batches. Worker r takes seed + r * N for its N environments,
-            so that no two environments are alike.
+        config: Hyper-parameters.
+        seed: Seed of the environments, the actions and the mini-batches. Environment i of worker r of W is seeded with
+            ``(seed * W + r) * N + i``, so that neither workers nor trainings of different seeds share a seed.
         workers: Who trains the policy together, each in as many environments; None for this process alone. All begin
             with the weights of worker 0.
 
@@ -109,30 +113,41 @@ class PPO:
     """
 
     def __init__(
-        self, env: BatchNavEnv, policy: Policy, config: PPOConfig, seed: int = 0, workers: Workers | None = None
+        self,
+        envs: BatchNavEnv | Sequence[BatchNavEnv],
+        policy: Policy,
+        config: PPOConfig,
+        seed: int = 0,
+        workers: Workers | None = None,
     ) -> None:
-        if env.num_envs < config.num_minibatches:
+        batches = as_batches(envs)
+        num_envs = sum(env.num_envs for env in batches)
+        if num_envs < config.num_minibatches:
             raise ValueError(
-                f"num_minibatches={config.num_minibatches} of {env.num_envs} environments: give at most as many"
+                f"num_minibatches={config.num_minibatches} of {num_envs} environments: give at most as many"
             )
-        if config.imitation_share > 0 and GOAL not in env.components.sensors:
+        if config.imitation_share > 0 and GOAL not in batches[0].components.sensors:
             raise ValueError(
                 f"imitation_share={config.imitation_share}: the follower walks to a goal of which "
-                f"{type(env.task).__name__} tells the agent nothing: give 0, or the sensor PointGoal"
+                f"{type(batches[0].task).__name__} tells the agent nothing: give 0, or the sensor PointGoal"
             )
-        self.policy, self.config, self.frames = policy, config, 0
+        self.policy = policy
+        self.config = config
+        self.frames = 0
         self.workers = Workers() if workers is None else workers
         if policy.encoder is not None:
             prepare_encoder(policy.encoder, config)
-        self.workers.broadcast(policy)
-        own_seed = seed + self.workers.rank * env.num_envs
-        self.collector = Collector(env, policy, config.num_steps, own_seed, config.autocast, config.num_parts)
+        self.workers.broadcast_weights(policy)
+        own_seed = (seed * self.workers.size + self.workers.rank) * num_envs
+        self.collector = Collector(
+            batches, policy, config.num_steps, own_seed, config.autocast, config.bootstrap_timeouts
+        )
         self.optimizer = make_optimizer(policy, config)
         self.generator = torch.Generator().manual_seed(seed)
         self._peak_rate = config.learning_rate
         if config.scale_learning_rate:
             self._peak_rate = scaled_learning_rate(
-                config.learning_rate, config.num_steps, env.num_envs, config.num_minibatches, self.workers.size
+                config.learning_rate, config.num_steps, num_envs, config.num_minibatches, self.workers.size
             )
 
     def iterate(self, progress: float | None = None) -> Iteration:
@@ -149,17 +164,17 @@ class PPO:
         collected = time.perf_counter()
 
         for group in self.optimizer.param_groups:
-            group["lr"] = self._peak_rate * schedule(progress)
+            group["lr"] = learning_rate(progress, config.learning_rate, self._peak_rate)
         losses = self._learn(rollout, imitates=expert is not None)
         self.policy.update_moments(rollout.observed(slice(None, -1)), self.workers.total)
-        totals = self.workers.sum({"frames": rollout.num_frames, **losses})
-        self.frames += int(totals.pop("frames"))
+        gathered = self.workers.gather((rollout.num_frames, losses))
+        self.frames += sum(frames for frames, _ in gathered)
 
         end = time.perf_counter()
         seconds = {part: spent - before[part] for part, spent in self.collector.seconds.items()}
         seconds["learn"] = end - collected - (self.workers.seconds - waited)
         seconds["wait"] = max(end - clock - sum(seconds.values()), 0.0)
-        means = {name: total / self.workers.size for name, total in totals.items()}
+        means = {name: sum(others[name] for _, others in gathered) / self.workers.size for name in losses}
         return Iteration(frames=self.frames, seconds=seconds, losses=means, episodes=rollout.episodes)
 
     def _collect(self, expert: float | None) -> Rollout:
@@ -172,41 +187,41 @@ class PPO:
         return rollout
 
     def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
-        """Learn from a rollout, mini-batch by mini-batch; means of the parts of the loss."""
-        config, parts = self.config, []
+        """Learn from a rollout, mini-batch by mini-batch; means of the terms of the loss."""
+        config, terms = self.config, []
         advantages = gae(
             rollout.rewards, rollout.values, rollout.begun, rollout.bootstraps, config.gamma, config.gae_lambda
         )
         returns = advantages + rollout.values[:-1]
         for _ in range(config.num_epochs):
             for envs in minibatches(rollout.actions.shape[1], config.num_minibatches, self.generator):
-                parts.append(self._improve(rollout, envs, advantages[:, envs], returns[:, envs], imitates))
-        return {name: float(torch.stack([one[name] for one in parts]).mean()) for name in parts[0]}
+                terms.append(self._improve(rollout, envs, advantages[:, envs], returns[:, envs], imitates))
+        return {name: float(torch.stack([one[name] for one in terms]).mean()) for name in terms[0]}
 
     def _improve(
         self, rollout: Rollout, envs: Tensor, advantages: Tensor, returns: Tensor, imitates: bool
     ) -> dict[str, Tensor]:
-        """One step of the optimizer on the rollouts of some environments; the parts of the loss."""
+        """One step of the optimizer on the rollouts of some environments; the terms of the loss."""
         config, actions = self.config, rollout.actions[:, envs]
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
             logits, values, _ = self.policy(
                 rollout.observed(slice(None, -1), envs), rollout.state[:, envs], rollout.begun[:-1, envs]
             )
         if imitates:
-            loss, parts = imitation_loss(logits, values, rollout.expert_actions[:, envs], returns, config.value_weight)
+            loss, terms = imitation_loss(logits, values, rollout.expert_actions[:, envs], returns, config.value_weight)
         else:
             if config.normalize_advantages:
                 advantages = standardize(advantages, self.workers.total)
-            loss, parts = ppo_loss(logits, values, actions, rollout.log_probs[:, envs], advantages, returns, config)
+            loss, terms = ppo_loss(logits, values, actions, rollout.log_probs[:, envs], advantages, returns, config)
         self.optimizer.zero_grad()
         loss.backward()
         self.workers.average_gradients(self.policy, actions.numel())
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
         self.optimizer.step()
-        return {**parts, "grad_norm": norm.detach()}
+        return {**terms, "grad_norm": norm.detach()}
 
     def get_state(self) -> dict[str, Any]:
-        """All that ``set_state`` needs to go on to the same curve: tensors, arrays and plain values."""
+        """Everything that ``set_state`` needs to resume to the same curve: tensors, arrays and plain values."""
         return {
             "frames": self.frames,
             "policy": self.policy.state_dict(),
@@ -216,7 +231,7 @@ class PPO:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that a PPO of the same arguments gave."""
+        """Resume from a state that a PPO of the same arguments gave."""
         self.frames = state["frames"]
         self.policy.load_state_dict(state["policy"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -227,19 +242,22 @@ class PPO:
 def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
     """Lay out and compile an encoder as a configuration says."""
     if config.channels_last:
-        encoder.to(memory_format=torch.channels_last)
+        for parameter in encoder.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
     if config.compile:
         encoder.compile()
 
 
 def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
-    """The optimizer that a configuration names; its learning rate is set at each iteration."""
-    groups = lamb_groups(policy)
+    """The optimizer that a configuration names; its learning rate is set at each iteration.
+
+    Lamb decays all parameters, as in the paper's code; AdamW decays matrices and kernels only.
+    """
+    keywords: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimizer == "lamb":
-        return Lamb(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
-    for group in groups:
-        group.pop("trust", None)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=config.weight_decay, eps=EPSILON)
+        return Lamb(lamb_groups(policy), **keywords)
+    return torch.optim.AdamW(decay_groups(policy), eps=EPSILON, **keywords)
 
 
 def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamma: float, gae_lambda: float) -> Tensor:
@@ -249,7 +267,7 @@ def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamm
         rewards: [T, N].
         values: [T + 1, N], the last row for what follows the rollout.
         begun: [T + 1, N] bool; where row t + 1 begins an episode, step t ended one.
-        bootstraps: [T, N], what stands for the next value where step t ended an episode: 0 if it was terminated, the
+        bootstraps: [T, N], value used in place of V(s[t+1]) where step t ended an episode: 0 if it was terminated, the
             value of its last observation if it was cut off.
         gamma: Discount.
         gae_lambda: Share of the next step's advantage that counts here.
@@ -267,7 +285,7 @@ def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamm
 
 
 def minibatches(num_envs: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Split the environments at random into ``count`` parts, whose rollouts stay whole: indices [M] each."""
+    """Split the environments at random into ``count`` groups, whose rollouts stay whole: indices [M] each."""
     yield from torch.randperm(num_envs, generator=generator).tensor_split(count)
 
 
@@ -297,11 +315,11 @@ def ppo_loss(
         actions: [...] int64, taken.
         old_log_probs: [...], of the actions when they were taken.
         advantages: [...].
-        returns: [...], what the critic should have said.
+        returns: [...], targets of the critic.
         config: Weights and the range of the clip.
 
     Returns:
-        The loss and its parts without gradients: policy, value, entropy, kl (an estimate) and clipped (a share).
+        The loss and its terms without gradients: policy, value, entropy, kl (an estimate) and clipped (a share).
     """
     all_log_probs = logits.log_softmax(-1)
     log_ratio = all_log_probs.gather(-1, actions[..., None]).squeeze(-1) - old_log_probs
@@ -311,11 +329,11 @@ def ppo_loss(
     value_loss = 0.5 * (returns - values).square().mean()
     entropy = -(all_log_probs.exp() * all_log_probs).sum(-1).mean()
     loss = policy_loss + config.value_weight * value_loss - config.entropy_weight * entropy
-    parts = {
+    terms = {
         "policy": policy_loss,
         "value": value_loss,
         "entropy": entropy,
         "kl": (ratio - 1 - log_ratio).mean(),
         "clipped": (ratio != clipped).float().mean(),
     }
-    return loss, {name: value.detach() for name, value in parts.items()}
+    return loss, {name: value.detach() for name, value in terms.items()}

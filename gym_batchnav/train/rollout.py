@@ -1,10 +1,9 @@
-"""Rollouts: T steps of N environments as the policy met them, in arrays whose axis 1 is the environment."""
+"""Rollouts: T steps of N environments in arrays [T, N, ...], and the collector that fills them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +15,14 @@ from torch import Tensor
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 
-_PER_STEP = ("actions", "log_probs", "rewards", "bootstraps", "expert_actions")  # of a Rollout: a row a step
-
 
 @dataclass(slots=True)
 class Rollout:
-    """What happened in T steps of N environments. Row T of the longer arrays is what follows the last step."""
+    """T steps of N environments. Row T of the longer arrays follows the last step."""
 
     observations: dict[str, Tensor]  # [T + 1, N, ...] by sensor, and previous_action int64
     begun: Tensor  # [T + 1, N] bool, an episode begins with this observation
-    state: Tensor  # [rows, N, H] float32, what the policy remembered before row 0
+    state: Tensor  # [rows, N, H] float32, the policy's memory before row 0
     actions: Tensor  # [T, N] int64
     log_probs: Tensor  # [T, N] float32, of the actions, when they were chosen
     values: Tensor  # [T + 1, N] float32
@@ -36,10 +33,17 @@ class Rollout:
 
     def head(self, num_steps: int) -> Rollout:
         """Its first ``num_steps`` steps, as views."""
-        longer = {"begun": self.begun[: num_steps + 1], "values": self.values[: num_steps + 1]}
-        rows = {name: getattr(self, name)[:num_steps] for name in _PER_STEP}
-        observations = self.observed(slice(num_steps + 1))
-        return replace(self, observations=observations, **longer, **rows)
+        return replace(
+            self,
+            observations=self.observed(slice(num_steps + 1)),
+            begun=self.begun[: num_steps + 1],
+            values=self.values[: num_steps + 1],
+            actions=self.actions[:num_steps],
+            log_probs=self.log_probs[:num_steps],
+            rewards=self.rewards[:num_steps],
+            bootstraps=self.bootstraps[:num_steps],
+            expert_actions=self.expert_actions[:num_steps],
+        )
 
     @property
     def num_frames(self) -> int:
@@ -52,45 +56,57 @@ class Rollout:
 
 
 class Collector:
-    """Steps an environment with a policy and fills one rollout after another, in place.
+    """Steps one batch or several with a policy and fills one rollout after another, in place.
+
+    With several batches that share a library, one is drawn while the policy acts for another.
 
     Args:
-        env: A batch whose autoreset mode is SAME_STEP, so that every step is one of an episode.
-        policy: Acts.
+        envs: A batch, or batches of equal observations whose environments stand beside each other in the rollout.
+            Their autoreset mode is SAME_STEP, so that every step belongs to an episode.
+        policy: Acts; on any device.
         num_steps: T.
-        seed: Of the environment and of the actions.
+        seed: Seed of the actions and of environment 0; environment i of all batches is seeded with ``seed + i``.
         autocast: Infer in bfloat16.
-        num_parts: Into so many the batch is split. The pictures of one part may be drawn while the policy acts for
-            another.
+        bootstrap_timeouts: Record the value of the observation at which a time-out cut an episode off.
 
     Attributes:
-        seconds: Seconds since it was made in which this thread was at ``"simulate"``, ``"render"`` and ``"infer"``.
+        seconds: Seconds of ``collect`` since the collector was made: ``"simulate"`` and ``"render"`` as the batches
+            report them, and ``"infer"`` for the rest. A GPU's time is counted where its results are waited for.
+
+    Raises:
+        ValueError: a batch has another autoreset mode, or the batches differ in what they observe.
     """
 
     def __init__(
         self,
-        env: BatchNavEnv,
+        envs: BatchNavEnv | Sequence[BatchNavEnv],
         policy: Policy,
         num_steps: int,
         seed: int = 0,
         autocast: bool = False,
-        num_parts: int = 1,
+        bootstrap_timeouts: bool = True,
     ) -> None:
-        if env.autoreset_mode != AutoresetMode.SAME_STEP:
-            raise ValueError(f"autoreset_mode {env.autoreset_mode.name}: training needs autoreset_mode='same_step'")
-        self.env, self.policy, self.num_steps, self.autocast = env, policy, num_steps, autocast
+        self.envs = as_batches(envs)
+        self.policy = policy
+        self.num_steps = num_steps
+        self.autocast = autocast
+        self.bootstrap_timeouts = bootstrap_timeouts
+        self.num_envs = sum(env.num_envs for env in self.envs)
         self.generator = torch.Generator(policy.device).manual_seed(seed)
         self.seconds = {"simulate": 0.0, "render": 0.0, "infer": 0.0}
-        batches = (env,) if num_parts == 1 else env.split(num_parts)
-        size = env.num_envs // len(batches)
-        observed = [batch.reset(seed=seed)[0] for batch in batches]
-        self._rollout = _empty_rollout(policy, num_steps, env.num_envs, observed[0])
-        self._row = 0  # where the present observation stands
-        self._parts = []
-        for batch, observation, first in zip(batches, observed, range(0, env.num_envs, size), strict=True):
-            part = _Part(batch, slice(first, first + size), policy.initial_state(size), np.zeros(size, np.int64))
-            self._put(0, part.envs, observation, part.taken, np.ones(size, bool))
-            self._parts.append(part)
+        self._expert_seconds = 0.0
+        self._row = 0  # of the newest observation
+        self._members: list[_Member] = []
+        first = 0
+        for env in self.envs:
+            observation, _ = env.reset(seed=seed + first)
+            if first == 0:
+                self._rollout = _empty_rollout(policy, num_steps, self.num_envs, observation)
+            columns = slice(first, first + env.num_envs)
+            member = _Member(env, columns, policy.initial_state(env.num_envs), np.zeros(env.num_envs, np.int64))
+            self._put(0, columns, observation, member.taken, np.ones(env.num_envs, bool))
+            self._members.append(member)
+            first += env.num_envs
 
     @torch.no_grad()
     def collect(self, expert_share: float | None = None, cut: Callable[[int], bool] | None = None) -> Rollout:
@@ -104,140 +120,153 @@ class Collector:
         Returns:
             The rollout, whose arrays the next call writes over.
         """
+        clock = time.perf_counter()
+        simulated, rendered = self._environment_seconds()
         rollout = self._rollout
         for values in (*rollout.observations.values(), rollout.begun):
             values[0] = values[self._row]
-        rollout.state = torch.cat([part.memory for part in self._parts], 1)
+        rollout.state = torch.cat([member.memory for member in self._members], 1)
         ended: list[dict[str, np.ndarray]] = []
         for step in range(self.num_steps):
-            for part in self._parts:  # while one is drawn, the policy acts for the next
+            for member in self._members:  # while one batch is drawn, the policy acts for the next
                 if step > 0:
-                    ended.append(self._receive(part, step - 1))
-                with self._inferring():
-                    self._send(part, step, expert_share)
+                    ended.append(self._receive(member, step - 1))
+                self._send(member, step, expert_share)
             self._row = step + 1
             if self._row < self.num_steps and cut is not None and cut(self._row):
                 break
-        for part in self._parts:
-            ended.append(self._receive(part, self._row - 1))
-            with self._inferring():
-                _, rollout.values[self._row, part.envs], _ = self._infer(part, self._row)
+        for member in self._members:
+            ended.append(self._receive(member, self._row - 1))
+            _, rollout.values[self._row, member.columns], _ = self._infer(member, self._row)
         rollout.episodes = {name: np.concatenate([measures[name] for measures in ended]) for name in ended[0]}
+        spent = time.perf_counter() - clock
+        simulated_now, rendered_now = self._environment_seconds()
+        self.seconds["simulate"] += simulated_now - simulated
+        self.seconds["render"] += rendered_now - rendered
+        self.seconds["infer"] += spent - (simulated_now - simulated) - (rendered_now - rendered)
         return rollout if self._row == self.num_steps else rollout.head(self._row)
 
     def get_state(self) -> dict[str, Any]:
-        """All that ``set_state`` needs to go on from here, the environment's state included."""
+        """Everything that ``set_state`` needs to continue from here, the states of the batches included."""
         return {
-            "env": self.env.get_state(),
-            "memory": torch.cat([part.memory for part in self._parts], 1).cpu(),
+            "envs": [env.get_state() for env in self.envs],
+            "memory": torch.cat([member.memory for member in self._members], 1).cpu(),
             "begun": self._rollout.begun[self._row].cpu().numpy().copy(),
             "previous_action": self._rollout.observations[PREVIOUS_ACTION][self._row].cpu().numpy().copy(),
             "generator": self.generator.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that a collector of the same arguments gave."""
-        self._row, memory = 0, state["memory"].to(self.policy.device)
-        for part in self._parts:
-            part.memory = memory[:, part.envs]
+        """Continue from a state that a collector of the same arguments gave."""
+        self._row = 0
+        memory = state["memory"].to(self.policy.device)
         self.generator.set_state(state["generator"])
-        self._put(0, slice(None), self.env.set_state(state["env"]), state["previous_action"], state["begun"])
+        for member, env_state in zip(self._members, state["envs"], strict=True):
+            columns = member.columns
+            member.memory = memory[:, columns]
+            observation = member.env.set_state(env_state)
+            self._put(0, columns, observation, state["previous_action"][columns], state["begun"][columns])
 
-    def _send(self, part: _Part, step: int, expert_share: float | None) -> None:
-        """Choose actions for row ``step`` of a part and begin to take them."""
-        rollout, envs = self._rollout, part.envs
-        logits, rollout.values[step, envs], part.memory = self._infer(part, step)
+    def _send(self, member: _Member, step: int, expert_share: float | None) -> None:
+        """Choose actions for row ``step`` of a batch and begin to take them."""
+        rollout, columns = self._rollout, member.columns
+        logits, rollout.values[step, columns], member.memory = self._infer(member, step)
         actions = torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
         if expert_share is not None:
-            with self._simulating():
-                asked = part.batch.shortest_path_actions()
+            clock = time.perf_counter()
+            asked = member.env.shortest_path_actions()
+            self._expert_seconds += time.perf_counter() - clock
             expert = torch.as_tensor(asked, device=actions.device)
-            rollout.expert_actions[step, envs] = expert
+            rollout.expert_actions[step, columns] = expert
             chance = torch.rand(actions.shape, generator=self.generator, device=actions.device)
             actions = torch.where(chance < expert_share, expert, actions)
-        rollout.actions[step, envs] = actions
-        rollout.log_probs[step, envs] = logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
-        part.taken = actions.cpu().numpy()
-        with self._simulating():
-            part.batch.send(part.taken)
+        rollout.actions[step, columns] = actions
+        rollout.log_probs[step, columns] = logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
+        member.taken = actions.cpu().numpy()
+        member.env.send(member.taken)
 
-    def _receive(self, part: _Part, step: int) -> dict[str, np.ndarray]:
-        """Note what came of the actions of row ``step``; measures of the episodes that ended."""
-        rollout, envs = self._rollout, part.envs
-        with self._simulating():
-            observation, reward, terminated, truncated, info = part.batch.recv()
-        rollout.rewards[step, envs] = torch.as_tensor(reward, dtype=torch.float32)
-        rollout.bootstraps[step, envs] = 0
-        if truncated.any():
+    def _receive(self, member: _Member, step: int) -> dict[str, np.ndarray]:
+        """Record the outcome of the actions of row ``step``; returns the measures [M] of the episodes that ended."""
+        rollout, columns = self._rollout, member.columns
+        observation, reward, terminated, truncated, info = member.env.recv()
+        rollout.rewards[step, columns] = torch.as_tensor(reward, dtype=torch.float32, device=self.policy.device)
+        rollout.bootstraps[step, columns] = 0
+        if truncated.any() and self.bootstrap_timeouts:
             cut = np.nonzero(truncated)[0]
-            with self._inferring():
-                values = self._final_values(part, info["final_obs"], cut)
-            rollout.bootstraps[step, torch.as_tensor(envs.start + cut)] = values
+            rows = torch.as_tensor(columns.start + cut, device=self.policy.device)
+            rollout.bootstraps[step, rows] = self._final_values(member, info["final_obs"], cut)
         ended = terminated | truncated
-        self._put(step + 1, envs, observation, part.taken, ended)
-        return {name: info["final_info"][name][ended] if ended.any() else np.zeros(0) for name in self._measures}
+        self._put(step + 1, columns, observation, member.taken, ended)
+        names = tuple(member.env.components.measures)
+        return {name: info["final_info"][name][ended] if ended.any() else np.zeros(0) for name in names}
 
-    @property
-    def _measures(self) -> tuple[str, ...]:
-        """What is reported of an episode when it ends."""
-        return tuple(self.env.components.measures)
+    def _environment_seconds(self) -> tuple[float, float]:
+        """Seconds that the batches have spent on simulation and on rendering so far."""
+        render = sum(env.timings["render"] for env in self.envs)
+        return sum(sum(env.timings.values()) for env in self.envs) - render + self._expert_seconds, render
 
-    @contextmanager
-    def _simulating(self) -> Iterator[None]:
-        """Count the time towards simulation, and to rendering what the environment says was that."""
-        clock, drawn = time.perf_counter(), self.env.timings["render"]
-        yield
-        drawn = self.env.timings["render"] - drawn
-        self.seconds["render"] += drawn
-        self.seconds["simulate"] += time.perf_counter() - clock - drawn
+    def _infer(self, member: _Member, row: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits, values and the next memory for a row of a batch."""
+        observation = self._rollout.observed(row, member.columns)
+        return self._act(observation, member.memory, self._rollout.begun[row, member.columns])
 
-    @contextmanager
-    def _inferring(self) -> Iterator[None]:
-        """Count the time towards inference, but for what is simulated within it.
-
-        A GPU computes while Python goes on: its time shows where actions are fetched from it.
-        """
-        clock, simulated = time.perf_counter(), self.seconds["simulate"] + self.seconds["render"]
-        yield
-        simulated = self.seconds["simulate"] + self.seconds["render"] - simulated
-        self.seconds["infer"] += time.perf_counter() - clock - simulated
-
-    def _infer(self, part: _Part, row: int) -> Any:
-        """Logits, values and the next memory for a row of a part."""
-        observation = self._rollout.observed(row, part.envs)
-        return self._act(observation, part.memory, self._rollout.begun[row, part.envs])
-
-    def _act(self, observation: dict[str, Tensor], memory: Tensor, begun: Tensor) -> Any:
+    def _act(self, observation: dict[str, Tensor], memory: Tensor, begun: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits, values and the next memory for one step of some environments."""
         with torch.autocast(begun.device.type, torch.bfloat16, enabled=self.autocast):
             return self.policy(observation, memory, begun)
 
-    def _final_values(self, part: _Part, final_obs: dict[str, Any], cut: np.ndarray) -> Tensor:
-        """Values [M] of the last observations of the episodes in a part's environments ``cut`` [M], which timed out."""
+    def _final_values(self, member: _Member, final_obs: dict[str, Any], cut: np.ndarray) -> Tensor:
+        """Values [M] of the last observations of the environments ``cut`` [M] of a batch, whose episodes timed out."""
         device = self.policy.device
-        rows = torch.as_tensor(cut, device=device)
-        final = {name: torch.as_tensor(values)[rows].to(device) for name, values in final_obs.items()}
-        final[PREVIOUS_ACTION] = torch.as_tensor(part.taken[cut], device=device)
-        _, values, _ = self._act(final, part.memory[:, rows], torch.zeros(len(cut), dtype=torch.bool, device=device))
+        final = {name: rows_on(values, cut, device) for name, values in final_obs.items()}
+        final[PREVIOUS_ACTION] = torch.as_tensor(member.taken[cut], device=device)
+        memory = member.memory[:, torch.as_tensor(cut, device=device)]
+        _, values, _ = self._act(final, memory, torch.zeros(len(cut), dtype=torch.bool, device=device))
         return values
 
     def _put(
-        self, row: int, envs: slice, observation: dict[str, Any], previous_action: np.ndarray, begun: np.ndarray
+        self, row: int, columns: slice, observation: dict[str, Any], previous_action: np.ndarray, begun: np.ndarray
     ) -> None:
-        """Write what some environments returned into a row."""
+        """Write the observations of some environments into a row."""
         for name, values in {**observation, PREVIOUS_ACTION: previous_action}.items():
-            self._rollout.observations[name][row, envs] = torch.as_tensor(values)
-        self._rollout.begun[row, envs] = torch.as_tensor(begun)
+            self._rollout.observations[name][row, columns] = torch.as_tensor(values).to(self.policy.device)
+        self._rollout.begun[row, columns] = torch.as_tensor(begun, device=self.policy.device)
 
 
 @dataclass(slots=True)
-class _Part:
-    """Environments that step together, and what the policy has for them between two steps."""
+class _Member:
+    """A batch, its place in the rollout, and what the policy keeps for it between two steps."""
 
-    batch: BatchNavEnv
-    envs: slice  # which of the whole batch
+    env: BatchNavEnv
+    columns: slice  # of the rollout's environments
     memory: Tensor  # [rows, n, H] float32
     taken: np.ndarray  # [n] int64, the last actions
+
+
+def as_batches(envs: BatchNavEnv | Sequence[BatchNavEnv]) -> tuple[BatchNavEnv, ...]:
+    """One batch or several, as a tuple.
+
+    Raises:
+        ValueError: there is none, one has another autoreset mode than SAME_STEP, or they differ in what they observe.
+    """
+    batches = (envs,) if isinstance(envs, BatchNavEnv) else tuple(envs)
+    if not batches:
+        raise ValueError("envs=(): give one batch at least")
+    for env in batches:
+        if env.autoreset_mode != AutoresetMode.SAME_STEP:
+            raise ValueError(f"autoreset_mode {env.autoreset_mode.name}: training needs autoreset_mode='same_step'")
+        if env.single_observation_space != batches[0].single_observation_space:
+            raise ValueError("the batches observe different things: make them with the same sensors, camera and task")
+    return batches
+
+
+def rows_on(values: Any, rows: np.ndarray, device: torch.device) -> Tensor:
+    """Rows [M] of an array or tensor [N, ...], as a tensor on a device.
+
+    They are selected where the values are: torch indexes no tensor on the CPU with an index on a GPU.
+    """
+    tensor = torch.as_tensor(values)
+    return tensor[torch.as_tensor(rows, device=tensor.device)].to(device)
 
 
 def _empty_rollout(policy: Policy, num_steps: int, num_envs: int, observation: dict[str, Any]) -> Rollout:

@@ -47,6 +47,16 @@ def test_help_is_quick_and_needs_no_torch():
     assert done.returncode == 0 and "--time-limit" in done.stdout
 
 
+def test_an_unknown_policy_or_device_is_refused_before_anything_is_loaded(tmp_path):
+    need_torch()
+    for option in ("--policy", "--device"):
+        done = subprocess.run(
+            command(option, "huge", "--out", tmp_path / "run"), capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 1 and f"{option[2:]}='huge': choose one of" in done.stderr
+        assert "Loading" not in done.stdout and not (tmp_path / "run").exists()
+
+
 def test_signals_are_given_back():
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with Interruption() as interruption:
@@ -67,7 +77,7 @@ def test_a_second_signal_ends_the_process_at_once():
 
 
 @pytest.mark.slow
-def test_a_run_is_interrupted_and_gone_on_with(tmp_path):
+def test_a_run_is_interrupted_and_resumed(tmp_path):
     need_torch()
     save_glb(box_room(width=5, depth=4), tmp_path / "room.glb")
     out = tmp_path / "run"
@@ -86,10 +96,10 @@ def test_a_run_is_interrupted_and_gone_on_with(tmp_path):
     finally:
         child.kill()
     assert child.returncode == 130, said
-    assert f"Go on with: gym-batchnav train --out '{out}' --resume" in said and "us a frame" in said
+    assert f"Resume it with: gym-batchnav train --out '{out}' --resume" in said and "us per frame" in said
 
     again = subprocess.run(command(*few), capture_output=True, text=True, timeout=250)
-    assert again.returncode == 1 and "holds a run: go on with it by --resume" in again.stderr
+    assert again.returncode == 1 and "holds a run: resume it with --resume" in again.stderr
 
     frames = json.loads((out / "curve.jsonl").read_text().splitlines()[-1])["frames"]
     ends = ("--out", out, "--resume", "--frames", frames + 1000, "--json")
@@ -97,4 +107,4 @@ def test_a_run_is_interrupted_and_gone_on_with(tmp_path):
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["complete"] and frames + 1000 <= figures["frames"] < frames + 1500
-    assert f"Going on after {frames:,} frames" in done.stderr
+    assert f"Resuming after {frames:,} frames" in done.stderr

@@ -32,17 +32,30 @@ def test_rgb_and_depth_are_stacked():
     torch.testing.assert_close(channels[:, 3], torch.full((2, 8, 12), 0.25))
 
 
-def test_moments_are_those_of_all_pictures_shown():
+def test_moments_are_those_of_all_pictures_and_of_the_ten_thousand_before():
+    """Pictures count, not pixels, as in bps-nav; a small variance counts as 0.01."""
     generator = np.random.default_rng(0)
-    parts = [generator.normal(3, 2, (count, 5, 4, 3)).astype(np.float32) for count in (2, 7, 1)]
+    parts = [generator.normal([3, -2, 0], [2, 1, 0], (count, 2, 2, 3)).astype(np.float32) for count in (2000, 7000)]
     moments = RunningMoments(3)
     for part in parts:
-        moments.update(torch.as_tensor(part).split(2), Workers().total)
-    pixels = np.concatenate([part.reshape(-1, 3) for part in parts])
-    np.testing.assert_allclose(moments.mean, pixels.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(moments.variance, pixels.var(0), rtol=1e-5)
-    expected = (pixels[0] - pixels.mean(0)) / np.sqrt(pixels.var(0) + 1e-2)
-    np.testing.assert_allclose(moments(torch.as_tensor(pixels[0])), expected, rtol=1e-4, atol=1e-5)
+        moments.update(torch.as_tensor(part).split(500), Workers().total)
+    pictures = np.concatenate(parts).astype(float)
+    mean = pictures.sum((0, 1, 2)) / 4 / 19_000  # the mean of the 10,000 before is 0, their mean square 1
+    square = (10_000 + (pictures**2).sum((0, 1, 2)) / 4) / 19_000
+    np.testing.assert_allclose(moments.mean, mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(moments.variance, square - mean**2, rtol=1e-4)
+    assert moments.count == 19_000
+    moments.variance[2] = 1e-4
+    expected = (pictures[0] - mean) / np.sqrt(np.maximum([*(square - mean**2)[:2], 0], 1e-2))
+    np.testing.assert_allclose(moments(torch.as_tensor(pictures[0])), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_shortcut_pools_only_where_it_halves():
+    wider, halved = FixupBlock(64, 128, 1, 4), FixupBlock(64, 128, 2, 4)
+    pictures = torch.rand(2, 64, 6, 6)
+    torch.testing.assert_close(wider.shortcut(pictures), wider.shortcut[1](pictures))
+    pooled = torch.nn.functional.avg_pool2d(pictures, 3, 2, padding=1)
+    torch.testing.assert_close(halved.shortcut(pictures), halved.shortcut[1](pooled))
 
 
 def test_squeeze_excite_weighs_channels_by_the_means_of_the_picture():

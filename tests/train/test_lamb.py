@@ -1,20 +1,22 @@
 """Lamb against a step worked by hand and against torch's AdamW; the rules of its learning rate."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from gym_batchnav.train.lamb import (  # noqa: E402
     Lamb,
     lamb_groups,
+    learning_rate,
     scaled_learning_rate,
-    schedule,
     trust_ratio,
 )
-from gym_batchnav.train.policy import Policy  # noqa: E402
+from gym_batchnav.train.policy import make_policy  # noqa: E402
 
 
 def test_a_step_worked_by_hand():
@@ -82,14 +84,49 @@ def test_each_tensor_has_its_own_ratio():
     torch.testing.assert_close(large.detach(), torch.full((2, 2), 0.9))
 
 
-def test_vectors_and_scalars_take_plain_adam():
-    policy = Policy(None, True, "gru", 8)
-    matrices, others = lamb_groups(policy)
-    assert all(one.ndim > 1 for one in matrices["params"]) and all(one.ndim <= 1 for one in others["params"])
-    assert len(matrices["params"]) + len(others["params"]) == len(list(policy.parameters()))
-    groups = Lamb([matrices, others]).param_groups
+def test_biases_and_fixups_scalars_have_no_trust_ratio_and_all_decays():
+    """The groups of bps-nav, bps_nav/rl/ppo/ppo.py:117-152, which it makes by parts of names."""
+    space = Dict({"depth": Box(0, 1, (16, 16, 1), np.float32), "pointgoal_with_gps_compass": Box(-9, 9, (2,))})
+    policy = make_policy("paper", space)
+    names = {id(parameter): name for name, parameter in policy.named_parameters()}
+    scaled, plain = (sorted(names[id(one)] for one in group["params"]) for group in lamb_groups(policy))
+    assert sorted([*scaled, *plain]) == sorted(names.values())
+    assert all(".bias" in name or ".biases." in name or name.endswith(".scale") for name in plain)
+    assert not any("bias" in name or name.endswith(".scale") for name in scaled)
+    assert "encoder.norm.weight" in scaled and "encoder.norm.bias" in plain and "core.cells.bias_ih_l1" in plain
+    assert len([name for name in plain if "blocks" in name and "excite" not in name]) == 4 * 5
+    groups = Lamb(lamb_groups(policy)).param_groups
     assert [group["trust"] for group in groups] == [True, False]
-    assert [group["weight_decay"] for group in groups] == [1e-2, 0.0]
+    assert [group["weight_decay"] for group in groups] == [1e-2, 1e-2]
+
+
+def lamb_in_numpy(weights, gradients, rate, decay, trusted):
+    """The trajectory of one tensor from the formulas: You et al. 2020 with the limits of bps-nav."""
+    mean = square = np.zeros_like(weights)
+    found = []
+    for step, gradient in enumerate(gradients, 1):
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        move = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-5) + decay * weights
+        ratio = min(np.linalg.norm(weights), 10.0) / np.linalg.norm(move) if trusted else 1.0
+        weights = weights - rate * np.clip(ratio, 0.01, 100.0) * move
+        found.append(weights)
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("size", [0.001, 1.0, 100.0])
+def test_a_trajectory_is_that_of_the_formulas(trusted, size):
+    rng = np.random.default_rng(0)
+    start, gradients = size * rng.normal(size=(4, 3)), rng.normal(size=(8, 4, 3))
+    weights = torch.tensor(start, requires_grad=True)
+    optimizer = Lamb([{"params": [weights], "trust": trusted}], lr=0.03, weight_decay=1e-2)
+    found = []
+    for gradient in gradients:
+        weights.grad = torch.tensor(gradient)
+        optimizer.step()
+        found.append(weights.detach().numpy().copy())
+    np.testing.assert_allclose(np.stack(found), lamb_in_numpy(start, gradients, 0.03, 1e-2, trusted), rtol=1e-9)
 
 
 def test_it_resumes_from_its_state():
@@ -123,9 +160,12 @@ def test_the_learning_rate_grows_with_the_root_of_the_mini_batch():
     assert scaled_learning_rate(5e-4, 32, 4, 2) == 5e-4
 
 
-def test_the_schedule_warms_up_and_cools_down():
-    assert schedule(0.0) == 0.5 and schedule(0.005) == pytest.approx(0.75) and schedule(0.01) == pytest.approx(1.0)
-    assert schedule(0.01 + 0.99 / 2) == pytest.approx(0.505)
-    assert schedule(1.0) == pytest.approx(0.01) and schedule(1.5) == pytest.approx(0.01)
-    factors = [schedule(share) for share in np.linspace(0.01, 1, 50)]
-    assert factors == sorted(factors, reverse=True)
+def test_the_schedule_warms_up_and_ends_at_a_hundredth_of_the_base_rate():
+    """bps-nav, ddppo_trainer.py:454-473: the end is a share of the base, however high the peak."""
+    base, peak = 5e-4, scaled_learning_rate(5e-4, 32, 512, 2)
+    rate = partial(learning_rate, base=base, peak=peak)
+    assert rate(0.0) == peak / 2 and rate(0.005) == pytest.approx(0.75 * peak) and rate(0.01) == pytest.approx(peak)
+    assert rate(0.01 + 0.99 / 2) == pytest.approx((peak + 5e-6) / 2)
+    assert rate(1.0) == pytest.approx(5e-6) and rate(1.5) == pytest.approx(5e-6)
+    rates = [rate(share) for share in np.linspace(0.01, 1, 50)]
+    assert rates == sorted(rates, reverse=True)

@@ -1,7 +1,5 @@
 """The policies: sizes, memory, and one interface for steps and sequences."""
 
-import time
-
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict
@@ -133,15 +131,144 @@ def test_impossible_policies_are_refused():
         make_policy("small", space("depth", side=3))
 
 
-def test_the_small_policy_infers_3000_frames_a_second():
-    """On two cores at 64 x 64; the best of several tries, since others may use the cores."""
-    policy = make_policy("small", space("depth", side=64))
-    observation = {name: value[0] for name, value in observations(side=64, steps=1, envs=128).items()}
-    state, begun = policy.initial_state(128), torch.zeros(128, dtype=torch.bool)
-    seconds = []
+class InNumPy:
+    """The forward pass of a policy from the formulas, in float64, one environment at a time."""
+
+    def __init__(self, policy):
+        self.weights = {name: values.numpy().astype(float) for name, values in policy.state_dict().items()}
+
+    def linear(self, name, inputs):
+        return self.weights[f"{name}.weight"] @ inputs + self.weights.get(f"{name}.bias", 0.0)
+
+    def convolve(self, name, picture, stride, padding):
+        """A picture [C, H, W] under the kernels [D, C, k, k] of a layer."""
+        kernels = self.weights[f"{name}.weight"]
+        size = kernels.shape[-1]
+        padded = np.pad(picture, ((0, 0), (padding, padding), (padding, padding)))
+        rows, columns = ((length - size) // stride + 1 for length in padded.shape[1:])
+        result = np.empty((len(kernels), rows, columns))
+        for row, column in np.ndindex(rows, columns):
+            window = padded[:, row * stride : row * stride + size, column * stride : column * stride + size]
+            result[:, row, column] = (kernels * window).sum((1, 2, 3))
+        bias = self.weights.get(f"{name}.bias")
+        return result if bias is None else result + bias[:, None, None]
+
+    def normalized(self, name, inputs):
+        spread = np.sqrt(inputs.var() + 1e-5)
+        return (inputs - inputs.mean()) / spread * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def block(self, name, picture, stride):
+        """Fixup with squeeze-excite: biases before and after each convolution, a scale, a gated residual."""
+        before_first, after_first, before_second, after_second = (
+            self.weights[f"{name}.biases.{index}"] for index in range(4)
+        )
+        hidden = np.maximum(self.convolve(f"{name}.first", picture + before_first, stride, 1) + after_first, 0)
+        residual = self.convolve(f"{name}.second", hidden + before_second, 1, 1) * self.weights[f"{name}.scale"]
+        residual = residual + after_second
+        narrow = np.maximum(self.linear(f"{name}.excite.gate.0", residual.mean((1, 2))), 0)
+        residual *= sigmoid(self.linear(f"{name}.excite.gate.2", narrow))[:, None, None]
+        if stride == 1:
+            return np.maximum(residual + picture, 0)
+        padded = np.pad(picture + before_first, ((0, 0), (1, 1), (1, 1)))
+        rows, columns = hidden.shape[1:]
+        pooled = np.empty((len(picture), rows, columns))
+        for row, column in np.ndindex(rows, columns):
+            pooled[:, row, column] = padded[:, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3].sum((1, 2)) / 9
+        return np.maximum(residual + self.convolve(f"{name}.shortcut.1", pooled, 1, 0), 0)
+
+    def features(self, kind, depth):
+        """The encoder's features of depth [H, W]."""
+        if kind == "small":
+            picture = depth[None]
+            for layer, stride, padding in ((0, 4, 0), (2, 2, 1), (4, 2, 1)):
+                picture = np.maximum(self.convolve(f"encoder.convolutions.{layer}", picture, stride, padding), 0)
+        else:
+            bins = np.minimum((depth * 10).astype(int), 9)
+            picture = np.concatenate([depth[None], (np.arange(10)[:, None, None] == bins).astype(float)])
+            picture = np.maximum(self.convolve("encoder.stem", picture, 4, 0), 0)
+            for index, stride in enumerate((1, 2, 2, 2)):
+                picture = self.block(f"encoder.blocks.{index}", picture, stride)
+            picture = np.maximum(self.convolve("encoder.compress", picture, 1, 1), 0)
+        return np.maximum(self.normalized("encoder.norm", self.linear("encoder.linear", picture.ravel())), 0)
+
+    def gates(self, which, layer, inputs, count):
+        part = self.weights[f"core.cells.weight_{which}_l{layer}"] @ inputs
+        return np.split(part + self.weights[f"core.cells.bias_{which}_l{layer}"], count)
+
+    def lstm(self, layer, inputs, hidden, cell):
+        pairs = zip(self.gates("ih", layer, inputs, 4), self.gates("hh", layer, hidden, 4), strict=True)
+        enter, forget, candidate, leave = (one + other for one, other in pairs)
+        cell = sigmoid(forget) * cell + sigmoid(enter) * np.tanh(candidate)
+        return sigmoid(leave) * np.tanh(cell), cell
+
+    def gru(self, inputs, hidden):
+        reset, update, candidate = self.gates("ih", 0, inputs, 3)
+        reset_by, update_by, candidate_by = self.gates("hh", 0, hidden, 3)
+        keep = sigmoid(update + update_by)
+        return (1 - keep) * np.tanh(candidate + sigmoid(reset + reset_by) * candidate_by) + keep * hidden
+
+    def run(self, kind, depth, goal, previous, begun, state):
+        """Logits and values of T steps of one environment: depth [T, H, W], goal [T, 2], state [rows, H]."""
+        logits, values = [], []
+        for step in range(len(goal)):
+            action = 0 if begun[step] else previous[step] + 1
+            state = state * (not begun[step])
+            distance, angle = goal[step]
+            inputs = [
+                self.weights["action_embedding.weight"][action],
+                self.linear("goal_embedding", np.array([distance, np.cos(-angle), np.sin(-angle)])),
+            ]
+            if kind != "blind":
+                inputs.append(self.features(kind, depth[step]))
+            output = np.concatenate(inputs)
+            if kind == "paper":
+                rows = [self.lstm(0, output, state[0], state[2])]
+                rows.append(self.lstm(1, rows[0][0], state[1], state[3]))
+                state = np.stack([rows[0][0], rows[1][0], rows[0][1], rows[1][1]])
+                output = rows[1][0]
+            else:
+                output = self.gru(output, state[0])
+                state = output[None]
+            logits.append(self.linear("actor", output))
+            values.append(self.linear("critic", output)[0])
+        return np.stack(logits), np.array(values)
+
+
+def sigmoid(values):
+    return 1 / (1 + np.exp(-values))
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_three_steps_are_those_of_the_formulas(kind):
+    """The whole forward pass against one in NumPy, with weights that make every parameter count."""
+    torch.manual_seed(0)
+    policy = make_policy(kind, space("depth", side=32))
     with torch.no_grad():
-        for _ in range(20):
-            start = time.perf_counter()
-            policy(observation, state, begun)
-            seconds.append(time.perf_counter() - start)
-    assert 128 / min(seconds) > 3000
+        for parameter in policy.parameters():
+            if parameter.ndim <= 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        for name, parameter in policy.named_parameters():
+            if name.endswith("second.weight"):  # zero at the start
+                parameter.normal_(std=0.02)
+        policy.actor.weight.normal_()
+    observation = observations(side=32, steps=3, envs=2)
+    begun = torch.tensor([[True, False], [False, False], [False, True]])
+    state = torch.randn_like(policy.initial_state(2))
+    with torch.no_grad():
+        logits, values, _ = policy(observation, state, begun)
+    for env in range(2):
+        expected_logits, expected_values = InNumPy(policy).run(
+            kind,
+            observation["depth"][:, env, ..., 0].numpy().astype(float),
+            observation[GOAL][:, env].numpy().astype(float),
+            observation[PREVIOUS_ACTION][:, env].numpy(),
+            begun[:, env].numpy(),
+            state[:, env].numpy().astype(float),
+        )
+        np.testing.assert_allclose(logits[:, env], expected_logits, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(values[:, env], expected_values, rtol=1e-3, atol=1e-4)
+
+
+def test_the_papers_critic_begins_small():
+    assert make_policy("paper", space("depth")).critic.weight.norm().item() == pytest.approx(0.1)
+    assert make_policy("small", space("depth")).critic.weight.norm().item() == pytest.approx(1.0)

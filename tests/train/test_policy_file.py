@@ -14,8 +14,11 @@ from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
 from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
+from gym_batchnav.task.explore import Explore  # noqa: E402
+from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.train.policy import PREVIOUS_ACTION, make_policy  # noqa: E402
-from gym_batchnav.train.policy_file import PolicyAbout, load_policy, save_policy  # noqa: E402
+from gym_batchnav.train.policy_file import MAX_HEADER_BYTES, PolicyAbout, load_policy, save_policy  # noqa: E402
 
 
 def about_of(kind="small", sensors=("depth", "rgb"), camera=None, **changes):
@@ -54,7 +57,8 @@ def test_the_same_policy_comes_back(kind, sensors, tmp_path):
 def test_the_description_makes_an_environment_that_fits():
     keywords = about_of(forward_step=0.5, max_episode_steps=60).env_keywords()
     assert keywords == {
-        "sensors": ("depth", "rgb"), "camera": Camera(24, 16, hfov_deg=80), "forward_step": 0.5,
+        "task": PointNav(), "sliding": True, "sensors": ("depth", "rgb"), "forward_step": 0.5,
+        "camera": Camera(24, 16, hfov_deg=80),
         "turn_angle_deg": 10.0, "max_episode_steps": 60,
     }  # fmt: skip
 
@@ -81,6 +85,9 @@ def path(tmp_path):
         {"sensors": ["smell"]}, {"sensors": 3}, {"sensors": []}, {"camera": {"width": 0}}, {"camera": {"zoom": 2}},
         {"camera": 5}, {"camera": {"width": "16"}}, {"camera": {"width": 16.5}}, {"forward_step": -1},
         {"forward_step": "far"}, {"turn_angle_deg": float("nan")}, {"max_episode_steps": 1.5}, {"extra": 1},
+        {"task_sensors": {f"s{i}": 1 for i in range(65)}}, {"task_sensors": {"a": 10**400}}, {"sliding": 1},
+        {"task": 3}, {"task_settings": {"success_distance": 0.2}}, {"task_settings": {"a": "b"}}, {"task_settings": []},
+        {"navmesh_settings": {"cells": 1}}, {"navmesh_settings": 3},
         {"frames": "many"}, {"preset": 7}, {"seed": None},
     ],
 )  # fmt: skip
@@ -92,7 +99,9 @@ def test_descriptions_that_cannot_be_are_damage(described, path):
 
 def test_weights_of_another_shape_kind_or_number_are_damage(path):
     good = path.read_bytes()
-    for name, array in (("0", np.zeros(3, np.float32)), ("0", np.zeros((5, 32))), ("1", np.zeros(96, np.int32))):
+    first, second = "action_embedding.weight", "goal_embedding.weight"
+    wrong = ((first, np.zeros(3, np.float32)), (first, np.zeros((5, 32))), (second, np.zeros(96, np.int32)))
+    for name, array in wrong:
         path.write_bytes(good)
         changed(path, arrays={name: array})
         with pytest.raises(ValueError, match="is damaged: its weights are not those of a 'small' policy"):
@@ -105,3 +114,72 @@ def test_a_description_of_something_huge_takes_no_memory(path):
     with pytest.raises(ValueError, match="its weights are not those"):
         load_policy(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024  # kilobytes
+
+
+def test_a_file_without_a_setting_of_the_world_is_damaged(path):
+    with safe_open(path, framework="np") as file:
+        header, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+    about = json.loads(header["about"])
+    for name in about:
+        rest = {key: value for key, value in about.items() if key != name}
+        path.write_bytes(pack_arrays(arrays, {**header, "about": json.dumps(rest)}))
+        with pytest.raises(ValueError, match=f"is damaged: its description has no {name}"):
+            load_policy(path)
+
+
+def test_other_files_and_huge_headers_are_refused_at_once(path, tmp_path):
+    for data in (b"", b"1234567", path.read_bytes()[:-9], (2**60).to_bytes(8, "little") + bytes(100), b"[" * 5000):
+        (tmp_path / "b").write_bytes(data)
+        with pytest.raises(ValueError, match="is damaged"):
+            load_policy(tmp_path / "b")
+    many = {f"{index:06}": np.zeros(0, np.float32) for index in range(20_000)}
+    data = pack_arrays(many, {"format": "gym_batchnav policy 2", "about": "{}"})
+    assert int.from_bytes(data[:8], "little") > MAX_HEADER_BYTES
+    (tmp_path / "b").write_bytes(data)
+    with pytest.raises(ValueError, match="its header has"):
+        load_policy(tmp_path / "b")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load_policy(tmp_path / "none")
+
+
+GENEROUS = {**dataclasses.asdict(PointNav()), "success_distance": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"sliding": False}, "sliding is False, the policy was trained with True"),
+        ({"forward_step": 0.5}, "forward_step is 0.5, the policy was trained with 0.25"),
+        ({"turn_angle_deg": 30.0}, "turn_angle_deg is 30.0, the policy was trained with 10.0"),
+        ({"max_episode_steps": 9}, "max_episode_steps is 9, the policy was trained with 500"),
+        ({"camera": Camera(24, 16, hfov_deg=90)}, "camera.hfov_deg is 90, the policy was trained with 80"),
+        ({"sensors": ("rgb",)}, "it has no sensor 'depth', which the policy sees"),
+        (
+            {"task_settings": {**about_of().task_settings, "success_distance": 0.5}},
+            "task_settings.success_distance is 0.5",
+        ),
+        (
+            {"task": "Explore", "task_settings": dataclasses.asdict(Explore())},
+            "task is 'Explore', the policy was trained with 'PointNav'",
+        ),
+        ({"navmesh_settings": NavMeshSettings(agent_radius=0.3)}, "navmesh_settings.agent_radius is 0.3"),
+    ],
+)
+def test_every_difference_of_a_world_is_named(changes, line):
+    about = about_of()
+    other = dataclasses.replace(about, **changes)
+    assert about.differences(about) == []
+    assert any(found.startswith(line) for found in about.differences(other))
+
+
+def test_a_blind_policy_asks_for_no_camera():
+    blind = about_of("blind", ())
+    assert blind.differences(about_of(camera=Camera(99, 99))) == []
+    assert about_of().differences(about_of("small", ("depth", "rgb"))) == []
+
+
+def test_tasks_come_back_with_their_settings():
+    assert about_of(task_settings=GENEROUS).make_task() == PointNav(success_distance=0.5)
+    assert about_of(task="Explore", task_settings=dataclasses.asdict(Explore())).make_task() == Explore()
+    with pytest.raises(ValueError, match="trained in the task 'mine:Task': make an environment with that task"):
+        about_of(task="mine:Task", task_settings={}).env_keywords()

@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -143,20 +143,30 @@ def make(library, tmp_path):
     """PPO on a toy: long strides, wide turns, a generous goal."""
     made = []
 
-    def make(kind="blind", num_envs=8, seed=0, sensors=None, library=library, hidden_size=None, **kwargs):
+    def make(
+        kind="blind",
+        num_envs=8,
+        seed=0,
+        sensors=None,
+        library=library,
+        hidden_size=None,
+        num_batches=1,
+        workers=None,
+        **kwargs,
+    ):
         if sensors is None:
             sensors = {"blind": (), "small": ("depth", "rgb"), "paper": ("depth",)}[kind]
         keywords = {"forward_step": 0.5, "turn_angle_deg": 30, "task": PointNav(success_distance=0.5)}
         keywords |= {"max_episode_steps": 60, "num_episodes": 300, "cache_dir": tmp_path, "library": library}
-        made.append(
-            BatchNavEnv(num_envs, sensors=sensors, camera=Camera(16, 16), autoreset_mode="same_step", **keywords)
-        )
+        keywords |= {"sensors": sensors, "camera": Camera(16, 16), "autoreset_mode": "same_step"}
+        envs = [BatchNavEnv(num_envs // num_batches, **keywords) for _ in range(num_batches)]
+        made.extend(envs)
         torch.manual_seed(seed)
         config = {"total_frames": 100_000, "num_steps": 8, "optimizer": "adamw", "learning_rate": 1e-3, **kwargs}
         policy = make_policy(kind, made[-1].single_observation_space)
         if hidden_size is not None:
             policy = Policy(None, True, "gru", hidden_size)
-        return PPO(made[-1], policy, PPOConfig(**config), seed=seed)
+        return PPO(envs, policy, PPOConfig(**config), seed=seed, workers=workers)
 
     yield make
     for env in made:
@@ -181,17 +191,29 @@ class TestTraining:
         other, _ = curve(make(kind, seed=1, optimizer=optimizer, imitation_share=0.001), 4)
         assert first != other
 
-    @pytest.mark.parametrize("num_parts", [1, 2])
-    def test_it_resumes_to_the_same_curve(self, make, num_parts):
-        ppo = make("small", num_epochs=2, num_parts=num_parts)
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_it_resumes_to_the_same_curve(self, make, count):
+        ppo = make("small", num_epochs=2, num_batches=count)
         curve(ppo, 2)
         state = copy.deepcopy(ppo.get_state())
         expected, weights = curve(ppo, 3)
-        resumed = make("small", seed=5, num_epochs=2, num_parts=num_parts)
+        resumed = make("small", seed=5, num_epochs=2, num_batches=count)
         resumed.set_state(state)
         found, same_weights = curve(resumed, 3)
         assert found == expected
         assert torch.equal(weights, same_weights)
+
+    def test_trainings_and_workers_share_no_seed(self, make):
+        def seeds(seed, rank):
+            workers = Workers()
+            workers.rank = rank
+            workers.size = 2
+            with mock.patch.multiple(workers, broadcast_weights=mock.DEFAULT):
+                ppo = make(num_envs=6, num_batches=2, seed=seed, workers=workers)
+            return np.concatenate([env.episodes.seed for env in ppo.collector.envs]).tolist()
+
+        found = [one for seed in (0, 1, 2) for rank in (0, 1) for one in seeds(seed, rank)]
+        assert sorted(found) == list(range(36))
 
     def test_each_iteration_learns_and_reports(self, make):
         ppo = make("small", num_minibatches=4, num_epochs=2, total_frames=10_000)
@@ -229,14 +251,28 @@ class TestTraining:
             rates.append(ppo.optimizer.param_groups[0]["lr"])
         assert rates == pytest.approx([0.5e-3, 1e-3, 1e-5])
 
-    def test_the_papers_policy_and_optimizer_learn(self, make):
-        report = make("paper", num_envs=4, optimizer="lamb", learning_rate=5e-4).iterate()
-        assert all(np.isfinite(value) for value in report.losses.values())
+    def test_the_papers_policy_fits_a_rollout_with_lamb(self, make):
+        """Learning again and again from one rollout: its critic and its actor come to agree with it."""
+        ppo = make("paper", num_envs=4, optimizer="lamb", learning_rate=5e-3, num_minibatches=1, entropy_weight=0.0)
+        rollout = ppo.collector.collect()
+        for group in ppo.optimizer.param_groups:
+            group["lr"] = 5e-3
+        losses = [ppo._learn(rollout, imitates=False) for _ in range(20)]
+        assert losses[-1]["value"] < 0.75 * losses[0]["value"] and losses[-1]["policy"] < losses[0]["policy"] - 1e-3
 
     def test_mixed_precision_stays_near(self, make):
-        plain, mixed = make("small").iterate(), make("small", autocast=True).iterate()
-        assert mixed.losses["entropy"] == pytest.approx(plain.losses["entropy"], rel=0.02)
-        assert all(np.isfinite(value) for value in mixed.losses.values())
+        """Logits of an actor with weights of order one, which a rounded or an unrelated feature would change."""
+        ppo = make("small")
+        torch.nn.init.normal_(ppo.policy.actor.weight, std=1.0)
+        rollout = ppo.collector.collect()
+        sequence = (rollout.observed(slice(None)), rollout.state, rollout.begun)
+        with torch.no_grad():
+            plain, _, _ = ppo.policy(*sequence)
+            with torch.autocast("cpu", torch.bfloat16):
+                mixed, _, _ = ppo.policy(*sequence)
+        error, size = (mixed - plain).abs(), plain.std()
+        assert 0 < error.mean() < 0.03 * size and error.max() < 0.2 * size
+        assert mixed.dtype == torch.float32
 
     def test_the_order_of_channels_changes_nothing(self, make):
         plain, ordered = make("small"), make("small", channels_last=True)
@@ -281,14 +317,12 @@ def test_dead_steps_are_not_learned_from(library, tmp_path):
 @pytest.mark.slow
 def test_two_rooms_are_learned_without_eyes(make):
     """A room with a wall across it: the goal is often round the wall, so that walking straight at it fails."""
-    start = time.perf_counter()
     batch = {"num_envs": 128, "num_steps": 32, "num_minibatches": 4, "num_epochs": 3}
     ppo = make(hidden_size=64, total_frames=600_000, learning_rate=3e-3, normalize_advantages=True, **batch)
     success = []
     while ppo.frames < ppo.config.total_frames and (len(success) < 20 or np.mean(success[-20:]) < 0.9):
         success.append(ppo.iterate().episodes["success"].mean())
     assert np.mean(success[:5]) < 0.4 < 0.9 <= np.mean(success[-20:])
-    assert time.perf_counter() - start < 120
 
 
 def room_with_a_door(place):

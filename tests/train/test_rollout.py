@@ -10,7 +10,7 @@ from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, make_policy  # noqa: E402
-from gym_batchnav.train.rollout import Collector  # noqa: E402
+from gym_batchnav.train.rollout import Collector, rows_on  # noqa: E402
 
 ENVS, STEPS, LIMIT = 6, 12, 7
 
@@ -24,15 +24,21 @@ def library():
 def make(library, tmp_path):
     made = []
 
-    def make(**kwargs):
+    def make(num_envs=ENVS, **kwargs):
         keywords = {"library": library, "num_episodes": 50, "cache_dir": tmp_path, "camera": Camera(16, 16)}
         keywords |= {"max_episode_steps": LIMIT, "autoreset_mode": "same_step", "sensors": ("depth", "rgb"), **kwargs}
-        made.append(BatchNavEnv(ENVS, **keywords))
+        made.append(BatchNavEnv(num_envs, **keywords))
         return made[-1]
 
     yield make
     for env in made:
         env.close()
+
+
+@pytest.fixture
+def batches(make):
+    """Makes batches of equal size that have ENVS environments together."""
+    return lambda count, **kwargs: [make(ENVS // count, **kwargs) for _ in range(count)]
 
 
 @pytest.fixture
@@ -55,10 +61,10 @@ def replay(env, rollouts, seed):
             observation = outcome[0]
 
 
-@pytest.mark.parametrize("num_parts", [1, 2, 3])
-def test_the_environment_says_the_same_again(make, policy, num_parts):
-    """That of the whole batch, whatever parts it was stepped in."""
-    collector = Collector(make(), policy, STEPS, seed=3, num_parts=num_parts)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_environment_says_the_same_again(make, batches, policy, count):
+    """In one batch, however many batches the collector stepped."""
+    collector = Collector(batches(count), policy, STEPS, seed=3)
     rollouts, begun = [], np.ones(ENVS, bool)
     for _ in range(3):
         one = collector.collect()
@@ -83,10 +89,10 @@ def test_the_environment_says_the_same_again(make, policy, num_parts):
     assert sum(len(one["spl"]) for one in rollouts) > ENVS
 
 
-@pytest.mark.parametrize("num_parts", [1, 2])
-def test_learning_sees_what_acting_saw(make, policy, num_parts):
+@pytest.mark.parametrize("count", [1, 2])
+def test_learning_sees_what_acting_saw(make, batches, policy, count):
     """The sequence forward of a rollout gives the values and probabilities with which its actions were chosen."""
-    collector, last_begun = Collector(make(), policy, STEPS, seed=1, num_parts=num_parts), 0
+    collector, last_begun = Collector(batches(count), policy, STEPS, seed=1), 0
     for _ in range(4):
         rollout = collector.collect()
         with torch.no_grad():
@@ -99,11 +105,11 @@ def test_learning_sees_what_acting_saw(make, policy, num_parts):
     assert 0 < last_begun < 4 * ENVS  # what follows the last step may begin an episode, or not
 
 
-@pytest.mark.parametrize("num_parts", [1, 2])
-def test_time_outs_are_bootstrapped_with_their_last_observation(make, policy, num_parts):
+@pytest.mark.parametrize("count", [1, 2])
+def test_time_outs_are_bootstrapped_with_their_last_observation(make, batches, policy, count):
     """And only they: what follows a STOP is worth nothing, nor is what an earlier rollout left behind."""
     torch.nn.init.constant_(policy.actor.bias[:1], -0.5)
-    collector = Collector(make(max_episode_steps=4), policy, STEPS, seed=2, num_parts=num_parts)
+    collector = Collector(batches(count, max_episode_steps=4), policy, STEPS, seed=2)
     fresh = make(max_episode_steps=4)
     fresh.reset(seed=2)
     for _ in range(3):
@@ -125,10 +131,10 @@ def test_time_outs_are_bootstrapped_with_their_last_observation(make, policy, nu
             np.testing.assert_allclose(found, values[-1][truncated], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("num_parts", [1, 2])
-def test_a_rollout_may_end_early(make, policy, num_parts):
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_rollout_may_end_early(make, batches, policy, count):
     """And the next one goes on from there, as if there had been one long rollout."""
-    cut, long = (Collector(make(), policy, STEPS, seed=4, num_parts=num_parts) for _ in range(2))
+    cut, long = (Collector(batches(count), policy, STEPS, seed=4) for _ in range(2))
     asked = []
 
     def after_five(rows):
@@ -156,13 +162,13 @@ def test_a_rollout_may_end_early(make, policy, num_parts):
     assert cut.collect().num_frames == STEPS * ENVS
 
 
-@pytest.mark.parametrize("num_parts", [1, 2])
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("kind", ["small", "paper"])
-def test_it_goes_on_from_its_state(make, num_parts, kind):
+def test_it_goes_on_from_its_state(make, batches, count, kind):
     torch.manual_seed(0)
     policy = make_policy(kind, make().single_observation_space)
     torch.nn.init.normal_(policy.actor.weight, std=0.1)
-    one, other = (Collector(make(), policy, 5, seed=seed, num_parts=num_parts) for seed in (0, 9))
+    one, other = (Collector(batches(count), policy, 5, seed=seed) for seed in (0, 9))
     one.collect(), other.collect()
     state = one.get_state()
     expected = one.collect()
@@ -172,23 +178,81 @@ def test_it_goes_on_from_its_state(make, num_parts, kind):
         assert torch.equal(getattr(expected, name), getattr(found, name)), name
 
 
-def test_parts_alternate_and_time_is_counted(make, policy):
-    """While one part is drawn the policy acts for another: every step is sent before another part's is received."""
-    env = make()
-    collector = Collector(env, policy, 3, num_parts=2)
+def test_batches_alternate_and_time_is_counted(batches, policy):
+    """One batch is drawn while the policy acts for another: every step is sent before another batch's is received."""
+    envs = batches(2)
+    collector = Collector(envs, policy, 3)
     log = []
 
     def logged(name, index, call):
         return lambda *args: log.append(name + "AB"[index]) or call(*args)
 
-    for index, part in enumerate(env.parts):
-        part.send, part.recv = logged("send ", index, part.send), logged("recv ", index, part.recv)
+    for index, env in enumerate(envs):
+        env.send = logged("send ", index, env.send)
+        env.recv = logged("recv ", index, env.recv)
     collector.collect()
     assert log == ["send A", "send B"] + ["recv A", "send A", "recv B", "send B"] * 2 + ["recv A", "recv B"]
     assert collector.seconds.keys() == {"simulate", "render", "infer"} and min(collector.seconds.values()) > 0
-    assert collector.seconds["render"] <= env.timings["render"]
-    with pytest.raises(ValueError, match=r"split\(4\) of 6"):
-        Collector(make(), policy, 3, num_parts=4)
+    assert collector.seconds["render"] <= sum(env.timings["render"] for env in envs)
+
+
+def test_batches_that_do_not_fit_are_refused(make, policy):
+    with pytest.raises(ValueError, match="give one batch"):
+        Collector([], policy, 3)
+    with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
+        Collector([make(), make(autoreset_mode="next_step")], policy, 3)
+    with pytest.raises(ValueError, match="observe different things"):
+        Collector([make(), make(sensors=("depth",))], policy, 3)
+
+
+def test_without_bootstrapping_a_time_out_is_worth_nothing(make, policy):
+    collector = Collector(make(max_episode_steps=4), policy, STEPS, bootstrap_timeouts=False)
+    rollout = collector.collect()
+    assert rollout.begun[1:].any() and not rollout.bootstraps.any()
+
+
+class IndexedAtHome(torch.Tensor):
+    """A tensor on the CPU that is indexed by NumPy's or the CPU's indices only, as torch does beside a GPU."""
+
+    num_indexed = 0
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.__getitem__:
+            cls.num_indexed += 1
+            if isinstance(args[1], torch.Tensor) and args[1].device.type != "cpu":
+                raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_rows_are_selected_where_the_values_are():
+    """A policy on a GPU with observations on the CPU; the device "meta", which holds no values, stands for the GPU."""
+    values, rows = torch.arange(12.0).reshape(4, 3), np.array([1, 3])
+    with pytest.raises(RuntimeError, match="same device"):
+        values.as_subclass(IndexedAtHome)[torch.as_tensor(rows, device="meta")]
+    IndexedAtHome.num_indexed = 0
+    found = rows_on(values.as_subclass(IndexedAtHome), rows, torch.device("meta"))
+    assert IndexedAtHome.num_indexed == 1 and found.device.type == "meta" and found.shape == (2, 3)
+    for given in (values, values.numpy()):
+        assert rows_on(given, rows, torch.device("cpu")).tolist() == [[3, 4, 5], [9, 10, 11]]
+
+
+def test_final_observations_on_the_cpu_reach_a_policy_elsewhere(make, policy, monkeypatch):
+    """The collector's own path for time-outs, with a policy that says it is on another device."""
+    env = make(max_episode_steps=4)
+    collector = Collector(env, policy, STEPS)
+    member = collector._members[0]
+    for _ in range(4):
+        *_, truncated, info = env.step(np.full(ENVS, 2))
+    final = {name: torch.as_tensor(values).as_subclass(IndexedAtHome) for name, values in info["final_obs"].items()}
+    member.memory = member.memory.to("meta")
+    monkeypatch.setattr(type(policy), "device", property(lambda policy: torch.device("meta")))
+    seen = []
+    monkeypatch.setattr(collector, "_act", lambda *given: seen.append(given) or (None, "values", None))
+    assert collector._final_values(member, final, np.nonzero(truncated)[0]) == "values"
+    ((observation, memory, begun),) = seen
+    assert {values.device.type for values in (*observation.values(), memory, begun)} == {"meta"}
+    assert len(observation["depth"]) == ENVS
 
 
 def test_actions_are_drawn_with_the_policys_probabilities(make, policy):
@@ -201,9 +265,9 @@ def test_actions_are_drawn_with_the_policys_probabilities(make, policy):
     np.testing.assert_allclose(found, expected, atol=4 * (0.25 / rollout.num_frames) ** 0.5)
 
 
-@pytest.mark.parametrize(("share", "num_parts"), [(0.0, 1), (0.5, 1), (0.5, 2), (1.0, 1)])
-def test_the_expert_takes_its_share(make, policy, share, num_parts):
-    collector = Collector(make(max_episode_steps=500), policy, 60, seed=0, num_parts=num_parts)
+@pytest.mark.parametrize(("share", "count"), [(0.0, 1), (0.5, 1), (0.5, 2), (1.0, 1)])
+def test_the_expert_takes_its_share(make, batches, policy, share, count):
+    collector = Collector(batches(count, max_episode_steps=500), policy, 60, seed=0)
     rollout = collector.collect(share)
     env = make(max_episode_steps=500)
     env.reset(seed=0)

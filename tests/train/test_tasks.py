@@ -162,6 +162,22 @@ def test_policy_files_say_what_the_policy_reads(make, task, tmp_path):
     np.testing.assert_array_equal(one.path_length, other.path_length)
 
 
+def test_another_world_than_that_of_the_training_is_refused_or_allowed(make, tmp_path):
+    env = make(task=PointNav(success_distance=0.5), sliding=False, forward_step=0.5)
+    policy = make_policy("blind", env.single_observation_space)
+    save_policy(tmp_path / "a.safetensors", policy, policy_about(env, "blind", "mine", 0, 0))
+    loaded, about = load_policy(tmp_path / "a.safetensors")
+    same = make(**about.env_keywords())
+    assert same.task == PointNav(success_distance=0.5) and not same.simulator.sliding
+    assert len(evaluate(same, PolicyAgent(loaded, about=about))) == 12
+    other = make(task=PointNav())
+    with pytest.raises(
+        ValueError, match=r"forward_step is 0\.25.*sliding is True.*success_distance is 0\.2.*allow_mismatch"
+    ):
+        evaluate(other, PolicyAgent(loaded, about=about))
+    assert len(evaluate(other, PolicyAgent(loaded, about=about, allow_mismatch=True))) == 12
+
+
 @pytest.mark.parametrize("sizes", [{"a": 2**40}, {"a": 0}, {"a": "2"}, ["a"]])
 def test_impossible_readings_of_a_strangers_policy_are_refused(make, sizes):
     import dataclasses

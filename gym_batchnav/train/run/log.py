@@ -1,11 +1,15 @@
-"""The learning curve of a run: a file of one JSON line a log interval, and its picture."""
+"""The learning curve of a run: a file with one JSON line per log interval, and its picture."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gym_batchnav.system.storage import write_atomically
 
@@ -13,61 +17,70 @@ MEASURES = {"success": "#2f7d32", "spl": "#1f5fa8", "soft_spl": "#8a8a8a"}
 Row = dict[str, Any]
 
 
-class Window:
-    """What the iterations since the last log line came to, as sums that may be added up over workers."""
+@dataclass(slots=True)
+class Sums:
+    """Sums over some iterations, which may be added up over workers as well."""
 
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {"frames": 0.0, "episodes": 0.0}
+    frames: int = 0
+    episodes: int = 0
+    seconds: Counter = field(default_factory=Counter)  # by phase
+    losses: Counter = field(default_factory=Counter)  # by term
+    iterations: Counter = field(default_factory=Counter)  # by term: imitation has other terms than PPO
+    measures: Counter = field(default_factory=Counter)  # by name, over the episodes that ended
 
-    def add(self, frames: int, seconds: Mapping[str, float], losses: Mapping[str, float], episodes: Row) -> None:
-        """Take an iteration into account.
+    def add(
+        self,
+        frames: int,
+        seconds: Mapping[str, float],
+        losses: Mapping[str, float],
+        episodes: Mapping[str, np.ndarray],
+    ) -> None:
+        """Add an iteration.
 
         Args:
-            frames: Steps of this worker's environments.
-            seconds: By part.
-            losses: Parts of the loss.
+            frames: Environment steps.
+            seconds: By phase.
+            losses: Terms of the loss.
             episodes: [M] by measure, of the episodes that ended.
         """
-        count = max((len(values) for values in episodes.values()), default=0)
-        new: dict[str, float] = {"frames": frames, "episodes": count}
-        new |= {f"seconds/{part}": value for part, value in seconds.items()}
-        new |= {f"loss/{name}": value for name, value in losses.items()}
-        new |= {f"times/{name}": 1 for name in losses}  # imitation has other losses than PPO
-        new |= {f"episodes/{name}": float(values.sum()) for name, values in episodes.items()}
-        self.include(new)
+        self.frames += frames
+        self.episodes += max((len(values) for values in episodes.values()), default=0)
+        self.seconds.update(seconds)
+        self.losses.update(losses)
+        self.iterations.update(dict.fromkeys(losses, 1))
+        self.measures.update({name: float(values.sum()) for name, values in episodes.items()})
 
-    def include(self, sums: Mapping[str, float]) -> None:
-        """Add the sums of another window."""
-        for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
+    def include(self, other: Sums) -> None:
+        """Add the sums of another worker or of other iterations."""
+        self.frames += other.frames
+        self.episodes += other.episodes
+        self.seconds.update(other.seconds)
+        self.losses.update(other.losses)
+        self.iterations.update(other.iterations)
+        self.measures.update(other.measures)
 
 
-def row_of(sums: Mapping[str, float], frames: int, seconds: float, wall: float) -> Row:
+def row_of(sums: Sums, frames: int, seconds: float, wall: float) -> Row:
     """A line of the curve.
 
     Args:
-        sums: Of a window.
-        frames: Since training began.
-        seconds: Of training since it began.
-        wall: Seconds that the window took.
+        sums: Sums over the iterations since the line before.
+        frames: Environment steps since training began.
+        seconds: Seconds of training since it began.
+        wall: Seconds since the line before.
 
     Returns:
         frames, seconds, fps, episodes, the means of their measures (None without episodes), losses, and ``parts``:
-        microseconds of a frame by part.
+        microseconds per frame by phase.
     """
-    count, microseconds = sums["episodes"], 1e6 / sums["frames"]
-
-    def those(prefix: str) -> dict[str, float]:
-        return {name.removeprefix(prefix): value for name, value in sums.items() if name.startswith(prefix)}
-
     return {
         "frames": frames,
         "seconds": round(seconds, 3),
-        "fps": sums["frames"] / wall,
-        "episodes": int(count),
-        **{name: value / count if count else None for name, value in those("episodes/").items()},
-        "losses": {name: value / sums[f"times/{name}"] for name, value in those("loss/").items()},
-        "parts": {part: value * microseconds for part, value in those("seconds/").items()},
+        "fps": sums.frames / wall,
+        "episodes": sums.episodes,
+        **{name: value / sums.episodes if sums.episodes else None for name, value in sums.measures.items()},
+        "losses": {name: value / sums.iterations[name] for name, value in sums.losses.items()},
+        "parts": {phase: 1e6 * value / sums.frames for phase, value in sums.seconds.items()},
     }
 
 
@@ -91,12 +104,12 @@ def read_rows(path: Path) -> list[Row]:
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError as error:
-            raise ValueError(f"'{path}', line {number}, is damaged: mend it or take it out") from error
+            raise ValueError(f"'{path}', line {number}, is damaged: repair or delete the line") from error
     return rows
 
 
 def cut_curve(path: Path, frames: int) -> list[Row]:
-    """Take the lines after ``frames`` out of a curve's file, since they are to come again; returns the others."""
+    """Delete the lines after ``frames`` from a curve's file: the run writes them again. Returns the others."""
     rows = [row for row in read_rows(path) if row["frames"] <= frames]
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
     return rows

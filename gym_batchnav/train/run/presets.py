@@ -111,7 +111,7 @@ def _paper(sensor: str, num_envs: int, resident_scenes: int) -> Preset:
         scenes=_LARGE_HOMES,
         held_out=_LARGE_HELD_OUT,
         policy="paper",
-        ppo=PPOConfig(num_parts=2, **ON_A_GPU),
+        ppo=PPOConfig(bootstrap_timeouts=False, **ON_A_GPU),
         num_envs=num_envs,
         resident_scenes=resident_scenes,
         sensors=(sensor,),
@@ -154,7 +154,6 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 num_minibatches=4,
                 normalize_advantages=True,
                 imitation_share=0.1,
-                num_parts=2,  # one half is drawn while the policy acts for the other
                 **ON_A_GPU,
             ),
             num_envs=1024,

@@ -1,13 +1,16 @@
 """A training from its settings to its files: the folder, the clock, the log and the checkpoints around PPO.
 
-The folder holds ``run.json`` (the settings), ``curve.jsonl`` and ``tensorboard/`` (the log), ``checkpoint.safetensors``
-(one for each worker), and after the end ``policy.safetensors`` and ``curve.png``.
+The folder holds ``run.json`` (the settings), ``curve.jsonl`` (the log), ``checkpoint.pt`` (one per worker), and
+after the end ``policy.safetensors``. Where they are installed, TensorBoard's files lie in ``tensorboard/`` and
+Matplotlib draws ``curve.png``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,7 +18,6 @@ from typing import Any
 import numba
 import numpy as np
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.system.progress import late_progress
@@ -25,15 +27,23 @@ from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.policy_file import policy_about, save_policy
 from gym_batchnav.train.ppo import PPO
 from gym_batchnav.train.run import checkpoint
-from gym_batchnav.train.run.log import Row, Window, append_row, cut_curve, draw_curve, flat_numbers, row_of
+from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
 from gym_batchnav.train.run.settings import FILE, RunSettings, check_same_run, read_run_file, write_run_file
 from gym_batchnav.train.run.workers import Workers
 
 LOG_SECONDS = 10.0
 CHECKPOINT_SECONDS = 180.0
-CHECKPOINT, CURVE, POLICY, PICTURE = "checkpoint.safetensors", "curve.jsonl", "policy.safetensors", "curve.png"
-_WAIT = "seconds/wait"
+CHECKPOINT, CURVE, POLICY, PICTURE = "checkpoint.pt", "curve.jsonl", "policy.safetensors", "curve.png"
 RECENT_SECONDS = 60.0  # of training, over which the summary takes success and SPL
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What all workers do before the next iteration; the clock of worker 0 decides."""
+
+    progress: float
+    log: bool
+    save: bool
 
 
 class TrainingRun:
@@ -41,18 +51,18 @@ class TrainingRun:
 
     Args:
         out: The folder; made if need be.
-        given: Settings by name, see RunSettings; of a run that is gone on with only those that differ.
-        resume: Go on with the run that the folder holds, if it holds one.
-        note: Told what takes long before the training begins.
+        given: Settings by name, see RunSettings; for a run that is resumed, only those that change.
+        resume: Resume the run that the folder holds, if it holds one.
+        note: Called with a line of text before anything slow.
 
     Attributes:
-        settings: Of the run.
-        seconds: Of training so far.
+        settings: Settings of the run.
+        seconds: Seconds of training so far.
         progress: The share of the training that is over, by frames or by time, whichever is more.
-        rows: The learning curve; see ``curve.row_of``.
+        rows: The learning curve; see ``log.row_of``.
 
     Raises:
-        FileExistsError: the folder holds a run, and it is not to be gone on with.
+        FileExistsError: the folder holds a run, and ``resume`` is False.
         ValueError: the settings are impossible, or not those of the run that the folder holds.
         RuntimeError: the preset needs a GPU, and there is none.
     """
@@ -60,16 +70,16 @@ class TrainingRun:
     def __init__(
         self, out: Path, given: dict[str, Any], resume: bool = False, note: Callable[[str], None] = lambda text: None
     ) -> None:
-        self.out, self.settings = out, _settings(out, given, resume)
+        self.out = out
+        self.settings = _settings(out, given, resume)
         self.preset = self.settings.resolved()
-        _check_device(self.preset.device, self.settings.preset)
         _set_threads(self.preset.threads)
         with ExitStack() as undo:
             self.workers = Workers.from_environment()
             undo.callback(self.workers.close)
-            self.workers.sum({})  # nobody writes to the folder before all have looked at it
+            self.workers.barrier()  # no worker writes to the folder before all have looked at it
             device = _device(self.preset.device, self.workers.local_rank)
-            self._path = out / (CHECKPOINT if self._leads else f"checkpoint_{self.workers.rank}.safetensors")
+            self._path = out / (CHECKPOINT if self._leads else f"checkpoint_{self.workers.rank}.pt")
             state = self._load()
             self._check_alike(-1 if state is None else state["ppo"]["frames"])
             note = note if self._leads else lambda text: None
@@ -80,12 +90,12 @@ class TrainingRun:
             policy = make_policy(self.preset.policy, space).to(device)
             self.ppo = PPO(self._env, policy, self.preset.ppo, self.settings.seed, self.workers)
             if state is not None:
-                note(f"Going on after {state['ppo']['frames']:,} frames")
-                self._go_on_from(state["ppo"])
+                note(f"Resuming after {state['ppo']['frames']:,} frames")
+                self._resume_from(state["ppo"])
             self.seconds: float = 0.0 if state is None else state["seconds"]
             self.rows: list[Row] = []
-            self._session, self._wall = Window(), 0.0  # since this process began to train
-            self._board: SummaryWriter | None = None
+            self._session, self._wall = Sums(), 0.0  # since this process began to train
+            self._board: Any = None
             if self._leads:
                 self.rows = self._begin_log()
             self._writer = checkpoint.CheckpointWriter()
@@ -103,7 +113,7 @@ class TrainingRun:
         should_stop: Callable[[], bool] = lambda: False,
         watch: Callable[[TrainingRun], None] = lambda run: None,
     ) -> bool:
-        """Train up to a limit, or until ``should_stop``, and leave a checkpoint.
+        """Train until a limit is reached or ``should_stop`` says so, and leave a checkpoint.
 
         Args:
             should_stop: Asked before every iteration.
@@ -112,34 +122,33 @@ class TrainingRun:
         Returns:
             Whether a limit was reached.
         """
-        window, begun = Window(), perf_counter() - self.seconds
+        window, begun = Sums(), perf_counter() - self.seconds
         logged = saved = self.seconds
         while True:
             self.seconds = perf_counter() - begun
-            # The first worker's clock decides for all, so that all do the same.
-            asked = {"progress": self.progress, "log": self.seconds - logged > LOG_SECONDS}
-            asked["save"] = self.seconds - saved > CHECKPOINT_SECONDS
-            asked = {name: float(value) if self._leads else 0.0 for name, value in asked.items()}
-            said = self.workers.sum({**asked, "stop": float(should_stop())})
-            ends = bool(said["stop"]) or said["progress"] >= 1
-            if said["log"] or said["save"] or ends:
+            now = Decision(
+                self.progress, self.seconds - logged > LOG_SECONDS, self.seconds - saved > CHECKPOINT_SECONDS
+            )
+            now = self.workers.broadcast(now)
+            ends = any(self.workers.gather(should_stop())) or now.progress >= 1
+            if now.log or now.save or ends:
                 self._log(window, self.seconds - logged)
-                window, logged = Window(), self.seconds
-            if said["save"] or ends:
+                window, logged = Sums(), self.seconds
+            if now.save or ends:
                 self._save()
                 saved = self.seconds
             if ends:
                 self._writer.wait()
-                return said["progress"] >= 1
-            before, follower = self.ppo.frames, expert_share(said["progress"], self.preset.ppo.imitation_share)
-            report = self.ppo.iterate(said["progress"])
-            # The frames of all workers: the first one counts them.
+                return now.progress >= 1
+            before, follower = self.ppo.frames, expert_share(now.progress, self.preset.ppo.imitation_share)
+            report = self.ppo.iterate(now.progress)
+            # The frames of all workers: worker 0 counts them.
             frames = report.frames - before if self._leads else 0
             window.add(frames, report.seconds, {**report.losses, "follower": follower or 0.0}, report.episodes)
             watch(self)
 
     def finish(self) -> dict[str, Any]:
-        """Write the policy and the picture of the curve.
+        """Write the policy, and the picture of the curve where Matplotlib is installed.
 
         Returns:
             frames, seconds, fps and parts (of this process's training), success and spl (of the last minute; None
@@ -149,14 +158,16 @@ class TrainingRun:
         if self._leads:
             about = policy_about(self._env, kind, preset, self.ppo.frames, self.settings.seed)
             save_policy(self.out / POLICY, self.ppo.policy, about)
-            draw_curve(self.rows, self.out / PICTURE, f"{preset}: {kind}, {self.preset.num_envs} agents")
+            if find_spec("matplotlib") is not None:
+                draw_curve(self.rows, self.out / PICTURE, f"{preset}: {kind}, {self.preset.num_envs} agents")
+        files = [self.out / name for name in (POLICY, PICTURE, CURVE, CHECKPOINT)]
         recent = [
             row
             for row in self.rows
             if row["seconds"] > self.seconds - RECENT_SECONDS and row["episodes"] and not row["losses"]["follower"]
         ]
         counts = [row["episodes"] for row in recent]
-        session = row_of(self._session.sums, self.ppo.frames, self.seconds, self._wall) if self._wall else {}
+        session = row_of(self._session, self.ppo.frames, self.seconds, self._wall) if self._wall else {}
         return {
             "frames": self.ppo.frames,
             "seconds": self.seconds,
@@ -166,11 +177,11 @@ class TrainingRun:
                 for name in ("success", "spl")
             },
             "parts": session.get("parts", {}),
-            "files": [str(self.out / name) for name in (POLICY, PICTURE, CURVE, CHECKPOINT)],
+            "files": [str(file) for file in files if file.exists()],
         }
 
     def close(self) -> None:
-        """Release the environment, the log and the workers; safe twice."""
+        """Release the environment, the log and the workers; idempotent."""
         with ExitStack() as stack:
             stack.callback(self.workers.close)
             stack.callback(self._env.close)
@@ -184,7 +195,7 @@ class TrainingRun:
         return self.workers.rank == 0
 
     def _load(self) -> dict[str, Any] | None:
-        """The state to go on from; None where the folder has no checkpoint."""
+        """The state to resume from; None where the folder has no checkpoint."""
         if not self._path.exists():
             return None
         state, about = checkpoint.load(self._path)
@@ -195,17 +206,12 @@ class TrainingRun:
         return state
 
     def _check_alike(self, frames: int) -> None:
-        """Refuse to go on from checkpoints of different moments, as where some were lost.
-
-        Raises:
-            ValueError: the workers' ``frames`` (-1 without a checkpoint) are not the same.
-        """
-        mine = {str(rank): float(frames * (rank == self.workers.rank)) for rank in range(self.workers.size)}
-        found = [int(one) for one in self.workers.sum(mine).values()]
+        """Raise ValueError unless the checkpoints of all workers have equal ``frames`` (-1 without a checkpoint)."""
+        found = self.workers.gather(frames)
         if len(set(found)) > 1:
             raise ValueError(f"the checkpoints in '{self.out}' are of {found} frames (-1: none): begin another run")
 
-    def _go_on_from(self, state: dict[str, Any]) -> None:
+    def _resume_from(self, state: dict[str, Any]) -> None:
         """Set the state of a checkpoint."""
         try:
             self.ppo.set_state(state)
@@ -221,49 +227,57 @@ class TrainingRun:
     def _begin_log(self) -> list[Row]:
         """Write the settings and open the logs; returns the lines of the curve up to here."""
         write_run_file(self.out, self.settings)
-        self._board = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.ppo.frames + 1)
+        if find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.ppo.frames + 1)
         return cut_curve(self.out / CURVE, self.ppo.frames)
 
-    def _log(self, window: Window, wall: float) -> None:
+    def _log(self, window: Sums, wall: float) -> None:
         """Add the window to the curve."""
-        sums = self.workers.sum(window.sums)
-        if not sums["frames"]:
+        sums = Sums()
+        for one in self.workers.gather(window):
+            sums.include(one)
+        if not sums.frames:
             return
-        computed = sum(value for name, value in sums.items() if name.startswith("seconds/") and name != _WAIT)
-        sums[_WAIT] = max(self.workers.size * wall - computed, 0.0)  # logging and saving count as waiting
+        sums.seconds.pop("wait", None)  # measured anew, so that logging and saving count as waiting
+        sums.seconds.update({"wait": max(self.workers.size * wall - sum(sums.seconds.values()), 0.0)})
         self._session.include(sums)
         self._wall += wall
-        if self._board is None:
+        if not self._leads:
             return
         row = row_of(sums, self.ppo.frames, self.seconds, wall)
         row["learning_rate"] = self.ppo.optimizer.param_groups[0]["lr"]
         self.rows.append(row)
         append_row(self.out / CURVE, row)
-        for name, value in flat_numbers(row).items():
+        for name, value in flat_numbers(row).items() if self._board is not None else ():
             self._board.add_scalar(name, value, row["frames"])
 
 
 def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
-    """The settings of the run to begin or to go on with in a folder."""
+    """The settings of the run to begin or to resume in a folder."""
     if not (out / FILE).exists():
         settings = RunSettings(**given)
+        _check_device(settings)
         make_folder(out)
         return settings
     if not resume:
-        raise FileExistsError(f"'{out}' holds a run: go on with it by --resume, or give another --out")
-    return read_run_file(out).changed(given, out)
+        raise FileExistsError(f"'{out}' holds a run: resume it with --resume, or give another --out")
+    settings = read_run_file(out).changed(given, out)
+    _check_device(settings)
+    return settings
 
 
-def _check_device(name: str, preset: str) -> None:
-    """Refuse a GPU where there is none.
-
-    Raises:
-        RuntimeError: there is none.
-    """
-    if name == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError(
-            f"preset {preset!r} trains on an NVIDIA GPU, and torch finds none: take --preset cpu, or --device cpu"
-        )
+def _check_device(settings: RunSettings) -> None:
+    """Raise RuntimeError where the run needs a GPU and there is none."""
+    if settings.resolved().device != "cuda" or torch.cuda.is_available():
+        return
+    if settings.device == "cuda":
+        remedy = "leave --device out, or install a build of torch for your GPU"
+        raise RuntimeError(f"--device cuda: torch finds no NVIDIA GPU: {remedy}")
+    raise RuntimeError(
+        f"preset {settings.preset!r} trains on an NVIDIA GPU, and torch finds none: take --preset cpu, or --device cpu"
+    )
 
 
 def _device(name: str, local_rank: int) -> torch.device:
@@ -275,7 +289,7 @@ def _device(name: str, local_rank: int) -> torch.device:
 
 
 def _set_threads(count: int | None) -> None:
-    """Give torch and Numba so many threads: they share OpenMP, and what one of them sets counts for the other."""
+    """Set the threads of torch and Numba: they share OpenMP, so that either's setting counts for both."""
     if count is not None:
         config: Any = numba.config  # whose entries are made when numba is imported
         numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))

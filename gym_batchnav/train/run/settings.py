@@ -1,4 +1,4 @@
-"""What a user asks of a training run, and what a folder says of the run that it holds."""
+"""The settings of a training run, and the file in its folder that records them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import gym_batchnav
 from gym_batchnav.env.settings import check_choice, check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.train.policy import POLICIES
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
 FILE = "run.json"
-CHANGEABLE = ("frames", "time_limit", "threads")  # when a run is gone on with
+CHANGEABLE = ("frames", "time_limit", "threads")  # when a run is resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +22,15 @@ class RunSettings:
     """A preset and what differs from it; None keeps what the preset says.
 
     Attributes:
-        preset: Its name.
-        seed: Of the weights, the environments, the actions and the mini-batches.
-        frames: End after so many steps of all environments together.
-        time_limit: End after so many seconds of training.
-        scenes: To learn in.
+        preset: Name of the preset.
+        seed: Seed of weights, environments, actions and mini-batches.
+        frames: Length of the training in environment steps, summed over environments.
+        time_limit: Length of the training in seconds.
+        scenes: Scenes to learn in.
         policy: Kind, see ``make_policy``.
         num_envs: N.
         device: ``"cpu"`` or ``"cuda"``.
-        threads: Of torch and of Numba.
+        threads: Threads of torch and Numba.
     """
 
     preset: str = "cpu"
@@ -43,8 +44,9 @@ class RunSettings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise ValueError where a setting is impossible."""
         check_choice("preset", self.preset, tuple(PRESETS))
+        check_choice("policy", self.policy, (None, *POLICIES))
         check_choice("device", self.device, (None, "cpu", "cuda"))
         counts = {"frames": self.frames, "num_envs": self.num_envs, "threads": self.threads}
         check_counts(**{name: one for name, one in counts.items() if one is not None})
@@ -62,38 +64,38 @@ class RunSettings:
             if getattr(self, name) is not None
         }
         if changes.get("policy") == "blind":
-            changes["sensors"] = ()  # nothing is drawn that nobody looks at
+            changes["sensors"] = ()  # a blind agent needs no pictures
         learning: dict[str, Any] = {
             "total_frames": self.frames or preset.ppo.total_frames,
             "num_minibatches": min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),
         }
-        if changes.get("device") == "cpu":
-            learning |= {**dict.fromkeys(ON_A_GPU, False), "num_parts": 1}
+        if self.device is not None:
+            learning |= ON_A_GPU if self.device == "cuda" else dict.fromkeys(ON_A_GPU, False)
         changes["ppo"] = replace(preset.ppo, **learning)
         return replace(preset, **changes)
 
     def changed(self, given: dict[str, Any], where: Path) -> RunSettings:
-        """These settings with those that may change while a run is gone on with.
+        """These settings with changes that a run may be resumed with.
 
         Raises:
-            ValueError: another one is given that differs.
+            ValueError: a setting that may not change differs.
         """
         for name, value in given.items():
             if name not in CHANGEABLE and getattr(self, name) != value:
                 raise ValueError(
                     f"'{where}' holds a run with {name} {getattr(self, name)!r}, not {value!r}: "
-                    f"leave --{name.replace('_', '-')} out to go on with it, or give another --out"
+                    f"leave --{name.replace('_', '-')} out to resume it, or give another --out"
                 )
         return replace(self, **{name: value for name, value in given.items() if name in CHANGEABLE})
 
     def description(self) -> dict[str, Any]:
-        """All that a run depends on, as values of JSON."""
+        """Everything that a run depends on, as JSON values."""
         described = {"version": gym_batchnav.__version__, "settings": asdict(self), "preset": asdict(self.resolved())}
         return json.loads(json.dumps(described))
 
 
 def write_run_file(out: Path, settings: RunSettings) -> None:
-    """Say in a folder which run it holds."""
+    """Record in a folder which run it holds."""
     write_atomically(out / FILE, (json.dumps(settings.description(), indent=2) + "\n").encode())
 
 
@@ -114,19 +116,15 @@ def read_run_file(out: Path) -> RunSettings:
 
 
 def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> None:
-    """Refuse a checkpoint that another run, another version or another preset has written.
-
-    Raises:
-        ValueError: it is one; the message names the first difference.
-    """
+    """Raise ValueError, naming the first difference, unless this run, version and preset wrote a checkpoint."""
     own = settings.description()
     if about.get("version") != own["version"]:
         raise ValueError(
             f"'{path}' was written by version {about.get('version')}, this is {own['version']}: "
-            "go on with that version, or begin another run"
+            "resume with that version, or begin another run"
         )
-    for what in ("settings", "preset"):
-        stored, wanted = (_flat(one.get(what) or {}) for one in (about, own))
+    for section in ("settings", "preset"):
+        stored, wanted = (_flat(one.get(section) or {}) for one in (about, own))
         for name in sorted(stored.keys() | wanted.keys()):
             if name.split(".")[-1] not in (*CHANGEABLE, "total_frames") and stored.get(name) != wanted.get(name):
                 raise ValueError(

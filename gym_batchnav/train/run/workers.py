@@ -6,31 +6,36 @@ import os
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
-DONE_SHARE = 0.6  # of the workers that have collected their rollouts: the others then end theirs
-SHORTEST_SHARE = 0.25  # of its steps that a rollout keeps in any case
+DONE_SHARE = 0.6  # once this share of the workers has its rollouts, the others cut theirs short
+SHORTEST_SHARE = 0.25  # a rollout is never cut shorter than this share of its steps
 _COLLECTED = "collected"
+
+T = TypeVar("T")
 
 
 class Workers:
-    """This process among those that train one policy; without arguments it is alone and nothing below waits.
+    """The process group. ``Workers()`` is a group of one, for which every collective is a no-op.
 
     Every worker calls the same methods in the same order, or all wait for one another until a time limit.
 
     Attributes:
-        rank: Which of the workers this is, from 0; worker 0 logs.
-        size: How many there are.
-        local_rank: Which of the workers on this machine this is; worker i takes GPU i.
-        seconds: Spent waiting for other workers so far.
+        rank: Number of this worker, from 0; worker 0 logs.
+        size: Number of workers.
+        local_rank: Number of this worker on its machine; worker i takes GPU i.
+        seconds: Seconds spent waiting for other workers so far.
     """
 
     def __init__(self) -> None:
-        self.rank, self.size, self.local_rank, self.seconds = 0, 1, 0, 0.0
+        self.rank = 0
+        self.size = 1
+        self.local_rank = 0
+        self.seconds = 0.0
         self._store: Any = None
         self._num_rollouts = 0  # that this worker has collected
 
@@ -67,20 +72,31 @@ class Workers:
         workers._store = torch.distributed.PrefixStore("gym_batchnav", store)
         return workers
 
-    def broadcast(self, policy: nn.Module) -> None:
+    def broadcast_weights(self, policy: nn.Module) -> None:
         """Give every worker the weights and buffers of worker 0's policy."""
         for values in (*policy.parameters(), *policy.buffers()):
             self._wait_for(torch.distributed.broadcast, values.detach(), 0)
+
+    def broadcast(self, value: T) -> T:
+        """Worker 0's value, which may be anything that can be pickled."""
+        box = [value]
+        self._wait_for(torch.distributed.broadcast_object_list, box, 0)
+        return box[0]
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all workers, in the order of their ranks; they may be anything that can be pickled."""
+        values = [value] * self.size
+        self._wait_for(torch.distributed.all_gather_object, values, value)
+        return values
+
+    def barrier(self) -> None:
+        """Return when every worker has called this."""
+        self.gather(None)
 
     def total(self, values: Tensor) -> Tensor:
         """The sum of a tensor over the workers; written into the tensor as well."""
         self._wait_for(torch.distributed.all_reduce, values)
         return values
-
-    def sum(self, numbers: dict[str, float]) -> dict[str, float]:
-        """The sums of numbers over the workers, which all give the same names; none at all is a barrier."""
-        totals = self.total(torch.tensor([*numbers.values(), 0.0], dtype=torch.float64))
-        return dict(zip(numbers, totals.tolist(), strict=False))
 
     def average_gradients(self, policy: nn.Module, num_frames: int) -> None:
         """Make every worker's gradients those of the mean over the frames of all workers.
@@ -113,7 +129,7 @@ class Workers:
             self._store.add(_COLLECTED, 1)
 
     def close(self) -> None:
-        """Leave the others; safe twice."""
+        """Leave the group; idempotent."""
         if self._store is not None:
             self._store = None
             torch.distributed.destroy_process_group()

@@ -1,6 +1,5 @@
 """Checkpoints: what is saved comes back, whole or not at all, and a damaged or hostile file is an error by name."""
 
-import json
 import pickle
 
 import numpy as np
@@ -9,9 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-pytest.importorskip("safetensors", reason="safetensors is not installed")
-
-from safetensors.numpy import save as pack_arrays  # noqa: E402
 
 from gym_batchnav.train.run import checkpoint  # noqa: E402
 
@@ -57,7 +53,7 @@ def assert_same(found, expected):
 @settings(max_examples=60, deadline=None)
 @given(state=STATES, about=st.dictionaries(st.text(max_size=4), PLAIN, max_size=3))
 def test_what_is_saved_comes_back(state, about, tmp_path_factory):
-    path = tmp_path_factory.getbasetemp() / "round_trip.safetensors"
+    path = tmp_path_factory.getbasetemp() / "round_trip.pt"
     checkpoint.save(path, state, about)
     found, said = checkpoint.load(path)
     assert_same(found, state)
@@ -65,7 +61,7 @@ def test_what_is_saved_comes_back(state, about, tmp_path_factory):
 
 
 def test_numbers_of_numpy_become_plain_and_gradients_are_left_behind(tmp_path):
-    path = tmp_path / "a.safetensors"
+    path = tmp_path / "a.pt"
     weights = torch.ones(2, 3, requires_grad=True).t()
     checkpoint.save(path, {"count": np.int32(7), "rate": np.float32(0.5), "weights": weights}, {})
     state, _ = checkpoint.load(path)
@@ -82,7 +78,7 @@ def test_other_things_are_refused(tmp_path):
 class TestWriter:
     def test_it_writes_what_the_state_was_when_it_was_saved(self, tmp_path):
         """Training goes on in the very tensors while the thread writes."""
-        path, weights, positions = tmp_path / "a.safetensors", torch.zeros(1000), np.zeros(1000)
+        path, weights, positions = tmp_path / "a.pt", torch.zeros(1000), np.zeros(1000)
         writer = checkpoint.CheckpointWriter()
         for value in range(5):
             weights.fill_(value), positions.fill(value)
@@ -96,7 +92,7 @@ class TestWriter:
         assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
     def test_a_failure_is_told_and_the_last_one_stays(self, tmp_path, monkeypatch):
-        path, writer = tmp_path / "a.safetensors", checkpoint.CheckpointWriter()
+        path, writer = tmp_path / "a.pt", checkpoint.CheckpointWriter()
         writer.save(path, {"value": 1}, {})
         writer.wait()
 
@@ -113,7 +109,7 @@ class TestWriter:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("good") / "good.safetensors"
+    path = tmp_path_factory.mktemp("good") / "good.pt"
     checkpoint.save(path, {"weights": torch.arange(50.0), "seed": 3, 1: ("a", [None])}, {"preset": "cpu"})
     return path.read_bytes()
 
@@ -126,20 +122,20 @@ class TestDamage:
         spoilt = bytearray(data)
         for place in rng.integers(0, len(data), rng.integers(1, 4)):
             spoilt[place] = rng.integers(0, 256)
-        path = tmp_path_factory.getbasetemp() / "spoilt.safetensors"
+        path = tmp_path_factory.getbasetemp() / "spoilt.pt"
         path.write_bytes(spoilt[: rng.integers(0, len(data))] if seed % 3 == 0 else spoilt)
         try:
             state, about = checkpoint.load(path)
         except ValueError as error:
-            assert "spoilt.safetensors" in str(error)
+            assert "spoilt.pt" in str(error)
         else:
             assert isinstance(about, dict) and state is not None
 
     @pytest.mark.parametrize("length", [0, 1, 7, 8, 100, -1])
     def test_a_file_that_was_cut_off_is_damaged(self, length, data, tmp_path):
-        path = tmp_path / "cut.safetensors"
+        path = tmp_path / "cut.pt"
         path.write_bytes(data[:length])
-        with pytest.raises(ValueError, match=r"cut\.safetensors' is damaged"):
+        with pytest.raises(ValueError, match=r"cut\.pt' is damaged"):
             checkpoint.load(path)
 
     def test_a_pickle_is_not_opened(self, tmp_path):
@@ -147,46 +143,20 @@ class TestDamage:
             def __reduce__(self):
                 return (pytest.fail, ("the pickle was opened",))
 
-        path = tmp_path / "trap.safetensors"
+        path = tmp_path / "trap.pt"
         path.write_bytes(pickle.dumps(Trap()))
         with pytest.raises(ValueError, match="is damaged"):
             checkpoint.load(path)
 
-    @pytest.mark.parametrize(
-        "tree",
-        [
-            '{"tensor": "9"}', '{"tensor": ["0"]}', '{"module": "os"}', '{"dict": [1]}', '{"list": 3}', "{}",
-            '{"dict": [[{"list": []}, 1]]}', '{"tensor": "0", "array": "0"}', "[" * 100_000, '{"list": [' * 50_000, "",
-        ],
-    )  # fmt: skip
-    def test_impossible_trees_are_damage(self, tree, tmp_path):
-        path = tmp_path / "tree.safetensors"
-        header = {"format": checkpoint.FORMAT, "tree": tree, "about": "{}"}
-        path.write_bytes(pack_arrays({"0": np.zeros(2)}, header))
-        with pytest.raises(ValueError, match=r"tree\.safetensors' is damaged"):
-            checkpoint.load(path)
-
     def test_other_files_are_told_apart(self, tmp_path):
-        path = tmp_path / "other.safetensors"
-        path.write_bytes(pack_arrays({"0": np.zeros(2)}, {"format": "gym_batchnav policy 1"}))
-        with pytest.raises(ValueError, match="is no gym_batchnav checkpoint 1 but 'gym_batchnav policy 1'"):
-            checkpoint.load(path)
-        path.write_bytes(pack_arrays({"0": np.zeros(2)}))
-        with pytest.raises(ValueError, match="but None"):
-            checkpoint.load(path)
+        path = tmp_path / "other.pt"
+        for stored, told in (
+            ({"format": "another"}, "'another'"),
+            ([1, 2], "None"),
+            ({"weights": torch.ones(1)}, "None"),
+        ):
+            torch.save(stored, path)
+            with pytest.raises(ValueError, match=f"is no gym_batchnav checkpoint 2 but {told}"):
+                checkpoint.load(path)
         with pytest.raises(FileNotFoundError, match="there is no file"):
             checkpoint.load(tmp_path / "none")
-
-    def test_huge_files_are_not_read(self, tmp_path):
-        path = tmp_path / "huge.safetensors"
-        with path.open("wb") as file:
-            file.truncate(checkpoint.MAX_BYTES + 1)  # sparse
-        with pytest.raises(ValueError, match="has more than"):
-            checkpoint.load(path)
-
-    def test_the_description_is_an_object(self, tmp_path):
-        path = tmp_path / "list.safetensors"
-        header = {"format": checkpoint.FORMAT, "tree": "1", "about": json.dumps([1])}
-        path.write_bytes(pack_arrays({}, header))
-        with pytest.raises(ValueError, match="no JSON object"):
-            checkpoint.load(path)

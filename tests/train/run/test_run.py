@@ -1,4 +1,4 @@
-"""A training and its folder: it ends, is interrupted and is gone on with, always on one curve."""
+"""A training and its folder: it ends, is interrupted and is resumed, always on one curve."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from PIL import Image  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
 from gym_batchnav.train.run import checkpoint, run  # noqa: E402
-from gym_batchnav.train.run.log import Window, cut_curve, read_rows, row_of  # noqa: E402
+from gym_batchnav.train.run.log import Sums, cut_curve, read_rows, row_of  # noqa: E402
 from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
 from gym_batchnav.train.run.run import TrainingRun  # noqa: E402
 from gym_batchnav.train.run.settings import RunSettings, check_same_run  # noqa: E402
@@ -72,7 +72,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
     whole = start("whole")
     assert whole.go()
     assert whole.ppo.frames == 6 * FRAMES
-    assert whole.ppo.collector.env.library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
+    assert whole.ppo.collector.envs[0].library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
 
     assert not start("parts").go(after(2))
     middle = start("parts", resume=True)
@@ -149,7 +149,7 @@ class TestRefusals:
     def test_a_folder_with_a_run_is_not_written_over(self, start, tmp_path):
         start().go(after(1))
         before = {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")}
-        with pytest.raises(FileExistsError, match="holds a run: go on with it by --resume"):
+        with pytest.raises(FileExistsError, match="holds a run: resume it with --resume"):
             start()
         assert {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")} == before
 
@@ -166,7 +166,7 @@ class TestRefusals:
 
     def test_another_version_or_preset_is_named(self, start, tmp_path, monkeypatch):
         start().go(after(1))
-        path = tmp_path / "run/checkpoint.safetensors"
+        path = tmp_path / "run/checkpoint.pt"
         state, about = checkpoint.load(path)
         checkpoint.save(path, state, {**about, "version": "0.0.1"})
         with pytest.raises(ValueError, match=r"was written by version 0\.0\.1, this is"):
@@ -180,26 +180,37 @@ class TestRefusals:
 
     def test_damage_is_named(self, start, tmp_path):
         start().go(after(1))
-        path = tmp_path / "run/checkpoint.safetensors"
+        path = tmp_path / "run/checkpoint.pt"
         state, about = checkpoint.load(path)
-        del state["ppo"]["collector"]["env"]["agents"]
+        del state["ppo"]["collector"]["envs"][0]["agents"]
         checkpoint.save(path, state, about)
         with pytest.raises(ValueError, match="does not fit this run"):
             start(resume=True)
         path.write_bytes(path.read_bytes()[:-9])
-        with pytest.raises(ValueError, match=r"checkpoint\.safetensors' is damaged"):
+        with pytest.raises(ValueError, match=r"checkpoint\.pt' is damaged"):
             start(resume=True)
         (tmp_path / "run/run.json").write_text("{")
         with pytest.raises(ValueError, match=r"run\.json' is damaged"):
             start(resume=True)
 
-    def test_a_gpu_that_is_not_there(self, start, monkeypatch):
+    def test_a_gpu_that_is_not_there(self, start, monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*--preset cpu, or --device cpu"):
             start(preset="paper-depth")
+        with pytest.raises(RuntimeError, match="--device cuda: torch finds no NVIDIA GPU: leave --device out"):
+            start(device="cuda")
+        assert not list(tmp_path.iterdir()), "a folder was made for a run that cannot begin"
 
     @pytest.mark.parametrize(
-        "given", [{"preset": "tpu"}, {"device": "mps"}, {"seed": -1}, {"num_envs": 0}, {"time_limit": float("nan")}]
+        "given",
+        [
+            {"preset": "tpu"},
+            {"device": "mps"},
+            {"policy": "huge"},
+            {"seed": -1},
+            {"num_envs": 0},
+            {"time_limit": float("nan")},
+        ],
     )
     def test_impossible_settings(self, given):
         with pytest.raises(ValueError, match=next(iter(given))):
@@ -230,11 +241,11 @@ class TestSettings:
 
 class TestCurve:
     def test_a_line_tells_means_and_rates(self):
-        window = Window()
+        window = Sums()
         episodes = {"success": np.array([1.0, 0.0, 1.0]), "spl": np.array([0.5, 0.0, 1.0])}
         window.add(100, {"infer": 0.5, "learn": 1.0}, {"value": 2.0, "kl": 0.5}, episodes)
         window.add(300, {"infer": 1.5, "learn": 1.0}, {"value": 4.0}, {name: one[:0] for name, one in episodes.items()})
-        row = row_of(window.sums, frames=1000, seconds=12.0, wall=5.0)
+        row = row_of(window, frames=1000, seconds=12.0, wall=5.0)
         assert row == {
             "frames": 1000, "seconds": 12.0, "fps": 80.0, "episodes": 3,
             "success": pytest.approx(2 / 3), "spl": pytest.approx(0.5),
@@ -243,9 +254,9 @@ class TestCurve:
         }  # fmt: skip
 
     def test_without_episodes_nothing_is_claimed(self):
-        window = Window()
+        window = Sums()
         window.add(10, {}, {}, {"success": np.zeros(0)})
-        assert row_of(window.sums, 10, 1.0, 1.0)["success"] is None
+        assert row_of(window, 10, 1.0, 1.0)["success"] is None
 
     def test_damage_inside_is_an_error(self, tmp_path):
         path = tmp_path / "curve.jsonl"

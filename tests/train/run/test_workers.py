@@ -59,7 +59,7 @@ def train(workers, cache_dir):
     moments = ppo.policy.encoder.channels.moments
     found |= {"mean": moments.mean.numpy(), "variance": moments.variance.numpy(), "count": moments.count.numpy()}
     found |= {"frames": ppo.frames, "rate": ppo.optimizer.param_groups[0]["lr"], "waited": report.seconds["wait"]}
-    ppo.collector.env.close()
+    ppo.collector.envs[0].close()
     return found
 
 
@@ -74,7 +74,9 @@ def average(workers):
 
 def work_in_pairs(workers, cache_dir):
     found = {**train(workers, cache_dir), "average": average(workers)}
-    found["sums"] = list(workers.sum({"one": 1.0 + workers.rank, "large": 2.0**40 + workers.rank}).values())
+    found["gathered"] = workers.gather(f"worker {workers.rank}")
+    found["told"] = workers.broadcast({"rank": workers.rank})["rank"]
+    workers.barrier()
     workers.close()
     workers.close()
     return found
@@ -83,7 +85,7 @@ def work_in_pairs(workers, cache_dir):
 def work_with_a_straggler(workers, cache_dir):
     """Three iterations in which the last worker is slow; then it dies."""
     ppo = make_ppo(workers, cache_dir, "blind", num_envs=4, num_steps=32)
-    env, straggles = ppo.collector.env, workers.rank == workers.size - 1
+    env, straggles = ppo.collector.envs[0], workers.rank == workers.size - 1
     receive = env.recv
     rows = []
 
@@ -100,7 +102,7 @@ def work_with_a_straggler(workers, cache_dir):
         rows.append(len(learn.call_args.args[0].actions))
     weights = torch.cat([parameter.detach().flatten() for parameter in ppo.policy.parameters()]).numpy()
     found = {"rows": rows, "frames": ppo.frames - before, "weights": weights}
-    found["total"] = workers.sum({"rows": sum(rows)})["rows"]
+    found["total"] = sum(workers.gather(sum(rows)))
     if straggles:
         np.savez(sys.argv[3], **found)
         os._exit(7)
@@ -145,7 +147,7 @@ def test_two_workers_learn_what_one_learns_in_all_their_environments(tmp_path):
     assert np.abs(expected["gradient_2"]).max() > 0.01 and expected["frames"] == 3 * STEPS * TOTAL_ENVS
     for found in (first, second):
         np.testing.assert_allclose(found["average"], (10 * 1 + 30 * 2) / 40)
-        assert found["sums"].tolist() == [3.0, 2.0**41 + 1]
+        assert found["gathered"].tolist() == ["worker 0", "worker 1"] and found["told"] == 0
 
 
 @pytest.mark.slow
@@ -189,12 +191,13 @@ def test_alone_nothing_waits(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     workers = Workers.from_environment()
     assert (workers.rank, workers.size, workers.local_rank) == (0, 1, 0)
-    assert workers.sum({"a": 2.5}) == {"a": 2.5} and workers.sum({}) == {}
+    assert workers.gather(2.5) == [2.5] and workers.broadcast("said") == "said"
+    workers.barrier()
     assert not workers.is_late(1.0)
     layer = torch.nn.Linear(2, 2)
     before = layer.weight.clone()
     layer.weight.grad = torch.ones(2, 2)
-    workers.broadcast(layer)
+    workers.broadcast_weights(layer)
     workers.average_gradients(layer, 5)
     assert torch.equal(layer.weight, before) and torch.equal(layer.weight.grad, torch.ones(2, 2))
     assert workers.seconds == 0

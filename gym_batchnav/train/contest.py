@@ -1,0 +1,190 @@
+"""A policy measured in the same episodes as a blind, a random and a shortest-path agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gym_batchnav import viz
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import Agent, RandomAgent, ShortestPathAgent
+from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate
+from gym_batchnav.evaluation.intervals import Estimate, estimates
+from gym_batchnav.evaluation.tables import episode_table, figures, longest_episodes
+from gym_batchnav.library.sources import assets_dir, scene_sources
+from gym_batchnav.system.progress import late_progress
+from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.train import report
+from gym_batchnav.train.policy_agent import PolicyAgent
+from gym_batchnav.train.policy_file import PolicyAbout, load_policy
+from gym_batchnav.train.run.presets import PRESETS
+
+SHIPPED_POLICY = "pointnav_depth.safetensors"
+SHIPPED_BLIND = "pointnav_blind.safetensors"
+EPISODES_PER_SCENE = 25
+SHOWN_SCENES = 6  # on the maps
+SHOWN_EPISODES = 4  # of each of them; those of the first are filmed
+
+
+@dataclass
+class Contest:
+    """Agents that are measured in the same episodes."""
+
+    policy_file: Path
+    about: PolicyAbout
+    agents: dict[str, Agent]  # the policy first
+    env: BatchNavEnv  # for the policy
+    blind_env: BatchNavEnv  # the same scenes without pictures, for the other agents
+    episodes_per_scene: int
+    results: dict[str, EvaluatedEpisodes] = field(default_factory=dict)
+
+    def run(self, seed: int = 0) -> None:
+        """Run all agents; ``seed`` is that of the environments."""
+        total = self.episodes_per_scene * len(self.env.library.active)
+        for name, agent in self.agents.items():
+            env = self.env if name == "policy" else self.blind_env
+            with late_progress(f"Episodes of the {name.replace('_', '-')} agent", total) as done:
+                self.results[name] = evaluate(env, agent, self.episodes_per_scene, seed=seed, progress=done)
+
+    def estimates(self, seed: int = 0) -> dict[str, dict[str, Estimate]]:
+        """Means and intervals of all measures, by agent."""
+        return {name: estimates(episodes, seed) for name, episodes in self.results.items()}
+
+    def summary(self, seed: int = 0) -> dict[str, Any]:
+        """The figures of the policy, and those of all agents, as JSON values."""
+        agents = {name: figures(found) for name, found in self.estimates(seed).items()}
+        return {
+            **agents["policy"],
+            "policy": str(self.policy_file),
+            "kind": self.about.kind,
+            "preset": self.about.preset,
+            "frames": self.about.frames,
+            "scenes": [self.env.library.name(slot) for slot in self.env.library.active.tolist()],
+            "episodes": len(self.results["policy"]),
+            "seed": seed,
+            "agents": agents,
+        }
+
+    def write(self, out: Path, summary: dict[str, Any]) -> dict[Path, str]:
+        """Write figures, episodes, maps and a clip into a folder; returns a description of each file."""
+        write_atomically(out / "results.json", (json.dumps(summary, indent=1) + "\n").encode())
+        write_atomically(out / "episodes.csv", episode_table(self.env, self.results).encode())
+        shown = longest_episodes(self.results["policy"], SHOWN_SCENES, SHOWN_EPISODES)
+        env = BatchNavEnv(
+            len(shown), **self.about.env_keywords(), library=self.env.library,
+            renderer=self.env.renderer.name, num_episodes=self.episodes_per_scene, episode_order="once",
+        )  # fmt: skip
+        try:
+            taken = report.film(env, self.agents["policy"], shown, min(SHOWN_EPISODES, self.episodes_per_scene))
+            viz.save_picture(report.trajectories(env, taken), out / "trajectories.png")
+            viz.save_clip(report.clip(env, taken), out / "clip.gif", fps=8)
+        finally:
+            env.close()
+        return {
+            out / "results.json": "the figures",
+            out / "episodes.csv": "every episode of every agent",
+            out / "trajectories.png": "trajectories from above, the shortest paths in grey",
+            out / "clip.gif": "the longest episodes of the first scene",
+        }
+
+    def close(self) -> None:
+        """Release scenes and renderer."""
+        self.env.close()
+        self.blind_env.close()
+
+
+def make_contest(
+    policy_file: Path | None = None,
+    blind_file: Path | None = None,
+    scenes: Sequence[str] | None = None,
+    episodes: int | None = None,
+    num_envs: int = 100,
+    renderer: str = "auto",
+    sample: bool = False,
+    seed: int = 0,
+    allow_mismatch: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> Contest:
+    """Read the policies, check everything that is cheap to check, then load the scenes.
+
+    Args:
+        policy_file: The policy; the shipped one if not given.
+        blind_file: A blind policy to compare with; the shipped one if not given, where it fits.
+        scenes: Scenes to evaluate in; those that the policy's preset holds out if not given.
+        episodes: Number of episodes in all; 25 per scene if not given.
+        num_envs: N; the results do not depend on it.
+        renderer: As of BatchNavEnv.
+        sample: Draw actions instead of taking the likeliest.
+        seed: Seed of drawn actions.
+        allow_mismatch: Compare with a blind policy that was trained in another world.
+        note: Called with a line of text for what is left out.
+
+    Raises:
+        ValueError: a file is no policy, the blind policy does not fit, or the episodes cannot be shared evenly.
+        FileNotFoundError: there is no such file.
+    """
+    policy_file = policy_file or _shipped(SHIPPED_POLICY)
+    if policy_file is None:
+        raise ValueError("this version ships no policy: give --policy FILE, as gym-batchnav train writes")
+    policy, about = load_policy(policy_file)
+    preset = PRESETS.get(about.preset, PRESETS["cpu"])
+    spec = list(scenes or preset.held_out)
+    per_scene = share_of_a_scene(episodes, len(scene_sources(spec)))
+
+    sample_seed = seed if sample else None
+    agents: dict[str, Agent] = {"policy": PolicyAgent(policy, sample_seed, about=about)}
+    chosen = blind_file or _shipped(SHIPPED_BLIND)
+    if chosen is not None:
+        blind_policy, blind_about = load_policy(chosen)
+        try:
+            _check_blind(chosen, blind_about, about, allow_mismatch)
+            agents["blind"] = PolicyAgent(blind_policy, sample_seed, about=blind_about, allow_mismatch=True)
+        except ValueError as error:
+            if blind_file is not None:
+                raise
+            note(f"Without the shipped blind agent: {error}")
+    agents |= {"random": RandomAgent(seed), "shortest_path": ShortestPathAgent()}
+
+    keywords = {**about.env_keywords(), "num_episodes": per_scene, "episode_order": "once"}
+    env = BatchNavEnv(num_envs, **keywords, scenes=spec, renderer=renderer)
+    blind_env = BatchNavEnv(num_envs, **{**keywords, "sensors": ()}, library=env.library)
+    return Contest(policy_file, about, agents, env, blind_env, per_scene)
+
+
+def share_of_a_scene(episodes: int | None, num_scenes: int) -> int:
+    """The number of episodes to run in each scene.
+
+    Raises:
+        ValueError: they cannot be shared evenly.
+    """
+    if episodes is None:
+        return EPISODES_PER_SCENE
+    if episodes % num_scenes:
+        fewer, more = episodes // num_scenes * num_scenes, -(-episodes // num_scenes) * num_scenes
+        near = f"{fewer} or {more}" if fewer else f"{more}"
+        raise ValueError(
+            f"--episodes {episodes}: all {num_scenes} scenes count alike, so the number must be a multiple of "
+            f"{num_scenes}: give {near}"
+        )
+    return episodes // num_scenes
+
+
+def _shipped(name: str) -> Path | None:
+    """A file among the assets, if it is there."""
+    path = assets_dir() / name
+    return path if path.is_file() else None
+
+
+def _check_blind(file: Path, blind: PolicyAbout, about: PolicyAbout, allow_mismatch: bool) -> None:
+    """Raise ValueError unless a policy is blind and was trained in the world of the other one, cameras apart."""
+    if blind.kind != "blind":
+        raise ValueError(f"--blind '{file}': it holds a policy of kind {blind.kind!r}; give one of kind 'blind'")
+    lines = blind.differences(about)
+    if lines and not allow_mismatch:
+        raise ValueError(
+            f"--blind '{file}' was trained in another world than --policy: in the policy's {'; '.join(lines)}. "
+            "Compare policies of one world, or give --allow-mismatch"
+        )
