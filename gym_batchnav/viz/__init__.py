@@ -1,6 +1,6 @@
-"""Pictures of what happens, as arrays [H, W, 3] uint8: mosaics, maps from above, trajectories, clips.
+"""Pictures of agents and scenes, as arrays [H, W, 3] uint8: mosaics, maps from above, trajectories, clips.
 
-``gym_batchnav.viz.figures`` has Matplotlib figures; it takes the extra ``[viz]`` and is imported by its own name.
+``gym_batchnav.viz.figures`` has Matplotlib figures; it needs the extra ``[viz]`` and is imported by its own name.
 """
 
 from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views

@@ -29,13 +29,14 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
         navmesh: The navmesh of the map's scene.
         goal: [3], metres; snapped first.
         top_down: The map, see ``navmesh_map`` and ``scene_map``.
-        height: A height on the storey that counts, metres. If not given, the storey of a map of one, else the goal's.
+        height: A height on the storey to measure on, in metres. By default the map's storey, or the goal's where the
+            map shows all storeys.
 
     Returns:
-        [H, W] float32: geodesic metres, inf where no way leads to the goal, NaN where nobody can walk.
+        [H, W] float32: geodesic metres, inf where no path leads to the goal, NaN where the floor is not walkable.
 
     Raises:
-        ValueError: the goal lies nowhere near the navmesh.
+        ValueError: the goal is not near the navmesh.
     """
     goal = np.asarray(goal, np.float64).reshape(3)
     tables = navmesh.tables(goal[None])
@@ -60,13 +61,13 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
 
 
 def draw_field(top_down: TopDownMap, field: np.ndarray, contour: float = 1.0, strength: float = 0.8) -> TopDownMap:
-    """A map with distances drawn on it as colours and lines of equal distance.
+    """Draw distances on a map as colours and lines of equal distance.
 
     Args:
         top_down: The map.
         field: [H, W], metres, as of ``geodesic_field``; grey where it is infinite, nothing is drawn where it is NaN.
-        contour: Metres from line to line; 0 for none.
-        strength: From 0 to 1, how much of the map the colours cover.
+        contour: Metres between lines; 0 for none.
+        strength: Opacity of the colours, 0 to 1.
     """
     shown = np.isfinite(field)
     colors = np.where(shown[..., None], field_colors(field, farthest(field)), UNREACHABLE)
@@ -98,7 +99,7 @@ def farthest(field: np.ndarray) -> float:
 def _storey(
     navmesh: NavMesh, top_down: TopDownMap, goal: float, height: float | None
 ) -> tuple[float, tuple[float, float]]:
-    """The height to which polygons are to be near, and the span of heights in which they are to lie, metres."""
+    """The height nearest to which polygons are chosen, and the span of heights in which they must lie, metres."""
     if height is None and top_down.span == EVERYWHERE:
         height = goal
     if height is not None:

@@ -1,4 +1,4 @@
-"""How a batch, a scene and a navmesh show themselves in notebooks."""
+"""Displays of a batch, a scene and a navmesh in notebooks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MOST_NOTES = 8
 def batch_bundle(
     env: BatchNavEnv, under_way: bool, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
-    """What the agents of a batch see beside its settings; ``under_way`` says that a step was sent and not received."""
+    """The views of a batch's agents beside its settings; ``under_way``: a step was sent and not received."""
     title = f"{type(env).__name__}: {counted(env.num_envs, 'environment')}"
     tell, draw = partial(_batch_facts, env), partial(_batch_picture, env, under_way)
     return mime_bundle(partial(repr, env), title, tell, draw, include, exclude)
@@ -82,7 +82,7 @@ def navmesh_bundle(
 
 
 def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
-    """The settings of a batch, and how far it has come; nothing is made or loaded for them."""
+    """The settings of a batch and its progress; nothing is made or loaded for them."""
     simulator, cameras, episodes = env.simulator, env.cameras, env.episodes
     library, camera = env.library, env.cameras.camera
     active = [library.name(slot) for slot in np.unique(library.active).tolist()]
@@ -114,7 +114,7 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
 
 
 def _state(env: BatchNavEnv, ready: bool) -> str:
-    """What can be done with a batch now."""
+    """The state of a batch: closed, not reset, or under way."""
     if env.closed:
         return "closed"
     if not ready:
@@ -123,7 +123,7 @@ def _state(env: BatchNavEnv, ready: bool) -> str:
 
 
 def _batch_picture(env: BatchNavEnv, under_way: bool) -> Portrait:
-    """What some of the agents see, one sheet a sensor; of blind ones, where they are."""
+    """The views of some of the agents, one sheet per sensor; a map if the agents are blind."""
     if env.closed:
         return None, "closed: no pictures"
     if not env.simulator.begun.all():
@@ -139,23 +139,23 @@ def _batch_picture(env: BatchNavEnv, under_way: bool) -> Portrait:
         seen = views.of(some)
     finally:
         views.close()
-    meanings = {"depth": f"depth, black at {camera.max_depth:g} m", "semantic": "semantic, a colour an object"}
+    meanings = {"depth": f"depth, black at {camera.max_depth:g} m", "semantic": "semantic, one colour per object"}
     sheets = [
         captioned(mosaic(_thickened(pictures), columns), meanings.get(sensor, sensor))
         for sensor, pictures in seen.items()
     ]
-    return side_by_side(sheets), f"what {_share(len(some), env.num_envs)} see{'s' if env.num_envs == 1 else ''}"
+    return side_by_side(sheets), f"the view of {_share(len(some), env.num_envs)}"
 
 
 def _thickened(pictures: np.ndarray) -> np.ndarray:
-    """Pictures [M, H, W, 3] with rows and columns repeated until they can be seen: a scan may be one pixel high."""
+    """Pictures [M, H, W, 3] with rows and columns repeated until they are visible: a scan may be one pixel high."""
     for axis in (1, 2):
         pictures = np.repeat(pictures, -(-_THIN // pictures.shape[axis]), axis)
     return pictures
 
 
 def _blind_picture(env: BatchNavEnv) -> Portrait:
-    """The agents of the scene that has most, on its navmesh."""
+    """The agents of the scene with the most agents, on its navmesh."""
     slot = int(np.bincount(env.agents.slot).argmax())
     here = np.flatnonzero(env.agents.slot == slot)
     some = _some_of(here)
@@ -174,10 +174,10 @@ def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str
 
 
 def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
-    """A scene from above, with the ceiling off where it has level floors."""
+    """A scene from above, cut below the ceiling where it has level floors."""
     drawn = _lightened(scene)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # which renderer it is does not matter here
+        warnings.simplefilter("ignore")  # the choice of the renderer does not matter here
         renderer = make_renderer("auto", SceneLibrary.from_scenes([drawn]))
     try:
         if navmesh is None:
@@ -194,16 +194,16 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
         renderer.close()
     pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
     what = "from above, cut below the ceiling" if floors else "from above"
-    return storeys_beside(pictures, floors), f"{what}; green: where one can walk"
+    return storeys_beside(pictures, floors), f"{what}; green: the walkable area"
 
 
 def _scaled(top_down: TopDownMap) -> np.ndarray:
-    """The picture of a map with nothing but its scale on it."""
+    """The picture of a map with only its scale bar."""
     return draw_trajectories(top_down, [])
 
 
 def _lightened(scene: Scene) -> Scene:
-    """A scene that is quickly drawn from above: of very many triangles only some, each larger, and not all textures."""
+    """A scene that is quick to draw from above: at most 400,000 triangles, enlarged, and no huge textures."""
     stride = -(-len(scene.triangles) // _MANY_TRIANGLES)
     if stride > 1:
         soup = scene.vertices[scene.triangles[::stride]].astype(np.float32)
@@ -225,12 +225,12 @@ def _lightened(scene: Scene) -> Scene:
 
 
 def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
-    """Where one can walk in a scene, if that is known or quickly found, and how it was."""
+    """The navmesh of a scene, if it is known or quickly built, and its origin or the reason why there is none."""
     if scene.navmesh is not None:
         return scene.navmesh, "the navmesh that came with it"
     many = len(scene.triangles) > _QUICK_TRIANGLES
     if many or (len(scene.vertices) and np.prod(np.ptp(scene.bounds[:, [0, 2]], axis=0)) > _QUICK_AREA):
-        return None, "not looked for in a scene of this size: NavMesh.build(scene.vertices, scene.triangles) does"
+        return None, "not built for a scene of this size: call NavMesh.build(scene.vertices, scene.triangles)"
     try:
         return NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings()), "built for Habitat's agent"
     except ValueError as error:
@@ -264,7 +264,7 @@ def _some_of(indices: np.ndarray) -> np.ndarray:
 
 
 def _share(some: int, count: int) -> str:
-    """How many agents of how many."""
+    """The number of agents shown, of all agents."""
     if some < count:
         return f"{some} of {counted(count, 'agent')}"
     return "the agent" if count == 1 else f"all {count} agents"
