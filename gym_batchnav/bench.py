@@ -1,4 +1,4 @@
-"""Measuring speed: frames per second in slices, after warm-up, with compilation left out."""
+"""Benchmarks: frames per second in slices, after warm-up, without compiling."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ def bench_step(
     views are drawn nearly twice as fast.
 
     Args:
-        scenes: What to walk in.
+        scenes: The scenes, as of ``scenes=``.
         num_envs: N.
         seconds: How long to measure.
-        sensors: What is drawn.
+        sensors: The sensors to draw.
         camera: The agents' camera.
         renderer: Name of the renderer.
         progress: Called with the share done, 0 to 1.
 
     Returns:
         Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median),
-        ``calibration_mops`` (see ``calibrate``; median of one run a slice), ``parts`` (milliseconds of a step by part),
+        ``calibration_mops`` (see ``calibrate``; median of one run per slice), ``parts`` (milliseconds per step by
+        part),
         ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``, ``machine``, ``threads``.
     """
     env = BatchNavEnv(num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, reuse_buffers=True)
@@ -100,11 +101,11 @@ def bench_render(
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """Views ready to be drawn again and again: ``draw`` draws all of them and returns how many they are."""
+class DrawnViews:
+    """Views that can be drawn repeatedly: ``draw`` draws all of them and returns their number."""
 
     draw: Callable[[], int]
-    circumstances: dict[str, Any]  # what is drawn, by what, on what machine
+    circumstances: dict[str, Any]  # scenes, renderer and machine
 
 
 @contextmanager
@@ -116,8 +117,8 @@ def drawing(
     camera: Camera | None = None,
     renderer: str = "auto",
     buffers: int = 2,
-) -> Iterator[Drawing]:
-    """Views from random navigable poses and what draws them, for measurements of one's own; released at the end."""
+) -> Iterator[DrawnViews]:
+    """Make views from random navigable poses and a renderer for them, for other benchmarks; released at the end."""
     from gym_batchnav.render.api import make_renderer
 
     camera = camera or Camera()
@@ -132,7 +133,7 @@ def drawing(
             return num_views
 
         circumstances = _circumstances(library, camera, sensors, num_views)
-        yield Drawing(draw, circumstances | {"renderer": drawer.name, "device": drawer.device})
+        yield DrawnViews(draw, circumstances | {"renderer": drawer.name, "device": drawer.device})
     finally:
         drawer.close()
 
@@ -157,11 +158,11 @@ def navigable_views(
 
 
 def interleaved(works: Mapping[str, Callable[[], int]], seconds: float) -> dict[str, list[float]]:
-    """Frames/s of works that take turns, NUM_SLICES each, so that what slows the machine down slows all of them.
+    """Frames/s of works that take turns, NUM_SLICES each, so that other load on the machine slows all of them alike.
 
     Args:
-        works: Each makes some frames and returns how many.
-        seconds: For each work in all.
+        works: Each makes some frames and returns their number.
+        seconds: Total time for each work.
 
     Returns:
         The frames/s of every turn, by work; compare works by the median of the ratios of their turns. ``calibration``
@@ -179,7 +180,7 @@ def interleaved(works: Mapping[str, Callable[[], int]], seconds: float) -> dict[
 
 
 def calibrate() -> float:
-    """Million operations/s of a fixed loop on one thread; a figure that moves with it was moved by the machine."""
+    """Million operations/s of a fixed loop on one thread: a figure that changes with it was changed by the machine."""
     start = time.perf_counter()
     _calibration_loop(CALIBRATION_OPERATIONS)
     return CALIBRATION_OPERATIONS / (time.perf_counter() - start) / 1e6
@@ -201,7 +202,7 @@ def _calibration_loop(count: int) -> int:
 
 
 def _shortest_path_tape(env: BatchNavEnv) -> list[np.ndarray]:
-    """What followers of the shortest path do in the first steps after ``env.reset(seed=0)``."""
+    """Actions [N] of the followers of the shortest path in the first steps after ``env.reset(seed=0)``."""
     blind = BatchNavEnv(env.num_envs, library=env.library, sensors=())
     blind.reset(seed=0)
     actions = []
@@ -213,7 +214,7 @@ def _shortest_path_tape(env: BatchNavEnv) -> list[np.ndarray]:
 
 
 def _warm_up(work: Callable[[], int], seconds: float = 0.5) -> None:
-    """Do the work until all is compiled and caches are warm: a few times, and for a while."""
+    """Repeat the work until all is compiled and caches are warm: a few times, and for a while."""
     for _ in range(3):
         work()
     end = time.perf_counter() + seconds
@@ -230,7 +231,7 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
 
 
 def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[float], None] | None) -> dict[str, Any]:
-    """Frames/s of ``work`` (which returns how many frames it made) in slices of equal time, each with a calibration."""
+    """Frames/s of ``work`` (which returns its number of frames) in slices of equal time, each with a calibration."""
     calibrate()
     rates, calibrations = [], []
     for index in range(NUM_SLICES):
@@ -248,7 +249,7 @@ def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[floa
 
 
 def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ...], num_envs: int) -> dict[str, Any]:
-    """What was measured, and on what machine."""
+    """The scenes, sensors and machine of a measurement."""
     triangles = [len(library.scene(slot).triangles) for slot in range(library.num_slots)]
     return {
         "num_envs": num_envs,
@@ -262,5 +263,5 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
 
 
 def machine() -> str:
-    """Processor, number of cores and operating system, for beside figures."""
+    """Processor, number of cores and operating system, to print beside figures."""
     return f"{processor_name()}, {os.cpu_count()} cores, {platform.platform()}"

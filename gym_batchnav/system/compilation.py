@@ -79,7 +79,7 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
     state = _state()
     marks = {work: directory / f"compiled-{_digest(state, work.as_json())}" for work in workloads}
     todo = [work for work, mark in marks.items() if not mark.exists()]
-    if todo and not numba.config.DISABLE_JIT:
+    if todo and not _config("DISABLE_JIT"):
         waiting: queue.SimpleQueue[Workload] = queue.SimpleQueue()
         for work in todo:
             waiting.put(work)
@@ -91,12 +91,17 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
 
 def cache_directory() -> Path:
     """The folder of Numba's cache that this module's own kernel is kept in."""
-    return Path(_probe.stats.cache_path)
+    return Path(str(_probe.stats.cache_path))
 
 
 @njit(cache=True)
 def _probe() -> None:
     """Nothing: Numba tells where it would keep the machine code."""
+
+
+def _config(name: str) -> Any:
+    """A value of Numba's configuration, which is set by environment variables or by the program."""
+    return vars(numba.config)[name]
 
 
 @cache
@@ -234,8 +239,9 @@ def _environment() -> dict[str, str]:
     """The environment of the processes: modules and the cache are found where this process finds them."""
     found = os.pathsep.join([str(_PACKAGE.parent), *(os.path.abspath(path) for path in sys.path)])
     environment = {**os.environ, "PYTHONPATH": found, "PYTHONSAFEPATH": "1", _ANNOUNCED: "0"}
-    if numba.config.CACHE_DIR:
-        environment["NUMBA_CACHE_DIR"] = os.path.abspath(numba.config.CACHE_DIR)
+    cache_folder = _config("CACHE_DIR")
+    if cache_folder:
+        environment["NUMBA_CACHE_DIR"] = os.path.abspath(cache_folder)
     return environment
 
 
@@ -263,7 +269,7 @@ def _read_requests(stream: IO[str], requests: queue.SimpleQueue[str]) -> None:
     os._exit(0)
 
 
-class Announcer(event.Listener):  # type: ignore[misc]
+class Announcer(event.Listener):
     """Says on standard error that kernels are being compiled, once that has taken two seconds in all."""
 
     def __init__(self) -> None:

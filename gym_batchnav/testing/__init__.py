@@ -1,6 +1,6 @@
-"""A checker for vector environments: anybody's ``gymnasium.vector.VectorEnv``, not only ours."""
+"""``check_vector_env`` checks any ``gymnasium.vector.VectorEnv``, not only this package's."""
 
 from gym_batchnav.testing.check import check_vector_env
-from gym_batchnav.testing.report import CONTRACT, PROMISES, VectorEnvError
+from gym_batchnav.testing.rules import CONTRACT, PROMISES, VectorEnvError
 
 __all__ = ["CONTRACT", "PROMISES", "VectorEnvError", "check_vector_env"]

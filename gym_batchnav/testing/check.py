@@ -1,4 +1,4 @@
-"""check_vector_env: whether a vector environment keeps Gymnasium's contract."""
+"""``check_vector_env``: test a vector environment against Gymnasium's contract."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.testing.report import Report
-from gym_batchnav.testing.run import Run, Runner, mixed_actions, random_actions
+from gym_batchnav.testing.rules import Report
+from gym_batchnav.testing.runs import Run, Runner, mixed_actions, random_actions
 from gym_batchnav.testing.values import autoreset_mode, check_spaces, same
 
 MODE_CHECKS = {
@@ -33,22 +33,22 @@ def check_vector_env(
 ) -> None:
     """Check a vector environment against Gymnasium's contract, by running it with random actions.
 
-    It is reset and run ``5 + 2 log2(N)`` times or so, and two runs are kept in memory: make it of a few environments,
-    say four. Runs of equal seeds are compared to the last bit; infos are not compared, since they may hold clocks.
+    The check runs the environment about ``5 + 2 log2(N)`` times and keeps two runs in memory, so use few environments,
+    say four. Runs with equal seeds are compared to the last bit; infos are not compared, since they may hold clocks.
 
     Args:
-        env: The environment, which is closed in the end; or a function that makes one. Only with a function can it be
-            tried what ``step`` does before ``reset``, and whether two instances with one seed run the same.
-        steps: Steps of a run; enough for a few episodes to end.
+        env: The environment, which is closed at the end; or a function that makes one. Two checks need a function: that
+            ``step`` raises before ``reset``, and that two instances with one seed give the same run.
+        steps: Steps per run; enough for a few episodes to end.
         seed: Seed of the first run.
-        strict: Whether also the checks of ``PROMISES`` raise, which else warn. Gymnasium's documents do not ask for
-            them.
+        strict: Whether a failed check of ``PROMISES`` raises; by default it warns. Gymnasium's documentation does not
+            require them.
         skip: Names of checks to leave out, from ``CONTRACT`` and ``PROMISES``. Without ``"seeding"``, no runs are
             compared at all.
-        reuses_buffers: Whether the environment documents that it writes again into arrays that it returned.
+        reuses_buffers: Whether the environment documents that it overwrites arrays that it returned.
 
     Raises:
-        VectorEnvError: A check failed; it says which, in which environment and at which step.
+        VectorEnvError: A check failed; the message names the check, the environment and the step.
         TypeError: ``env`` is no vector environment and makes none.
         ValueError: ``skip`` names an unknown check, or ``steps`` is below 2.
     """
@@ -78,7 +78,7 @@ def check_vector_env(
 
 
 def _made(env: Any) -> VectorEnv:
-    """The environment given, or made by the function given."""
+    """The environment itself, or the one that the function makes."""
     made = env if isinstance(env, VectorEnv) or not callable(env) else env()
     if not isinstance(made, VectorEnv):
         raise TypeError(f"{made!r} is no gymnasium.vector.VectorEnv: give one, or a function that makes one")
@@ -86,11 +86,11 @@ def _made(env: Any) -> VectorEnv:
 
 
 def _check_ends(runner: Runner, run: Run) -> None:
-    """Episodes end, and a next one begins."""
+    """Check that episodes end and that new ones begin."""
     ends = run.ends()
     if not ends:
-        runner.report.fail("episodes_end", f"no episode ended in {len(run.turns)} steps: give more steps")
-    varies = any(not same(turn.observation, run.first) for turn in run.turns)
+        runner.report.fail("episodes_end", f"no episode ended in {len(run.outcomes)} steps: give more steps")
+    varies = any(not same(outcome.observation, run.first) for outcome in run.outcomes)
     if ends and varies and all(same(last, first) for _, _, last, first in ends):
         step, index, *_ = ends[0]
         message = "the next episode's first observation equals the last one of the episode before, at every end"
@@ -98,7 +98,7 @@ def _check_ends(runner: Runner, run: Run) -> None:
 
 
 def _check_reset_steps(runner: Runner, run: Run, seed: int, actions: list[Any], others: list[Any]) -> None:
-    """With NEXT_STEP, other actions in the steps that begin episodes change nothing."""
+    """Check with NEXT_STEP that actions in the steps that begin episodes change nothing."""
     where = run.reset_steps()
     if runner.mode == AutoresetMode.NEXT_STEP and where.any():
         again = runner.run(seed, mixed_actions(runner.env, actions, others, where))
@@ -107,7 +107,7 @@ def _check_reset_steps(runner: Runner, run: Run, seed: int, actions: list[Any], 
 
 
 def _check_seeding(runner: Runner, run: Run, seed: int, actions: list[Any]) -> None:
-    """The same seed gives the same run, another one another."""
+    """Check that equal seeds give equal runs and other seeds other runs."""
     everyone = range(runner.env.num_envs)
     message = "{} differs from the first run with the same seed and actions"
     _compare(runner, run, runner.run(seed, actions), "seeding", message, everyone)
@@ -117,7 +117,7 @@ def _check_seeding(runner: Runner, run: Run, seed: int, actions: list[Any]) -> N
 
 
 def _check_environment_seeds(runner: Runner, seed: int) -> None:
-    """Each environment has a seed of its own, in a list, in a number and with a mask."""
+    """Check that each environment has its own seed: in a list, from one number, and with a mask."""
     count, report, check = runner.env.num_envs, runner.report, "environment_seeds"
     seeds = [seed + index for index in range(count)]
     rows = runner.reset(seed)
@@ -142,7 +142,7 @@ def _check_environment_seeds(runner: Runner, seed: int) -> None:
 
 
 def _check_independence(runner: Runner, run: Run, seed: int, actions: list[Any], others: list[Any]) -> None:
-    """Other actions in some environments change nothing in the rest; for every pair, one acts while the other waits."""
+    """Check that other actions in some environments change nothing in the rest, for every pair of environments."""
     indices = np.arange(runner.env.num_envs)
     for bit in range((len(indices) - 1).bit_length()):
         for value in (0, 1):
@@ -158,7 +158,7 @@ def _check_independence(runner: Runner, run: Run, seed: int, actions: list[Any],
 def _check_others(
     make: Callable[[], VectorEnv], runner: Runner, run: Run, seed: int, actions: list[Any], compare: bool
 ) -> None:
-    """A second instance runs the same while the first one exists; a third refuses to step before a reset."""
+    """Check that a second instance gives the same run beside the first, and that a third raises before a reset."""
     with closing(_made(make)) as second:
         if compare:
             again = Runner(second, runner.mode, runner.report, runner.reuses_buffers).run(seed, actions)
@@ -170,7 +170,7 @@ def _check_others(
 
 
 def _check_wrong_actions(runner: Runner, seed: int) -> None:
-    """A batch with an action too many is refused."""
+    """Check that one action too many raises."""
     env = runner.env
     runner.reset(seed)
     count = env.num_envs + 1  # one too few would leave a Gymnasium AsyncVectorEnv waiting for ever
@@ -180,7 +180,7 @@ def _check_wrong_actions(runner: Runner, seed: int) -> None:
 
 
 def _check_closed(env: VectorEnv, actions: Any, report: Report) -> None:
-    """A closed environment can be closed again, and does nothing else."""
+    """Check that a closed environment can be closed again, and that its other methods raise."""
     try:
         env.close()
     except Exception as error:
@@ -194,7 +194,7 @@ def _check_closed(env: VectorEnv, actions: Any, report: Report) -> None:
 def _compare(
     runner: Runner, run: Run, again: Run, check: str, message: str, indices: Any, first_episode: bool = False
 ) -> None:
-    """Report where some environments' part of two runs differs; ``{}`` in the message is what differs."""
+    """Report where two runs differ for some environments; ``{}`` in the message is replaced by the value's name."""
     found = _first_difference(run, again, indices, first_episode)
     if found is not None:
         step, index, what = found
@@ -210,9 +210,9 @@ def _first_difference(
         if not same(run.first[index], again.first[index]):
             return None, index, names[0]
     waiting = set(indices)
-    for step, (one, two) in enumerate(zip(run.turns, again.turns, strict=True)):
+    for step, (one, two) in enumerate(zip(run.outcomes, again.outcomes, strict=True)):
         for index in sorted(waiting):
-            pair = (turn.of_episode(index) if first_episode else turn.of(index) for turn in (one, two))
+            pair = (outcome.of_episode(index) if first_episode else outcome.of(index) for outcome in (one, two))
             for name, left, right in zip(names, *pair):  # noqa: B905 - the last name is not always asked for
                 if not same(left, right):
                     return step, index, name

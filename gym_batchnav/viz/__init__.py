@@ -1,10 +1,10 @@
-"""Pictures of what happens, as arrays [H, W, 3] uint8: mosaics, maps from above, trajectories, clips.
+"""Pictures of agents and scenes, as arrays [H, W, 3] uint8: mosaics, maps from above, trajectories, clips.
 
-``gym_batchnav.viz.figures`` has Matplotlib figures; it takes the extra ``[viz]`` and is imported by its own name.
+``gym_batchnav.viz.figures`` has Matplotlib figures; it needs the extra ``[viz]`` and is imported by its own name.
 """
 
 from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views
-from gym_batchnav.viz.fields import draw_field, field_legend, geodesic_field
+from gym_batchnav.viz.fields import draw_field, geodesic_field
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
     OUTLINE,
@@ -61,7 +61,6 @@ __all__ = [
     "draw_viewpoints",
     "drawn",
     "episode_clip",
-    "field_legend",
     "framed",
     "geodesic_field",
     "map_beside_views",

@@ -1,4 +1,4 @@
-"""MIME bundles: how notebooks show an object, as words, as a picture, and as a page of both."""
+"""MIME bundles: the text, picture and page with which notebooks display an object."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-Portrait = tuple[np.ndarray | None, str]  # a picture [H, W, 3] uint8, and what it shows or why there is none
-_LONGEST, _LONGEST_TEXT = 400, 4000  # letters of a fact, and of the plain words
+Portrait = tuple[np.ndarray | None, str]  # a picture [H, W, 3] uint8, and its caption or the reason why there is none
+_LONGEST, _LONGEST_TEXT = 400, 4000  # letters of a fact, and of the plain text
 # Colours are those of the page around it, so that it can be read on light and on dark ones.
 _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;background:transparent;color:inherit;border:0"
 
@@ -25,16 +25,16 @@ def mime_bundle(
     include: Collection[str] | None = None,
     exclude: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """What ``_repr_mimebundle_`` is to return; to show an object must never fail.
+    """The value for ``_repr_mimebundle_`` to return. It never raises: displaying an object must not fail.
 
     Args:
-        say: Gives the plain words.
-        title: Heads the page.
-        tell: Gives its table, name by name; called only if more than plain words is wanted.
-        draw: Makes the picture, likewise. What one of the three raises stands in place of what it was to
-            give.
-        include: The MIME types wanted; all if not given.
-        exclude: Those not wanted.
+        say: Returns the plain text.
+        title: The title of the page.
+        tell: Returns the table of the page, by name; called only if more than plain text is wanted.
+        draw: Returns the picture and its caption; called likewise. If one of the three raises, the error's message
+            takes the place of its result.
+        include: The MIME types to return; all if not given.
+        exclude: The MIME types to leave out.
     """
     wanted = {kind for kind in ("text/plain", "text/html", "image/png") if not include or kind in include}
     wanted -= set(exclude or ())
@@ -65,12 +65,12 @@ def mime_bundle(
 
 
 def clean(text: str, longest: int) -> str:
-    """Text that can be sent as UTF-8, which the names of files need not be; cut where it has too many letters."""
+    """Text that can be sent as UTF-8, which file names need not be; shortened to ``longest`` letters."""
     return (text if len(text) <= longest else f"{text[:longest]}...").encode(errors="replace").decode()
 
 
 def _page(title: str, facts: Mapping[str, str], jpeg: str | None, caption: str) -> str:
-    """HTML that refers to nothing outside it; the picture is in base 64."""
+    """Self-contained HTML; the picture is embedded in base 64."""
     rows = "".join(
         f'<tr style="background:transparent"><th style="{_CELL};font-weight:600;white-space:nowrap">{_safe(name)}</th>'
         f'<td style="{_CELL}">{_safe(value)}</td></tr>'

@@ -1,4 +1,4 @@
-"""Clips of episodes: a map with the agents on their ways beside what they see."""
+"""Clips of episodes: a map with the agents' paths beside their views."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MAX_FRAMES = 120
 
 
 def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarray | float | None = None) -> TopDownMap:
-    """The scene in a slot of a batch from above, see ``scene_map``.
+    """Draw the scene in a slot of a batch from above, see ``scene_map``.
 
-    Of a building one storey is shown, with all cut off that is more than two metres over its floor; a landscape whole.
+    A building shows one storey, cut below its ceiling; a landscape is shown as a whole.
 
     Args:
         env: The batch; it must have been reset.
         slot: Its slot in the batch's library, ``env.agents.slot`` of an agent.
         size: Pixels along the longer side.
-        floor: A height on the storey that is shown, metres, or heights [M] most of which are; those of the agents who
-            are there if not given.
+        floor: A height on the storey to show, in metres, or heights [M], most of which lie on it; the heights of the
+            agents in the scene if not given.
     """
     heights = env.agents.position[env.agents.slot == slot, 1] if floor is None else floor
     return storey_map(env.renderer, env.library.scene(slot), slot, env.simulator.navmesh(slot), size, heights)
@@ -45,12 +45,12 @@ def map_beside_views(
 
     Args:
         top_down: The map.
-        paths: The way [T, 3] of each of M agents so far, metres.
+        paths: The path [T, 3] of each of M agents so far, metres.
         goals: [M, 3], metres.
-        positions: [M, 3], metres, where they are.
+        positions: [M, 3], metres, of the agents.
         headings: [M], radians.
-        views: What each of them sees, [H, W, 3] uint8 of one size; framed in the colour that its agent has on the map.
-        caption: A line below.
+        views: The view of each agent, [H, W, 3] uint8 of one size; framed in the agent's colour on the map.
+        caption: A line of text below.
 
     Returns:
         The frame [H, W, 3] uint8.
@@ -64,20 +64,20 @@ def map_beside_views(
 
 
 def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every: int | None = None) -> list[np.ndarray]:
-    """The filmed agents of a recording on the map of their scene, beside what they see.
+    """Draw the filmed agents of a recording on the map of their scene, beside their views.
 
     Args:
-        env: The batch that was recorded, for its scene.
-        recording: Of one or more agents, filmed in one scene.
+        env: The batch that was recorded.
+        recording: A recording of one or more agents, filmed in one scene.
         size: Pixels along the longer side of the map.
-        every: Steps from frame to frame; if not given at least 2, and so many that there are 120 frames at most.
+        every: Steps per frame; by default at least 2, and enough that the clip has at most 120 frames.
 
     Returns:
-        Frames [H, W, 3] uint8, see ``save_clip``; step and distance are told. Of a building they show the storey that
-        most of the agents are on.
+        Frames [H, W, 3] uint8, see ``save_clip``, with step and distance as text. In a building they show the storey
+        that most of the agents are on.
 
     Raises:
-        ValueError: nobody was filmed, or in several scenes.
+        ValueError: no agent was filmed, or the agents are in several scenes.
     """
     count = recording.num_filmed
     scenes = np.unique(recording.slots[:count])

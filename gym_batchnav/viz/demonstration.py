@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import Action
 from gym_batchnav.viz.clips import batch_map, episode_clip
 from gym_batchnav.viz.maps import draw_trajectories
@@ -39,31 +40,27 @@ def demonstrate(
         Figures for JSON: ``fps``, ``success`` and ``spl`` of the followers (None if no episode ended), ``episodes``,
         ``steps``, ``num_envs``, and ``parts``, milliseconds per step by part of the step.
     """
-    rng = np.random.default_rng(seed)
-    at_random = np.arange(env.num_envs) % RANDOM_SHARE == RANDOM_SHARE - 1
-    env.reset(seed=seed)
-    env.step(_actions(env, at_random, rng))
-    env.reset(seed=seed)
+    agent = _MostlyFollowers(seed)
+    EpisodeLoop(env, agent, seed=seed).step()
+    loop = EpisodeLoop(env, agent, seed=seed)
     env.timings.update(dict.fromkeys(env.timings, 0.0))
+    agent.seconds = 0.0
     success: list[float] = []
     spl: list[float] = []
-    num_steps, stepping, acting = 0, 0.0, 0.0
+    num_steps = 0
     started = time.perf_counter()
     while (passed := time.perf_counter() - started) < seconds or num_steps == 0:
-        before = time.perf_counter()
-        actions = _actions(env, at_random, rng)
-        chosen = time.perf_counter()
-        _, _, terminated, truncated, info = env.step(actions)
-        acting += chosen - before
-        stepping += time.perf_counter() - chosen
+        step = loop.step()
         num_steps += 1
-        scored = (terminated | truncated) & ~at_random
-        if scored.any():
-            success += info["success"][scored].astype(float).tolist()
-            spl += info["spl"][scored].tolist()
+        ended = step.ended_episodes()
+        follower = ~agent.at_random[ended["environment"]]
+        if follower.any():
+            success += ended["success"][follower].astype(float).tolist()
+            spl += ended["spl"][follower].tolist()
         if progress is not None:
-            progress(min(1.0, passed / seconds), env.num_envs * num_steps / stepping)
-    timings = {"policy": acting, **env.timings}
+            progress(min(1.0, passed / seconds), env.num_envs * num_steps / (time.perf_counter() - started))
+    stepping = time.perf_counter() - started - agent.seconds
+    timings = {"policy": agent.seconds, **env.timings}
     return {
         "fps": env.num_envs * num_steps / stepping,
         "spl": float(np.mean(spl)) if spl else None,
@@ -91,9 +88,7 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
     episodes = _episodes_to_show(env, slot)
     # Where scenes rotate, episodes are numbered within their scene and every K-th environment begins in the first one.
     every = len(env.library.active) if len(env.library.names) > len(env.library.active) else 1
-    shown = BatchNavEnv(
-        every * len(episodes), library=env.library, renderer=env.renderer.name, camera=env.cameras.camera
-    )
+    shown = BatchNavEnv(every * len(episodes), library=env.library, renderer=env.renderer, camera=env.cameras.camera)
     try:
         indices = every * np.arange(len(episodes))
         recording = record_episodes(shown, indices=indices, episodes=np.repeat(episodes, every))
@@ -108,11 +103,30 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
     }
 
 
-def _actions(env: BatchNavEnv, at_random: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Shortest-path actions [N], random ones other than STOP where ``at_random`` [N]."""
-    actions = env.shortest_path_actions()
-    actions[at_random] = rng.integers(Action.STOP + 1, len(Action), int(at_random.sum()))
-    return actions
+class _MostlyFollowers:
+    """Followers of the shortest path, and among them some that act at random and never stop.
+
+    Attributes:
+        at_random: [N] bool, those that act at random.
+        seconds: Time spent in choosing actions.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.seconds = 0.0
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Begin again with the same random numbers."""
+        self._rng = np.random.default_rng(self._seed)
+        self.at_random = np.arange(env.num_envs) % RANDOM_SHARE == RANDOM_SHARE - 1
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """The next actions [N] int64."""
+        started = time.perf_counter()
+        actions = env.shortest_path_actions()
+        actions[self.at_random] = self._rng.integers(Action.STOP + 1, len(Action), int(self.at_random.sum()))
+        self.seconds += time.perf_counter() - started
+        return actions
 
 
 def _episodes_to_show(env: BatchNavEnv, slot: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Matplotlib figures of maps, distances, sets of episodes and recordings; needs the extra ``[viz]``.
 
-A figure belongs to who asked for it and to no list of open ones: show it in a notebook, or call its ``savefig``.
+Figures are not registered with pyplot: display them in a notebook, or call ``savefig``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _METRES = "{} (m)"
 
 
 class Figure(figure.Figure):
-    """A Matplotlib figure that notebooks show wherever it was made."""
+    """A Matplotlib figure that displays itself in notebooks."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -45,16 +45,16 @@ def map_figure(
     title: str = "",
     width: float = 7.0,
 ) -> Figure:
-    """A map with axes in metres, north (-z) up.
+    """Draw a map with axes in metres, north (-z) up.
 
     Args:
         top_down: The map.
-        paths: One way [T, 3] an agent, metres, from disc to star.
+        paths: One path [T, 3] per agent, metres, from disc to star.
         goals: [len(paths), 3], metres.
         positions: [N, 3], metres: agents as arrow heads.
-        headings: [N], radians, theirs.
-        title: Above it.
-        width: Inches.
+        headings: [N], radians, of the agents.
+        title: The title.
+        width: Width in inches.
     """
     picture = draw_trajectories(top_down, paths, goals) if len(paths) else top_down.picture
     if positions is not None:
@@ -73,15 +73,15 @@ def field_figure(
     title: str = "Geodesic distance to the goal",
     width: float = 7.5,
 ) -> Figure:
-    """How far it is to a goal, as colours with a bar in metres and lines of equal distance.
+    """Draw the geodesic distance to a goal as colours, with a colour bar in metres and lines of equal distance.
 
     Args:
-        navmesh: Where one can walk.
+        navmesh: The navmesh of the scene.
         goal: [3], metres.
-        top_down: What to draw on; a map of the navmesh on the goal's storey if not given.
-        contour: Metres from line to line; 0 for none.
-        title: Above it.
-        width: Inches.
+        top_down: The map to draw on; a map of the navmesh on the goal's storey if not given.
+        contour: Metres between lines; 0 for none.
+        title: The title.
+        width: Width in inches.
     """
     top_down = top_down or navmesh_map(navmesh, height=float(np.asarray(goal).reshape(3)[1]))
     field = geodesic_field(navmesh, goal, top_down)
@@ -96,12 +96,12 @@ def field_figure(
 
 
 def episodes_figure(episodes: EpisodeSet, title: str = "", width: float = 9.0) -> Figure:
-    """How a set of episodes is spread: geodesic distances, how winding the ways are, and where they begin and end.
+    """Draw the distribution of a set of episodes: distances, detours, starts and goals.
 
     Args:
         episodes: The episodes of one scene.
-        title: Above it.
-        width: Inches.
+        title: The title.
+        width: Width in inches.
     """
     made = Figure(figsize=(width, width / 3), layout="constrained")
     lengths, bends, places = made.subplots(1, 3)
@@ -121,12 +121,12 @@ def episodes_figure(episodes: EpisodeSet, title: str = "", width: float = 9.0) -
 
 
 def strip_figure(recording: Recording, index: int = 0, count: int = 6, width: float = 10.0) -> Figure:
-    """One episode at a glance: what the agent saw at some of its steps, above how far it was from the goal.
+    """Draw one episode: the agent's view at some of its steps, above its distance to the goal.
 
     Args:
-        recording: In which the agent was filmed.
-        index: Which of the filmed agents.
-        count: How many pictures.
+        recording: A recording with filmed agents.
+        index: The index of the agent among the filmed ones.
+        count: The number of pictures.
         width: Inches.
 
     Raises:

@@ -25,7 +25,7 @@ EVERYWHERE = (-np.inf, np.inf)  # metres: the span of a map that shows more than
 
 
 def storeys(navmesh: NavMesh) -> list[float]:
-    """Heights of a building's floors, metres, lowest first; none for a landscape, which has no level floors."""
+    """Heights of a building's floors in metres, lowest first; empty for a landscape, which has no level floors."""
     if not navmesh.num_polygons:
         return []
     heights, area = polygon_heights(navmesh), navmesh.polygon_area
@@ -49,13 +49,13 @@ def storeys(navmesh: NavMesh) -> list[float]:
 
 
 def storey_spans(floors: list[float]) -> list[tuple[float, float]]:
-    """Between which heights, metres, each of some floors' storeys lies; one without bounds if there is no floor."""
+    """Lower and upper bound in metres of each floor's storey; one span without bounds if there is no floor."""
     bounds = [-np.inf, *(floor - _BELOW for floor in floors[1:]), np.inf]
     return list(pairwise(bounds))
 
 
 def storey_at(navmesh: NavMesh, heights: np.ndarray | float) -> tuple[float | None, tuple[float, float]]:
-    """The storey that most of some heights, metres, lie in: its floor (None in a landscape) and its span."""
+    """Floor and span in metres of the storey that most of some heights lie in; the floor is None in a landscape."""
     floors = storeys(navmesh)
     spans = storey_spans(floors)
     most = max(range(len(spans)), key=lambda index: int(inside(spans[index], heights).sum()))
@@ -63,7 +63,7 @@ def storey_at(navmesh: NavMesh, heights: np.ndarray | float) -> tuple[float | No
 
 
 def inside(span: tuple[float, float], heights: np.ndarray | float) -> np.ndarray:
-    """Which heights lie in a span: [...] bool."""
+    """Whether heights [...] lie in a span: [...] bool."""
     return (np.asarray(heights) >= span[0]) & (np.asarray(heights) < span[1])
 
 

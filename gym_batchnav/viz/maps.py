@@ -1,4 +1,4 @@
-"""Maps from above, and what agents do drawn on them."""
+"""Maps from above, and agents and their paths drawn on them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from gym_batchnav.viz.views import drawn
 
 WALKABLE = (222, 232, 226)
 OUTLINE = (46, 150, 100)
-_PALE = 0.35  # how strongly is drawn what lies on another storey than the map's
-_LENS_DEG = 1.0  # of the camera of maps; rays are parallel enough, and depth still tells edges from rounding
-_BAR = 40  # pixels that the bar of the scale is long at least
+_PALE = 0.35  # opacity of marks on another storey than the map's
+_LENS_DEG = 1.0  # field of view of maps: rays are parallel enough, and depth is precise enough to find edges
+_BAR = 40  # least length of the scale bar, pixels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopDownMap:
-    """A picture of a scene from above, north (-z) up, and where in the world its pixels lie.
+    """A picture of a scene from above, north (-z) up, and the position of its pixels in the world.
 
-    Ways, goals and agents that lie on another storey than the map's are drawn pale on it.
+    Paths, goals and agents on another storey than the map's are drawn pale.
     """
 
     picture: np.ndarray  # [H, W, 3] uint8
@@ -40,21 +40,21 @@ class TopDownMap:
         return (positions[..., [0, 2]] - np.array(self.origin)) * self.pixels_per_metre
 
     def shows(self, positions: np.ndarray) -> np.ndarray:
-        """Which positions [..., 3] lie on its storey: [...] bool."""
+        """Whether positions [..., 3] lie on the map's storey: [...] bool."""
         return inside(self.span, np.asarray(positions)[..., 1])
 
 
 def navmesh_map(
     navmesh: NavMesh, size: int = 768, margin: float = 0.4, height: np.ndarray | float | None = None
 ) -> TopDownMap:
-    """The polygons of a navmesh from above, one shade an island.
+    """Draw the polygons of a navmesh from above, one shade per island.
 
     Args:
-        navmesh: Where one can walk.
+        navmesh: The navmesh.
         size: Pixels along the longer side.
         margin: Metres around it.
-        height: A height on the storey that is shown, metres, or heights [M] most of which are; all storeys upon each
-            other if not given.
+        height: A height on the storey to show, in metres, or heights [M], most of which lie on it; all storeys on top
+            of each other if not given.
     """
     canvas = _canvas(navmesh.vertices, size, margin)
     span = EVERYWHERE if height is None else storey_at(navmesh, height)[1]
@@ -71,15 +71,15 @@ def navmesh_map(
 def scene_map(
     renderer: Renderer, scene: Scene, slot: int, size: int = 768, floor: float = 0.0, cut: float = CUT
 ) -> TopDownMap:
-    """A scene drawn from above, as by ``drawn``, with all that is higher than ``cut`` metres over the floor taken off.
+    """Draw a scene from above, as ``drawn`` does, without anything higher than ``cut`` metres over the floor.
 
     Args:
         renderer: Draws the scene.
-        scene: The scene in the slot, for its bounds.
+        scene: The scene in the slot.
         slot: Its slot in the renderer's library.
         size: Pixels along the longer side.
         floor: Height of the floor, metres.
-        cut: Metres over the floor; the ceiling must lie higher.
+        cut: Metres over the floor; a ceiling below it hides the room, see ``visible_floor_and_cut``.
     """
     canvas = _canvas(scene.vertices, size, margin=0.4)
     height, width = canvas.picture.shape[:2]
@@ -120,7 +120,7 @@ def storey_map(
 
 
 def draw_outline(top_down: TopDownMap, navmesh: NavMesh) -> TopDownMap:
-    """A map with the edges of what is walkable on its storey drawn on it."""
+    """Outline the walkable area of its storey on a map."""
     image = Image.fromarray(top_down.picture)
     draw = ImageDraw.Draw(image)
     used = navmesh.polygons >= 0
@@ -144,14 +144,14 @@ def draw_trajectories(
     colors: Sequence[tuple[int, int, int]] | None = None,
     width: int = 3,
 ) -> np.ndarray:
-    """A map with the ways agents took.
+    """Draw the paths of agents on a map.
 
     Args:
         top_down: The map.
-        paths: One array [T, 3] an agent, metres; a disc marks its beginning.
+        paths: One array [T, 3] per agent, metres; a disc marks its start.
         goals: [len(paths), 3], metres; a star marks each.
-        colors: One an agent; a fixed sequence is repeated if not given.
-        width: Of a line, pixels.
+        colors: One per agent; a fixed sequence is repeated if not given.
+        width: Width of the lines, pixels.
 
     Returns:
         The picture [H, W, 3] uint8.
@@ -181,7 +181,7 @@ def draw_trajectories(
 def draw_agents(
     picture: np.ndarray, top_down: TopDownMap, positions: np.ndarray, headings: np.ndarray, radius: int = 7
 ) -> np.ndarray:
-    """A picture of the map with agents as arrow heads at positions [N, 3] (metres) and headings [N] (radians)."""
+    """Draw agents on a picture of the map as arrow heads at positions [N, 3] (metres) with headings [N] (radians)."""
     positions = np.asarray(positions)
 
     def mark(draw: ImageDraw.ImageDraw, span: tuple[float, float]) -> None:
@@ -198,13 +198,13 @@ def draw_agents(
 def draw_viewpoints(
     top_down: TopDownMap, positions: np.ndarray, headings: np.ndarray, numbers: Sequence[int]
 ) -> np.ndarray:
-    """A map with numbered discs that point where somebody looks.
+    """Draw viewpoints on a map as numbered discs that point along the view.
 
     Args:
         top_down: The map.
         positions: [N, 3], metres.
         headings: [N], radians.
-        numbers: One each, from 1; each has its colour, that of ``numbered``.
+        numbers: One per viewpoint, from 1; each has its colour, as in ``numbered``.
 
     Returns:
         The picture [H, W, 3] uint8.
@@ -228,9 +228,9 @@ def draw_viewpoints(
 
 
 def _apart(places: np.ndarray, distance: float) -> np.ndarray:
-    """Places [N, 2] moved until no two are nearer than a distance, pixels; those that stand clear stay."""
+    """Move places [N, 2] apart until no two are nearer than a distance in pixels; isolated places stay."""
     centres = np.array(places, np.float64)
-    away = np.arange(len(centres)) * 2.4  # radians: where those of one place go
+    away = np.arange(len(centres)) * 2.4  # radians: directions for viewpoints at one place
     for _ in range(64):
         gap = centres[:, None] - centres[None]
         length = np.linalg.norm(gap, axis=2)
@@ -247,7 +247,7 @@ def _apart(places: np.ndarray, distance: float) -> np.ndarray:
 
 
 def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
-    """An empty map that holds all vertices [V, 3] and a margin in metres."""
+    """An empty map that contains all vertices [V, 3] and a margin in metres."""
     low, high = vertices.min(axis=0) - margin, vertices.max(axis=0) + margin
     extent = (high - low)[[0, 2]]
     scale = size / float(extent.max())
@@ -263,7 +263,7 @@ def _marked(
     heights: Sequence[np.ndarray],
     mark: Callable[[ImageDraw.ImageDraw, tuple[float, float]], None],
 ) -> Image.Image:
-    """A picture on which ``mark`` has drawn what lies in a span, and pale what does not, by the heights of all."""
+    """Draw marks on a picture: full where they lie in a span of heights, pale elsewhere."""
     image = Image.fromarray(picture)
     if not all(inside(span, some).all() for some in heights):
         everything = image.copy()
@@ -274,13 +274,13 @@ def _marked(
 
 
 def _runs(shown: np.ndarray) -> list[np.ndarray]:
-    """Indices of two and more neighbours that are ``shown`` [T] bool."""
+    """Runs of two and more consecutive indices where ``shown`` [T] is True."""
     found = np.flatnonzero(shown)
     return [run for run in np.split(found, np.flatnonzero(np.diff(found) > 1) + 1) if len(run) > 1]
 
 
 def _scale_bar(draw: ImageDraw.ImageDraw, top_down: TopDownMap) -> None:
-    """A bar of a round length in the lower left corner; only its rim covers the map."""
+    """Draw a scale bar of a round length in the lower left corner."""
     least = _BAR / top_down.pixels_per_metre
     power = 10.0 ** np.floor(np.log10(least))
     metres = next(float(step * power) for step in (1, 2, 5, 10) if step * power >= least)

@@ -9,7 +9,7 @@ from PIL import ImageDraw, ImageFont
 
 BACKGROUND = (246, 245, 242)
 INK = (38, 40, 44)
-# Far apart for people who see all colours and for those who do not tell red from green.
+# Distinct for all kinds of colour vision.
 PATH_COLORS = (
     (166, 17, 5), (31, 96, 222), (225, 161, 41), (0, 134, 104), (129, 25, 128), (92, 174, 230), (236, 152, 178),
     (65, 39, 38),

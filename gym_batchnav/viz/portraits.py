@@ -1,9 +1,9 @@
-"""How a batch, a scene and a navmesh show themselves in notebooks."""
+"""Displays of a batch, a scene and a navmesh in notebooks."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, cast
@@ -17,6 +17,15 @@ from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.bundle import Portrait, mime_bundle
+from gym_batchnav.viz.facts import (
+    counted,
+    describe_navmesh,
+    describe_scene,
+    islands_in_words,
+    listed,
+    scene_in_words,
+    size_in_words,
+)
 from gym_batchnav.viz.floors import storeys, visible_floor_and_cut
 from gym_batchnav.viz.maps import (
     TopDownMap,
@@ -39,14 +48,14 @@ _HOUSE = 6.0  # metres: what is lower is cut like a house
 _MANY_TRIANGLES = 400_000  # more are thinned out before they are drawn
 _MANY_TEXTURES = 256_000_000  # bytes; more are left out
 _QUICK_TRIANGLES, _QUICK_AREA = 200_000, 600.0  # a navmesh is built for scenes of so many, and square metres
-_FEW = 4  # names that are listed
+_MOST_NOTES = 8
 
 
 def batch_bundle(
     env: BatchNavEnv, under_way: bool, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
-    """What the agents of a batch see beside its settings; ``under_way`` says that a step was sent and not received."""
-    title = f"{type(env).__name__}: {_counted(env.num_envs, 'environment')}"
+    """The views of a batch's agents beside its settings; ``under_way``: a step was sent and not received."""
+    title = f"{type(env).__name__}: {counted(env.num_envs, 'environment')}"
     tell, draw = partial(_batch_facts, env), partial(_batch_picture, env, under_way)
     return mime_bundle(partial(repr, env), title, tell, draw, include, exclude)
 
@@ -73,7 +82,7 @@ def navmesh_bundle(
 
 
 def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
-    """The settings of a batch, and how far it has come; nothing is made or loaded for them."""
+    """The settings of a batch and its progress; nothing is made or loaded for them."""
     simulator, cameras, episodes = env.simulator, env.cameras, env.episodes
     library, camera = env.library, env.cameras.camera
     active = [library.name(slot) for slot in np.unique(library.active).tolist()]
@@ -83,7 +92,7 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     turn = f"{np.degrees(simulator.turn_angle):g} degrees"
     facts = {
         "state": _state(env, ready),
-        "scenes": f"{len(active)} resident of {len(library.names)} listed: {_listed(active)}",
+        "scenes": f"{len(active)} resident of {len(library.names)} listed: {listed(active)}",
         "sensors": ", ".join(cameras.sensors) or "none: the agents are blind",
         "camera": f"{camera.width} x {camera.height}, {camera.hfov_deg:g} degrees across, {camera.eye_height:g} m high",
         "observations": "; ".join(seen),
@@ -99,13 +108,13 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     if ready:
         first, last = int(episodes.num_steps.min()), int(episodes.num_steps.max())
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
-        begun, ended = _counted(int(episodes.count.sum()), "episode"), int(episodes.done.sum())
+        begun, ended = counted(int(episodes.count.sum()), "episode"), int(episodes.done.sum())
         facts["so far"] = f"{begun} begun since seeding; the present ones are at {steps}, {ended} of them ended"
     return facts
 
 
 def _state(env: BatchNavEnv, ready: bool) -> str:
-    """What can be done with a batch now."""
+    """The state of a batch: closed, not reset, or under way."""
     if env.closed:
         return "closed"
     if not ready:
@@ -114,7 +123,7 @@ def _state(env: BatchNavEnv, ready: bool) -> str:
 
 
 def _batch_picture(env: BatchNavEnv, under_way: bool) -> Portrait:
-    """What some of the agents see, one sheet a sensor; of blind ones, where they are."""
+    """The views of some of the agents, one sheet per sensor; a map if the agents are blind."""
     if env.closed:
         return None, "closed: no pictures"
     if not env.simulator.begun.all():
@@ -130,23 +139,23 @@ def _batch_picture(env: BatchNavEnv, under_way: bool) -> Portrait:
         seen = views.of(some)
     finally:
         views.close()
-    meanings = {"depth": f"depth, black at {camera.max_depth:g} m", "semantic": "semantic, a colour an object"}
+    meanings = {"depth": f"depth, black at {camera.max_depth:g} m", "semantic": "semantic, one colour per object"}
     sheets = [
         captioned(mosaic(_thickened(pictures), columns), meanings.get(sensor, sensor))
         for sensor, pictures in seen.items()
     ]
-    return side_by_side(sheets), f"what {_share(len(some), env.num_envs)} see{'s' if env.num_envs == 1 else ''}"
+    return side_by_side(sheets), f"the view of {_share(len(some), env.num_envs)}"
 
 
 def _thickened(pictures: np.ndarray) -> np.ndarray:
-    """Pictures [M, H, W, 3] with rows and columns repeated until they can be seen: a scan may be one pixel high."""
+    """Pictures [M, H, W, 3] with rows and columns repeated until they are visible: a scan may be one pixel high."""
     for axis in (1, 2):
         pictures = np.repeat(pictures, -(-_THIN // pictures.shape[axis]), axis)
     return pictures
 
 
 def _blind_picture(env: BatchNavEnv) -> Portrait:
-    """The agents of the scene that has most, on its navmesh."""
+    """The agents of the scene with the most agents, on its navmesh."""
     slot = int(np.bincount(env.agents.slot).argmax())
     here = np.flatnonzero(env.agents.slot == slot)
     some = _some_of(here)
@@ -158,29 +167,17 @@ def _blind_picture(env: BatchNavEnv) -> Portrait:
 
 
 def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str, str]:
-    """The counts of a scene, and where one can walk in it."""
-    pixels = sum(picture.shape[0] * picture.shape[1] for picture in scene.textures)
-    walkable = reason
-    if navmesh is not None:
-        walkable = f"{navmesh.navigable_area:,.1f} m2 on {_counted(navmesh.num_islands, 'island')} ({reason})"
-    return {
-        "triangles": f"{len(scene.triangles):,}",
-        "vertices": f"{len(scene.vertices):,}",
-        "objects": f"{len(scene.objects):,}",
-        "materials": f"{len(scene.materials):,}",
-        "textures": f"{len(scene.textures):,} of {pixels / 1e6:.1f} million pixels" if scene.textures else "none",
-        "size": _size(scene.bounds) if len(scene.vertices) else "nothing",
-        "memory": f"{scene.nbytes / 1e6:.2f} MB",
-        "walkable": walkable,
-        **{f"note {number}": sentence for number, sentence in enumerate(scene.warnings[:8], start=1)},
-    }
+    """The counts of a scene, and its walkable area."""
+    facts = describe_scene(scene)
+    facts |= {"walkable": reason} if navmesh is None else describe_navmesh(navmesh)
+    return scene_in_words(facts, _MOST_NOTES)
 
 
 def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
-    """A scene from above, with the ceiling off where it has level floors."""
+    """A scene from above, cut below the ceiling where it has level floors."""
     drawn = _lightened(scene)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # which renderer it is does not matter here
+        warnings.simplefilter("ignore")  # the choice of the renderer does not matter here
         renderer = make_renderer("auto", SceneLibrary.from_scenes([drawn]))
     try:
         if navmesh is None:
@@ -197,16 +194,16 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
         renderer.close()
     pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
     what = "from above, cut below the ceiling" if floors else "from above"
-    return storeys_beside(pictures, floors), f"{what}; green: where one can walk"
+    return storeys_beside(pictures, floors), f"{what}; green: the walkable area"
 
 
 def _scaled(top_down: TopDownMap) -> np.ndarray:
-    """The picture of a map with nothing but its scale on it."""
+    """The picture of a map with only its scale bar."""
     return draw_trajectories(top_down, [])
 
 
 def _lightened(scene: Scene) -> Scene:
-    """A scene that is quickly drawn from above: of very many triangles only some, each larger, and not all textures."""
+    """A scene that is quick to draw from above: at most 400,000 triangles, enlarged, and no huge textures."""
     stride = -(-len(scene.triangles) // _MANY_TRIANGLES)
     if stride > 1:
         soup = scene.vertices[scene.triangles[::stride]].astype(np.float32)
@@ -228,12 +225,12 @@ def _lightened(scene: Scene) -> Scene:
 
 
 def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
-    """Where one can walk in a scene, if that is known or quickly found, and how it was."""
+    """The navmesh of a scene, if it is known or quickly built, and its origin or the reason why there is none."""
     if scene.navmesh is not None:
         return scene.navmesh, "the navmesh that came with it"
     many = len(scene.triangles) > _QUICK_TRIANGLES
     if many or (len(scene.vertices) and np.prod(np.ptp(scene.bounds[:, [0, 2]], axis=0)) > _QUICK_AREA):
-        return None, "not looked for in a scene of this size: NavMesh.build(scene.vertices, scene.triangles) does"
+        return None, "not built for a scene of this size: call NavMesh.build(scene.vertices, scene.triangles)"
     try:
         return NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings()), "built for Habitat's agent"
     except ValueError as error:
@@ -246,9 +243,9 @@ def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
     areas = sorted((island.area for island in navmesh.islands), reverse=True)
     return {
         "walkable": f"{navmesh.navigable_area:,.1f} m2",
-        "islands": f"{len(areas)}: {_listed([f'{area:.1f}' for area in areas])} m2",
+        "islands": islands_in_words(areas),
         "polygons": f"{navmesh.num_polygons:,}, with {len(navmesh.vertices):,} vertices",
-        "size": _size(navmesh.bounds),
+        "size": size_in_words(np.ptp(navmesh.bounds, axis=0)),
         "agent": f"radius {agent.agent_radius:g} m, height {agent.agent_height:g} m; climbs steps of "
         f"{agent.agent_max_climb:g} m and slopes of {agent.agent_max_slope_deg:g} degrees",
         "built of": f"cells {agent.cell_size:g} m wide and {agent.cell_height:g} m high",
@@ -266,22 +263,8 @@ def _some_of(indices: np.ndarray) -> np.ndarray:
     return indices[np.unique(np.linspace(0, len(indices) - 1, min(MAX_VIEWS, len(indices))).astype(int))]
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The first few of some names."""
-    more = len(names) - _FEW
-    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
-
-
-def _size(bounds: np.ndarray) -> str:
-    return " x ".join(f"{length:.2f}" for length in np.ptp(bounds, axis=0)) + " m (x, y up, z)"
-
-
 def _share(some: int, count: int) -> str:
-    """How many agents of how many."""
+    """The number of agents shown, of all agents."""
     if some < count:
-        return f"{some} of {_counted(count, 'agent')}"
+        return f"{some} of {counted(count, 'agent')}"
     return "the agent" if count == 1 else f"all {count} agents"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

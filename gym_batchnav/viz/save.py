@@ -14,7 +14,7 @@ from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import check_destination, write_atomically
 from gym_batchnav.viz.marks import BACKGROUND
 
-# By suffix: the codec, and how good the picture is to be, in its own terms.
+# By suffix: the codec and its options for quality.
 _CODECS = {
     ".mp4": ("libx264", ["-crf", "20", "-preset", "medium"]),
     ".webm": ("libvpx-vp9", ["-crf", "30", "-b:v", "0"]),
@@ -22,7 +22,7 @@ _CODECS = {
 
 
 def check_picture_path(path: str | Path) -> None:
-    """Refuse a path that ``save_picture`` could not write, before the picture is drawn.
+    """Raise unless ``save_picture`` could write the path; call it before drawing.
 
     Raises:
         ValueError: its ending names no format of pictures.
@@ -49,9 +49,9 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
 
     Args:
         frames: At least one, all of one size.
-        path: Its suffix says how: ``.gif``, ``.png`` (animated), or ``.mp4`` and ``.webm``, which take the extra
-            ``[viz]`` and even sizes: an odd one is filled up by a row or a column of the background.
-        fps: Frames a second.
+        path: The suffix chooses the format: ``.gif``, ``.png`` (animated), or ``.mp4`` and ``.webm``, which need the
+            extra ``[viz]``. Videos have even sizes: an odd one is padded by a row or a column of the background.
+        fps: Frames per second.
 
     Raises:
         ValueError: there is no frame, sizes differ, or the suffix names no format.
@@ -68,7 +68,7 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
 
 
 def _video(frames: Sequence[np.ndarray], suffix: str, fps: float) -> bytes:
-    """The bytes of a film in the container of a suffix."""
+    """The bytes of a video in the container of a suffix."""
     height, width = frames[0].shape[:2]
     padding = ((0, height % 2), (0, width % 2), (0, 0))
     even = np.stack([np.pad(frame, padding, constant_values=BACKGROUND[0]) for frame in frames])

@@ -1,4 +1,4 @@
-"""Pictures of observations, put together, compared, framed and named."""
+"""Pictures of observations, and sheets of pictures: combined, compared, framed and captioned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, draw_badge
 
-CAPTION = 26  # pixels of a line of words below a picture
+CAPTION = 26  # height of a line of text below a picture, pixels
 
 
 def depth_picture(depth: np.ndarray) -> np.ndarray:
@@ -19,21 +19,21 @@ def depth_picture(depth: np.ndarray) -> np.ndarray:
 
 
 def semantic_picture(semantic: np.ndarray) -> np.ndarray:
-    """Semantic ids [..., H, W, 1] as colours [..., H, W, 3] uint8, one an id, 0 black."""
+    """Semantic ids [..., H, W, 1] as colours [..., H, W, 3] uint8, one per id, 0 black."""
     ids = semantic[..., 0].astype(np.uint32)
     hashed = (ids * np.uint32(2654435761))[..., None] >> np.array([8, 16, 24], np.uint32)
     return np.where(ids[..., None] == 0, 0, 64 + (hashed % 192)).astype(np.uint8)
 
 
 def sensor_picture(sensor: str, image: np.ndarray) -> np.ndarray:
-    """What a sensor recorded [..., H, W, channels] as a fresh picture [..., H, W, 3] uint8; depth lies in [0, 1]."""
+    """A sensor's image [..., H, W, channels] as a new picture [..., H, W, 3] uint8; depth lies in [0, 1]."""
     if sensor == "depth":
         return depth_picture(image)
     return semantic_picture(image) if sensor == "semantic" else image.copy()
 
 
 def mosaic(pictures: np.ndarray, columns: int | None = None, gap: int = 2) -> np.ndarray:
-    """Pictures [N, H, W, 3] side by side in a grid, as square as may be unless ``columns`` is given."""
+    """Pictures [N, H, W, 3] side by side in a grid, nearly square unless ``columns`` is given."""
     count, height, width, _ = pictures.shape
     columns = columns or int(np.ceil(np.sqrt(count * height / width)))
     rows = -(-count // columns)
@@ -59,12 +59,12 @@ def side_by_side(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
 
 
 def difference_picture(one: np.ndarray, other: np.ndarray, gain: float = 8.0) -> np.ndarray:
-    """How two pictures [..., H, W, 3] uint8 differ, as [..., H, W, 3] uint8: white where they do not."""
+    """The difference of two pictures [..., H, W, 3] uint8 as a picture, white where they are equal."""
     return 255 - np.clip(gain * np.abs(one.astype(float) - other), 0, 255).astype(np.uint8)
 
 
 def comparison(one: np.ndarray, other: np.ndarray, gain: float = 8.0) -> np.ndarray:
-    """Two rows of pictures [N, H, W, 3] and below them how they differ, ``gain`` times as strong."""
+    """Two rows of pictures [N, H, W, 3] and below them their difference, ``gain`` times amplified."""
     return mosaic(np.concatenate([one, other, difference_picture(one, other, gain)]), columns=len(one))
 
 
@@ -84,7 +84,7 @@ def numbered(picture: np.ndarray, number: int) -> np.ndarray:
 
 
 def titled(picture: np.ndarray, title: str) -> np.ndarray:
-    """A picture [H, W, 3] with words in its upper left corner."""
+    """A picture [H, W, 3] with text in its upper left corner."""
     image = Image.fromarray(picture)
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(13)
     left, top, right, bottom = draw.textbbox((8, 6), title, font=font)
@@ -94,7 +94,7 @@ def titled(picture: np.ndarray, title: str) -> np.ndarray:
 
 
 def captioned(picture: np.ndarray, text: str) -> np.ndarray:
-    """A picture [H, W, 3] with a line of words below it."""
+    """A picture [H, W, 3] with a line of text below it."""
     height, width = picture.shape[:2]
     image = Image.new("RGB", (width, height + CAPTION), BACKGROUND)
     image.paste(Image.fromarray(picture))

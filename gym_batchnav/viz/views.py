@@ -1,4 +1,4 @@
-"""Views of scenes drawn for people: with lines along edges and light, or just as agents see them."""
+"""Views of scenes for people: with edge lines and side lighting, or exactly as agents see them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def drawn(
     views: np.ndarray,
     sky: tuple[int, int, int] = SKY,
 ) -> np.ndarray:
-    """Views as pictures for people: what cameras see, with lines along edges and light from the upper left.
+    """Draw views for people: with edge lines and light from the upper left.
 
-    Shapes can be told apart in them even where a scene is all of one colour.
+    Shapes can be told apart even in a scene of a single colour.
 
     Args:
         renderer: Draws the scenes.
-        camera: Its size, field of view and near plane count.
+        camera: Only its size, field of view and near plane are used.
         slots: [N] int, the library's slot that each view looks into.
         views: [N, 4, 4] float32, world-to-camera.
-        sky: The colour where nothing is hit.
+        sky: The colour where a ray hits nothing.
 
     Returns:
         Pictures [N, H, W, 3] uint8.
@@ -64,13 +64,15 @@ def drawn(
 
 
 class AgentViews:
-    """What agents of a batch see, as pictures; drawn into a target of its own, so that the run does not notice.
+    """The views of a batch's agents as pictures.
+
+    They are rendered to a separate target; the environment's own buffers are untouched.
 
     Args:
         env: The batch.
-        sensors: Which of ``"rgb"``, ``"depth"`` and ``"semantic"``.
+        sensors: Any of ``"rgb"``, ``"depth"`` and ``"semantic"``.
         size: Pixels along the longer side of a picture; its shape is that of the agents' camera.
-        num_views: The most agents that are drawn at once.
+        num_views: The largest number of agents to draw at once.
     """
 
     def __init__(self, env: BatchNavEnv, sensors: Sequence[str], size: int, num_views: int) -> None:
@@ -82,19 +84,19 @@ class AgentViews:
         self._target = env.renderer.target(self._camera, tuple(sensors), num_views=num_views, buffers=1)
 
     def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """Pictures [M, H, W, 3] uint8 of what the agents ``indices`` [M] see now, by sensor; depth is grey."""
+        """Pictures [M, H, W, 3] uint8 of the present views of agents ``indices`` [M], by sensor; depth is grey."""
         agents = self._env.agents
         views = view_matrices(agents.position[indices], agents.heading[indices], self._camera.eye_height)
         images = self._target.render(agents.slot[indices], views)
         return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
 
     def close(self) -> None:
-        """Release the target; safe twice."""
+        """Release the target; idempotent."""
         self._target.close()
 
 
 def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:
-    """How bright each pixel is drawn, [H, W] in (0, 1], by metric depth [H, W] with 0 where nothing is hit.
+    """Brightness of each pixel, [H, W] in (0, 1], from metric depth [H, W] with 0 where a ray hits nothing.
 
     The inverse of depth is linear in the picture along a plane: its slope gives the plane's normal, and where its
     second difference is not zero there is an edge.
@@ -117,5 +119,5 @@ def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:
     lit = np.tensordot(_LIGHT, normal, 1) / np.maximum(np.linalg.norm(normal, axis=0), 1e-12)
     edge = np.divide(bends, inverse * pixel, where=inverse > 0, out=np.zeros(depth.shape))
     line = np.clip((edge - _EDGE[0]) / (_EDGE[1] - _EDGE[0]), 0, 1)
-    light = np.clip(lit / _LIGHT[2], 0, 1)  # what faces the viewer counts as fully lit
+    light = np.clip(lit / _LIGHT[2], 0, 1)  # surfaces that face the viewer are fully lit
     return (1 - _SIDE_LIGHT * (1 - light)) * (1 - _LINE * line)

@@ -63,6 +63,12 @@ def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
     assert sum(room["islands"]) == pytest.approx(room["walkable_area"]) and room["islands"][0] == max(room["islands"])
 
 
+def test_info_fails_when_nobody_can_walk_in_the_only_scene(folder):
+    result = run("info", folder / "room.glb", "--scale", "0.001", "--json", expect=1)
+    assert "no walkable area" in json.loads(result.stdout)["walkable"]
+    run("info", folder / "room.glb", "--scale", "0.001", "--no-walkable")
+
+
 def test_info_tells_what_was_guessed(folder, tmp_path):
     path = tmp_path / "tall.obj"
     path.write_text("o floor\nv 0 0 0\nv 6000 0 0\nv 6000 0 6000\nv 0 0 6000\nv 0 2500 0\nf 4 3 2 1\nf 1 2 5\n")

@@ -51,6 +51,7 @@ def generate(
     from gym_batchnav.scene.save import save_glb
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import make_folder
+    from gym_batchnav.viz.facts import counted
 
     numbers = _numbers(seeds)
     stems = _stems(name, numbers)
@@ -70,7 +71,7 @@ def generate(
             console.print(f"{stem}: {_told(home, navmesh)}", highlight=False, markup=False, soft_wrap=True)
             done()
     console.print(
-        f"{_counted(len(numbers), 'home')} in '{out}', {_counted(num_episodes, 'episode')} each",
+        f"{counted(len(numbers), 'home')} in '{out}', {counted(num_episodes, 'episode')} each",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -114,15 +115,12 @@ def _stems(name: str, seeds: Sequence[int]) -> list[str]:
 
 def _told(home: Scene, navmesh: NavMesh) -> str:
     """The rooms and areas of a home in one line."""
+    from gym_batchnav.viz.facts import counted
+
     area, rooms = home.metadata["area"], home.metadata["rooms"]
     assert isinstance(area, float) and isinstance(rooms, list)
     islands = [island.area for island in navmesh.islands]
     return (
-        f"{area:.1f} m2 of floor, {navmesh.navigable_area:.1f} m2 walkable on {_counted(len(islands), 'island')}, "
-        f"the largest {max(islands):.1f} m2, {_counted(len(rooms), 'room')}, {len(home.triangles):,} triangles"
+        f"{area:.1f} m2 of floor, {navmesh.navigable_area:.1f} m2 walkable on {counted(len(islands), 'island')}, "
+        f"the largest {max(islands):.1f} m2, {counted(len(rooms), 'room')}, {len(home.triangles):,} triangles"
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    """A number and its noun, in the plural where it takes one."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

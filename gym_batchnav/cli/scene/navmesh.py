@@ -54,9 +54,9 @@ def navmesh(
     from gym_batchnav.system.storage import check_destination
 
     if save is not None:
+        check_destination(save)
         if save.suffix.lower() != ".navmesh":
             raise ValueError(f"--save '{save}': the name of a navmesh ends in .navmesh")
-        check_destination(save)
     started = time.perf_counter()
     if scene.lower().endswith(".navmesh"):
         name, file = Path(scene).stem, Path(scene).expanduser()

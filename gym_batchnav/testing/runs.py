@@ -1,4 +1,4 @@
-"""Runs of a vector environment: recorded, checked as they go, and compared."""
+"""Runs of a vector environment: recorded, checked step by step, and compared."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from gym_batchnav.testing.report import Report
+from gym_batchnav.testing.rules import Report
 from gym_batchnav.testing.values import check_info, check_observation, check_outcome, misfit, same
 
-KEPT = 16  # steps for which returned arrays are watched
+KEPT = 16  # steps after which returned arrays must still be unchanged
 
-PARTS = ("observation", "rewards", "terminated", "truncated")
+RETURNED = ("observation", "rewards", "terminated", "truncated")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What a step brought each environment, whatever the autoreset mode."""
+class Outcome:
+    """The results of one step for each environment, sorted by episode whatever the autoreset mode."""
 
     observation: list[Any]  # N, of the episode that was acted in: the last one where it ended
     reward: np.ndarray  # [N]
@@ -36,11 +36,11 @@ class Turn:
         return self.terminated | self.truncated
 
     def of(self, index: int) -> tuple[Any, ...]:
-        """All that environment ``index`` got."""
+        """All results of environment ``index``."""
         return (*self.of_episode(index), self.begun.get(index))
 
     def of_episode(self, index: int) -> tuple[Any, ...]:
-        """What environment ``index`` got of the episode that it acted in."""
+        """The results of environment ``index`` in the episode that it acted in."""
         return (
             self.observation[index],
             float(self.reward[index]),
@@ -54,24 +54,24 @@ class Run:
     """A reset and the steps after it."""
 
     first: list[Any]  # N observations
-    turns: list[Turn]
+    outcomes: list[Outcome]
 
     def ends(self) -> list[tuple[int, int, Any, Any]]:
-        """Step, environment, last observation and the next episode's first one, for every end that has a next."""
+        """Step, environment, last observation and the next episode's first one, for each end with a next episode."""
         found = []
         waiting: dict[int, tuple[int, Any]] = {}
-        for step, turn in enumerate(self.turns):
-            waiting.update({int(i): (step, turn.observation[i]) for i in np.nonzero(turn.ended)[0]})
-            for index in set(waiting) & set(turn.begun):
+        for step, outcome in enumerate(self.outcomes):
+            waiting.update({int(i): (step, outcome.observation[i]) for i in np.nonzero(outcome.ended)[0]})
+            for index in set(waiting) & set(outcome.begun):
                 at, last = waiting.pop(index)
-                found.append((at, index, last, turn.begun[index]))
+                found.append((at, index, last, outcome.begun[index]))
         return found
 
     def reset_steps(self) -> np.ndarray:
         """[steps, N] bool: with NEXT_STEP, where a step began an episode instead of acting."""
-        began = np.zeros((len(self.turns), len(self.first)), bool)
-        for step, turn in enumerate(self.turns[:-1]):
-            began[step + 1] = turn.ended
+        began = np.zeros((len(self.outcomes), len(self.first)), bool)
+        for step, outcome in enumerate(self.outcomes[:-1]):
+            began[step + 1] = outcome.ended
         return began
 
 
@@ -81,19 +81,22 @@ class Runner:
     Args:
         env: The environment.
         mode: Its autoreset mode.
-        report: Where failures go.
-        reuses_buffers: Whether it may write again into arrays that it returned.
+        report: Receives failures.
+        reuses_buffers: Whether it may overwrite arrays that it returned.
     """
 
     def __init__(self, env: VectorEnv, mode: AutoresetMode, report: Report, reuses_buffers: bool) -> None:
-        self.env, self.mode, self.report, self.reuses_buffers = env, mode, report, reuses_buffers
+        self.env = env
+        self.mode = mode
+        self.report = report
+        self.reuses_buffers = reuses_buffers
 
     def reset(self, seed: Any, mask: np.ndarray | None = None, step: int | None = None) -> list[Any]:
         """Reset the environments of a mask [N] bool, or all; returns all N observations."""
         return self._rows(self._reset(seed, mask, step))
 
     def run(self, seed: int, actions: Sequence[Any]) -> Run:
-        """Reset with a seed, then take the actions, a batch of them a step."""
+        """Reset with a seed, then take the actions, one batch per step."""
         observation = self._reset(seed)
         run = Run(self._rows(observation), [])
         ended = np.zeros(self.env.num_envs, bool)
@@ -101,8 +104,8 @@ class Runner:
         for step, batch in enumerate(actions):
             returned = self.env.step(deepcopy(batch))
             held.append((step, returned, deepcopy(returned)))
-            run.turns.append(self._turn(deepcopy(returned), ended, step))
-            ended = run.turns[-1].ended
+            run.outcomes.append(self._outcome(deepcopy(returned), ended, step))
+            ended = run.outcomes[-1].ended
             if len(held) > KEPT:
                 self._check_kept(*held.popleft())
         for kept in held:
@@ -117,52 +120,52 @@ class Runner:
         check_info(self.env, info, self.report, step)
         return observation
 
-    def _turn(self, returned: Any, ended_before: np.ndarray, step: int) -> Turn:
+    def _outcome(self, returned: Any, ended_before: np.ndarray, step: int) -> Outcome:
         """Check what a step returned and sort it by episode."""
         observation, reward, terminated, truncated, info = returned
         check_observation(self.env, observation, self.report, step)
         check_outcome(self.env, reward, terminated, truncated, self.report, step)
         check_info(self.env, info, self.report, step)
         terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
-        turn = Turn(self._rows(observation), np.asarray(reward), terminated, truncated, {})
+        outcome = Outcome(self._rows(observation), np.asarray(reward), terminated, truncated, {})
         if self.mode == AutoresetMode.NEXT_STEP:
-            self._after_next_step(turn, ended_before, step)
+            self._after_next_step(outcome, ended_before, step)
         elif self.mode == AutoresetMode.SAME_STEP:
-            self._after_same_step(turn, info, step)
-        elif turn.ended.any():
-            self._after_disabled(turn, step)
-        return turn
+            self._after_same_step(outcome, info, step)
+        elif outcome.ended.any():
+            self._after_disabled(outcome, step)
+        return outcome
 
-    def _after_next_step(self, turn: Turn, ended_before: np.ndarray, step: int) -> None:
+    def _after_next_step(self, outcome: Outcome, ended_before: np.ndarray, step: int) -> None:
         for index in np.nonzero(ended_before)[0].tolist():
-            turn.begun[index] = turn.observation[index]
-            if turn.reward[index] != 0 or turn.ended[index]:
-                flags = f"terminated {turn.terminated[index]}, truncated {turn.truncated[index]}"
-                message = f"the step after an end gave reward {turn.reward[index]}, {flags}; expected 0 and no flags"
+            outcome.begun[index] = outcome.observation[index]
+            if outcome.reward[index] != 0 or outcome.ended[index]:
+                flags = f"terminated {outcome.terminated[index]}, truncated {outcome.truncated[index]}"
+                message = f"the step after an end gave reward {outcome.reward[index]}, {flags}; expected 0 and no flags"
                 self.report.fail("next_step", message, env=index, step=step)
 
-    def _after_same_step(self, turn: Turn, info: dict[str, Any], step: int) -> None:
+    def _after_same_step(self, outcome: Outcome, info: dict[str, Any], step: int) -> None:
         for name in ("final_obs", "final_info"):
             mask = info.get(f"_{name}", np.zeros(self.env.num_envs, bool))
-            if not np.array_equal(mask, turn.ended):
-                index = int(np.argmax(mask != turn.ended))
-                message = f"'_{name}' is {mask[index]} although terminated | truncated is {turn.ended[index]}"
+            if not np.array_equal(mask, outcome.ended):
+                index = int(np.argmax(mask != outcome.ended))
+                message = f"'_{name}' is {mask[index]} although terminated | truncated is {outcome.ended[index]}"
                 self.report.fail("same_step", message, env=index, step=step)
                 return
-        ended = np.nonzero(turn.ended)[0].tolist()
+        ended = np.nonzero(outcome.ended)[0].tolist()
         last = self._final_rows(info["final_obs"], step) if ended else []
         for index in ended:
             if not self.env.single_observation_space.contains(last[index]):
                 message = f"final_obs is outside {self.env.single_observation_space}"
                 self.report.fail("same_step", message, env=index, step=step)
-            turn.begun[index], turn.observation[index] = turn.observation[index], last[index]
+            outcome.begun[index], outcome.observation[index] = outcome.observation[index], last[index]
 
-    def _after_disabled(self, turn: Turn, step: int) -> None:
-        after = self.reset(None, turn.ended, step)
+    def _after_disabled(self, outcome: Outcome, step: int) -> None:
+        after = self.reset(None, outcome.ended, step)
         for index, row in enumerate(after):
-            if turn.ended[index]:
-                turn.begun[index] = row
-            elif not same(row, turn.observation[index]):
+            if outcome.ended[index]:
+                outcome.begun[index] = row
+            elif not same(row, outcome.observation[index]):
                 message = "its observation changed in a reset whose reset_mask left it out"
                 self.report.fail("disabled", message, env=index, step=step)
 
@@ -177,8 +180,8 @@ class Runner:
         return list(iterate(self.env.observation_space, final))
 
     def _check_kept(self, step: int | None, returned: tuple[Any, ...], copy: tuple[Any, ...]) -> None:
-        """What a step (None: a reset) returned is still as it was; infos may hold clocks and are not looked at."""
-        for part, now, then in zip(PARTS, returned, copy):  # noqa: B905 - a reset has only the first part
+        """Check that the values a step (None: a reset) returned are unchanged, but for infos, which may hold clocks."""
+        for part, now, then in zip(RETURNED, returned, copy):  # noqa: B905 - a reset has only the first part
             if not self.reuses_buffers and not same(then, now):
                 self.report.fail("buffers", f"the {part} returned here was overwritten later; return a copy", step=step)
 
