@@ -36,9 +36,9 @@ WORKER_BYTES = 4 * 2**30  # main memory that a test process may need
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Choose the number of test processes for ``-n auto``, which pyproject.toml asks for.
 
-    Folders run in parallel. A single file or test runs in this process, where it starts sooner and a debugger works.
+    Folders run in parallel. Single files and tests run in this process, where they start sooner.
     """
-    if any(argument.split("::")[0].endswith(".py") for argument in config.args):
+    if all(argument.split("::")[0].endswith(".py") for argument in config.args):
         return 0
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(MOST_WORKERS, processors, psutil.virtual_memory().available // WORKER_BYTES)
