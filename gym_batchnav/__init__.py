@@ -77,19 +77,23 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# Registered without max_episode_steps: the limit is the environments' own keyword, and `make` would add a second one.
+# `make` keeps max_episode_steps for its TimeLimit and `make_vec` passes it on; 500 is BatchNavEnv's default too. An
+# environment cannot learn the limit that `make` was given, so one that is registered without would end at its own 500.
 gymnasium.register(
     id="BatchNav/PointNav-v0",
     entry_point="gym_batchnav.env.single:SingleEnv",
     vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
+    max_episode_steps=500,
 )
 gymnasium.register(
     id="BatchNav/PointNavScan-v0",
     entry_point="gym_batchnav.env.flat:SingleScan",
     vector_entry_point="gym_batchnav.env.flat:make_scan",
+    max_episode_steps=500,
 )
 gymnasium.register(
     id="BatchNav/PointNavImage-v0",
     entry_point="gym_batchnav.env.flat:SingleImage",
     vector_entry_point="gym_batchnav.env.flat:make_image",
+    max_episode_steps=500,
 )

@@ -86,12 +86,6 @@ def episode_state(num_envs: int) -> EpisodeState:
 State = TypeVar("State", AgentState, EpisodeState)
 
 
-def rows_of(state: State, rows: range) -> State:
-    """Consecutive rows of a state, as views of its arrays."""
-    views = {field.name: getattr(state, field.name)[rows.start : rows.stop] for field in fields(state)}
-    return type(state)(**views)
-
-
 def read_only(state: State) -> State:
     """The arrays of a state, as views that cannot be written."""
     return type(state)(**{name: locked(array) for name, array in arrays_of(state).items()})
@@ -145,10 +139,6 @@ class Memory(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         """How many arrays there are."""
         return len(self._arrays)
-
-    def rows(self, rows: range) -> Memory:
-        """Consecutive rows, as views of the arrays."""
-        return Memory({name: array[rows.start : rows.stop] for name, array in self._arrays.items()})
 
 
 def arrays_of(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:

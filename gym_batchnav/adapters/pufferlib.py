@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.requirements import INFO_KEYS, check_batch, make_for
+from gym_batchnav.adapters.requirements import check_batch, make_for
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.task.components import INFO_KEYS
 
 with needs_extra("pufferlib", "the adapter to PufferLib"):
     from pufferlib import PufferEnv

@@ -7,8 +7,6 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-INFO_KEYS = ("episode_index", "scene_index", "episode_valid")  # infos that are no measures
-
 
 def make_for(
     maker: str, mode: AutoresetMode, num_envs: int, id: str = "BatchNav/PointNav-v0", **keywords: Any

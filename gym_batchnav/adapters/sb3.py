@@ -12,11 +12,12 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import INFO_KEYS, check_batch, make_for
-from gym_batchnav.env.arguments import check_choice, check_counts
-from gym_batchnav.env.batch import NavBatch
+from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.settings import check_choice, check_counts
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.task.components import INFO_KEYS
 
 with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -61,7 +62,7 @@ class SB3VecEnv(VecEnv):
         check_batch(env, AutoresetMode.SAME_STEP, "Stable-Baselines3", "SB3VecEnv.make")
         check_choice("depth", depth, DEPTH_CODES)
         check_counts(render_envs=render_envs)
-        self.batch = cast(NavBatch, env.unwrapped)  # with what it has beyond Gymnasium
+        self.batch = cast(BatchNavEnv, env.unwrapped)  # with what it has beyond Gymnasium
         if self.batch.cameras.device != "cpu":
             raise ValueError("Stable-Baselines3 takes NumPy arrays: make the batch with obs_device='cpu'")
         self.env = env
@@ -396,7 +397,7 @@ def _to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]
 
 def _measures(info: dict[str, Any]) -> dict[str, Any]:
     """Return the index and the measures of an episode from SB3's info at its end."""
-    other = {*INFO_KEYS, "TimeLimit.truncated", "is_success"} - {"episode_index"}
+    other = ({*INFO_KEYS} - {"episode_index"}) | {"TimeLimit.truncated", "is_success"}
     return {name: value for name, value in info.items() if name not in other and isinstance(value, (int, float))}
 
 

@@ -20,20 +20,20 @@ class AgentCameras:
 
     Args:
         library: The scenes.
-        renderer: Name of the renderer, see ``make_renderer``.
+        renderer: Name of the renderer, see ``make_renderer``, or one of the same library to share; who made it closes
+            it.
         camera: The agents' camera.
         sensors: What it records; empty for blind agents, who need no renderer.
         num_views: The number of agents, N.
         reuse_buffers: Hand out a ring of arrays that are written again later instead of fresh arrays.
         buffers: For how many further pictures a reused array stays valid.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
-        whole: The cameras of the batch that these are a part of, which have the renderer.
     """
 
     def __init__(
         self,
         library: SceneLibrary,
-        renderer: str,
+        renderer: str | Renderer,
         camera: Camera,
         sensors: tuple[str, ...],
         num_views: int,
@@ -41,13 +41,17 @@ class AgentCameras:
         reuse_buffers: bool = False,
         buffers: int = 2,
         device: str = "cpu",
-        whole: AgentCameras | None = None,
     ) -> None:
         self.device = device
-        self.camera, self.sensors, self.num_views = camera, sensors, num_views
-        self._library, self._renderer_name, self._whole = library, renderer, whole
-        self._reuse_buffers, self._buffers = reuse_buffers, buffers
-        self._renderer: Renderer | None = None
+        self.camera = camera
+        self.sensors = sensors
+        self.num_views = num_views
+        self._library = library
+        self._reuse_buffers = reuse_buffers
+        self._buffers = buffers
+        self._renderer_name = renderer if isinstance(renderer, str) else renderer.name
+        self._renderer: Renderer | None = None if isinstance(renderer, str) else renderer
+        self._owns_renderer = isinstance(renderer, str)
         self._target: Target | None = None
         self._partial_target: Target | None = None
         self._picture_targets: dict[Camera, Target] = {}
@@ -58,28 +62,9 @@ class AgentCameras:
     @property
     def renderer(self) -> Renderer:
         """The renderer of the library's scenes."""
-        if self._whole is not None:
-            return self._whole.renderer
         if self._renderer is None:
             self._renderer = make_renderer(self._renderer_name, self._library)
         return self._renderer
-
-    def split(self, count: int) -> tuple[AgentCameras, ...]:
-        """Cameras of ``count`` equal parts of the agents, with targets of their own and this one's renderer."""
-        return tuple(
-            AgentCameras(
-                self._library,
-                self._renderer_name,
-                self.camera,
-                self.sensors,
-                self.num_views // count,
-                reuse_buffers=self._reuse_buffers,
-                buffers=self._buffers,
-                device=self.device,
-                whole=self,
-            )
-            for _ in range(count)
-        )
 
     def begin(self, agents: AgentState) -> None:
         """Start drawing what all agents see."""
@@ -170,13 +155,18 @@ class AgentCameras:
         return pictures
 
     def close(self) -> None:
-        """Release the targets and the renderer, unless that is another's; safe twice."""
-        targets: list[Any] = [self._target, self._partial_target, *self._picture_targets.values(), self._renderer]
-        for resource in targets:
+        """Release the targets, and the renderer unless it is shared; idempotent."""
+        resources: list[Any] = [self._target, self._partial_target, *self._picture_targets.values()]
+        if self._owns_renderer:
+            resources.append(self._renderer)
+        for resource in resources:
             if resource is not None:
                 resource.close()
-        self._target = self._partial_target = self._renderer = self._kept = None
+        self._target = None
+        self._partial_target = None
         self._picture_targets = {}
+        self._renderer = None
+        self._kept = None
 
 
 def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:

@@ -1,105 +1,167 @@
-"""BatchSimulator: agents who move on the navmeshes of a world, and the episodes they are in. It draws nothing."""
+"""Simulator: N agents on the navmeshes of a library's scenes, and the episodes they are in. It draws nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from gym_batchnav.env.world import World
-from gym_batchnav.state import Action, rows_of
+from gym_batchnav.episodes.sampling import EpisodeSet
+from gym_batchnav.episodes.schedule import EpisodeSchedule
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.preparation.navigation import Navigation, NavigationPreparer
+from gym_batchnav.state import Action, Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
 from gym_batchnav.system.process import claim_process
 
 
-class BatchSimulator:
-    """Moves agents at once and keeps their episodes.
-
-    It has the N agents of some consecutive rows of a world; all indices are counted from the first of them.
-    Time passes in the world, and its plan restarts, with the simulator that has row 0 and with no other.
+class Simulator:
+    """Moves N agents at once and keeps their episodes.
 
     Args:
-        world: The scenes, the episodes and all agents.
-        rows: Which agents; all if not given.
+        library: The scenes.
+        num_agents: N.
+        preparer: Makes the navmesh, tables and episodes of each scene.
+        episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
+        memory: Arrays [N, ...] by name in which tasks, sensors and measures remember the present episodes.
         forward_step: Metres of MOVE_FORWARD.
         turn_angle: Radians of a turn.
         sliding: Slide along walls; False stops at them.
 
     Attributes:
-        agents: AgentState, the rows of the world's.
-        episodes: EpisodeState, the rows of the world's.
-        memory: Memory, the rows of the world's.
-        begun: [N] bool, who is in an episode of the present plan of scenes and episodes.
-        schedule: Which episode comes next; the world's.
-        first: Index of the first agent in the world.
+        library: The scenes.
+        agents: AgentState, written in place.
+        episodes: EpisodeState, written in place.
+        memory: Memory of these arrays, written in place.
+        begun: [N] bool, whether each agent is in an episode of the present plan of scenes and episodes.
+        schedule: Says which episode comes next.
+        navmeshes: The kernels' view of all slots.
     """
 
     def __init__(
         self,
-        world: World,
-        rows: range | None = None,
+        library: SceneLibrary,
+        num_agents: int,
+        preparer: NavigationPreparer,
+        episode_order: str = "random",
+        memory: Mapping[str, np.ndarray] = MappingProxyType({}),
         *,
         forward_step: float = 0.25,
         turn_angle: float = np.pi / 18,
         sliding: bool = True,
     ) -> None:
-        rows = range(len(world.begun)) if rows is None else rows
-        self.world, self.first, self.num_agents = world, rows.start, len(rows)
-        self.schedule = world.schedule
-        self.forward_step, self.turn_angle, self.sliding = forward_step, turn_angle, sliding
-        self.agents, self.episodes = rows_of(world.agents, rows), rows_of(world.episodes, rows)
-        self.memory = world.memory.rows(rows)
-        self.begun = world.begun[rows.start : rows.stop]
-        self._moved, self._collided = np.zeros(len(rows), np.float32), np.zeros(len(rows), bool)
+        self.library = library
+        self.num_agents = num_agents
+        self.forward_step = forward_step
+        self.turn_angle = turn_angle
+        self.sliding = sliding
+        self.agents = agent_state(num_agents)
+        self.episodes = episode_state(num_agents)
+        self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
+        self.memory = Memory(memory)
+        self.begun = np.zeros(num_agents, bool)
+        self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
+        self.navmeshes = NavMeshAgents(library.num_slots)
+        self._moved = np.zeros(num_agents, np.float32)
+        self._collided = np.zeros(num_agents, bool)
+        self._navigation: list[Navigation | None] = [None] * library.num_slots
+        self._key = library.add_preparer(preparer)
+        self._user = library.join()
+        self._generation = -1
+        self._active = library.active
+        self._sync_slots()
 
-    def split(self, count: int) -> tuple[BatchSimulator, ...]:
-        """Simulators of ``count`` equal parts of the agents, in their order."""
-        size = self.num_agents // count
-        return tuple(
-            BatchSimulator(
-                self.world,
-                range(first, first + size),
-                forward_step=self.forward_step,
-                turn_angle=self.turn_angle,
-                sliding=self.sliding,
-            )
-            for first in range(self.first, self.first + self.num_agents, size)
-        )
+    # The scenes in the slots
+
+    def navigation(self, slot: int) -> Navigation:
+        """Return what was prepared for the scene in a slot.
+
+        Raises:
+            ValueError: The slot is empty, or there is no such slot.
+        """
+        navigation = self._navigation[slot] if 0 <= slot < len(self._navigation) else None
+        if navigation is None:
+            raise ValueError(f"slot {slot} holds no scene: library.active lists those that agents walk in")
+        return navigation
+
+    def navmesh(self, slot: int) -> NavMesh:
+        """Return the navmesh of the scene in a slot."""
+        return self.navigation(slot).navmesh
+
+    def episode_set(self, slot: int) -> EpisodeSet:
+        """Return the episodes of the scene in a slot."""
+        return self.navigation(slot).episodes
+
+    # The plan of scenes and episodes
 
     def seed(self, seeds: Sequence[int | None], mask: np.ndarray) -> None:
         """Start the plans of scenes and episodes again.
 
         Args:
-            seeds: N seeds, 0 to 2**64 - 1; an agent whose seed is None goes on with its plan.
-            mask: [N] bool, the agents to seed. If all are given a seed, the world's plan begins anew.
+            seeds: N seeds, 0 to 2**64 - 1; an agent whose seed is None continues its plan.
+            mask: [N] bool, the agents to seed. If all are given a seed, the plan of scenes begins anew.
         """
         for index in np.nonzero(mask)[0].tolist():
             seed = seeds[index]
             if seed is not None:
                 self.episodes.seed[index] = seed
                 self.episodes.count[index] = 0
-        if mask.all() and None not in seeds and self.first == 0:
+        if mask.all() and None not in seeds:
             self.begun[:] = False  # the slots may come to hold other scenes than those that the agents stand in
-            self._restart(self.schedule.order, int(self.episodes.seed[0]))
+            self.schedule.restart(self.schedule.order)
+            self.library.restart(self._user, int(self.episodes.seed[0]))
 
     def change_order(self, order: str) -> None:
-        """Begin episodes anew in an order of the schedule, which all agents of the world share.
+        """Begin the queue of episodes anew in an order of the schedule.
 
         Raises:
-            ValueError: The scenes do not allow it, or these agents are not the first and follow the others' order.
+            ValueError: The scenes do not allow it.
         """
-        if self.first == 0:
-            self._restart(order)
-        elif order != self.schedule.order:
-            raise ValueError(
-                f"episode_order={order!r} in a part of a batch: reset the first part with it before the others"
-            )
+        self.schedule.restart(order)
 
     def advance(self) -> None:
-        """Let scenes change if it is their turn; the pictures of the last step have been read."""
-        if self.first == 0:
-            self.world.advance()
+        """Advance the library by one step, so that scenes may change; the last step's pictures have been read."""
+        self.library.advance(self._user)
+        self._sync_slots()
+
+    def begin_episodes(self, indices: np.ndarray, wanted: np.ndarray | None = None) -> np.ndarray:
+        """Begin an episode for some agents.
+
+        Args:
+            indices: [M] int, the agents, ascending.
+            wanted: [M] int, the episodes to run, numbered through all scenes, or where scenes rotate, in the scene that
+                each agent enters; None takes the next ones of the schedule.
+
+        Returns:
+            The agents for which there was an episode, int, ascending.
+
+        Raises:
+            ValueError: A scene has fewer episodes; then nothing has changed.
+        """
+        if len(indices) == 0:
+            return indices
+        self._sync_slots()
+        state = self.episodes
+        if wanted is None:
+            slot, row, found = self.schedule.draw(indices, state.seed[indices], state.count[indices])
         else:
-            self.world.follow()
+            slot, row = self._locate(indices, wanted)
+            found = np.ones(len(indices), bool)
+        self.begun[indices] = True
+        state.valid[indices] = found
+        state.done[indices] = False
+        state.count[indices] += found
+        indices, slot, row = indices[found], slot[found], row[found]
+        for one in np.unique(slot):
+            there = slot == one
+            self._start(indices[there], int(one), row[there])
+        self.library.occupy(self._user, self.agents.slot)
+        return indices
+
+    # The agents
 
     def move(self, actions: np.ndarray, active: np.ndarray) -> None:
         """Turn or move the active agents and bring their episodes up to date.
@@ -108,9 +170,8 @@ class BatchSimulator:
             actions: [N] int64, 0 to 3.
             active: [N] bool; the others stand still and nothing is counted for them.
         """
-        claim_process("step")
         agents, episodes = self.agents, self.episodes
-        self.world.navmeshes.step(
+        self.navmeshes.step(
             actions,
             agents.slot,
             agents.polygon,
@@ -130,51 +191,8 @@ class BatchSimulator:
         episodes.previous_distance[:] = episodes.distance
         self._update_distance()
 
-    def begin_episodes(self, indices: np.ndarray, wanted: np.ndarray | None = None) -> np.ndarray:
-        """Begin an episode for some agents.
-
-        Args:
-            indices: [M] int, the agents, ascending.
-            wanted: [M] int, the episodes to run, numbered through all scenes, or where scenes rotate, in the scene that
-                each agent enters; None takes the next ones of the schedule.
-
-        Returns:
-            Those of the agents for whom there was an episode.
-
-        Raises:
-            ValueError: a scene has fewer episodes; then nothing has changed.
-        """
-        if len(indices) == 0:
-            return indices
-        self.world.follow()
-        state = self.episodes
-        if wanted is None:
-            slot, row, found = self.schedule.draw(self.first + indices, state.seed[indices], state.count[indices])
-        else:
-            slot, row = self._locate(indices, wanted)
-            found = np.ones(len(indices), bool)
-        self.begun[indices], state.valid[indices], state.done[indices] = True, found, False
-        state.count[indices] += found
-        indices, slot, row = indices[found], slot[found], row[found]
-        for one in np.unique(slot):
-            here, rows = indices[slot == one], row[slot == one]
-            navigation = self.world.at(one)
-            episodes = navigation.episodes
-            self.agents.slot[here] = one
-            self._place(here, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
-            state.episode[here], state.goal_index[here] = rows, episodes.goal_index[rows]
-            state.goal[here] = episodes.goals[episodes.goal_index[rows]]
-            state.start[here], state.start_heading[here] = episodes.start[rows], episodes.heading[rows]
-            for distance in (state.start_distance, state.previous_distance, state.distance):
-                distance[here] = episodes.distance[rows]
-        state.path_length[indices] = 0
-        state.num_steps[indices] = state.num_collisions[indices] = 0
-        state.stopped[indices] = False
-        self.world.occupy()
-        return indices
-
     def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
-        """Put agents elsewhere in their scenes; their episodes go on.
+        """Put agents elsewhere in their scenes; their episodes continue.
 
         Args:
             indices: [M] int, the agents.
@@ -182,27 +200,28 @@ class BatchSimulator:
             heading: [M], radians.
 
         Raises:
-            ValueError: a position is not navigable or a heading not finite; then no agent has moved.
+            ValueError: A position is not navigable or a heading not finite; then no agent has moved.
         """
         if not np.isfinite(heading).all():
             raise ValueError("headings must be finite numbers of radians")
-        scene = self.agents.slot[indices]
-        snapped, polygon = np.empty((len(indices), 3), np.float32), np.empty(len(indices), np.int32)
-        for slot in np.unique(scene):
-            here = scene == slot
-            navigable = self.world.navmesh(slot).is_navigable(position[here])
+        slots = self.agents.slot[indices]
+        snapped = np.empty((len(indices), 3), np.float32)
+        polygon = np.empty(len(indices), np.int32)
+        for slot in np.unique(slots):
+            here = slots == slot
+            navigable = self.navmesh(slot).is_navigable(position[here])
             if not navigable.all():
                 point = position[here][~navigable][0]
-                raise ValueError(f"{point} is not navigable in {self.world.library.name(slot)!r}: snap it first")
-            snapped[here], polygon[here] = self.world.navmesh(slot).snap_with_polygon(position[here])
+                raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it first")
+            snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
         self._place(indices, polygon, snapped, heading)
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:
-        """What the greedy shortest-path follower would do now: [N] int64 actions."""
+        """Return the next actions [N] int64 of the greedy shortest-path follower."""
         claim_process("shortest_path_actions")
         agents = self.agents
-        return self.world.navmeshes.next_action(
+        return self.navmeshes.next_action(
             agents.slot,
             agents.polygon,
             agents.position,
@@ -214,33 +233,125 @@ class BatchSimulator:
             sliding=self.sliding,
         )
 
-    def _restart(self, order: str, seed: int | None = None) -> None:
-        """Restart the world's plan: whoever else is in it has to begin anew."""
-        self.world.restart(order, seed)
-        self.world.begun[self.num_agents :] = False
+    # The state
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that ``set_state`` needs to resume from here: copied arrays and plain values."""
+        return {
+            **{part: {name: one.copy() for name, one in arrays.items()} for part, arrays in self._arrays.items()},
+            "schedule": self.schedule.get_state(),
+            "library": self.library.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that a simulator of the same arguments gave.
+
+        Raises:
+            ValueError: It is of another number of agents, or of other scenes, episodes or sensors; then nothing has
+                changed.
+        """
+        missing = {*self._arrays, "schedule", "library"} - set(state)
+        if missing:
+            raise ValueError(f"state without {', '.join(sorted(missing))}: give what get_state() returned")
+        for part, arrays in self._arrays.items():
+            check_arrays(arrays, state[part])
+        before = self.library.get_state()
+        self.library.set_state(self._user, state["library"])
+        self._sync_slots()
+        try:
+            self._check_rows(state)
+        except ValueError:
+            self.library.set_state(self._user, before)
+            self._sync_slots()
+            raise
+        self.schedule.set_state(state["schedule"])
+        for part, arrays in self._arrays.items():
+            write_arrays(arrays, state[part])
+        self.begun[:] = True
+        self.library.occupy(self._user, self.agents.slot)
+
+    def close(self) -> None:
+        """Let the library forget what was prepared for these agents; idempotent."""
+        self.library.remove_preparer(self._key)
+        self.library.leave(self._user)
+
+    # Inside
+
+    @property
+    def _arrays(self) -> dict[str, Mapping[str, np.ndarray]]:
+        """All arrays with one row per agent, by the record they belong to and by name."""
+        return {"agents": arrays_of(self.agents), "episodes": arrays_of(self.episodes), "memory": self.memory}
+
+    def _sync_slots(self) -> None:
+        """Take over changes in the library's slots."""
+        library = self.library
+        if self._generation == library.generation and self._active is library.active:
+            return
+        for slot in range(library.num_slots):
+            navigation = library.prepared(slot, self._key)
+            if navigation is not self._navigation[slot]:
+                self._navigation[slot] = navigation
+                if navigation is None:
+                    self.navmeshes.clear_slot(slot)
+                else:
+                    self.navmeshes.set_slot(slot, navigation.tables)
+        self._generation = library.generation
+        self._active = library.active
+        self.schedule.follow([0 if one is None else len(one.episodes) for one in self._navigation], library.active)
+
+    def _start(self, indices: np.ndarray, slot: int, rows: np.ndarray) -> None:
+        """Put agents ``indices`` [M] at the starts of the episodes ``rows`` [M] of the scene in a slot."""
+        navigation, state = self.navigation(slot), self.episodes
+        episodes = navigation.episodes
+        self.agents.slot[indices] = slot
+        self._place(indices, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
+        state.episode[indices] = rows
+        state.goal_index[indices] = episodes.goal_index[rows]
+        state.goal[indices] = episodes.goals[episodes.goal_index[rows]]
+        state.start[indices] = episodes.start[rows]
+        state.start_heading[indices] = episodes.heading[rows]
+        for distance in (state.start_distance, state.previous_distance, state.distance):
+            distance[indices] = episodes.distance[rows]
+        for counter in (state.path_length, state.num_steps, state.num_collisions, state.stopped):
+            counter[indices] = 0
 
     def _locate(self, indices: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Slots and rows of the episodes ``wanted`` [M] by the agents ``indices`` [M]."""
-        world = self.world
-        if not world.library.rotates:
-            return world.schedule.locate(wanted)
-        slot = world.schedule.slot(self.first + indices, self.episodes.count[indices])
-        sizes = np.array([len(world.episode_set(one)) for one in slot.tolist()])
+        """Return slots and rows [M] of the episodes ``wanted`` [M] by the agents ``indices`` [M]."""
+        if not self.library.rotates:
+            return self.schedule.locate(wanted)
+        slot = self.schedule.slot(indices, self.episodes.count[indices])
+        sizes = np.array([len(self.episode_set(one)) for one in slot.tolist()])
         if (wanted >= sizes).any():
             index = int((wanted >= sizes).argmax())
             raise ValueError(
-                f"episode {wanted[index]} for environment {indices[index]}: scene {world.library.name(slot[index])!r}, "
+                f"episode {wanted[index]} for environment {indices[index]}: scene {self.library.name(slot[index])!r}, "
                 f"which it enters, has {sizes[index]}"
             )
         return slot, wanted
 
     def _update_distance(self) -> None:
-        """Geodesic distance of every agent to its goal."""
+        """Write the geodesic distance of every agent to its goal."""
         agents, goal, out = self.agents, self.episodes.goal_index, self.episodes.distance
-        self.world.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out)
+        self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out)
 
     def _place(self, indices: np.ndarray, polygon: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
         """Write the poses of agents ``indices`` [M]."""
         self.agents.polygon[indices] = polygon
         self.agents.position[indices] = position
         self.agents.heading[indices] = heading
+
+    def _check_rows(self, state: dict[str, Any]) -> None:
+        """Raise ValueError unless all rows that a state names are rows of the scenes' arrays."""
+        slot = np.asarray(state["agents"]["slot"])
+        if slot.min() < 0 or slot.max() >= self.library.num_slots:
+            raise ValueError(f"state with scenes up to {slot.max()}: this library has {self.library.num_slots}")
+        held = self._navigation
+        limits = {
+            "episode": [0 if one is None else len(one.episodes) for one in held],
+            "goal_index": [0 if one is None else len(one.episodes.goals) for one in held],
+            "polygon": [0 if one is None else one.navmesh.num_polygons for one in held],
+        }
+        for name, limit in limits.items():
+            rows = np.asarray({**state["agents"], **state["episodes"]}[name])
+            if (rows < 0).any() or (rows >= np.array(limit)[slot]).any():
+                raise ValueError(f"state array {name!r} does not fit: it is of other scenes or episodes")

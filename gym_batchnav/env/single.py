@@ -7,18 +7,23 @@ from typing import Any, ClassVar, cast
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+
+NO_LIMIT = 2**31 - 1  # steps: the counter of an episode is an int32
 
 
 class SingleEnv(gymnasium.Env):
     """One agent; the keywords are those of BatchNavEnv without ``num_envs`` and ``autoreset_mode``.
 
-    ``gymnasium.make`` keeps ``max_episode_steps`` for a TimeLimit of its own, which ends episodes early and without
-    measures; the limit of this class is 500 steps, or its own keyword of that name.
+    Given its scene, it behaves as environment i of a batch seeded s does when it is seeded s + i. Infos of a step hold
+    every measure, also those that a batch reports only where an episode ends (``success``, ``spl``): their values are
+    those of an episode that ends now, as in Habitat.
 
-    Given its scene, it behaves as environment i of a batch seeded s does when it is seeded s + i.
+    ``gymnasium.make`` keeps its ``max_episode_steps`` (500 by default) to itself and truncates with a TimeLimit, so
+    that an environment made by it has no limit of its own. Made directly, it truncates as the batch does.
 
     Attributes:
         make_batch: Makes the batch that it steps: a BatchNavEnv, or a wrapper round one.
@@ -34,34 +39,55 @@ class SingleEnv(gymnasium.Env):
                 raise ValueError(f"{name}={kwargs[name]!r}: use gymnasium.make_vec for a batch")
         if kwargs.get("library") is None:
             kwargs.setdefault("deterministic_rotation", True)
+        self._has_limit = "max_episode_steps" in kwargs
+        self._spec: EnvSpec | None = None
         self._envs = self.make_batch(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
         self.batch = cast(BatchNavEnv, self._envs.unwrapped)
         self.observation_space = self._envs.single_observation_space
         self.action_space = self.batch.single_action_space
         self.render_mode = self.batch.render_mode
 
+    @property
+    def spec(self) -> EnvSpec | None:
+        """The entry in Gymnasium's registry; None unless ``gymnasium.make`` has made the environment."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        """Note that Gymnasium has made the environment, and leave the limit of steps to its TimeLimit."""
+        self._spec = spec
+        if spec is not None and not self._has_limit:
+            self.batch.max_episode_steps = NO_LIMIT
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; ``options={"episode_index": index}`` chooses it."""
+        """Begin an episode; ``options={"episode_index": index}`` chooses it.
+
+        Raises:
+            RuntimeError: Every episode has run once, see ``episode_order``.
+        """
         super().reset(seed=seed)
         if options and isinstance(options.get("episode_index"), (int, np.integer)):
             options = {**options, "episode_index": np.array([options["episode_index"]])}
         observation, info = self._envs.reset(seed=seed, options=options)
         if not self.batch.episodes.valid[0]:
-            raise RuntimeError("every episode has run once: reset(options={'episodes': 'once'}) begins them anew")
+            raise RuntimeError("every episode has run once: reset(options={'episode_order': 'once'}) begins them anew")
         return _first(observation), _present(info)
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Act once: observation, reward, terminated, truncated, info."""
         observation, reward, terminated, truncated, info = self._envs.step(np.asarray(action).reshape(1))
-        return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), _present(info)
+        info = _present(info)
+        for name, values in self.batch.components.measure_ends(self.batch.task_state, np.ones(1, bool)).items():
+            info[name] = values[0]
+        return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def render(self) -> np.ndarray | None:
-        """What the agent sees, [256, 256, 3] uint8; None without a render mode."""
+        """Return the agent's view, [256, 256, 3] uint8; None without a render mode."""
         frames = self.batch.render()
         return None if frames is None else frames[0]
 
     def close(self) -> None:
-        """Release renderer and scenes; safe twice."""
+        """Release renderer and scenes; idempotent."""
         self.batch.close()
 
 

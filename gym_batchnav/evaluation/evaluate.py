@@ -107,7 +107,7 @@ def numbers_of(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.nd
     """
     numbers = []
     for slot in env.library.active.tolist():
-        size = len(env.episode_set(slot))
+        size = len(env.simulator.episode_set(slot))
         count = size if episodes_per_scene is None else episodes_per_scene
         if count > size:
             raise ValueError(
@@ -122,7 +122,7 @@ def _in_order(env: BatchNavEnv, measured: dict[str, np.ndarray]) -> Episodes:
     """Episodes sorted by their numbers, with the distances at which they started."""
     order = np.argsort(measured["episode_index"])
     slots, rows = env.simulator.schedule.locate(measured["episode_index"][order])
-    starts = [env.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), rows, strict=True)]
+    starts = [env.simulator.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), rows, strict=True)]
     columns = {name: _widened(values[order]) for name, values in measured.items()}
     rest = {name: columns.pop(name) for name in env.components.measures}
     return Episodes(**columns, start_distance=np.array(starts, float), measures=rest)

@@ -13,8 +13,8 @@ A step of the batch goes as follows; every call is for all N environments at onc
 
 All methods read the state, whose arrays cannot be written, and write nothing but their memory, in ``update`` and
 ``begin``. A row of what they return depends on that row of what they read and on nothing else, so that a batch of N is
-N batches of one. Objects keep nothing of a run in themselves, no generator of random numbers either: parts of a split
-batch share them. Noise comes from ``state.uniform``; for what is drawn once where the episode of environment i begins,
+N batches of one. Objects keep nothing of a run in themselves, no generator of random numbers either: batches may
+share them. Noise comes from ``state.uniform``; for what is drawn once where the episode of environment i begins,
 ``np.random.default_rng([state.episodes.seed[i], state.episodes.count[i]])`` will do.
 
 A frozen dataclass is a good form, since components that are equal then count as one and run once. What methods return
@@ -100,7 +100,7 @@ class Component(Protocol):
         """Arrays of numbers or truth values [N, ...] to remember an episode in, by names that no other component has.
 
         Only their shapes and dtypes count: the batch makes arrays of zeros like them, which are in ``state.memory``,
-        splits them, keeps them in ``get_state()`` and sets the rows of an episode that begins to zero. Called once,
+        keeps them in ``get_state()`` and sets the rows of an episode that begins to zero. Called once,
         when the batch is made.
         """
         return {}

@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.render.api import SENSORS
 from gym_batchnav.state import locked
 from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
 
 _COMMON = ("memory", "begin", "update")
-_PARTS = {  # what an object of each role has to have
+_REQUIRED = {  # attributes of an object of each role
     "task": (*_COMMON, "sensors", "measures", "success_distance", "reward", "terminated"),
     "sensor": (*_COMMON, "name", "space", "observe"),
     "measure": (*_COMMON, "name", "at_end", "measure"),
 }
-_PICTURES = frozenset(("depth", "rgb", "semantic"))
-_INFOS = frozenset(  # by the batch, and by Gymnasium's wrapper that counts episodes
-    ("scene_index", "episode_index", "episode_valid", "final_obs", "final_info", "episode")
-)
+INFO_KEYS = ("scene_index", "episode_index", "episode_valid")  # infos that say which episode it is: no measures
+# Names that no measure may have; the last is that of Gymnasium's RecordEpisodeStatistics.
+_TAKEN = frozenset((*INFO_KEYS, "final_obs", "final_info", "episode"))
 _NUMBERS = "biuf"  # kinds of dtype
 
 Named = TypeVar("Named", Sensor, Measure)
 
 
-class Measured(Mapping[str, np.ndarray]):
-    """Values [N] of measures in one state, each computed when it is first read."""
+class Measures(dict[str, np.ndarray]):
+    """Values [N] of measures by name, read-only arrays."""
 
-    def __init__(self, measures: Mapping[str, Measure], state: TaskState) -> None:
-        self._measures, self._state = measures, state
-        self._values: dict[str, np.ndarray] = {}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        """The values of a measure, read-only; KeyError for a name that none has."""
-        if name not in self._measures:
-            raise KeyError(f"measure {name!r}: add it to the task's measures; there is {_listed(self._measures)}")
-        if name not in self._values:
-            values = self._measures[name].measure(self._state)
-            self._values[name] = locked(values) if _is_array(values) else values
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of all measures."""
-        return iter(self._measures)
-
-    def __len__(self) -> int:
-        """How many measures there are."""
-        return len(self._measures)
+    def __missing__(self, name: str) -> np.ndarray:
+        """Raise KeyError with the names that there are."""
+        raise KeyError(f"measure {name!r}: add it to the task's measures; there is {_listed(self)}")
 
 
 class Components:
@@ -78,10 +61,10 @@ class Components:
         of_task = f" of {_kind(task)}"
         self.task = task
         self.sensors: dict[str, Sensor] = _by_name(
-            "sensor", (*_several("sensors" + of_task, task.sensors), *sensors), _PICTURES
+            "sensor", (*_several("sensors" + of_task, task.sensors), *sensors), frozenset(SENSORS)
         )
         self.measures: dict[str, Measure] = _by_name(
-            "measure", (*_several("measures" + of_task, task.measures), *_several("measures", measures)), _INFOS
+            "measure", (*_several("measures" + of_task, task.measures), *_several("measures", measures)), _TAKEN
         )
         self.step_measures = tuple(name for name, one in self.measures.items() if not one.at_end)
         self.end_measures = tuple(name for name, one in self.measures.items() if one.at_end)
@@ -91,7 +74,8 @@ class Components:
         for one in (task, *self.sensors.values(), *self.measures.values()):
             if not any(_same(one, other) for other in self._all):
                 self._all.append(one)
-        self._unchecked = {"observe", "measure", "score"}
+        self._no_ends: dict[str, np.ndarray] = {}  # by end measure, zeros [N] of its dtype
+        self._unchecked = {"observe", "measure", "terminated", "reward"}
 
     @property
     def spaces(self) -> dict[str, gymnasium.Space]:
@@ -138,32 +122,39 @@ class Components:
         for one in self._all:
             one.update(state, actions, active)
 
-    def measure(self, state: TaskState) -> Measured:
-        """The measures in a state; read them before it changes."""
-        measured = Measured(self.measures, state)
+    def measure_step(self, state: TaskState) -> Measures:
+        """Return the measures that are reported at every step, in the present state."""
         if self._is_first("measure"):
             for name, one in self.measures.items():
-                _check_values(f"measure {name!r} of {_kind(one)}", measured[name], (state.num_envs,), _NUMBERS)
-        return measured
+                values = one.measure(state)
+                _check_values(f"measure {name!r} of {_kind(one)}", values, (state.num_envs,), _NUMBERS)
+                if one.at_end:
+                    self._no_ends[name] = locked(np.zeros_like(values))
+        return Measures({name: locked(self.measures[name].measure(state)) for name in self.step_measures})
 
-    def score(
-        self, state: TaskState, measures: Mapping[str, np.ndarray], active: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Reward [N] float64 of the step and whether it ended each episode [N] bool; 0 and False where nobody acted.
+    def measure_ends(self, state: TaskState, done: np.ndarray) -> Measures:
+        """Return the measures that are reported at an episode's end; 0 where ``done`` [N] bool is False."""
+        if not done.any():
+            return Measures(self._no_ends)
+        ends = {name: self.measures[name].measure(state) for name in self.end_measures}
+        return Measures({name: locked(np.where(done, ends[name], zero)) for name, zero in self._no_ends.items()})
 
-        Args:
-            state: After the step.
-            measures: In that state.
-            active: [N] bool, who acted.
+    def terminated(self, state: TaskState, measures: Measures, active: np.ndarray) -> np.ndarray:
+        """Return whether the step ended each episode [N] bool; False where ``active`` [N] bool is."""
+        terminated = self.task.terminated(state, measures)
+        if self._is_first("terminated"):
+            _check_values(f"terminated of {_kind(self.task)}", terminated, (state.num_envs,), "b")
+        return active & terminated
+
+    def reward(self, state: TaskState, measures: Measures, active: np.ndarray) -> np.ndarray:
+        """Return the reward [N] float64 of the step; 0 where ``active`` [N] bool is False.
 
         Raises:
             ValueError: A reward is not finite.
         """
-        reward, terminated = self.task.reward(state, measures), self.task.terminated(state, measures)
-        if self._is_first("score"):
-            shape, task = (state.num_envs,), _kind(self.task)
-            _check_values(f"reward of {task}", reward, shape, _NUMBERS)
-            _check_values(f"terminated of {task}", terminated, shape, "b")
+        reward = self.task.reward(state, measures)
+        if self._is_first("reward"):
+            _check_values(f"reward of {_kind(self.task)}", reward, (state.num_envs,), _NUMBERS)
         reward = np.where(active, reward, np.float64(0))
         finite = np.isfinite(reward)
         if not finite.all():
@@ -171,7 +162,7 @@ class Components:
             raise ValueError(
                 f"reward of {_kind(self.task)} is {reward[index]} in environment {index}: return finite ones"
             )
-        return reward, active & terminated
+        return reward
 
     def observe(self, state: TaskState) -> dict[str, np.ndarray]:
         """Readings [N, ...] of all sensors by name, fresh arrays."""
@@ -228,7 +219,7 @@ def _check_role(role: str, one: object) -> None:
         raise ValueError(f"sensor={one!r} of a task: pictures are for the environment to draw, sensors=({one!r},)")
     if isinstance(one, type):
         raise ValueError(f"{role}={one.__name__} is a class: give an object, {one.__name__}()")
-    missing = [part for part in _PARTS[role] if not hasattr(one, part)]
+    missing = [part for part in _REQUIRED[role] if not hasattr(one, part)]
     if missing:
         raise ValueError(f"{role}={one!r} has no {', '.join(missing)}: give an object of a subclass of {protocol}")
 

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 import torch
 
-from gym_batchnav.env.arguments import check_choice, check_counts, check_positive
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import picture_spaces
+from gym_batchnav.env.settings import check_choice, check_counts, check_positive
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import check_sensors
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy

@@ -42,7 +42,7 @@ def episode_table(env: BatchNavEnv, results: Mapping[str, Episodes]) -> str:
         slots, rows = env.simulator.schedule.locate(episodes.episode_index)
         values = [getattr(episodes, name).astype(float).tolist() for name in columns]
         for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
-            names = (agent, env.library.name(slot), env.episode_set(slot).ids[row])
+            names = (agent, env.library.name(slot), env.simulator.episode_set(slot).ids[row])
             writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
     return text.getvalue()
 
@@ -92,7 +92,7 @@ def trajectories(env: BatchNavEnv, taken: viz.Recording) -> np.ndarray:
     for slot in dict.fromkeys(taken.slots.tolist()):
         here = np.nonzero(taken.slots == slot)[0]
         above = viz.batch_map(env, slot, MAP_SIZE, floor=taken.positions[0, here, 1])
-        navmesh = env.navmesh(slot)
+        navmesh = env.simulator.navmesh(slot)
         ideal = [navmesh.shortest_path(taken.positions[0, index], taken.goals[index]) for index in here]
         picture = viz.draw_trajectories(above, ideal, colors=[IDEAL_COLOR], width=2)
         ways = [taken.path(index) for index in here.tolist()]

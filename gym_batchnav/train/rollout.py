@@ -13,7 +13,6 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from gym_batchnav.env.batch import NavBatch
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 
@@ -235,7 +234,7 @@ class Collector:
 class _Part:
     """Environments that step together, and what the policy has for them between two steps."""
 
-    batch: NavBatch
+    batch: BatchNavEnv
     envs: slice  # which of the whole batch
     memory: Tensor  # [rows, n, H] float32
     taken: np.ndarray  # [n] int64, the last actions

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gym_batchnav.env.batch import NavBatch
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.viz.floors import storey_at
 from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, storey_map
 from gym_batchnav.viz.marks import PATH_COLORS
@@ -16,7 +16,7 @@ from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, tit
 MAX_FRAMES = 120
 
 
-def batch_map(env: NavBatch, slot: int = 0, size: int = 768, floor: np.ndarray | float | None = None) -> TopDownMap:
+def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarray | float | None = None) -> TopDownMap:
     """The scene in a slot of a batch from above, see ``scene_map``.
 
     Of a building one storey is shown, with all cut off that is more than two metres over its floor; a landscape whole.
@@ -29,7 +29,7 @@ def batch_map(env: NavBatch, slot: int = 0, size: int = 768, floor: np.ndarray |
             are there if not given.
     """
     heights = env.agents.position[env.agents.slot == slot, 1] if floor is None else floor
-    return storey_map(env.renderer, env.library.scene(slot), slot, env.navmesh(slot), size, heights)
+    return storey_map(env.renderer, env.library.scene(slot), slot, env.simulator.navmesh(slot), size, heights)
 
 
 def map_beside_views(
@@ -63,7 +63,7 @@ def map_beside_views(
     return captioned(frame, caption) if caption else frame
 
 
-def episode_clip(env: NavBatch, recording: Recording, size: int = 640, every: int | None = None) -> list[np.ndarray]:
+def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every: int | None = None) -> list[np.ndarray]:
     """The filmed agents of a recording on the map of their scene, beside what they see.
 
     Args:
@@ -90,7 +90,7 @@ def episode_clip(env: NavBatch, recording: Recording, size: int = 640, every: in
     frames = []
     for step in [*range(0, last, every), last]:
         heights = recording.positions[step, :count, 1]
-        floor, _ = storey_at(env.navmesh(slot), heights)
+        floor, _ = storey_at(env.simulator.navmesh(slot), heights)
         if floor not in maps:
             maps[floor] = batch_map(env, slot, size, heights)
         left = [f"{metres:.1f} m to the goal" for metres in recording.distances[step, :count]]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
-from gym_batchnav.env.batch import NavBatch
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
@@ -43,7 +43,7 @@ _FEW = 4  # names that are listed
 
 
 def batch_bundle(
-    env: NavBatch, under_way: bool, include: Collection[str] | None, exclude: Collection[str] | None
+    env: BatchNavEnv, under_way: bool, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
     """What the agents of a batch see beside its settings; ``under_way`` says that a step was sent and not received."""
     title = f"{type(env).__name__}: {_counted(env.num_envs, 'environment')}"
@@ -72,7 +72,7 @@ def navmesh_bundle(
     return mime_bundle(partial(repr, navmesh), "NavMesh", tell, draw, include, exclude)
 
 
-def _batch_facts(env: NavBatch) -> dict[str, str]:
+def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     """The settings of a batch, and how far it has come; nothing is made or loaded for them."""
     simulator, cameras, episodes = env.simulator, env.cameras, env.episodes
     library, camera = env.library, env.cameras.camera
@@ -104,17 +104,16 @@ def _batch_facts(env: NavBatch) -> dict[str, str]:
     return facts
 
 
-def _state(env: NavBatch, ready: bool) -> str:
+def _state(env: BatchNavEnv, ready: bool) -> str:
     """What can be done with a batch now."""
     if env.closed:
         return "closed"
     if not ready:
         return "not reset yet: reset() begins episodes"
-    open_parts = sum(not part.closed for part in env.parts)
-    return f"split into {_counted(len(env.parts), 'part')}, which step by themselves" if open_parts else "under way"
+    return "under way"
 
 
-def _batch_picture(env: NavBatch, under_way: bool) -> Drawing:
+def _batch_picture(env: BatchNavEnv, under_way: bool) -> Drawing:
     """What some of the agents see, one sheet a sensor; of blind ones, where they are."""
     if env.closed:
         return None, "closed: no pictures"
@@ -146,13 +145,13 @@ def _thickened(pictures: np.ndarray) -> np.ndarray:
     return pictures
 
 
-def _blind_picture(env: NavBatch) -> Drawing:
+def _blind_picture(env: BatchNavEnv) -> Drawing:
     """The agents of the scene that has most, on its navmesh."""
     slot = int(np.bincount(env.agents.slot).argmax())
     here = np.flatnonzero(env.agents.slot == slot)
     some = _some_of(here)
     position = env.agents.position[some]
-    top_down = navmesh_map(env.navmesh(slot), _MAP, height=position[:, 1])
+    top_down = navmesh_map(env.simulator.navmesh(slot), _MAP, height=position[:, 1])
     picture = draw_trajectories(top_down, list(position[:, None]), env.episodes.goal[some])
     picture = draw_agents(picture, top_down, position, env.agents.heading[some])
     return picture, f"{_share(len(some), len(here))} in {env.library.name(slot)}, and their goals"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.env.batch import NavBatch
+from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.viz.views import AgentViews
 
 
@@ -67,7 +67,7 @@ def record_episodes(
         sensors: Which pictures to keep, whatever the agents' own sensors: of ``"rgb"``, ``"depth"``, ``"semantic"``.
         size: Pixels along the longer side of a picture.
         seed: For ``env.reset``.
-        episodes: [N] int, the numbers of the episodes to run, see ``NavBatch.reset``; the next ones if not given.
+        episodes: [N] int, the numbers of the episodes to run, see ``BatchNavEnv.reset``; the next ones if not given.
 
     Raises:
         TypeError: ``env`` is no batch of this package.
@@ -104,7 +104,7 @@ class _Tape:
     """What is kept of every step: where the watched agents are, and what the first of them see."""
 
     def __init__(
-        self, batch: NavBatch, watched: np.ndarray, num_filmed: int, sensors: Sequence[str], size: int
+        self, batch: BatchNavEnv, watched: np.ndarray, num_filmed: int, sensors: Sequence[str], size: int
     ) -> None:
         self._batch, self._watched, self._filmed = batch, watched, watched[:num_filmed]
         self._views = AgentViews(batch, sensors, size, num_filmed) if num_filmed else None
@@ -140,11 +140,11 @@ class _Tape:
         )
 
 
-def _batch_of(env: Any) -> NavBatch:
+def _batch_of(env: Any) -> BatchNavEnv:
     """The batch in the wrappers of an environment, if its episodes' ends can be looked at."""
     batch = env.unwrapped
-    if not isinstance(batch, NavBatch):
-        single = isinstance(getattr(batch, "batch", None), NavBatch)
+    if not isinstance(batch, BatchNavEnv):
+        single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
         remedy = "give env.unwrapped.batch" if single else "give one of gymnasium.make_vec('BatchNav/...')"
         raise TypeError(f"{type(env).__name__} is no batch of gym_batchnav: {remedy}")
     if batch.autoreset_mode == AutoresetMode.SAME_STEP:

@@ -13,7 +13,7 @@ from gym_batchnav.render.api import Renderer
 from gym_batchnav.viz.sheets import sensor_picture
 
 if TYPE_CHECKING:
-    from gym_batchnav.env.batch import NavBatch
+    from gym_batchnav.env.batch_env import BatchNavEnv
 
 SKY = (201, 219, 235)
 _FAR = 1e6  # metres
@@ -73,7 +73,7 @@ class AgentViews:
         num_views: The most agents that are drawn at once.
     """
 
-    def __init__(self, env: NavBatch, sensors: Sequence[str], size: int, num_views: int) -> None:
+    def __init__(self, env: BatchNavEnv, sensors: Sequence[str], size: int, num_views: int) -> None:
         camera = env.cameras.camera
         scale = size / max(camera.width, camera.height)
         width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))

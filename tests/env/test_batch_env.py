@@ -134,7 +134,7 @@ class TestPhysics:
     def test_a_wall_two_metres_ahead_reads_two_metres(self, make):
         env = make(1, camera=Camera(normalize_depth=False))
         env.reset(seed=0, options={"episode_index": np.array([0])})  # a room of 8 m by 6 m, and a wall at x = 0.1
-        start = env.navmesh(0).snap(np.array([[2.1, 0.0, -2.0]], np.float32))
+        start = env.simulator.navmesh(0).snap(np.array([[2.1, 0.0, -2.0]], np.float32))
         depth = env.set_pose(start, np.array([np.pi / 2]))["depth"][0, ..., 0]
         assert depth[31:33, 31:33] == pytest.approx(2.0, abs=0.06)  # snapping moves by less than a cell
         assert np.ptp(depth[32, :40]) < 1e-3  # depth along the axis, not along the ray
@@ -142,7 +142,7 @@ class TestPhysics:
     def test_forward_moves_a_quarter_metre_and_turns_turn_ten_degrees(self, make):
         env = make(1)
         env.reset(seed=0, options={"episode_index": np.array([0])})
-        env.set_pose(env.navmesh(0).snap(np.array([[3.0, 0.0, 1.5]], np.float32)), np.zeros(1))
+        env.set_pose(env.simulator.navmesh(0).snap(np.array([[3.0, 0.0, 1.5]], np.float32)), np.zeros(1))
         before = env.agents.position[0].copy()
         env.step(np.array([FORWARD]))
         np.testing.assert_allclose((env.agents.position[0] - before)[[0, 2]], [0, -0.25], atol=1e-5)
@@ -153,7 +153,7 @@ class TestPhysics:
     def test_pushing_a_wall_counts_collisions_and_no_path(self, make):
         env = make(1)
         env.reset(seed=0, options={"episode_index": np.array([0])})
-        env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
+        env.set_pose(env.simulator.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
         infos = [env.step(np.array([FORWARD]))[4] for _ in range(6)]
         assert infos[-1]["collisions_count"][0] >= 4
         assert infos[-1]["path_length"][0] == pytest.approx(infos[-3]["path_length"][0], abs=1e-4)
@@ -186,7 +186,7 @@ class TestPhysics:
         env = BatchNavEnv(1, scenes=rooms, sensors=(), num_episodes=20, cache_dir=tmp_path)
         env.reset(seed=0)
         elsewhere = 10.0 - env.agents.position[0, 0]  # the rooms mirror each other
-        env.set_pose(env.navmesh(0).snap(np.array([[elsewhere, 0, 2.5]])), np.zeros(1))
+        env.set_pose(env.simulator.navmesh(0).snap(np.array([[elsewhere, 0, 2.5]])), np.zeros(1))
         _, reward, _, _, info = env.step(np.array([FORWARD]))
         assert info["distance_to_goal"][0] == np.inf and reward[0] == pytest.approx(-0.01)
         env.close()
@@ -197,7 +197,7 @@ class TestPhysics:
         areas = []
         for agent in (None, NavMeshSettings(), NavMeshSettings(agent_radius=0.4)):
             env = BatchNavEnv(1, scenes=scene, sensors=(), navmesh_settings=agent, num_episodes=5, cache_dir=tmp_path)
-            areas.append(env.navmesh(0).navigable_area)
+            areas.append(env.simulator.navmesh(0).navigable_area)
             env.close()
         assert areas[0] == areas[1] > areas[2] + 5
 
@@ -329,7 +329,7 @@ class TestAutoreset:
     def test_counts_begin_anew_with_the_episode(self, make):
         env = make(1, sensors=())
         env.reset(seed=0, options={"episode_index": np.array([0])})
-        env.set_pose(env.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
+        env.set_pose(env.simulator.navmesh(0).snap(np.array([[3.5, 0.0, 2.0]], np.float32)), np.array([-np.pi / 2]))
         for _ in range(6):
             env.step(np.array([FORWARD]))
         assert env.episodes.num_collisions[0] > 0
@@ -398,8 +398,8 @@ class TestSeeding:
 
     def test_environments_that_share_a_library_prepare_its_scenes_once(self, make, library, tmp_path):
         one, two = make(4, library=library), make(2, library=library, cache_dir=tmp_path / "elsewhere")
-        assert one.navmesh(0) is two.navmesh(0)
-        assert make(1, library=library, num_episodes=7).navmesh(0) is not one.navmesh(0)
+        assert one.simulator.navmesh(0) is two.simulator.navmesh(0)
+        assert make(1, library=library, num_episodes=7).simulator.navmesh(0) is not one.simulator.navmesh(0)
 
     def test_state_saved_and_set_goes_on_the_same(self, make):
         one, two = make(5), make(5)
@@ -444,7 +444,7 @@ class TestSeeding:
         np.testing.assert_array_equal(info["episode_index"], [0, 50, 99])
         assert [env.scene_name(i) for i in range(3)] == ["first", "second", "second"]
         assert env.episode_name(2) == "49"
-        np.testing.assert_allclose(info["distance_to_goal"][0], env.episode_set(0).distance[0], rtol=1e-5)
+        np.testing.assert_allclose(info["distance_to_goal"][0], env.simulator.episode_set(0).distance[0], rtol=1e-5)
 
 
 class TestWrongUse:

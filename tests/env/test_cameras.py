@@ -116,26 +116,6 @@ def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, 
     assert counts[5:] == ([N, N, N] if reuse_buffers else [N, N])
 
 
-def test_parts_keep_their_own(make):
-    kept, drawn = make(), make()
-    parts = kept.split(2), drawn.split(2)
-    for part in parts[1]:
-        draw_all(part)
-    mask, rng = np.array([False, True, False]), np.random.default_rng(0)
-    for left, right in zip(*parts, strict=True):
-        assert_equal(left.reset(seed=3)[0], right.reset(seed=3)[0])
-    for _ in range(8):
-        actions = rng.integers(1, 4, (2, 3))
-        for part in (*parts[0], *parts[1]):
-            part.send(actions[part.simulator.first // 3])
-        for left, right in zip(*parts, strict=True):
-            seen = left.recv()[0]
-            assert_equal(seen, right.recv()[0])
-            seen["depth"][:] = 1
-        for left, right in zip(*parts, strict=True):
-            assert_equal(left.reset(options={"reset_mask": mask})[0], right.reset(options={"reset_mask": mask})[0])
-
-
 def test_a_slot_with_another_scene_is_drawn_again():
     library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
     cameras, agents = AgentCameras(library, "embree", Camera(width=20, height=16), ("depth",), 2), agent_state(2)

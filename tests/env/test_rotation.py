@@ -51,7 +51,7 @@ def test_agents_move_over_and_stay_on_the_ground(make):
             assert ((scenes == last) | began).all()
         if step % 50 == 0:
             for i in range(6):
-                assert env.navmesh(int(env.agents.slot[i])).is_navigable(env.agents.position[i : i + 1]).all()
+                assert env.simulator.navmesh(int(env.agents.slot[i])).is_navigable(env.agents.position[i : i + 1]).all()
         visited |= set(scenes.tolist())
         last = scenes
     assert len(visited) == COUNT and env.library.stats()["swaps"] > 10

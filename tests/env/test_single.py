@@ -31,10 +31,39 @@ def test_it_ends_by_its_own_limit_and_reports_the_measures(keywords):
     env.reset(seed=0)
     steps = [env.step(2) for _ in range(5)]
     assert [step[2:4] for step in steps] == [(False, False)] * 4 + [(False, True)]
-    assert steps[-1][4]["success"] == 0 and "spl" in steps[-1][4] and "spl" not in steps[-2][4]
+    assert all(step[4]["success"] == 0 and step[4]["spl"] == 0 for step in steps)
     with pytest.raises(RuntimeError, match="reset"):
         env.step(2)
     env.close()
+
+
+@pytest.mark.parametrize("limit", [7, 600, None])
+@pytest.mark.parametrize("name", ["BatchNav/PointNav-v0", "BatchNav/PointNavScan-v0"])
+def test_gymnasiums_limit_is_the_limit_and_the_last_step_reports_the_measures(keywords, name, limit):
+    given = {} if limit is None else {"max_episode_steps": limit}
+    blind = {"sensors": ()} if name == "BatchNav/PointNav-v0" else {}
+    env = gymnasium.make(name, **given, **blind, **keywords)
+    env.reset(seed=0)
+    for step in range(1, (limit or 500) + 1):
+        *_, terminated, truncated, info = env.step(2)
+        assert not terminated and truncated == (step == (limit or 500))
+    assert info["success"] == 0 and info["spl"] == 0 and 0 <= info["soft_spl"] < 1
+    env.reset()
+    assert env.step(0)[2]
+    env.close()
+
+
+@pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
+@pytest.mark.parametrize("limit", [7, None])
+def test_it_is_the_limit_of_batches_too(keywords, mode, limit):
+    given = {} if limit is None else {"max_episode_steps": limit}
+    envs = gymnasium.make_vec("BatchNav/PointNav-v0", 2, vectorization_mode=mode, sensors=(), **given, **keywords)
+    envs.reset(seed=0)
+    for step in range(1, (limit or 500) + 1):
+        truncated, info = envs.step(np.full(2, 2))[3:]
+        assert truncated.tolist() == [step == (limit or 500)] * 2
+    assert info["success"].tolist() == [0, 0] and info["_spl"].all()
+    envs.close()
 
 
 def test_when_every_episode_has_run_once_reset_says_so(keywords):

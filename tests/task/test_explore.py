@@ -36,7 +36,7 @@ def make(library, tmp_path):
 def begin_at(env, x, z, heading=0.0):
     """Begin an episode there: the start is where the agent stands, and memory begins anew."""
     env.reset(seed=0)
-    place = env.navmesh(0).snap(np.array([[x, 0, z]], np.float32))
+    place = env.simulator.navmesh(0).snap(np.array([[x, 0, z]], np.float32))
     env.set_pose(place, np.array([heading]))
     env.episodes.start[:], env.episodes.start_heading[:] = place, heading
     env.components.begin(env.task_state, np.arange(1))
@@ -119,13 +119,14 @@ class TestFlee:
         assert sorted(env.agents.slot) == [0, 0, 1, 1]
         for index, slot in enumerate(env.agents.slot):
             ends = env.episodes.start[[index]], env.agents.position[[index]]
-            assert infos[-1]["distance_from_start"][index] == env.navmesh(slot).geodesic_distance(*ends)[0] > 0
+            navmesh = env.simulator.navmesh(slot)
+            assert infos[-1]["distance_from_start"][index] == navmesh.geodesic_distance(*ends)[0] > 0
 
     @pytest.mark.parametrize("geodesic", [True, False])
     def test_round_the_wall_the_two_distances_differ(self, make, geodesic):
         env = make(Flee(geodesic=geodesic))
         begin_at(env, 1.0, -1.0)
-        far = env.navmesh(0).snap(np.array([[-1.0, 0, -1.0]], np.float32))
+        far = env.simulator.navmesh(0).snap(np.array([[-1.0, 0, -1.0]], np.float32))
         env.set_pose(far, np.zeros(1))
         infos, _ = walk(env, [LEFT])
         corner = np.hypot(1.0 - 0.2, 3.1)  # the wall's end is at x = 0.1, z = 2, and the agent's radius 0.1 m

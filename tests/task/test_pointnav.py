@@ -16,11 +16,16 @@ def state_of(task=PointNav(), **arrays):  # noqa: B008 - frozen
 
 
 def measured(state, task=PointNav()):  # noqa: B008 - frozen
-    return Components(task).measure(state)
+    components, all_ended = Components(task), np.ones(state.num_envs, bool)
+    return components.measure_step(state) | components.measure_ends(state, all_ended)
 
 
 def scored(state, task=PointNav()):  # noqa: B008 - frozen
-    return Components(task).score(state, measured(state, task), np.ones(state.num_envs, bool))
+    components, active = Components(task), np.ones(state.num_envs, bool)
+    measures = components.measure_step(state)
+    terminated = components.terminated(state, measures, active)
+    measures |= components.measure_ends(state, terminated | state.timed_out)
+    return components.reward(state, measures, active), terminated
 
 
 def test_reward_is_slack_plus_progress_plus_bonus():

@@ -51,12 +51,6 @@ def test_a_batch_shows_itself_at_any_time_and_says_why_there_are_no_pictures(mak
     env.send(np.ones(4, int))
     assert "between send() and recv()" in words_of(env._repr_mimebundle_())
     env.recv()
-    first, _ = env.split(2)
-    assert "what all 2 agents see" in words_of(first._repr_mimebundle_())
-    assert "split into 2 parts" in words_of(env._repr_mimebundle_())
-    first.send(np.ones(2, int))
-    assert "between send() and recv()" in words_of(env._repr_mimebundle_())
-    first.recv()
     env.close()
     closed = env._repr_mimebundle_()
     assert "closed: no pictures" in words_of(closed) and "image/png" not in closed

@@ -139,12 +139,14 @@ def test_figures_have_axes_in_metres_and_the_values_of_the_navmesh(make):
     left, right = made.axes[0].get_xlim()
     assert (left, right - left) == pytest.approx((above.origin[0], above.picture.shape[1] / above.pixels_per_metre))
     assert made._repr_png_().startswith(b"\x89PNG")
-    field = figures.field_figure(env.navmesh(0), recording.goals[0], above)
-    highest = np.nanmax(np.where(np.isinf(f := viz.geodesic_field(env.navmesh(0), recording.goals[0], above)), 0, f))
+    field = figures.field_figure(env.simulator.navmesh(0), recording.goals[0], above)
+    highest = np.nanmax(
+        np.where(np.isinf(f := viz.geodesic_field(env.simulator.navmesh(0), recording.goals[0], above)), 0, f)
+    )
     assert field.axes[1].get_ylim() == pytest.approx((0, highest))
-    lengths, bends, _ = figures.episodes_figure(env.episode_set(0)).axes
+    lengths, bends, _ = figures.episodes_figure(env.simulator.episode_set(0)).axes
     for axes in (lengths, bends):
-        assert sum(bar.get_height() for bar in axes.patches) == len(env.episode_set(0))
+        assert sum(bar.get_height() for bar in axes.patches) == len(env.simulator.episode_set(0))
     assert bends.patches[0].get_x() >= 0.99
     strip = figures.strip_figure(recording, count=4)
     np.testing.assert_array_equal(strip.axes[-1].lines[0].get_ydata(), recording.distances[:, 0])

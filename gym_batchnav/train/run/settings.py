@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gym_batchnav
-from gym_batchnav.env.arguments import check_choice, check_counts, check_positive
+from gym_batchnav.env.settings import check_choice, check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 

@@ -1,0 +1,123 @@
+"""Two batches over one library and one renderer: each is the batch that it would be alone."""
+
+import numpy as np
+import pytest
+from rooms import box_room
+from walks import assert_equal
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+
+NUM_ENVS, HALF = 6, 3
+ROOMS = [box_room(f"room_{i}", width=5 + i, depth=4 + i / 2) for i in range(7)]
+ROTATING = {"resident_scenes": 3, "rotate_every": 10, "deterministic_rotation": True, "scenes": ROOMS}
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(num_envs=NUM_ENVS, **kwargs):
+        keywords = {"num_episodes": 30, "cache_dir": tmp_path, "max_episode_steps": 25, "camera": Camera(16, 16)}
+        keywords |= {} if "library" in kwargs else {"scenes": ROOMS[:3]}
+        made.append(BatchNavEnv(num_envs, **{**keywords, "renderer": "embree", **kwargs}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def pair(make, **kwargs):
+    """Two batches that share scenes and renderer."""
+    first = make(HALF, **kwargs)
+    own = {name: value for name, value in kwargs.items() if name not in (*ROTATING, "renderer")}
+    return first, make(HALF, library=first.library, renderer=first.renderer, **own)
+
+
+def rows_of(returned, rows):
+    """Rows of everything that a step of a whole batch returned."""
+    if isinstance(returned, dict):
+        return {name: rows_of(values, rows) for name, values in returned.items()}
+    return returned[rows]
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+@pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
+def test_one_is_drawn_while_the_other_acts_and_both_are_the_single_batch(make, mode, renderer):
+    """Environment i visits slots from i mod 3 on, so that halves of three are rows of a batch of six."""
+    whole = make(autoreset_mode=mode, renderer=renderer)
+    halves = pair(make, autoreset_mode=mode, renderer=renderer)
+    told = whole.reset(seed=5)[0]
+    for index, half in enumerate(halves):
+        observation = half.reset(seed=5 + HALF * index)[0]
+        np.testing.assert_allclose(observation["depth"], told["depth"][HALF * index :][:HALF], atol=1e-5)
+    rng = np.random.default_rng(0)
+    under_way = None
+    for _ in range(80):
+        actions = rng.choice(4, NUM_ENVS, p=[0.04, 0.5, 0.23, 0.23])
+        expected, found = whole.step(actions), []
+        for half, own in zip(halves, np.split(actions, 2), strict=True):
+            half.send(own)  # while the other's pictures have not been received
+            if under_way is not None:
+                found.append(under_way.recv())
+            under_way = half
+        found.append(under_way.recv())
+        under_way = None
+        for index, (observation, *rest, info) in enumerate(found):
+            rows = slice(HALF * index, HALF * index + HALF)
+            for left, right in zip(expected[1:4], rest, strict=True):
+                np.testing.assert_array_equal(left[rows], right)
+            near = np.abs(observation["depth"] - expected[0]["depth"][rows]) < 1e-5
+            assert near.all() if renderer == "embree" else near.mean() > 0.999
+            for name in ("scene_index", "episode_index", "distance_to_goal"):
+                np.testing.assert_array_equal(info[name], expected[4][name][rows])
+    assert whole.episodes.count.min() > 2
+
+
+def test_scenes_that_left_are_not_looked_into(make):
+    """One batch draws across the steps at which the other has scenes change."""
+    first, second = pair(make, autoreset_mode="same_step", **ROTATING)
+    first.reset(seed=0), second.reset(seed=0)
+    rng = np.random.default_rng(0)
+    second.send(np.ones(HALF, int))
+    for _ in range(100):
+        first.step(rng.integers(0, 4, HALF))
+        second.recv()
+        second.send(rng.integers(0, 4, HALF))
+    assert first.library.stats()["swaps"] > 3
+
+
+def test_a_scene_stays_for_the_last_batch_that_is_in_it(make):
+    first, second = pair(make, max_episode_steps=1000, **ROTATING)
+    first.reset(seed=0), second.reset(seed=0)
+    scenes = second.library.source_index[second.agents.slot].copy()
+    for _ in range(80):
+        first.step(np.zeros(HALF, int))  # STOP, so that its agents move on
+        second.step(np.full(HALF, 2))
+    np.testing.assert_array_equal(second.library.source_index[second.agents.slot], scenes)
+    assert set(first.agents.slot) != set(second.agents.slot)
+
+
+def test_the_batch_that_made_the_renderer_closes_it(make):
+    first, second = pair(make)
+    first.reset(seed=0), second.reset(seed=3)
+    renderer = second.renderer
+    assert renderer is first.renderer and second.settings.renderer_name == "embree"
+    second.close(), second.close()
+    first.step(np.ones(HALF, int))
+    third = make(HALF, library=first.library, renderer=renderer)
+    assert_equal(third.reset(seed=0)[0], first.reset(seed=0)[0])
+    first.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        third.step(np.ones(HALF, int))
+
+
+def test_a_renderer_of_another_library_is_refused(make):
+    first = make(HALF)
+    for keywords in ({}, {"library": SceneLibrary.from_scenes(ROOMS[:1])}):
+        with pytest.raises(ValueError, match="renderer= is of another library"):
+            make(HALF, renderer=first.renderer, **keywords)
+    with pytest.raises(ValueError, match="renderer=7: choose one of 'auto', 'opengl', 'embree'"):
+        make(HALF, renderer=7)
