@@ -1,4 +1,4 @@
-"""The command line: ``gym-batchnav demo | bench | scene | episodes | train | evaluate``."""
+"""The command line: ``gym-batchnav demo | warmup | bench | scene | episodes | train | evaluate``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gym_batchnav.cli.episodes import episodes
 from gym_batchnav.cli.evaluate import evaluate
 from gym_batchnav.cli.scene import scene
 from gym_batchnav.cli.train import train
+from gym_batchnav.cli.warmup import warmup
 from gym_batchnav.system.extras import MissingExtraError
 
 app = typer.Typer(
@@ -29,7 +30,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
-    """Print the version and leave."""
+    """Print the version and exit."""
     if wanted:
         print(gym_batchnav.__version__)
         raise typer.Exit
@@ -37,12 +38,15 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Thousands of agents navigating shared, textured 3-D homes as one batch."""
 
 
 app.command()(demo)
+app.command()(warmup)
 app.command()(train)
 app.command()(evaluate)
 app.add_typer(bench, name="bench")
@@ -51,7 +55,7 @@ app.add_typer(episodes, name="episodes")
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is told in one line instead of a traceback."""
+    """Run the command line; an error that the user can fix is one line on standard error, without a traceback."""
     warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
     try:
         app()

@@ -1,29 +1,31 @@
-"""``gym-batchnav bench``: how fast it is here."""
+"""``gym-batchnav bench``: frames per second on this machine."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
+
+from gym_batchnav.system.progress import share_progress
 
 bench = typer.Typer(help="Measure frames per second on this machine.", no_args_is_help=True)
 
 SceneOption = Annotated[str, typer.Option(help="Scene file, or the name of shipped scenes.")]
-NumEnvs = Annotated[int, typer.Option(help="Agents (or views) in the batch.", min=1)]
-Seconds = Annotated[float, typer.Option(help="How long to measure, after warm-up.", min=0.1)]
+NumEnvs = Annotated[int, typer.Option(help="Number of agents (or views) in the batch.", min=1)]
+Seconds = Annotated[float, typer.Option(help="How long to measure after warm-up, in seconds.", min=0.1)]
 RendererOption = Annotated[str, typer.Option(help="auto, opengl or embree.")]
-Sensors = Annotated[str, typer.Option(help="Any of depth,rgb,semantic, with commas.")]
-Resolution = Annotated[str, typer.Option(help="Pixels: 64 for square pictures, 128x72 for width x height.")]
+Sensors = Annotated[str, typer.Option(help="Any of depth,rgb,semantic, separated by commas.")]
+Resolution = Annotated[str, typer.Option(help="Pixels: 64 for square pictures, 128x72 for width by height.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 
-@bench.command("render", help="The renderer alone, from random navigable poses.")
-@bench.command("step", help="Whole environment steps: move, score, begin episodes, draw, observe.")
+@bench.command("render", help="Measure the renderer alone, from random navigable poses.")
+@bench.command("step", help="Measure whole environment steps: move, score, begin episodes, draw, observe.")
 def step_or_render(
     context: typer.Context,
     scene: SceneOption = "apartments",
@@ -34,7 +36,7 @@ def step_or_render(
     resolution: Resolution = "64",
     as_json: Json = False,
 ) -> None:
-    """What ``bench step`` and ``bench render`` do: they take the same options."""
+    """Run ``bench step`` or ``bench render``, which take the same options."""
     from gym_batchnav.bench import bench_render, bench_step
 
     what = str(context.info_name)
@@ -56,33 +58,31 @@ def navigation(
     seconds: Seconds = 5.0,
     as_json: Json = False,
 ) -> None:
-    """Steps of blind agents: moving, sliding, geodesic distances, rewards and new episodes, no pictures."""
+    """Measure steps of blind agents: moving, sliding, geodesic distances, rewards and new episodes, no pictures."""
     from gym_batchnav.bench import bench_step
 
     _report("navigation", lambda progress: bench_step(scene, num_envs, seconds, sensors=(), progress=progress), as_json)
 
 
 def _sensors(text: str) -> tuple[str, ...]:
-    """Sensor names from a list with commas."""
+    """Sensor names from a list separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _camera(resolution: str) -> Any:
-    """A camera of the resolution that the user wrote."""
+    """A camera of a resolution such as 64 or 128x72."""
     from gym_batchnav.geometry import Camera
 
-    width, _, height = resolution.lower().partition("x")
-    if not width.isdigit() or (height and not height.isdigit()):
+    match = re.fullmatch(r"([0-9]{1,6})(?:x([0-9]{1,6}))?", resolution.lower())
+    if match is None:
         raise ValueError(f"--resolution {resolution!r}: write 64 or 128x72")
-    return Camera(width=int(width), height=int(height or width))
+    return Camera(width=int(match[1]), height=int(match[2] or match[1]))
 
 
 def _report(what: str, measure: Callable[[Callable[[float], None]], dict[str, Any]], as_json: bool) -> None:
     """Measure with a progress bar, then print JSON or a table."""
-    console = Console(stderr=True)
-    with Progress(TextColumn(f"bench {what}"), BarColumn(), console=console, transient=True) as progress:
-        task = progress.add_task(what, total=1.0)
-        figures = measure(lambda share: progress.update(task, completed=share))
+    with share_progress(f"bench {what}") as show:
+        figures = measure(show)
     if as_json:
         print(json.dumps({"bench": what, **figures}))
         return
@@ -92,7 +92,7 @@ def _report(what: str, measure: Callable[[Callable[[float], None]], dict[str, An
     table.add_row("frames/s", f"{figures['fps']:,.0f} (spread {100 * figures['spread']:.0f}%)")
     table.add_row("calibration, Mop/s", f"{figures['calibration_mops']:,.0f}")
     for part, milliseconds in figures["parts"].items():
-        table.add_row(f"{part}, ms a step", f"{milliseconds:.3f}")
+        table.add_row(f"{part}, ms per step", f"{milliseconds:.3f}")
     for name in (
         "num_envs",
         "scenes",

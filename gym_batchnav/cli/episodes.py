@@ -1,4 +1,4 @@
-"""``gym-batchnav episodes``: make and describe PointNav episodes."""
+"""``gym-batchnav episodes``: sample and describe PointNav episodes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-episodes = typer.Typer(help="Make and describe PointNav episodes in Habitat's format.", no_args_is_help=True)
+episodes = typer.Typer(help="Sample and describe PointNav episodes in Habitat's format.", no_args_is_help=True)
 
 
 @episodes.command()
 def generate(
-    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
-    out: Annotated[Path, typer.Option(help="The file to write: .json.gz or .json.")] = Path("episodes.json.gz"),
-    num: Annotated[int, typer.Option(help="Episodes for each scene.", min=1)] = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same episodes.", min=0)] = 0,
-    min_distance: Annotated[float, typer.Option(help="Geodesic metres from start to goal, at least.")] = 1.0,
-    max_distance: Annotated[float, typer.Option(help="Geodesic metres from start to goal, at most.")] = 30.0,
+    scenes: Annotated[
+        list[str], typer.Argument(help="Files, folders, patterns or names: anything that scenes= takes.")
+    ],
+    out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
+    num: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
+    min_distance: Annotated[
+        float, typer.Option(help="Shortest geodesic distance from start to goal, in metres.")
+    ] = 1.0,
+    max_distance: Annotated[
+        float, typer.Option(help="Longest geodesic distance from start to goal, in metres.")
+    ] = 30.0,
 ) -> None:
     """Sample episodes by the rules of Habitat's generator.
 
-    Environments take the file as episode_file=, or by itself where it lies beside the scene under its name.
+    Pass the file to environments as episode_file=, or put it beside the scene's file under the scene's name.
 
     Example: gym-batchnav episodes generate home.glb --num 500 --out home.json.gz
     """
@@ -35,6 +41,7 @@ def generate(
     from gym_batchnav.episodes.sampling import SamplingRules, sample_episodes
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import scene_sources
+    from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import check_destination
@@ -47,6 +54,7 @@ def generate(
     preparer = NavigationPreparer(cache=cache)
     sources = scene_sources(scenes, cache)
     sampled = {}
+    warm_up_building(measures=True)
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
             navmesh = preparer.navmesh(source.load())
@@ -58,17 +66,17 @@ def generate(
             done()
     write_episodes(sampled, out)
     scenes_held = f"{len(sampled)} scene{'s' if len(sampled) > 1 else ''}"
-    Console(stderr=True).print(
+    Console(stderr=True, soft_wrap=True).print(
         f"{out}: {num * len(sampled):,} episodes in {scenes_held}", highlight=False, markup=False
     )
 
 
 @episodes.command()
 def info(
-    file: Annotated[Path, typer.Argument(help="A Habitat PointNav dataset, .json or .json.gz.")],
+    file: Annotated[Path, typer.Argument(help="Habitat PointNav dataset, .json or .json.gz.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Say what scenes and distances a file of episodes holds.
+    """Describe a file of episodes: its scenes, counts and distances.
 
     Example: gym-batchnav episodes info home.json.gz
     """

@@ -20,7 +20,8 @@ from gym_batchnav.system.storage import make_folder
 if TYPE_CHECKING:
     from gym_batchnav.env.batch_env import BatchNavEnv
     from gym_batchnav.evaluation.agents import Agent
-    from gym_batchnav.evaluation.evaluate import Episodes, Estimate
+    from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes
+    from gym_batchnav.evaluation.intervals import Estimate
     from gym_batchnav.train.policy_file import PolicyAbout
 
 SHIPPED_POLICY = "pointnav_depth.safetensors"
@@ -90,7 +91,7 @@ class Contest:
     env: BatchNavEnv  # for the policy
     blind_env: BatchNavEnv  # the same scenes without pictures, for those that need none
     episodes_per_scene: int
-    results: dict[str, Episodes] = field(default_factory=dict)
+    results: dict[str, EvaluatedEpisodes] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run all agents."""
@@ -100,17 +101,17 @@ class Contest:
         for name, agent in self.agents.items():
             env = self.env if name == "policy" else self.blind_env
             with late_progress(f"Episodes of the {name.replace('_', '-')} agent", total) as done:
-                self.results[name] = run_episodes(env, agent, self.episodes_per_scene, done)
+                self.results[name] = run_episodes(env, agent, self.episodes_per_scene, progress=done)
 
     def estimates(self, seed: int) -> dict[str, dict[str, Estimate]]:
         """Means and intervals of all measures, by agent."""
-        from gym_batchnav.evaluation.evaluate import estimates
+        from gym_batchnav.evaluation.intervals import estimates
 
         return {name: estimates(episodes, seed) for name, episodes in self.results.items()}
 
     def summary(self, seed: int) -> dict[str, Any]:
         """The figures of the policy, and those of all agents, for JSON."""
-        from gym_batchnav.train.report import figures
+        from gym_batchnav.evaluation.tables import figures
 
         agents = {name: figures(found) for name, found in self.estimates(seed).items()}
         return {
@@ -146,12 +147,13 @@ class Contest:
         """Write all files; returns them and what they hold."""
         from gym_batchnav import viz
         from gym_batchnav.env.batch_env import BatchNavEnv
+        from gym_batchnav.evaluation import tables
         from gym_batchnav.system.storage import write_atomically
         from gym_batchnav.train import report
 
         write_atomically(out / "results.json", (json.dumps(summary, indent=1) + "\n").encode())
-        write_atomically(out / "episodes.csv", report.episode_table(self.env, self.results).encode())
-        shown = report.longest_episodes(self.results["policy"], SHOWN_SCENES, SHOWN_EPISODES)
+        write_atomically(out / "episodes.csv", tables.episode_table(self.env, self.results).encode())
+        shown = tables.longest_episodes(self.results["policy"], SHOWN_SCENES, SHOWN_EPISODES)
         env = BatchNavEnv(
             len(shown), **self.about.env_keywords(), library=self.env.library, renderer=self.env.renderer.name,
             num_episodes=self.episodes_per_scene, episode_order="once",

@@ -1,4 +1,4 @@
-"""What commands need of the extra ``[train]``."""
+"""The extra ``[train]`` around the imports of commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gym_batchnav.system.extras import needs_extra
 
 @contextmanager
 def train_extra() -> Iterator[None]:
-    """Around the imports of ``gym_batchnav.train``.
+    """Wrap the imports of ``gym_batchnav.train``.
 
     OpenMP reads its settings when torch or Numba loads it. Its threads wait by spinning if nobody says otherwise, and
     where another process takes a core, training with two of them was seen to be twenty times slower for that.

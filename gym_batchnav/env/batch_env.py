@@ -33,6 +33,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.state import Action, AgentState, EpisodeState, read_only
@@ -562,7 +563,10 @@ def _library(
             raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
     if not isinstance(settings.renderer, str) and getattr(settings.renderer, "library", None) is not shared:
         raise ValueError("renderer= is of another library: give library= of the environment that made it, too")
-    return shared or make_library(
+    if shared is not None:
+        return shared
+    warm_up_batch(settings.num_envs, settings.renderer_name, draws=bool(settings.pictures))
+    return make_library(
         "apartments" if scenes is None else scenes,
         settings.num_envs,
         preparer,

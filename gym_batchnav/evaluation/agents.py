@@ -1,8 +1,9 @@
-"""Agents that need no network: at random, and along the shortest path."""
+"""Agents: the protocol that evaluation drives, and two that need no network."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -10,21 +11,22 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.episodes.draws import keyed_uniform
 from gym_batchnav.state import Action
 
-STOP_CHANCE = 0.01  # of the random agent, at each step
+STOP_CHANCE = 0.01  # of RandomAgent, per step
 
 
+@runtime_checkable
 class Agent(Protocol):
-    """Acts in every environment of a batch."""
+    """Chooses an action for every environment of a batch; may remember the episodes that it is in."""
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Forget everything; all environments of ``env`` are about to begin an episode."""
+        """Forget everything: every environment of ``env`` begins an episode."""
 
-    def act(self, env: BatchNavEnv, observation: dict[str, Any], begun: np.ndarray) -> np.ndarray:
-        """Choose what to do next.
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """Choose the next actions.
 
         Args:
             env: The batch.
-            observation: What it returned last, by sensor.
+            observation: The newest observations of all environments, by sensor.
             begun: [N] bool, whether an episode begins with that observation.
 
         Returns:
@@ -32,20 +34,50 @@ class Agent(Protocol):
         """
 
 
+Acting: TypeAlias = Agent | Callable[[Any], np.ndarray]
+
+
+def as_agent(agent: Acting) -> Agent:
+    """An agent as it is, or one made of a function from observations to actions [N].
+
+    Raises:
+        TypeError: ``agent`` is neither.
+    """
+    if isinstance(agent, Agent) and not isinstance(agent, type):
+        return agent
+    if callable(agent) and not isinstance(agent, type):
+        return _FunctionAgent(agent)
+    raise TypeError(f"agent={agent!r}: give an object with reset and act, or a function from observations to actions")
+
+
+class _FunctionAgent:
+    """A function of the observation alone."""
+
+    def __init__(self, act: Callable[[Any], np.ndarray]) -> None:
+        self._act = act
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Do nothing: there is no memory."""
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """The function's actions [N]."""
+        return self._act(observation)
+
+
 class RandomAgent:
-    """Moves forward or turns at random, each as often, and says STOP with a chance of 0.01 a step.
+    """Moves forward or turns with equal chances, and says STOP with a chance of 0.01 per step.
 
     Args:
-        seed: Keys its draws.
+        seed: Seed of its draws.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
     def reset(self, env: BatchNavEnv) -> None:
-        """There is nothing to forget."""
+        """Do nothing: there is no memory."""
 
-    def act(self, env: BatchNavEnv, observation: dict[str, Any], begun: np.ndarray) -> np.ndarray:
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Random actions [N] int64."""
         draws = (uniform_draws(env, self.seed) - STOP_CHANCE) / (1 - STOP_CHANCE)
         moves = 1 + (draws * (len(Action) - 1)).astype(np.int64)
@@ -53,18 +85,21 @@ class RandomAgent:
 
 
 class ShortestPathAgent:
-    """The greedy follower of the shortest path, which knows the navmesh: what can be reached at best."""
+    """The greedy follower of the shortest path. It knows the navmesh, so its scores are an upper bound."""
 
     def reset(self, env: BatchNavEnv) -> None:
-        """There is nothing to forget."""
+        """Do nothing: there is no memory."""
 
-    def act(self, env: BatchNavEnv, observation: dict[str, Any], begun: np.ndarray) -> np.ndarray:
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """The follower's actions [N] int64."""
         return env.shortest_path_actions()
 
 
 def uniform_draws(env: BatchNavEnv, seed: int) -> np.ndarray:
-    """A number [N] in [0, 1) for the next action of every environment: of seed, episode and step alone, whatever N."""
-    episode = env.simulator.schedule.index(env.agents.scene, env.episodes.episode).astype(np.uint64)
+    """Uniform draws [N] float64 in [0, 1) for the next actions.
+
+    Each depends on the seed, the episode and the step alone, so that results do not depend on N.
+    """
+    episode = env.simulator.schedule.index(env.agents.slot, env.episodes.episode).astype(np.uint64)
     stream = np.uint64(seed % 2**32 << 32) + episode
     return keyed_uniform(stream, env.episodes.num_steps, 0)

@@ -1,4 +1,4 @@
-"""How far work is that may take long: a bar for people who watch, lines for a log."""
+"""Progress of slow work: a bar on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 PATIENCE = 2.0  # seconds before anything is shown
 INTERVAL = 15.0  # seconds between two lines of a log
 
-Done = Callable[..., None]  # to be called after each piece of work, or with how many pieces were done
+Done = Callable[..., None]  # call it after each piece of work, or with the number of pieces that were done
 
 
 def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
-    """Say on standard error how far work is if it takes longer than two seconds.
+    """Show the progress of work on standard error once it has taken two seconds.
 
-    On a terminal, and in a notebook that has ipywidgets, that is a bar, which goes when the work is done; elsewhere it
-    is a line such as ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
+    On a terminal, and in a notebook with ipywidgets, progress is a bar, which disappears when the work is done;
+    elsewhere it is a line such as ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
 
     Args:
-        what: What is being done, in a few words.
-        total: Pieces of work.
+        what: The work, in a few words.
+        total: The number of pieces of work.
 
     Returns:
-        A context, which yields a function to be called after each piece, from any thread.
+        A context that yields a function to call after each piece, from any thread.
     """
     from rich.console import Console  # late: importing the package stays quick
 
@@ -38,6 +38,30 @@ def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
     # Without ipywidgets rich warns in the notebook, and its bar stays there.
     watched = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
     return _bar(what, total, console) if watched else _lines(what, total)
+
+
+@contextmanager
+def share_progress(what: str) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error at once, for work whose share is known; nothing where it is no terminal.
+
+    Args:
+        what: The work, in a few words.
+
+    Yields:
+        A function to call with the share done, 0 to 1, and optionally with other words than ``what``.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=1.0)
+
+        def show(share: float, words: str = what) -> None:
+            bar.update(task, completed=share, description=words)
+
+        yield show
 
 
 @contextmanager

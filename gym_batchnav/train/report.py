@@ -1,10 +1,7 @@
-"""What an evaluation leaves behind: figures, a table of episodes, ways from above and a clip."""
+"""Pictures of an evaluation: trajectories from above and a clip."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,49 +11,11 @@ from PIL import Image, ImageDraw, ImageFont
 from gym_batchnav import viz
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import Agent
-from gym_batchnav.evaluation.evaluate import Episodes, Estimate
 
 MAP_SIZE = 420  # pixels along the longer side
 CLIP_MAP_SIZE = 640
 IDEAL_COLOR = (120, 124, 130)  # of the shortest path
 CAPTION = 26  # pixels
-
-
-def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
-    """Estimates for JSON: a mean by its measure's name, and its interval under ``<name>_interval``."""
-    result: dict[str, float | list[float]] = {}
-    for name, estimate in found.items():
-        result[name] = estimate.mean
-        result[f"{name}_interval"] = [estimate.low, estimate.high]
-    return result
-
-
-def episode_table(env: BatchNavEnv, results: Mapping[str, Episodes]) -> str:
-    """All episodes of all agents as CSV, with the names of agents, scenes and episodes."""
-    text = io.StringIO()
-    measures = list(dict.fromkeys(name for episodes in results.values() for name in episodes.measures))
-    columns = ["episode_index", *measures, "num_steps", "start_distance"]
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["agent", "scene", "episode", *columns])
-    for agent, episodes in results.items():
-        slots, rows = env.simulator.schedule.locate(episodes.episode_index)
-        values = [getattr(episodes, name).astype(float).tolist() for name in columns]
-        for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
-            names = (agent, env.library.name(slot), env.simulator.episode_set(slot).ids[row])
-            writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
-    return text.getvalue()
-
-
-def longest_episodes(episodes: Episodes, num_scenes: int, per_scene: int) -> np.ndarray:
-    """The numbers of the episodes with the longest shortest paths in a few scenes, spread over all: scene by scene."""
-    scenes = np.unique(episodes.scene_index)
-    some = scenes[np.unique(np.linspace(0, len(scenes) - 1, num_scenes).astype(int))]
-    numbers = []
-    for scene in some:
-        rows = np.nonzero(episodes.scene_index == scene)[0]
-        order = np.argsort(-episodes.start_distance[rows], kind="stable")
-        numbers.append(episodes.episode_index[rows[order[:per_scene]]])
-    return np.concatenate(numbers)
 
 
 def film(

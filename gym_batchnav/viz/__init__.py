@@ -4,7 +4,7 @@
 """
 
 from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views
-from gym_batchnav.viz.fields import draw_field, field_legend, geodesic_field
+from gym_batchnav.viz.fields import draw_field, geodesic_field
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
     OUTLINE,
@@ -19,6 +19,7 @@ from gym_batchnav.viz.maps import (
     storey_map,
 )
 from gym_batchnav.viz.marks import BACKGROUND, INK, PATH_COLORS
+from gym_batchnav.viz.overviews import draw_person, navmesh_overview, scene_overview
 from gym_batchnav.viz.recording import Recording, record_episodes
 from gym_batchnav.viz.save import check_picture_path, save_clip, save_picture
 from gym_batchnav.viz.sheets import (
@@ -55,21 +56,23 @@ __all__ = [
     "draw_agents",
     "draw_field",
     "draw_outline",
+    "draw_person",
     "draw_trajectories",
     "draw_viewpoints",
     "drawn",
     "episode_clip",
-    "field_legend",
     "framed",
     "geodesic_field",
     "map_beside_views",
     "mosaic",
     "navmesh_map",
+    "navmesh_overview",
     "numbered",
     "record_episodes",
     "save_clip",
     "save_picture",
     "scene_map",
+    "scene_overview",
     "semantic_picture",
     "sensor_picture",
     "side_by_side",

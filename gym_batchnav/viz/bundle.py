@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-Drawing = tuple[np.ndarray | None, str]  # a picture [H, W, 3] uint8, and what it shows or why there is none
+Portrait = tuple[np.ndarray | None, str]  # a picture [H, W, 3] uint8, and what it shows or why there is none
 _LONGEST, _LONGEST_TEXT = 400, 4000  # letters of a fact, and of the plain words
 # Colours are those of the page around it, so that it can be read on light and on dark ones.
 _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;background:transparent;color:inherit;border:0"
@@ -21,7 +21,7 @@ def mime_bundle(
     say: Callable[[], str],
     title: str,
     tell: Callable[[], Mapping[str, str]],
-    draw: Callable[[], Drawing],
+    draw: Callable[[], Portrait],
     include: Collection[str] | None = None,
     exclude: Collection[str] | None = None,
 ) -> dict[str, Any]:

@@ -1,18 +1,18 @@
-"""How far it is to a goal, as colours on a map."""
+"""Geodesic distance to a goal as colours on a map."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.ground import fill_heights
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at, storeys
 from gym_batchnav.viz.maps import TopDownMap
-from gym_batchnav.viz.marks import BACKGROUND, INK
+from gym_batchnav.viz.marks import INK
 
 FIELD_COLORS = np.array(
     [(250, 236, 170), (247, 197, 110), (236, 146, 92), (206, 96, 104), (156, 66, 124), (98, 48, 122), (46, 32, 86)],
@@ -20,14 +20,13 @@ FIELD_COLORS = np.array(
 )  # from near to far
 UNREACHABLE = (176, 178, 182)
 _SHIFT = 1e-2  # metres from a pixel's middle to the navmesh, at most
-_BAR = 16  # pixels across
 
 
 def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, height: float | None = None) -> np.ndarray:
-    """How far it is from the middle of every pixel of a map to a goal.
+    """Geodesic distance from the middle of every pixel of a map to a goal.
 
     Args:
-        navmesh: Where one can walk.
+        navmesh: The navmesh of the map's scene.
         goal: [3], metres; snapped first.
         top_down: The map, see ``navmesh_map`` and ``scene_map``.
         height: A height on the storey that counts, metres. If not given, the storey of a map of one, else the goal's.
@@ -81,28 +80,6 @@ def draw_field(top_down: TopDownMap, field: np.ndarray, contour: float = 1.0, st
             line = np.nonzero(both & (here != there))
             picture[line] = 0.45 * picture[line] + 0.55 * np.array(INK)
     return replace(top_down, picture=np.round(picture).astype(np.uint8))
-
-
-def field_legend(field: np.ndarray, height: int, contour: float = 1.0) -> np.ndarray:
-    """What the colours of ``draw_field`` mean, in metres: a bar [height, W, 3] uint8 to stand beside the map."""
-    far, cut_off = farthest(field), bool(np.isinf(field).any())
-    length = max(1, height - (52 if cut_off else 24))
-    bar = field_colors(np.linspace(far, 0, length), far)
-    sheet = np.empty((height, 88, 3), np.uint8)
-    sheet[:] = BACKGROUND
-    sheet[12 : 12 + length, 8 : 8 + _BAR] = bar[:, None]
-    image = Image.fromarray(sheet)
-    draw, font = ImageDraw.Draw(image), ImageFont.load_default(13)
-    step = contour if contour > 0 else 1.0
-    every = step * max(1, int(np.ceil(far / step * 22 / length)))  # 22 pixels a line of text at least
-    for metres in np.arange(0, far + 1e-6, every):
-        y = 12 + (length - 1) * (1 - metres / far)
-        draw.line((8, y, 12 + _BAR, y), fill=INK)
-        draw.text((16 + _BAR, y), f"{metres:g} m", fill=INK, font=font, anchor="lm")
-    if cut_off:
-        draw.rectangle((8, height - 26, 7 + _BAR, height - 12), fill=UNREACHABLE)
-        draw.text((16 + _BAR, height - 19), "no way", fill=INK, font=font, anchor="lm")
-    return np.asarray(image)
 
 
 def field_colors(metres: np.ndarray, far: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The storeys of a scene, as its navmesh tells them: maps show one at a time."""
+"""The storeys of a scene, found from its navmesh, and the heights at which maps cut them: a map shows one storey."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from itertools import pairwise
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.scene import Scene
 
 _SHARE = 0.1  # of the walkable area that lies on a storey at least
 _MOST = 4  # storeys
 _BIN = 0.1  # metres: of heights that are counted
 LEVEL, _HEADROOM = 0.4, 1.8  # metres within which a floor counts as level, and between storeys at least
 _BELOW = 0.5  # metres under a floor that still belong to its storey: the last steps to it
+CUT = 2.0  # metres over the visible floor at which a map cuts, unless the ceiling is lower
+_UNDER = 0.4  # metres that the visible floor lies below the navmesh at most: voxels round up
+_LOWEST_CEILING = 1.2  # metres over the floor
+_CLEAR = 0.05  # metres between the cut and the ceiling
+_CEILING_SHARE = 0.3  # of the floor's area that a ceiling has at least
+_CEILING_DEPTH = 0.15  # metres within which that area lies
+_LEVEL_NORMAL = 0.9  # the y of a level triangle's normal at least
 EVERYWHERE = (-np.inf, np.inf)  # metres: the span of a map that shows more than one storey
 
 
@@ -64,3 +72,39 @@ def polygon_heights(navmesh: NavMesh) -> np.ndarray:
     used = navmesh.polygons >= 0
     corners = navmesh.vertices[navmesh.polygons, 1].astype(np.float64)
     return np.where(used, corners, 0).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
+
+
+def visible_floor_and_cut(scene: Scene, floor: float) -> tuple[float, float]:
+    """The visible floor of a storey, and the height at which a map has to cut the storey to look below its ceiling.
+
+    Args:
+        scene: The scene.
+        floor: Height of the navmesh on the storey, metres; the visible floor lies at it or up to 0.4 m below it.
+
+    Returns:
+        Both heights, metres. The cut lies 2 m above the visible floor, or just below a lower ceiling: the lowest level
+        surface more than 1.2 m above the floor that has at least 30% of the floor's area.
+    """
+    heights, areas = _level_triangles(scene)
+    near = (heights > floor - _UNDER) & (heights < floor + _CLEAR)
+    floor_area = float(areas[near].sum())
+    if floor_area == 0:
+        return floor, floor + CUT
+    order = np.argsort(heights[near])
+    upper = np.searchsorted(np.cumsum(areas[near][order]), 0.75 * floor_area)  # a slab has an underside as well
+    visible = float(heights[near][order][min(upper, len(order) - 1)])
+    above = (heights > visible + _LOWEST_CEILING) & (heights < visible + CUT + _CLEAR + _CEILING_DEPTH)
+    order = np.argsort(heights[above])
+    levels, sums = heights[above][order], np.concatenate([[0.0], np.cumsum(areas[above][order])])
+    within = sums[np.searchsorted(levels, levels + _CEILING_DEPTH, side="right")] - sums[:-1]
+    ceilings = levels[within >= _CEILING_SHARE * floor_area]
+    return visible, min(visible + CUT, float(ceilings[0]) - _CLEAR if len(ceilings) else np.inf)
+
+
+def _level_triangles(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
+    """Mean heights [L] (metres) and areas [L] (square metres) of the scene's level triangles, whichever way up."""
+    corners = scene.vertices[scene.triangles].astype(np.float64)
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    doubled = np.linalg.norm(normals, axis=1)
+    level = (np.abs(normals[:, 1]) >= _LEVEL_NORMAL * doubled) & (doubled > 0)
+    return corners[level, :, 1].mean(axis=1), doubled[level] / 2

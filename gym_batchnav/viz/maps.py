@@ -12,13 +12,12 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at
+from gym_batchnav.viz.floors import CUT, EVERYWHERE, inside, polygon_heights, storey_at, visible_floor_and_cut
 from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, PATH_COLORS, color_of, draw_badge, draw_disc, draw_star
 from gym_batchnav.viz.views import drawn
 
 WALKABLE = (222, 232, 226)
 OUTLINE = (46, 150, 100)
-CUT = 2.0  # metres over a floor, above which all is taken off
 _PALE = 0.35  # how strongly is drawn what lies on another storey than the map's
 _LENS_DEG = 1.0  # of the camera of maps; rays are parallel enough, and depth still tells edges from rounding
 _BAR = 40  # pixels that the bar of the scale is long at least
@@ -100,16 +99,23 @@ def scene_map(
 def storey_map(
     renderer: Renderer, scene: Scene, slot: int, navmesh: NavMesh, size: int, heights: np.ndarray | float
 ) -> TopDownMap:
-    """The storey that most of some heights, metres, lie in, cut ``CUT`` metres over its floor; a landscape as a whole.
+    """Draw the storey that most of some heights lie in, cut below its ceiling; a landscape as a whole.
 
-    The other arguments are those of ``scene_map``, with the scene's navmesh.
+    Args:
+        renderer: Draws the scene.
+        scene: The scene in the slot.
+        slot: Its slot in the renderer's library.
+        navmesh: Its navmesh.
+        size: Pixels along the longer side.
+        heights: [M] or one, metres.
     """
     floor, span = storey_at(navmesh, heights)
     bottom, top = scene.bounds[:, 1].tolist()
     if floor is None:
         above = scene_map(renderer, scene, slot, size, bottom, cut=top - bottom + 1)
     else:
-        above = scene_map(renderer, scene, slot, size, floor)
+        visible, cut = visible_floor_and_cut(scene, floor)
+        above = scene_map(renderer, scene, slot, size, visible, cut - visible)
     return replace(above, span=span)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, cast
@@ -16,10 +16,18 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.viz.bundle import Drawing, mime_bundle
-from gym_batchnav.viz.floors import storeys
+from gym_batchnav.viz.bundle import Portrait, mime_bundle
+from gym_batchnav.viz.facts import (
+    counted,
+    describe_navmesh,
+    describe_scene,
+    islands_in_words,
+    listed,
+    scene_in_words,
+    size_in_words,
+)
+from gym_batchnav.viz.floors import storeys, visible_floor_and_cut
 from gym_batchnav.viz.maps import (
-    CUT,
     TopDownMap,
     draw_agents,
     draw_outline,
@@ -28,6 +36,7 @@ from gym_batchnav.viz.maps import (
     scene_map,
     storey_map,
 )
+from gym_batchnav.viz.overviews import navmesh_overview, storeys_beside
 from gym_batchnav.viz.sheets import captioned, mosaic, side_by_side
 from gym_batchnav.viz.views import AgentViews
 
@@ -39,14 +48,14 @@ _HOUSE = 6.0  # metres: what is lower is cut like a house
 _MANY_TRIANGLES = 400_000  # more are thinned out before they are drawn
 _MANY_TEXTURES = 256_000_000  # bytes; more are left out
 _QUICK_TRIANGLES, _QUICK_AREA = 200_000, 600.0  # a navmesh is built for scenes of so many, and square metres
-_FEW = 4  # names that are listed
+_MOST_NOTES = 8
 
 
 def batch_bundle(
     env: BatchNavEnv, under_way: bool, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
     """What the agents of a batch see beside its settings; ``under_way`` says that a step was sent and not received."""
-    title = f"{type(env).__name__}: {_counted(env.num_envs, 'environment')}"
+    title = f"{type(env).__name__}: {counted(env.num_envs, 'environment')}"
     tell, draw = partial(_batch_facts, env), partial(_batch_picture, env, under_way)
     return mime_bundle(partial(repr, env), title, tell, draw, include, exclude)
 
@@ -83,7 +92,7 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     turn = f"{np.degrees(simulator.turn_angle):g} degrees"
     facts = {
         "state": _state(env, ready),
-        "scenes": f"{len(active)} resident of {len(library.names)} listed: {_listed(active)}",
+        "scenes": f"{len(active)} resident of {len(library.names)} listed: {listed(active)}",
         "sensors": ", ".join(cameras.sensors) or "none: the agents are blind",
         "camera": f"{camera.width} x {camera.height}, {camera.hfov_deg:g} degrees across, {camera.eye_height:g} m high",
         "observations": "; ".join(seen),
@@ -99,7 +108,7 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     if ready:
         first, last = int(episodes.num_steps.min()), int(episodes.num_steps.max())
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
-        begun, ended = _counted(int(episodes.count.sum()), "episode"), int(episodes.done.sum())
+        begun, ended = counted(int(episodes.count.sum()), "episode"), int(episodes.done.sum())
         facts["so far"] = f"{begun} begun since seeding; the present ones are at {steps}, {ended} of them ended"
     return facts
 
@@ -113,7 +122,7 @@ def _state(env: BatchNavEnv, ready: bool) -> str:
     return "under way"
 
 
-def _batch_picture(env: BatchNavEnv, under_way: bool) -> Drawing:
+def _batch_picture(env: BatchNavEnv, under_way: bool) -> Portrait:
     """What some of the agents see, one sheet a sensor; of blind ones, where they are."""
     if env.closed:
         return None, "closed: no pictures"
@@ -145,7 +154,7 @@ def _thickened(pictures: np.ndarray) -> np.ndarray:
     return pictures
 
 
-def _blind_picture(env: BatchNavEnv) -> Drawing:
+def _blind_picture(env: BatchNavEnv) -> Portrait:
     """The agents of the scene that has most, on its navmesh."""
     slot = int(np.bincount(env.agents.slot).argmax())
     here = np.flatnonzero(env.agents.slot == slot)
@@ -158,25 +167,13 @@ def _blind_picture(env: BatchNavEnv) -> Drawing:
 
 
 def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str, str]:
-    """The counts of a scene, and where one can walk in it."""
-    pixels = sum(picture.shape[0] * picture.shape[1] for picture in scene.textures)
-    walkable = reason
-    if navmesh is not None:
-        walkable = f"{navmesh.navigable_area:,.1f} m2 on {_counted(navmesh.num_islands, 'island')} ({reason})"
-    return {
-        "triangles": f"{len(scene.triangles):,}",
-        "vertices": f"{len(scene.vertices):,}",
-        "objects": f"{len(scene.objects):,}",
-        "materials": f"{len(scene.materials):,}",
-        "textures": f"{len(scene.textures):,} of {pixels / 1e6:.1f} million pixels" if scene.textures else "none",
-        "size": _size(scene.bounds) if len(scene.vertices) else "nothing",
-        "memory": f"{scene.nbytes / 1e6:.2f} MB",
-        "walkable": walkable,
-        **{f"note {number}": sentence for number, sentence in enumerate(scene.warnings[:8], start=1)},
-    }
+    """The counts of a scene, and its walkable area."""
+    facts = describe_scene(scene)
+    facts |= {"walkable": reason} if navmesh is None else describe_navmesh(navmesh)
+    return scene_in_words(facts, _MOST_NOTES)
 
 
-def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
+def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
     """A scene from above, with the ceiling off where it has level floors."""
     drawn = _lightened(scene)
     with warnings.catch_warnings():
@@ -186,9 +183,9 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
         if navmesh is None:
             bottom, top = drawn.bounds[:, 1].tolist()
             house = top - bottom < _HOUSE
-            cut = CUT if house else top - bottom + 1
-            above = scene_map(renderer, drawn, 0, _MAP, bottom, cut)
-            return _scaled(above), f"from above, cut {cut:g} m over {bottom:.1f} m" if house else "from above"
+            cut = visible_floor_and_cut(drawn, bottom)[1] if house else top + 1
+            above = scene_map(renderer, drawn, 0, _MAP, bottom, cut - bottom)
+            return _scaled(above), f"from above, cut at {cut:.1f} m" if house else "from above"
         floors = storeys(navmesh)
         size = _MAP if len(floors) < 2 else _SMALL_MAP
         heights = floors or [0.0]  # any, of a landscape
@@ -196,22 +193,13 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Drawing:
     finally:
         renderer.close()
     pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
-    what = f"from above, cut {CUT:g} m over the floor" if floors else "from above"
-    return _storeys_beside(pictures, floors), f"{what}; green: where one can walk"
+    what = "from above, cut below the ceiling" if floors else "from above"
+    return storeys_beside(pictures, floors), f"{what}; green: where one can walk"
 
 
 def _scaled(top_down: TopDownMap) -> np.ndarray:
     """The picture of a map with nothing but its scale on it."""
     return draw_trajectories(top_down, [])
-
-
-def _storeys_beside(pictures: Sequence[np.ndarray], floors: Sequence[float]) -> np.ndarray:
-    """The maps of some floors in a row; several are named by their heights."""
-    if len(pictures) == 1:
-        return pictures[0]
-    return side_by_side(
-        [captioned(one, f"floor at {floor:.1f} m") for one, floor in zip(pictures, floors, strict=True)]
-    )
 
 
 def _lightened(scene: Scene) -> Scene:
@@ -255,21 +243,19 @@ def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
     areas = sorted((island.area for island in navmesh.islands), reverse=True)
     return {
         "walkable": f"{navmesh.navigable_area:,.1f} m2",
-        "islands": f"{len(areas)}: {_listed([f'{area:.1f}' for area in areas])} m2",
+        "islands": islands_in_words(areas),
         "polygons": f"{navmesh.num_polygons:,}, with {len(navmesh.vertices):,} vertices",
-        "size": _size(navmesh.bounds),
+        "size": size_in_words(np.ptp(navmesh.bounds, axis=0)),
         "agent": f"radius {agent.agent_radius:g} m, height {agent.agent_height:g} m; climbs steps of "
         f"{agent.agent_max_climb:g} m and slopes of {agent.agent_max_slope_deg:g} degrees",
         "built of": f"cells {agent.cell_size:g} m wide and {agent.cell_height:g} m high",
     }
 
 
-def _navmesh_picture(navmesh: NavMesh) -> Drawing:
+def _navmesh_picture(navmesh: NavMesh) -> Portrait:
     """A navmesh from above."""
-    floors = storeys(navmesh)
-    size = _MAP if len(floors) < 2 else _SMALL_MAP
-    pictures = [_scaled(navmesh_map(navmesh, size, height=floor)) for floor in floors or [0.0]]
-    return _storeys_beside(pictures, floors), "where one can walk, one shade an island"
+    size = _MAP if len(storeys(navmesh)) < 2 else _SMALL_MAP
+    return navmesh_overview(navmesh, size), "the walkable area, one shade per island"
 
 
 def _some_of(indices: np.ndarray) -> np.ndarray:
@@ -277,22 +263,8 @@ def _some_of(indices: np.ndarray) -> np.ndarray:
     return indices[np.unique(np.linspace(0, len(indices) - 1, min(MAX_VIEWS, len(indices))).astype(int))]
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The first few of some names."""
-    more = len(names) - _FEW
-    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
-
-
-def _size(bounds: np.ndarray) -> str:
-    return " x ".join(f"{length:.2f}" for length in np.ptp(bounds, axis=0)) + " m (x, y up, z)"
-
-
 def _share(some: int, count: int) -> str:
     """How many agents of how many."""
     if some < count:
-        return f"{some} of {_counted(count, 'agent')}"
+        return f"{some} of {counted(count, 'agent')}"
     return "the agent" if count == 1 else f"all {count} agents"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

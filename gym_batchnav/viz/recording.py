@@ -1,22 +1,23 @@
-"""Recordings: what some agents of a batch do in one episode each, and what they see."""
+"""Recordings of some agents of a batch, one episode each: poses, distances and pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import Acting, ShortestPathAgent
+from gym_batchnav.evaluation.loop import EpisodeLoop, batch_of
 from gym_batchnav.viz.views import AgentViews
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """What M agents did, each in one episode; who has arrived stays as they are."""
+    """M agents in one episode each; agents whose episode has ended keep their last pose."""
 
     slots: np.ndarray  # [M], slots of their scenes
     goals: np.ndarray  # [M, 3], metres
@@ -26,26 +27,26 @@ class Recording:
     num_steps: np.ndarray  # [M], steps of each episode
     success: np.ndarray  # [M] bool, False in tasks without it
     spl: np.ndarray  # [M], NaN in tasks without it
-    pictures: dict[str, np.ndarray]  # by sensor, [T + 1, F, H, W, 3] uint8: what the first F agents saw
+    pictures: dict[str, np.ndarray]  # by sensor, [T + 1, F, H, W, 3] uint8: the views of the first F agents
 
     @property
     def num_filmed(self) -> int:
-        """F, of how many agents there are pictures."""
+        """The number of agents that were filmed, F."""
         return next((pictures.shape[1] for pictures in self.pictures.values()), 0)
 
     def path(self, index: int, until: int | None = None) -> np.ndarray:
-        """The way [steps, 3] of an agent up to step ``until``, or to its end."""
+        """The path [steps, 3] of an agent up to step ``until``, or to its end."""
         last = int(self.num_steps[index])
         return self.positions[: (last if until is None else min(until, last)) + 1, index]
 
     def view(self, index: int, step: int) -> np.ndarray:
-        """What an agent saw [H, W, 3] uint8 after a step; pictures of several sensors stand side by side."""
+        """The view [H, W, 3] uint8 of an agent after a step; pictures of several sensors stand side by side."""
         return np.concatenate([pictures[step, index] for pictures in self.pictures.values()], axis=1)
 
 
 def record_episodes(
     env: VectorEnv,
-    policy: Callable[[Any], np.ndarray] | None = None,
+    agent: Acting | None = None,
     *,
     indices: Sequence[int] | np.ndarray = (0,),
     num_filmed: int | None = None,
@@ -56,52 +57,53 @@ def record_episodes(
 ) -> Recording:
     """Reset a batch and step it until some of its environments have finished their episodes.
 
-    All environments act, those that are watched and the others; afterwards reset it before you go on.
+    All environments act, those that are recorded and the others; reset the batch before you use it again.
 
     Args:
         env: The batch, in wrappers or not.
-        policy: From the observations that ``env`` gives to actions [N]; the greedy follower of the shortest path if not
-            given.
-        indices: [M], the environments to watch.
-        num_filmed: Of how many of them, the first ones, to keep what is seen; of all if not given.
-        sensors: Which pictures to keep, whatever the agents' own sensors: of ``"rgb"``, ``"depth"``, ``"semantic"``.
+        agent: An Agent, or a function from the observations of ``env`` to actions [N]; the greedy follower of the
+            shortest path if not given.
+        indices: [M], the environments to record.
+        num_filmed: How many of them to film, the first ones; all if not given.
+        sensors: The pictures to keep, whatever the agents' own sensors: any of ``"rgb"``, ``"depth"``, ``"semantic"``.
         size: Pixels along the longer side of a picture.
         seed: For ``env.reset``.
         episodes: [N] int, the numbers of the episodes to run, see ``BatchNavEnv.reset``; the next ones if not given.
 
     Raises:
-        TypeError: ``env`` is no batch of this package.
-        ValueError: its autoreset mode is SAME_STEP, in which the end of an episode cannot be looked at.
+        TypeError: ``env`` is no batch of this package, or ``agent`` cannot act.
+        ValueError: its autoreset mode is SAME_STEP, in which the last state of an episode is never visible.
     """
-    batch = _batch_of(env)
+    batch = batch_of(env)
+    if batch.autoreset_mode == AutoresetMode.SAME_STEP:
+        raise ValueError(
+            "autoreset_mode='same_step' never shows the last state of an episode: "
+            "make the environment with autoreset_mode='next_step' or 'disabled'"
+        )
     watched = np.asarray(indices, np.int64)
-    observation, _ = env.reset(seed=seed, options=None if episodes is None else {"episode_index": episodes})
+    options = None if episodes is None else {"episode_index": episodes}
+    loop = EpisodeLoop(env, ShortestPathAgent() if agent is None else agent, seed=seed, options=options)
     slots, goals = batch.agents.slot[watched], batch.episodes.goal[watched]
     running = batch.episodes.valid[watched]
     num_steps, success = np.zeros(len(watched), np.int64), np.zeros(len(watched), bool)
     spl = np.full(len(watched), np.nan)
     with closing(_Tape(batch, watched, len(watched) if num_filmed is None else num_filmed, sensors, size)) as tape:
         while running.any():
-            actions = batch.shortest_path_actions() if policy is None else policy(observation)
-            observation, _, terminated, truncated, info = env.step(actions)
+            step = loop.step()
             num_steps += running
             tape.take(running)
-            over = terminated | truncated
-            ended = running & over[watched]
-            if ended.any():
-                for name, values in (("success", success), ("spl", spl)):
-                    if name in info:
-                        values[ended] = info[name][watched[ended]]
+            ended = running & step.ended[watched]
+            for name, values in (("success", success), ("spl", spl)):
+                if name in step.info:
+                    values[ended] = step.info[name][watched[ended]]
             running &= ~ended
-            if batch.autoreset_mode == AutoresetMode.DISABLED and over.any() and running.any():
-                observation, _ = env.reset(options={"reset_mask": over})
     positions, headings, distances = (np.stack(track) for track in zip(*tape.tracks, strict=True))
     films = {sensor: np.stack(frames) for sensor, frames in tape.pictures.items()}
     return Recording(slots, goals, positions, headings, distances, num_steps, success, spl, films)
 
 
 class _Tape:
-    """What is kept of every step: where the watched agents are, and what the first of them see."""
+    """The poses of the recorded agents in every step, and the views of the first of them."""
 
     def __init__(
         self, batch: BatchNavEnv, watched: np.ndarray, num_filmed: int, sensors: Sequence[str], size: int
@@ -127,7 +129,7 @@ class _Tape:
                 self.pictures[sensor][-1][seeing] = seen
 
     def close(self) -> None:
-        """Release what was drawn into."""
+        """Release the render target."""
         if self._views is not None:
             self._views.close()
 
@@ -138,18 +140,3 @@ class _Tape:
             agents.heading[self._watched],
             self._batch.episodes.distance[self._watched],
         )
-
-
-def _batch_of(env: Any) -> BatchNavEnv:
-    """The batch in the wrappers of an environment, if its episodes' ends can be looked at."""
-    batch = env.unwrapped
-    if not isinstance(batch, BatchNavEnv):
-        single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
-        remedy = "give env.unwrapped.batch" if single else "give one of gymnasium.make_vec('BatchNav/...')"
-        raise TypeError(f"{type(env).__name__} is no batch of gym_batchnav: {remedy}")
-    if batch.autoreset_mode == AutoresetMode.SAME_STEP:
-        raise ValueError(
-            "autoreset_mode='same_step' leaves no time to look at the end of an episode: "
-            "make the environment with autoreset_mode='next_step' or 'disabled'"
-        )
-    return batch

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 import gym_batchnav
 from gym_batchnav.cli import app
 from gym_batchnav.cli.scene.choice import frame_attributes
-from gym_batchnav.cli.scene.viewpoints import most_telling
 from gym_batchnav.geometry import Camera, forward_vectors
 from gym_batchnav.library import recipes
 from gym_batchnav.library.cache import DiskCache
@@ -30,6 +29,7 @@ from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.viz.viewpoints import most_telling
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 
@@ -61,6 +61,12 @@ def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
     free = 7.8 * 5.8 - 0.4 * 4.4 - 1.2 * 1.2  # floor less what is within 0.1 m of the walls, the wall and the crate
     assert room["walkable_area"] == pytest.approx(free, rel=0.05)  # plus, perhaps, the crate's top
     assert sum(room["islands"]) == pytest.approx(room["walkable_area"]) and room["islands"][0] == max(room["islands"])
+
+
+def test_info_fails_when_nobody_can_walk_in_the_only_scene(folder):
+    result = run("info", folder / "room.glb", "--scale", "0.001", "--json", expect=1)
+    assert "no walkable area" in json.loads(result.stdout)["walkable"]
+    run("info", folder / "room.glb", "--scale", "0.001", "--no-walkable")
 
 
 def test_info_tells_what_was_guessed(folder, tmp_path):

@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import STOP_CHANCE, RandomAgent, ShortestPathAgent  # noqa: E402
-from gym_batchnav.evaluation.evaluate import Episodes, bootstrap, estimates, evaluate  # noqa: E402
+from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate  # noqa: E402
+from gym_batchnav.evaluation.intervals import bootstrap, estimates  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
@@ -62,17 +63,17 @@ class TableAgent:
         return np.where(self.step > number, 0, 2)
 
 
-def rows_of(episodes: Episodes):
-    rest = {name: getattr(episodes, name) for name in Episodes.__dataclass_fields__ if name != "measures"}
+def rows_of(episodes: EvaluatedEpisodes):
+    rest = {name: getattr(episodes, name) for name in EvaluatedEpisodes.__dataclass_fields__ if name != "measures"}
     return {**rest, **episodes.measures}
 
 
-def assert_same(one: Episodes, other: Episodes):
+def assert_same(one: EvaluatedEpisodes, other: EvaluatedEpisodes):
     for name, values in rows_of(one).items():
         np.testing.assert_array_equal(values, rows_of(other)[name], err_msg=name)
 
 
-@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
 @pytest.mark.parametrize("num_envs", [1, 4, 40])
 def test_every_episode_runs_once_and_is_told_when_it_begins(make, mode, num_envs):
     episodes = evaluate(make(num_envs, autoreset_mode=mode, sensors=()), TableAgent())
@@ -89,7 +90,7 @@ def test_every_episode_runs_once_and_is_told_when_it_begins(make, mode, num_envs
 def test_only_the_first_episodes_of_each_scene_are_taken(make, per_scene):
     """The long ones too, though others of the batch's episodes end earlier."""
     seen = []
-    episodes = evaluate(make(5, sensors=()), TableAgent(), per_scene, seen.append)
+    episodes = evaluate(make(5, sensors=()), TableAgent(), per_scene, progress=seen.append)
     expected = np.concatenate([scene * PER_SCENE + np.arange(per_scene) for scene in range(3)])
     np.testing.assert_array_equal(episodes.episode_index, expected)
     assert sum(seen) == len(expected) and min(seen) >= 0
@@ -157,8 +158,8 @@ def test_the_seed_decides_what_the_random_agent_does(make):
 def test_what_cannot_be_evaluated_is_refused(make, policy):
     with pytest.raises(ValueError, match=r"10 episodes of scene 'wide', which has 9.*ask for fewer"):
         evaluate(make(sensors=()), ShortestPathAgent(), 10)
-    with pytest.raises(ValueError, match="'disabled' begins no episode"):
-        evaluate(make(autoreset_mode="disabled", sensors=()), ShortestPathAgent())
+    with pytest.raises(TypeError, match="give an object with reset and act, or a function"):
+        evaluate(make(sensors=()), "follower")
     with pytest.raises(ValueError, match=r"sees depth, which .* make it with sensors=\('depth',\)"):
         evaluate(make(sensors=("rgb",)), PolicyAgent(policy))
 

@@ -12,7 +12,9 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
-from gym_batchnav.evaluation.evaluate import bootstrap, estimates, evaluate  # noqa: E402
+from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
+from gym_batchnav.evaluation.intervals import bootstrap, estimates  # noqa: E402
+from gym_batchnav.evaluation.tables import episode_table, figures  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.api import Measure  # noqa: E402
@@ -23,7 +25,6 @@ from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, VectorEmbedding, ma
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
-from gym_batchnav.train.report import episode_table, figures  # noqa: E402
 
 
 class Nothing(Measure):

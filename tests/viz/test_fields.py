@@ -79,11 +79,3 @@ def test_of_floors_above_one_another_that_of_the_height_counts():
 def test_a_goal_off_the_navmesh_is_refused(navmesh):
     with pytest.raises(ValueError, match="not near the navmesh"):
         viz.geodesic_field(navmesh, np.array([50.0, 0, 50.0]), viz.navmesh_map(navmesh, size=100))
-
-
-@pytest.mark.parametrize(("farthest", "lowest"), [(np.nan, 285), (np.inf, 257)])
-def test_the_legend_goes_from_far_above_to_near_below_and_names_grey(farthest, lowest):
-    legend = viz.field_legend(np.array([[0.0, 8.0, farthest, np.nan]]), 300)
-    np.testing.assert_allclose(legend[14, 10], (46, 32, 86), atol=6)
-    np.testing.assert_allclose(legend[lowest, 10], (250, 236, 170), atol=6)
-    assert (tuple(legend[280, 10]) == (176, 178, 182)) == np.isinf(farthest)

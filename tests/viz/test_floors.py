@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from rooms import box, scene_of
+from rooms import box, box_room, scene_of
 
 from gym_batchnav import viz
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import make_renderer
-from gym_batchnav.viz.floors import storey_at, storey_spans
+from gym_batchnav.viz.floors import storey_at, storey_spans, visible_floor_and_cut
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +80,28 @@ def test_storeys_are_the_level_floors_and_a_slope_has_none():
     assert of(floor(0, 0), floor(3, 3)) == pytest.approx([0, 3], abs=0.25)
     assert of(floor(0, 0), floor(3, 3), floor(-2.7, -2.7)) == pytest.approx([-2.7, 0, 3], abs=0.25)
     assert of(floor(0, 5)) == []
+
+
+@pytest.mark.parametrize("ceiling", [1.9, 2.05, 2.15, 2.2, 2.25, 2.4, 3.5])
+def test_a_map_looks_below_low_ceilings(ceiling):
+    scene = box_room(height=ceiling)
+    navmesh = NavMesh.build(scene.vertices, scene.triangles)
+    renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
+    above = viz.storey_map(renderer, scene, 0, navmesh, 200, viz.storeys(navmesh)[0])
+    renderer.close()
+    crate, floor = (color_at(above, above.picture, x, z) for x, z in ((2.0, -0.5), (2.0, 1.5)))
+    assert crate != floor, "the crate cannot be told from the floor"
+    assert viz.BACKGROUND not in (crate, floor), "the ceiling hides the room"
+
+
+@pytest.mark.parametrize(("ceiling", "cut"), [(1.7, 1.65), (2.2, 2.0), (3.0, 2.0)])
+def test_the_cut_is_measured_from_the_visible_floor(ceiling, cut):
+    scene = box_room(height=ceiling)
+    assert visible_floor_and_cut(scene, 0.2) == pytest.approx((0.0, cut))
+
+
+def test_wide_furniture_is_no_ceiling():
+    scene = scene_of(
+        "loft", box((-4, 0, -3), (4, 3, 3), inward=True), box((1, 0, -3), (4, 1.5, -2)), box((-4, 1.3, 2), (-1, 1.4, 3))
+    )
+    assert visible_floor_and_cut(scene, 0.1) == pytest.approx((0.0, 2.0))

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene``: look at scenes, make them, and prepare them ahead."""
+"""``gym-batchnav scene``: describe, draw, generate and prepare scenes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from gym_batchnav.cli.scene.navmesh import navmesh
 from gym_batchnav.cli.scene.prepare import prepare
 from gym_batchnav.cli.scene.view import view
 
-scene = typer.Typer(help="Look at scenes, make them, and prepare them ahead.", no_args_is_help=True)
+scene = typer.Typer(help="Describe, draw, generate and prepare scenes.", no_args_is_help=True)
 for command in (info, view, navmesh, prepare, generate):
     scene.command()(command)

@@ -1,4 +1,4 @@
-"""Which one scene a command is about, and how its file is to be read."""
+"""The scene that a command is about, and the axes and unit of its file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from gym_batchnav.library.library import SceneSource
     from gym_batchnav.scene.scene import Scene
 
-Only = Annotated[str | None, typer.Option(help="The name of the one to take, where SCENE means several.")]
-FrameUp = Annotated[str | None, typer.Option("--up", help="y or z: the file's axis that points up, if guessed wrong.")]
+Only = Annotated[str | None, typer.Option(help="Name of the scene to take where SCENE stands for several.")]
+FrameUp = Annotated[
+    str | None, typer.Option("--up", help="Axis of the file that points up, y or z, if the guess is wrong.")
+]
 FrameScale = Annotated[
-    float | None, typer.Option("--scale", help="Metres in the file's unit, if guessed wrong: 0.01 for centimetres.")
+    float | None,
+    typer.Option("--scale", help="Metres per unit of the file, if the guess is wrong: 0.01 for centimetres."),
 ]
 
 _SHOWN = 8  # names in a message
@@ -28,17 +31,18 @@ _UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1
 def chosen_source(
     spec: str, only: str | None, cache: DiskCache, up: str | None = None, scale: float | None = None
 ) -> SceneSource:
-    """The one scene that a specification means.
+    """Find the one scene that a specification stands for.
 
     Args:
         spec: What ``scenes=`` takes.
-        only: The name of the one to take, where it means several.
-        cache: Where parsed scenes are kept.
+        only: The name of the scene to take where it stands for several.
+        cache: Keeps parsed scenes.
         up: As of ``load_scene``; None leaves it to the loader.
         scale: As of ``load_scene``; None leaves it to the loader.
 
     Raises:
-        ValueError: it means several, or none of that name; or it is no file, and the frame of others is known.
+        ValueError: it stands for several, or for none of that name; or ``up`` or ``scale`` is given for a scene that
+            is no file.
     """
     from gym_batchnav.library.sources import scene_sources
 
@@ -53,7 +57,7 @@ def chosen_source(
 
 
 def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: float | None) -> SceneSource:
-    """A source whose file is read with the up and scale given, which the loader finds where they are None.
+    """A source whose file is read with the given up and scale; the loader guesses those that are None.
 
     Raises:
         ValueError: it is no file.
@@ -69,7 +73,7 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
 
 
 def how_to_keep(scene: Scene) -> str:
-    """What to write where, so that environments read a scene's file with the same up and scale."""
+    """The sentence that says how to have environments read a scene's file with the same up and scale."""
     from gym_batchnav.scene.files import SceneFiles
     from gym_batchnav.scene.habitat.stage import read_stage_config
 
@@ -89,7 +93,7 @@ def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any
         factors: [3], metres in a unit along the axes after the rotation.
 
     Returns:
-        All four that count, so that none of an older configuration is left to count with them.
+        All four attributes of a frame, so that none of an older configuration takes effect beside them.
     """
     scale, unit = rotation.T @ factors, 1.0
     if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes only change places: signs say nothing

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene generate``: homes from seeds, written as files."""
+"""``gym-batchnav scene generate``: write procedural homes to files."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ _MOST = 100_000  # scenes in one call
 
 
 def generate(
-    seeds: Annotated[list[str], typer.Argument(help="Seeds and ranges of them, such as 3 or 0-9; one home each.")],
-    out: Annotated[Path, typer.Option(help="Folder for the files; made if need be.")] = Path(),
-    name: Annotated[str, typer.Option(help="Stem of the files, with {index} and {seed}.")] = "apartment_{seed}",
+    seeds: Annotated[list[str], typer.Argument(help="Seeds, or ranges such as 0-9; one home per seed.")],
+    out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")] = Path(),
+    name: Annotated[
+        str, typer.Option(help="Name of the files without suffix; {index} and {seed} are filled in.")
+    ] = "apartment_{seed}",
     triangles: Annotated[
-        int, typer.Option(help="About how many triangles a scene has.", min=5000, max=1_000_000)
+        int, typer.Option(help="Approximate number of triangles per scene.", min=5000, max=1_000_000)
     ] = 40_000,
     area: Annotated[
-        float | None, typer.Option(help="Square metres of floor plan, 25 to 400; drawn from the seed if left out.")
+        float | None, typer.Option(help="Floor area in square metres, 25 to 400; random by default.")
     ] = None,
     storeys: Annotated[
-        int | None, typer.Option(help="1, or from 120 square metres 2; drawn from the seed if left out.")
+        int | None, typer.Option(help="Number of storeys: 1, or 2 from 120 square metres on; random by default.")
     ] = None,
     closed_doors: Annotated[
-        int | None, typer.Option(help="Rooms behind closed doors; drawn from the seed if left out.", min=0)
+        int | None, typer.Option(help="Number of rooms behind closed doors; random by default.", min=0)
     ] = None,
-    num_episodes: Annotated[int, typer.Option(help="PointNav episodes to sample for each.", min=1)] = 100,
+    num_episodes: Annotated[int, typer.Option(help="Number of PointNav episodes to sample per home.", min=1)] = 100,
 ) -> None:
-    """Generate furnished homes: a .glb with its .navmesh and .json.gz of episodes for each seed.
+    """Generate furnished homes: for each seed a .glb, its .navmesh, and its episodes as .json.gz.
 
     Example: gym-batchnav scene generate 0-9 42 --out homes --area 80
     """
@@ -45,14 +47,17 @@ def generate(
     from gym_batchnav.episodes.sampling import sample_episodes
     from gym_batchnav.homes import generate_apartment
     from gym_batchnav.navmesh.mesh import NavMesh
+    from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.scene.save import save_glb
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import make_folder
+    from gym_batchnav.viz.facts import counted
 
     numbers = _numbers(seeds)
     stems = _stems(name, numbers)
     make_folder(out)
-    console = Console()
+    console = Console(soft_wrap=True)
+    warm_up_building(measures=True)
     with late_progress("Generating homes", len(numbers)) as done:
         for stem, seed in zip(stems, numbers, strict=True):
             home = generate_apartment(
@@ -66,7 +71,7 @@ def generate(
             console.print(f"{stem}: {_told(home, navmesh)}", highlight=False, markup=False, soft_wrap=True)
             done()
     console.print(
-        f"{_counted(len(numbers), 'home')} in '{out}', {_counted(num_episodes, 'episode')} each",
+        f"{counted(len(numbers), 'home')} in '{out}', {counted(num_episodes, 'episode')} each",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -74,10 +79,10 @@ def generate(
 
 
 def _numbers(seeds: Sequence[str]) -> list[int]:
-    """The seeds that numbers and ranges name, each once, in their order.
+    """The seeds in a list of numbers and ranges, each once, in their order.
 
     Raises:
-        ValueError: one is neither, runs backwards, or they are too many.
+        ValueError: one is neither, a range runs backwards, or there are too many.
     """
     numbers: dict[int, None] = {}
     for part in seeds:
@@ -97,7 +102,7 @@ def _stems(name: str, seeds: Sequence[int]) -> list[str]:
     """The names of the files without their endings.
 
     Raises:
-        ValueError: they cannot be told from ``name``, or are not all different.
+        ValueError: ``name`` has other fields than these two, or the names are not all different.
     """
     try:
         stems = [name.format(index=index, seed=seed) for index, seed in enumerate(seeds)]
@@ -109,16 +114,13 @@ def _stems(name: str, seeds: Sequence[int]) -> list[str]:
 
 
 def _told(home: Scene, navmesh: NavMesh) -> str:
-    """What there is to a home, in one line."""
+    """The rooms and areas of a home in one line."""
+    from gym_batchnav.viz.facts import counted
+
     area, rooms = home.metadata["area"], home.metadata["rooms"]
     assert isinstance(area, float) and isinstance(rooms, list)
     islands = [island.area for island in navmesh.islands]
     return (
-        f"{area:.1f} m2 of floor, {navmesh.navigable_area:.1f} m2 walkable on {_counted(len(islands), 'island')}, "
-        f"the largest {max(islands):.1f} m2, {_counted(len(rooms), 'room')}, {len(home.triangles):,} triangles"
+        f"{area:.1f} m2 of floor, {navmesh.navigable_area:.1f} m2 walkable on {counted(len(islands), 'island')}, "
+        f"the largest {max(islands):.1f} m2, {counted(len(rooms), 'room')}, {len(home.triangles):,} triangles"
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    """A number and its noun, in the plural where it takes one."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,8 +1,9 @@
-"""``gym-batchnav scene navmesh``: where one can walk in a scene, in figures and from above."""
+"""``gym-batchnav scene navmesh``: the walkable area of a scene, in figures and from above."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,58 +23,68 @@ _SHOWN = 20  # islands
 
 
 def navmesh(
-    scene: Annotated[str, typer.Argument(help="A scene as scenes= takes it, or a .navmesh to describe as it is.")],
-    out: Annotated[Path | None, typer.Option(help="The map to draw, a PNG; SCENE_navmesh.png here by default.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Also write the navmesh, for Habitat and Recast's tools.")] = None,
-    radius: Annotated[float, typer.Option(help="Of the agent, metres.", min=0)] = 0.1,
-    height: Annotated[float, typer.Option(help="Of the agent, metres.", min=0)] = 1.5,
-    climb: Annotated[float, typer.Option(help="Highest step, metres.", min=0)] = 0.2,
-    slope: Annotated[float, typer.Option(help="Steepest floor, degrees.", min=0, max=90)] = 45.0,
+    scene: Annotated[str, typer.Argument(help="A scene as scenes= takes it, or a .navmesh file to describe.")],
+    out: Annotated[
+        Path | None, typer.Option(help="PNG file of the map; SCENE_navmesh.png in this folder by default.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Also write the navmesh to this .navmesh file, for Habitat and Recast's tools.")
+    ] = None,
+    radius: Annotated[float, typer.Option(help="Agent radius in metres.", min=0)] = 0.1,
+    height: Annotated[float, typer.Option(help="Agent height in metres.", min=0)] = 1.5,
+    climb: Annotated[float, typer.Option(help="Highest step that the agent climbs, in metres.", min=0)] = 0.2,
+    slope: Annotated[
+        float, typer.Option(help="Steepest floor that the agent walks on, in degrees.", min=0, max=90)
+    ] = 45.0,
     only: Only = None,
     up: FrameUp = None,
     scale: FrameScale = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Build the navmesh of a scene: its area and islands in a table, and a map from above, one shade an island.
+    """Build the navmesh of a scene: its area and islands in a table, and a map per storey, one shade per island.
 
-    A navmesh that is saved beside a scene's file under its name is used instead of building one.
+    Save the navmesh beside the scene's file under the scene's name, and environments use it instead of building one.
 
     Example: gym-batchnav scene navmesh home.glb --radius 0.2 --save home.navmesh
     """
     from gym_batchnav import viz
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.system.storage import check_destination
 
+    if save is not None:
+        if save.suffix.lower() != ".navmesh":
+            raise ValueError(f"--save '{save}': the name of a navmesh ends in .navmesh")
+        check_destination(save)
     started = time.perf_counter()
     if scene.lower().endswith(".navmesh"):
         name, file = Path(scene).stem, Path(scene).expanduser()
         if not file.is_file():
-            raise FileNotFoundError(f"navmesh file '{file}' does not exist: put it there or mend the name")
+            raise FileNotFoundError(f"navmesh file '{file}' does not exist: check the name")
         mesh = NavMesh.load(file)
         out = out or Path(f"{name}_navmesh.png")
     else:
         source = chosen_source(scene, only, DiskCache(), up, scale)
         name = source.name
         out = out or Path(f"{name.replace('/', '_')}_navmesh.png")
-        for destination in (save,) if save is not None else ():
-            check_destination(destination)
         viz.check_picture_path(out)
         settings = NavMeshSettings(
             agent_radius=radius, agent_height=height, agent_max_climb=climb, agent_max_slope_deg=slope
         )
         loaded = source.load()
+        warm_up_building()  # the seconds below are those of building, not of compiling
         started = time.perf_counter()
         mesh = _built(loaded, settings)
     seconds = time.perf_counter() - started
-    viz.save_picture(viz.navmesh_map(mesh, size=1000).picture, out)
+    viz.save_picture(viz.navmesh_overview(mesh, size=1000), out)
     if save is not None:
         mesh.save(save)
     _report(name, mesh, seconds, out, save, as_json)
 
 
 def _built(scene: Scene, settings: NavMeshSettings) -> NavMesh:
-    """The navmesh of a scene; how far it is is shown if that takes long."""
+    """Build the navmesh of a scene; a bar shows progress if it takes long."""
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.system.progress import late_progress
 
@@ -106,7 +117,7 @@ def _report(name: str, mesh: NavMesh, seconds: float, out: Path, save: Path | No
         table.add_column(heading, justify="right")
     for index, island in sorted(enumerate(islands), key=lambda pair: -pair[1]["area"])[:_SHOWN]:
         table.add_row(str(index), f"{island['area']:.2f}", f"{island['radius']:.2f}", str(island["polygons"]))
-    console = Console()
+    console = Console(soft_wrap=not sys.stdout.isatty())
     console.print(table)
     if len(islands) > _SHOWN:
         console.print(f"and {len(islands) - _SHOWN} smaller islands")

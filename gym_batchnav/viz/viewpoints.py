@@ -1,18 +1,16 @@
-"""From where a scene is looked at so that its pictures show most of it."""
+"""Viewpoints whose pictures together show most of a scene."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from gym_batchnav.geometry import Camera, look_at, view_matrices
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.render.api import Renderer
+from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.floors import LEVEL, storeys
-
-if TYPE_CHECKING:
-    from gym_batchnav.navmesh.mesh import NavMesh
-    from gym_batchnav.render.api import Renderer
-    from gym_batchnav.scene.scene import Scene
 
 _PLACES, _HEADINGS = 64, 8  # tried; at each place all headings
 _PIXELS = 24  # along a side of the pictures that choose
@@ -23,7 +21,7 @@ _ISLAND = 0.05  # share of the walkable area that an island needs to be visited:
 
 
 class Viewpoints(NamedTuple):
-    """Where people stand and look; headings as everywhere."""
+    """Positions and headings of people who look at a scene."""
 
     position: np.ndarray  # [M, 3] float32, metres
     heading: np.ndarray  # [M] float64, radians
@@ -32,15 +30,15 @@ class Viewpoints(NamedTuple):
 def most_telling(
     renderer: Renderer, navmesh: NavMesh, camera: Camera, count: int, rng: np.random.Generator
 ) -> Viewpoints:
-    """Places on the navmesh and headings whose pictures together show the most of the scene, the best first.
+    """Choose places on the navmesh and headings whose pictures together show the most of the scene, the best first.
 
-    Each next one is that of many random ones which shows the most that those before do not.
+    Greedy: each next viewpoint is the one of many random ones that shows the most that is not shown yet.
 
     Args:
         renderer: Draws the scene, in slot 0.
         navmesh: Where people may stand.
-        camera: Theirs.
-        count: How many to choose, M.
+        camera: The camera of the pictures.
+        count: The number to choose, M.
         rng: Draws the places.
     """
     places = _places(navmesh, rng)

@@ -1,0 +1,114 @@
+"""The loop that steps a batch with an agent and tells which episodes ended, in every autoreset mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import Acting, as_agent
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of N environments.
+
+    With autoreset modes NEXT_STEP and DISABLED, the batch still shows the last state of the episodes that ended, so
+    that they can be filmed; with SAME_STEP their last observations are in ``info["final_obs"]``.
+    """
+
+    observation: Any  # by sensor, [N, ...]
+    reward: np.ndarray  # [N] float64
+    acted: np.ndarray  # [N] bool, False where the step began an episode instead, or where no episode is left
+    ended: np.ndarray  # [N] bool, the step ended an episode
+    num_steps: np.ndarray  # [N] int64, actions in the episode so far, this one included
+    total_reward: np.ndarray  # [N] float64, undiscounted sum over those steps
+    info: dict[str, Any]  # Gymnasium's infos of the step
+
+    def ended_episodes(self) -> dict[str, np.ndarray]:
+        """Columns [M] of the M episodes that ended: environment, num_steps, total_reward and every info of an end.
+
+        The infos hold ``scene_index``, ``episode_index`` and all measures of the task.
+        """
+        final = self.info.get("final_info", self.info)
+        known = {name: values for name, values in final.items() if not name.startswith("_") and name != "final_obs"}
+        columns = {**known, "num_steps": self.num_steps, "total_reward": self.total_reward}
+        rows = {name: values[self.ended] for name, values in columns.items() if isinstance(values, np.ndarray)}
+        return {"environment": np.nonzero(self.ended)[0], **rows}
+
+
+class EpisodeLoop:
+    """Resets a batch, then steps it with an agent for as long as it is asked to.
+
+    The agent is told where episodes begin. Ended environments of a batch with autoreset mode DISABLED are reset before
+    the next step.
+
+    Args:
+        env: A batch, or a Gymnasium vector wrapper round one, whose observations the agent is then given.
+        agent: An Agent, or a function from observations to actions [N].
+        seed: Passed to ``env.reset``.
+        options: Passed to ``env.reset``.
+
+    Attributes:
+        batch: The batch itself, without wrappers.
+        observation: The newest observations, those of the reset at first.
+    """
+
+    def __init__(
+        self, env: VectorEnv, agent: Acting, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> None:
+        self.env = env
+        self.batch = batch_of(env)
+        self._agent = as_agent(agent)
+        self.observation: Any = env.reset(seed=seed, options=options)[0]
+        self._agent.reset(self.batch)
+        self._begun = np.ones(self.batch.num_envs, bool)
+        self._ended = np.zeros(self.batch.num_envs, bool)
+        self._num_steps = np.zeros(self.batch.num_envs, np.int64)
+        self._total_reward = np.zeros(self.batch.num_envs)
+
+    def __iter__(self) -> Iterator[Step]:
+        """Step without an end: leave the loop by ``break``."""
+        while True:
+            yield self.step()
+
+    def step(self) -> Step:
+        """Ask the agent for actions and take them."""
+        mode = self.batch.autoreset_mode
+        if mode == AutoresetMode.DISABLED and self._ended.any():
+            self.observation = self.env.reset(options={"reset_mask": self._ended})[0]
+            self._begun = self._ended
+        ended_before = self._ended
+        acted = self.batch.episodes.valid.copy()
+        if mode == AutoresetMode.NEXT_STEP:
+            acted &= ~ended_before
+        self._num_steps = np.where(self._begun, 0, self._num_steps) + acted
+        actions = self._agent.act(self.batch, self.observation, self._begun)
+        self.observation, reward, terminated, truncated, info = self.env.step(actions)
+        self._total_reward = np.where(self._begun, 0.0, self._total_reward) + reward
+        self._ended = terminated | truncated
+        if mode == AutoresetMode.SAME_STEP:
+            self._begun = self._ended
+        elif mode == AutoresetMode.NEXT_STEP:
+            self._begun = ended_before
+        else:
+            self._begun = np.zeros_like(self._ended)
+        return Step(self.observation, reward, acted, self._ended, self._num_steps, self._total_reward, info)
+
+
+def batch_of(env: Any) -> BatchNavEnv:
+    """The batch inside the wrappers of an environment.
+
+    Raises:
+        TypeError: there is none.
+    """
+    batch = getattr(env, "unwrapped", env)
+    if isinstance(batch, BatchNavEnv):
+        return batch
+    single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
+    remedy = "give env.unwrapped.batch" if single else "give one of gymnasium.make_vec('BatchNav/...')"
+    raise TypeError(f"{type(env).__name__} is no batch of gym_batchnav: {remedy}")

@@ -1,0 +1,151 @@
+"""Which kernels a program is going to need, as workloads that compile them ahead; see ``system.compilation``.
+
+Each workload calls the package's own functions with small inputs, so that it compiles the signatures that are really
+used, whatever kernels stand behind them. Some overlap: a kernel that two workloads share is compiled by both where both
+run at the same time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import assets_dir
+from gym_batchnav.navmesh.agents import PARALLEL_FROM, NavMeshAgents
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.render.api import make_renderer
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
+
+_SMALL_SCENE = "apartment_4"  # its navmesh is the smallest of the shipped ones
+_ROOM = np.array([[0, 0, 0], [4, 0, 0], [4, 0, 4], [0, 0, 4], [1, 0.6, 1], [2, 0.6, 1], [2, 0.6, 2]], np.float32)
+_FLOOR = np.array([[0, 2, 1], [0, 3, 2], [4, 6, 5]], np.int32)
+_TRIANGLE_OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvn 0 0 1\nf 1/1/1 2/1/1 3/1/1\n"
+
+
+def warm_up(processes: int | None = None) -> Compiled:
+    """Compile every kernel of the package now, so that no later program waits for it; idempotent.
+
+    Args:
+        processes: The number of processes; one per processor, at most 8, by default.
+    """
+    navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
+    return compile_ahead([_drawing("auto"), _MEASURING, _BUILDING, *navigation, _READING], processes)
+
+
+def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False) -> None:
+    """Compile what a batch of agents in scenes with navmeshes needs.
+
+    Args:
+        num_envs: The number of agents.
+        renderer: The name of the renderer.
+        draws: Whether the agents see anything.
+        follows: Whether the follower of shortest paths will be asked.
+    """
+    drawing = [_drawing(renderer)] if draws else []
+    compile_ahead([*drawing, _MEASURING, _walking(num_envs), *([_following(num_envs)] if follows else [])])
+
+
+def warm_up_building(measures: bool = False, draws_with: str | None = None) -> None:
+    """Compile the navmesh builder, on request with distances on navmeshes and a renderer."""
+    drawing = [] if draws_with is None else [_drawing(draws_with)]
+    compile_ahead([*drawing, _BUILDING, *([_MEASURING] if measures else [])])
+
+
+def draw_small_scene(renderer: str) -> None:
+    """Draw all sensors of a shipped scene with a renderer, or the one that ``"auto"`` chooses."""
+    scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the process that asked chooses its renderer itself, and warns
+        drawer = make_renderer(renderer, SceneLibrary.from_scenes([scene]))
+    camera = Camera(width=16, height=16)
+    middle = scene.bounds.mean(axis=0, keepdims=True).astype(np.float32)
+    views = view_matrices(middle, np.zeros(1, np.float32), 0.0)
+    for sensors in (("depth",), ("rgb", "depth", "semantic")):
+        target = drawer.target(camera, sensors, num_views=1)
+        target.render(np.zeros(1, np.int32), views)
+        target.close()
+    drawer.close()
+
+
+def measure_small_navmesh() -> None:
+    """Prepare a shipped navmesh for distances and ask it one question of each kind."""
+    navmesh = NavMesh.load(assets_dir() / f"{_SMALL_SCENE}.navmesh")
+    points = navmesh.random_points(4, np.random.default_rng(0))
+    navmesh.tables(points)
+    navmesh.geodesic_distance(points, points[::-1])
+    navmesh.shortest_path(points[0], points[1])
+    navmesh.distance_to_obstacle(points)
+    navmesh.move(points, points + np.float32(0.1))
+    navmesh.top_down_map(1.0)
+
+
+def build_small_navmesh() -> None:
+    """Build the navmesh of a floor with a table on it."""
+    NavMesh.build(_ROOM, _FLOOR)
+
+
+def walk_nowhere(num_agents: int) -> None:
+    """Move agents in an empty slot, and measure their distances."""
+    agents = NavMeshAgents(1)
+    state = _nobody(num_agents)
+    flags = np.zeros(num_agents, bool)
+    agents.step(
+        np.zeros(num_agents, np.int64), *state.values(), forward_step=0.25, turn_angle=0.1, sliding=True, active=flags,
+        moved_out=np.zeros(num_agents, np.float32), collided_out=flags.copy(),
+    )  # fmt: skip
+    numbers = np.zeros(num_agents, np.int32)
+    del state["heading"]
+    agents.distance(*state.values(), numbers, np.zeros(num_agents, np.float32))
+
+
+def follow_nowhere(num_agents: int) -> None:
+    """Ask agents in an empty slot for their next action on the shortest path."""
+    numbers = np.zeros(num_agents, np.int32)
+    NavMeshAgents(1).next_action(
+        *_nobody(num_agents).values(), numbers, forward_step=0.25, turn_angle=0.1, goal_radius=0.2
+    )
+
+
+def read_small_obj() -> None:
+    """Read an OBJ file of one triangle."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "triangle.obj"
+        path.write_text(_TRIANGLE_OBJ)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            load_scene(path)
+
+
+_MEASURING = Workload("distances", measure_small_navmesh)
+_BUILDING = Workload("the navmesh builder", build_small_navmesh)
+_READING = Workload("reading OBJ", read_small_obj)
+
+
+def _drawing(renderer: str) -> Workload:
+    return Workload("drawing", draw_small_scene, (renderer,))
+
+
+def _walking(num_agents: int) -> Workload:
+    """Few agents are moved by other kernels than many."""
+    return Workload("walking", walk_nowhere, (PARALLEL_FROM if num_agents >= PARALLEL_FROM else 1,))
+
+
+def _following(num_agents: int) -> Workload:
+    return Workload("following", follow_nowhere, (PARALLEL_FROM if num_agents >= PARALLEL_FROM else 1,))
+
+
+def _nobody(num_agents: int) -> dict[str, Any]:
+    """Agents on no polygon."""
+    return {
+        "slots": np.zeros(num_agents, np.int32),
+        "polygon": np.full(num_agents, -1, np.int32),
+        "position": np.zeros((num_agents, 3), np.float32),
+        "heading": np.zeros(num_agents, np.float32),
+    }

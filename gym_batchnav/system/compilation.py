@@ -1,0 +1,320 @@
+"""Machine code of the kernels: compiled once per machine, by several processes, and kept in Numba's cache on disk.
+
+Numba compiles one kernel at a time in a process. So work that compiles kernels is handed to processes that run side by
+side and fill the cache; this process then reads what they left there. Whatever is still compiled where it is first used
+is announced on standard error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+import llvmlite.binding as llvm
+import numba
+from numba import njit
+from numba.core import event
+
+from gym_batchnav.system.progress import PATIENCE, late_progress
+
+_PACKAGE = Path(__file__).parents[1]
+_MOST_PROCESSES = 8
+_ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in the processes below, whose parent shows progress
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A function that compiles kernels by calling them; it runs in a process of its own.
+
+    Attributes:
+        title: Names the kernels, in a few words.
+        function: A function at the top of a module.
+        arguments: Its positional arguments, plain JSON values.
+    """
+
+    title: str
+    function: Callable[..., None]
+    arguments: tuple[Any, ...] = ()
+
+    def as_json(self) -> str:
+        """The module, the function's name and the arguments, for another process."""
+        return json.dumps([self.function.__module__, self.function.__qualname__, list(self.arguments)])
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The outcome of ``compile_ahead``."""
+
+    num_workloads: int  # those that were run; the others had been run before
+    seconds: float
+    directory: Path  # Numba's cache of this machine and these sources
+
+
+def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -> Compiled:
+    """Run workloads in processes side by side, unless they have been run with these sources on this machine before.
+
+    A workload that fails costs a warning: its kernels are then compiled where they are first used. Progress is shown
+    on standard error after two seconds.
+
+    Args:
+        workloads: Those that take longest first.
+        processes: The number of processes; one per processor, at most 8, by default.
+    """
+    started = time.perf_counter()
+    directory = cache_directory()
+    state = _state()
+    marks = {work: directory / f"compiled-{_digest(state, work.as_json())}" for work in workloads}
+    todo = [work for work, mark in marks.items() if not mark.exists()]
+    if todo and not numba.config.DISABLE_JIT:
+        waiting: queue.SimpleQueue[Workload] = queue.SimpleQueue()
+        for work in todo:
+            waiting.put(work)
+        count = min(processes or min(_num_processors(), _MOST_PROCESSES), len(todo))
+        with late_progress("Compiling kernels for this machine, once; parts", len(todo)) as done:
+            _run_all(waiting, marks, count, done)
+    return Compiled(len(todo), time.perf_counter() - started, directory)
+
+
+def cache_directory() -> Path:
+    """The folder of Numba's cache that this module's own kernel is kept in."""
+    return Path(_probe.stats.cache_path)
+
+
+@njit(cache=True)
+def _probe() -> None:
+    """Nothing: Numba tells where it would keep the machine code."""
+
+
+@cache
+def _state() -> str:
+    """Everything that makes Numba compile anew: the package's sources, versions and the processor."""
+    sources = []
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        status = path.stat()
+        sources.append((path.relative_to(_PACKAGE).as_posix(), status.st_size, status.st_mtime_ns))
+    machine = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return repr((sources, numba.__version__, sys.version, machine))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+
+
+def _num_processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _run_all(
+    waiting: queue.SimpleQueue[Workload], marks: dict[Workload, Path], count: int, done: Callable[..., None]
+) -> None:
+    """Serve the queue with ``count`` processes until it is empty; on an error or Ctrl-C none of them is left."""
+    workers: list[_Worker] = []
+    failures: list[str] = []
+
+    def serve(worker: _Worker) -> None:
+        with suppress(queue.Empty):
+            while not worker.closed:
+                work = waiting.get_nowait()
+                failure = worker.run(work)
+                if failure is None:
+                    _write_mark(marks[work])
+                else:
+                    failures.append(f"{work.title}: {failure}")
+                done()
+
+    threads: list[threading.Thread] = []
+    try:
+        workers += [_Worker() for _ in range(count)]
+        threads += [threading.Thread(target=serve, args=(worker,), daemon=True) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.1)  # in short pieces, so that Ctrl-C is heard
+    except OSError as error:
+        failures.append(f"no process can be started: {error}")
+    finally:
+        for worker in workers:
+            worker.close()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        for worker in workers:
+            worker.release()
+    if failures:
+        warnings.warn(f"kernels could not be compiled ahead: {'; '.join(failures)[:2000]}", stacklevel=4)
+
+
+def _write_mark(mark: Path) -> None:
+    """Note that a workload has been run; without the note it is only run again."""
+    with suppress(OSError):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+class _Worker:
+    """A process that runs workloads, one after the other; it ends with its parent."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._process = _start()
+
+    def run(self, work: Workload) -> str | None:
+        """Run one workload; returns None, or why it failed. A process that was lost is replaced."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(work.as_json() + "\n")
+            self._process.stdin.flush()
+            answer = json.loads(self._process.stdout.readline())
+        except (OSError, ValueError):
+            status = _end(self._process)
+            self.release()
+            if not self.closed:
+                self._process = _start()
+            return f"its process ended with status {status}"
+        return None if answer is None else str(answer)
+
+    def close(self) -> None:
+        """End the process, whatever it is doing; idempotent."""
+        self.closed = True
+        self._process.kill()
+        self._process.wait()
+
+    def release(self) -> None:
+        """Close the pipes once nobody reads from them."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+
+def _start() -> subprocess.Popen[str]:
+    """A process that runs ``serve_parent``."""
+    apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C goes to the parent, which ends this process
+    if sys.platform == "win32":
+        apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import serve_parent; serve_parent()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=_environment(),
+        **apart,
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> int:
+    """End a process whose pipe has closed; returns its status."""
+    try:
+        return process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The environment of the processes: modules and the cache are found where this process finds them."""
+    found = os.pathsep.join([str(_PACKAGE.parent), *(os.path.abspath(path) for path in sys.path)])
+    environment = {**os.environ, "PYTHONPATH": found, "PYTHONSAFEPATH": "1", _ANNOUNCED: "0"}
+    if numba.config.CACHE_DIR:
+        environment["NUMBA_CACHE_DIR"] = os.path.abspath(numba.config.CACHE_DIR)
+    return environment
+
+
+def serve_parent() -> None:
+    """Run the workloads named on standard input, one line each, and answer each with null or an error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # so that nothing else is printed between the answers
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read_requests, args=(sys.stdin, requests), daemon=True).start()
+    while True:
+        module, name, arguments = json.loads(requests.get())
+        try:
+            getattr(import_module(module), name)(*arguments)
+            answer = None
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _read_requests(stream: IO[str], requests: queue.SimpleQueue[str]) -> None:
+    """Pass lines on; end this process once the parent has gone, even in the middle of compiling."""
+    for line in stream:
+        requests.put(line)
+    os._exit(0)
+
+
+class Announcer(event.Listener):  # type: ignore[misc]
+    """Says on standard error that kernels are being compiled, once that has taken two seconds in all."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._began = 0.0
+        self._spent = 0.0
+        self._timer: threading.Timer | None = None
+
+    def on_start(self, compiling: event.Event) -> None:
+        """A kernel begins to compile; others may begin inside it. Numba's lock makes this one thread's at a time."""
+        self._depth += 1
+        if self._depth > 1:
+            return
+        self._began = time.monotonic()
+        if self._spent >= PATIENCE or not _is_ours(compiling):
+            return
+        self._timer = threading.Timer(PATIENCE - self._spent, _announce)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def on_end(self, compiling: event.Event) -> None:
+        """A kernel is compiled."""
+        self._depth -= 1
+        if self._depth > 0:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if _is_ours(compiling):
+            self._spent += time.monotonic() - self._began
+
+
+def announce_compiling() -> Announcer | None:
+    """Register an Announcer for this process; None where a parent process shows the progress."""
+    if os.environ.get(_ANNOUNCED) == "0":
+        return None
+    announcer = Announcer()
+    event.register("numba:compile", announcer)
+    return announcer
+
+
+def _is_ours(compiling: event.Event) -> bool:
+    """Whether the kernel that an event is about belongs to this package."""
+    dispatcher = compiling.data["dispatcher"]
+    return str(dispatcher.py_func.__module__).partition(".")[0] == __name__.partition(".")[0]
+
+
+def _announce() -> None:
+    print(
+        "Compiling kernels for this machine; later runs read them from a cache. "
+        "`gym-batchnav warmup` compiles all of them ahead.",
+        file=sys.stderr,
+        flush=True,
+    )

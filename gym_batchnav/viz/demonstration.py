@@ -1,0 +1,142 @@
+"""A demonstration: agents run through homes for a while, and pictures show a few of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.loop import EpisodeLoop
+from gym_batchnav.state import Action
+from gym_batchnav.viz.clips import batch_map, episode_clip
+from gym_batchnav.viz.maps import draw_trajectories
+from gym_batchnav.viz.recording import Recording, record_episodes
+from gym_batchnav.viz.save import save_clip, save_picture
+from gym_batchnav.viz.sheets import mosaic
+
+RANDOM_SHARE = 8  # every eighth agent acts at random
+SHOWN_AGENTS = 6  # in the clip and on the map
+SHOWN_DISTANCE = 5.0  # metres from start to goal: long enough to be seen, short enough for a clip
+MOSAIC_VIEWS = 36
+_MOSAIC_PIXELS, _MAP_PIXELS, _CLIP_MAP_PIXELS = 128, 900, 640
+
+
+def demonstrate(
+    env: BatchNavEnv, seconds: float, seed: int = 0, progress: Callable[[float, float], None] | None = None
+) -> dict[str, Any]:
+    """Step a batch for a while: most agents follow shortest paths, every eighth acts at random.
+
+    Args:
+        env: The batch; it is reset first, in which all that is still to be compiled is compiled.
+        seconds: How long to step.
+        seed: Of the reset and of the random actions.
+        progress: Called after each step with the share of the time that has passed, 0 to 1, and the frames/s so far.
+
+    Returns:
+        Figures for JSON: ``fps``, ``success`` and ``spl`` of the followers (None if no episode ended), ``episodes``,
+        ``steps``, ``num_envs``, and ``parts``, milliseconds per step by part of the step.
+    """
+    agent = _MostlyFollowers(seed)
+    EpisodeLoop(env, agent, seed=seed).step()
+    loop = EpisodeLoop(env, agent, seed=seed)
+    env.timings.update(dict.fromkeys(env.timings, 0.0))
+    agent.seconds = 0.0
+    success: list[float] = []
+    spl: list[float] = []
+    num_steps = 0
+    started = time.perf_counter()
+    while (passed := time.perf_counter() - started) < seconds or num_steps == 0:
+        step = loop.step()
+        num_steps += 1
+        ended = step.ended_episodes()
+        follower = ~agent.at_random[ended["environment"]]
+        if follower.any():
+            success += ended["success"][follower].astype(float).tolist()
+            spl += ended["spl"][follower].tolist()
+        if progress is not None:
+            progress(min(1.0, passed / seconds), env.num_envs * num_steps / (time.perf_counter() - started))
+    stepping = time.perf_counter() - started - agent.seconds
+    timings = {"policy": agent.seconds, **env.timings}
+    return {
+        "fps": env.num_envs * num_steps / stepping,
+        "spl": float(np.mean(spl)) if spl else None,
+        "success": float(np.mean(success)) if success else None,
+        "episodes": len(spl),
+        "steps": num_steps,
+        "num_envs": env.num_envs,
+        "parts": {part: 1000 * spent / num_steps for part, spent in timings.items()},
+    }
+
+
+def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
+    """Write a mosaic of views, and a map and a clip of a few followers in one scene.
+
+    Args:
+        env: The batch, under way.
+        folder: Where to write ``mosaic.png``, ``map.png`` and ``clip.gif``.
+
+    Returns:
+        The files and what each shows.
+    """
+    some = np.unique(np.linspace(0, env.num_envs - 1, min(MOSAIC_VIEWS, env.num_envs)).astype(int))
+    save_picture(mosaic(env.pictures(some, _MOSAIC_PIXELS)), folder / "mosaic.png")
+    slot = int(env.library.active[0])
+    episodes = _episodes_to_show(env, slot)
+    # Where scenes rotate, episodes are numbered within their scene and every K-th environment begins in the first one.
+    every = len(env.library.active) if len(env.library.names) > len(env.library.active) else 1
+    shown = BatchNavEnv(every * len(episodes), library=env.library, renderer=env.renderer, camera=env.cameras.camera)
+    try:
+        indices = every * np.arange(len(episodes))
+        recording = record_episodes(shown, indices=indices, episodes=np.repeat(episodes, every))
+        save_picture(_paths(shown, recording, slot), folder / "map.png")
+        save_clip(episode_clip(shown, recording, _CLIP_MAP_PIXELS), folder / "clip.gif", fps=8)
+    finally:
+        shown.close()
+    return {
+        folder / "mosaic.png": f"views of {len(some)} of the agents",
+        folder / "map.png": f"paths of {len(episodes)} agents in {env.library.name(slot)}, from disc to star",
+        folder / "clip.gif": "the same agents on their paths, with what they see",
+    }
+
+
+class _MostlyFollowers:
+    """Followers of the shortest path, and among them some that act at random and never stop.
+
+    Attributes:
+        at_random: [N] bool, those that act at random.
+        seconds: Time spent in choosing actions.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.seconds = 0.0
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Begin again with the same random numbers."""
+        self._rng = np.random.default_rng(self._seed)
+        self.at_random = np.arange(env.num_envs) % RANDOM_SHARE == RANDOM_SHARE - 1
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """The next actions [N] int64."""
+        started = time.perf_counter()
+        actions = env.shortest_path_actions()
+        actions[self.at_random] = self._rng.integers(Action.STOP + 1, len(Action), int(self.at_random.sum()))
+        self.seconds += time.perf_counter() - started
+        return actions
+
+
+def _episodes_to_show(env: BatchNavEnv, slot: int) -> np.ndarray:
+    """The numbers [M] of the episodes in a slot whose shortest paths are nearest to ``SHOWN_DISTANCE``."""
+    off = np.abs(env.simulator.episode_set(slot).distance - SHOWN_DISTANCE)
+    rows = np.argsort(off, kind="stable")[:SHOWN_AGENTS]
+    return env.simulator.schedule.index(np.full(len(rows), slot), rows)
+
+
+def _paths(env: BatchNavEnv, recording: Recording, slot: int) -> np.ndarray:
+    """A map [H, W, 3] of the scene with the paths of all recorded agents."""
+    above = batch_map(env, slot, _MAP_PIXELS, recording.positions[0, :, 1])
+    return draw_trajectories(above, [recording.path(index) for index in range(len(recording.slots))], recording.goals)

@@ -1,0 +1,88 @@
+"""The facts of a scene, as plain values and as words: for tables, JSON and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.scene import Scene
+
+_GUESSES = ("up", "scale", "origin")  # keys of Scene.metadata
+_FEW = 4  # names or numbers that are listed
+
+
+def describe_scene(scene: Scene) -> dict[str, Any]:
+    """The facts of a scene as plain values; lengths in metres."""
+    low, high = scene.bounds.tolist()
+    pixels = [picture.shape[0] * picture.shape[1] for picture in scene.textures]
+    return {
+        "name": scene.name,
+        "triangles": len(scene.triangles),
+        "vertices": len(scene.vertices),
+        "objects": len(scene.objects),
+        "materials": len(scene.materials),
+        "textures": len(scene.textures),
+        "texture_pixels": sum(pixels),
+        "bytes": scene.nbytes,
+        "size": [end - start for start, end in zip(low, high, strict=True)],
+        "bounds": [low, high],
+        **{key: scene.metadata[key] for key in _GUESSES if key in scene.metadata},
+        "brings_navmesh": scene.navmesh is not None,
+        "warnings": list(scene.warnings),
+    }
+
+
+def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
+    """The walkable area in square metres: in all, and of each island, the largest first."""
+    islands = sorted((island.area for island in navmesh.islands), reverse=True)
+    return {"walkable_area": navmesh.navigable_area, "islands": islands}
+
+
+def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:
+    """The facts of ``describe_scene``, and of ``describe_navmesh`` where they were added, as words by name.
+
+    Args:
+        facts: The facts; ``walkable`` may say why there is no navmesh.
+        most_warnings: The number of warnings that are shown; all if not given.
+    """
+    words = {name: f"{facts[name]:,}" for name in ("triangles", "vertices", "objects", "materials")}
+    words["textures"] = "none"
+    if facts["textures"]:
+        words["textures"] = f"{facts['textures']:,} of {facts['texture_pixels'] / 1e6:.1f} million pixels"
+    words["memory"] = f"{facts['bytes'] / 1e6:,.2f} MB"
+    words["size"] = size_in_words(facts["size"]) if facts["vertices"] else "nothing"
+    for name, corner in zip(("from", "to"), facts["bounds"], strict=True):
+        words[name] = ", ".join(f"{value:.2f}" for value in corner)
+    words |= {name: str(facts[name]) for name in _GUESSES if name in facts}
+    if "walkable" in facts:
+        words["walkable"] = facts["walkable"]
+    if "islands" in facts:
+        origin = "the navmesh that came with it" if facts["brings_navmesh"] else "built for Habitat's agent"
+        words["walkable"] = f"{facts['walkable_area']:,.1f} m2 ({origin})"
+        words["islands"] = islands_in_words(facts["islands"])
+    notes = facts["warnings"][:most_warnings]
+    return words | {f"note {number}": sentence for number, sentence in enumerate(notes, start=1)}
+
+
+def islands_in_words(areas: Sequence[float]) -> str:
+    """The number of islands and the areas of the largest; ``areas`` in square metres, the largest first."""
+    return f"{len(areas)}: {listed([f'{area:.1f}' for area in areas])} m2"
+
+
+def size_in_words(size: Sequence[float] | np.ndarray) -> str:
+    """Lengths along x, y and z in metres."""
+    return " x ".join(f"{length:.2f}" for length in size) + " m (x, y up, z)"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of some names."""
+    more = len(names) - _FEW
+    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, in the plural where it takes one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

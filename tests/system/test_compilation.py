@@ -1,0 +1,125 @@
+"""Kernels compiled ahead by other processes, and the line that announces compiling."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gym_batchnav.system.compilation import Workload, compile_ahead
+
+MODULE = """
+import os, time
+from pathlib import Path
+
+def note(folder, name):
+    Path(folder, f"{name}-{os.getpid()}").touch()
+
+def fail():
+    raise ValueError("no such kernel")
+
+def die():
+    os._exit(3)
+
+def sleep(folder):
+    Path(folder, f"sleeper-{os.getpid()}").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A module of workloads, and a cache of its own."""
+    (tmp_path / "workloads_of_a_test.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("gym_batchnav.system.compilation.cache_directory", lambda: tmp_path / "cache")
+    import workloads_of_a_test
+
+    yield workloads_of_a_test
+    del sys.modules["workloads_of_a_test"]
+
+
+def notes(folder, name):
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith(name))
+
+
+def test_each_workload_runs_once_in_another_process(work, tmp_path):
+    workloads = [Workload(name, work.note, (str(tmp_path), name)) for name in ("first", "second", "third")]
+    assert compile_ahead(workloads, processes=2).num_workloads == 3
+    assert compile_ahead(workloads, processes=2).num_workloads == 0
+    runs = [note for name in ("first", "second", "third") for note in notes(tmp_path, name)]
+    assert len(runs) == 3
+    processes = {run.split("-")[1] for run in runs}
+    assert str(os.getpid()) not in processes and len(processes) <= 2
+
+
+@pytest.mark.parametrize(("function", "why"), [("fail", "no such kernel"), ("die", "status 3")])
+def test_a_workload_that_fails_costs_a_warning_and_is_tried_again(work, tmp_path, function, why):
+    workloads = [Workload("drawing", getattr(work, function)), Workload("walking", work.note, (str(tmp_path), "other"))]
+    with pytest.warns(UserWarning, match=f"drawing: .*{why}"):
+        compile_ahead(workloads, processes=2)
+    assert len(notes(tmp_path, "other")) == 1
+    with pytest.warns(UserWarning, match=why):
+        assert compile_ahead(workloads, processes=1).num_workloads == 1
+
+
+def test_a_program_that_ends_leaves_no_process_behind(work, tmp_path):
+    program = (
+        "from gym_batchnav.system import compilation as c; import workloads_of_a_test as w, pathlib;"
+        f"c.cache_directory = lambda: pathlib.Path({str(tmp_path / 'cache')!r});"
+        f"c.compile_ahead([c.Workload('sleeping', w.sleep, ({str(tmp_path)!r},))])"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    while not notes(tmp_path, "sleeper"):
+        assert parent.poll() is None
+        time.sleep(0.05)
+    (sleeper,) = notes(tmp_path, "sleeper")
+    parent.kill()
+    parent.wait()
+    child = int(sleeper.split("-")[1])
+    for _ in range(600):  # half a minute, for a busy machine
+        if not is_running(child):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {child} outlived its parent")
+
+
+def is_running(process):
+    try:
+        with open(f"/proc/{process}/stat") as status:
+            return status.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+SLOW_KERNEL = """
+import sys, time, types
+from numba.core import event
+from gym_batchnav.system import compilation
+
+compilation.PATIENCE = 0.1
+announcer = compilation.announce_compiling()
+module = sys.argv[1]
+kernel = types.SimpleNamespace(py_func=types.SimpleNamespace(__module__=module))
+with event.trigger_event("numba:compile", data={"dispatcher": kernel}):
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "seconds", "announced"),
+    [("gym_batchnav.navmesh", 0.6, True), ("gym_batchnav.navmesh", 0, False), ("somebody_else", 0.6, False)],
+)
+def test_compiling_that_lasts_is_announced_on_standard_error(module, seconds, announced):
+    done = subprocess.run(
+        [sys.executable, "-c", SLOW_KERNEL, module, str(seconds)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("gym-batchnav warmup" in done.stderr) == announced
+    assert not done.stdout
