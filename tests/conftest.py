@@ -49,7 +49,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile kernels once, before parallel test processes start that would each compile the same ones."""
     if getattr(session.config.option, "numprocesses", None) and not session.config.option.collectonly:
-        subprocess.run([sys.executable, REPOSITORY / "tests" / "warm.py"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "gym_batchnav.cli", "warmup"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=REPOSITORY / "tests",
+        )
 
 
 @cache
