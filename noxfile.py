@@ -1,7 +1,7 @@
-"""RL libraries, each in a fresh environment of its own, since their pins conflict.
+"""Fresh environments: RL libraries, whose pins conflict; versions of Python and Gymnasium; the lowest dependencies.
 
-``nox`` runs what CI runs each time, ``nox -s rllib skrl`` others by name, ``nox -l`` lists them. A library's session
-runs the very commands of its section in docs/libraries.md, then its tests.
+``nox`` runs the sessions of every CI run, ``nox -s rllib skrl`` others by name, and ``nox -l`` lists all. The session
+of a library runs the commands of its section in docs/libraries.md, then its tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ import nox
 
 ROOT = Path(__file__).parent
 PAGE = ROOT / "docs" / "libraries.md"
-EXTRAS = nox.project.load_toml("pyproject.toml")["project"]["optional-dependencies"]
+PROJECT = nox.project.load_toml("pyproject.toml")["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PYTHONS = [
+    row.rpartition(" ")[2] for row in PROJECT["classifiers"] if row.startswith("Programming Language :: Python :: 3.")
+]
 WRAPPERS_NEED = ("torch", "array-api-compat", "moviepy", "pygame", "opencv-python-headless")
 GYMNASIUM_TESTS = (
     "env/test_batch_env.py",
@@ -27,11 +31,17 @@ GYMNASIUM_TESTS = (
 
 
 class Library(NamedTuple):
-    """An RL library: its heading in docs/libraries.md, the module that its tests require, and what else they do."""
+    """An RL library.
+
+    Attributes:
+        heading: Its heading in docs/libraries.md.
+        module: The module that its tests require.
+        besides: Further packages that the tests require and no extra installs, named like their modules.
+    """
 
     heading: str
     module: str
-    besides: tuple[str, ...] = ()  # packages that no extra brings, named as their modules are
+    besides: tuple[str, ...] = ()
 
 
 LIBRARIES = {
@@ -45,12 +55,12 @@ LIBRARIES = {
     "rl_games": Library("rl_games", "rl_games"),
 }
 
-nox.options.sessions = ["sb3", "cleanrl", "torchrl", "gymnasium(1.2.2)"]
+nox.options.sessions = ["sb3", "gymnasium(1.2.2)"]
 nox.options.error_on_missing_interpreters = True
 
 
 def commands_of(heading: str) -> list[str]:
-    """The lines of the first bash block under a heading of docs/libraries.md."""
+    """Return the lines of the first bash block under a heading of docs/libraries.md."""
     _, _, rest = f"\n{PAGE.read_text()}".partition(f"\n## {heading}\n")
     block = re.search(r"^```bash\n(.*?)^```", rest.partition("\n## ")[0], re.DOTALL | re.MULTILINE)
     if block is None:
@@ -59,10 +69,10 @@ def commands_of(heading: str) -> list[str]:
 
 
 def settings(session: nox.Session, *modules: str) -> dict[str, str]:
-    """What commands and tests find in their surroundings; what the user has set counts more.
+    """Return environment variables for commands and tests; those that the user has set take precedence.
 
-    Kernels are kept by the path of their source. Taken from the checkout instead of from every environment's own copy,
-    they are compiled once for all sessions.
+    Compiled kernels are cached by the path of their source. The sessions import the package from the checkout, not
+    from copies in their environments, so kernels are compiled once for all sessions of one Python version.
     """
     required = [name for name in (os.environ.get("GYM_BATCHNAV_REQUIRE", ""), *modules) if name]
     return {
@@ -75,12 +85,12 @@ def settings(session: nox.Session, *modules: str) -> dict[str, str]:
 
 
 def run_tests(session: nox.Session, env: dict[str, str], *arguments: str) -> None:
-    """Run tests, slow ones as well; the first of them may wait for kernels to be compiled."""
+    """Run tests, including slow ones; the first of them may wait for kernels to be compiled."""
     session.run("pytest", "-m", "", "-o", "timeout=900", *arguments, *session.posargs, env=env)
 
 
 def add_library(name: str, library: Library) -> None:
-    """Make the session of a library."""
+    """Add the session of a library."""
 
     def session_of(session: nox.Session) -> None:
         env = settings(session, library.module, *library.besides)
@@ -91,7 +101,7 @@ def add_library(name: str, library: Library) -> None:
         if name == "sb3":
             run_tests(session, env, "tests/test_notebooks.py", "-k", "plug_in_your_library")
 
-    session_of.__doc__ = f"{library.heading} as docs/libraries.md sets it up, then its tests."
+    session_of.__doc__ = f"{library.heading}: the commands of docs/libraries.md, then its tests."
     nox.session(session_of, name=name)
 
 
@@ -102,7 +112,25 @@ for _name, _library in LIBRARIES.items():
 @nox.session
 @nox.parametrize("version", [nox.param(version, id=version) for version in ("1.2.2", "1.4.0")])
 def gymnasium(session: nox.Session, version: str) -> None:
-    """The environment and Gymnasium's wrappers, with the oldest release that a library pins and the newest."""
+    """The environment and Gymnasium's wrappers, with the oldest Gymnasium that an RL library pins and the newest."""
     env = settings(session, "torch")
     session.install(".[test,viz]", f"gymnasium=={version}", *WRAPPERS_NEED, env=env)
     run_tests(session, env, *(f"tests/{test}" for test in GYMNASIUM_TESTS))
+
+
+@nox.session(python=PYTHONS)
+def python(session: nox.Session) -> None:
+    """The default suite with one version of Python and the newest dependencies."""
+    env = settings(session)
+    session.install(".[test]", env=env)
+    session.run("pytest", *session.posargs, env=env)
+
+
+@nox.session(python=PYTHONS[0])
+def lowest(session: nox.Session) -> None:
+    """The default suite with the lowest version of every dependency, on the lowest version of Python."""
+    env = settings(session)
+    oldest = [requirement.replace(">=", "==") for requirement in PROJECT["dependencies"]]
+    session.install(*oldest, *EXTRAS["test"], env=env)
+    session.install("--no-deps", ".", env=env)
+    session.run("pytest", *session.posargs, env=env)

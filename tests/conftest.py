@@ -36,9 +36,9 @@ WORKER_BYTES = 4 * 2**30  # main memory that a test process may need
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Choose the number of test processes for ``-n auto``, which pyproject.toml asks for.
 
-    Folders run in parallel. A single file or test runs in this process, where it starts sooner and a debugger works.
+    Folders run in parallel. Single files and tests run in this process, where they start sooner.
     """
-    if any(argument.split("::")[0].endswith(".py") for argument in config.args):
+    if all(argument.split("::")[0].endswith(".py") for argument in config.args):
         return 0
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(MOST_WORKERS, processors, psutil.virtual_memory().available // WORKER_BYTES)
@@ -49,7 +49,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile kernels once, before parallel test processes start that would each compile the same ones."""
     if getattr(session.config.option, "numprocesses", None) and not session.config.option.collectonly:
-        subprocess.run([sys.executable, REPOSITORY / "tests" / "warm.py"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "gym_batchnav.cli", "warmup"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=REPOSITORY / "tests",
+        )
 
 
 @cache

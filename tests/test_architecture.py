@@ -1,4 +1,4 @@
-"""The order of the floors, and who may import what, read from the import statements."""
+"""Floors, doors, circles and sizes of modules, read from the sources."""
 
 import ast
 import graphlib
@@ -17,6 +17,7 @@ FLOORS = [
     "state", "geometry", "system", "navmesh", "scene", "homes", "library", "render", "episodes", "task", "preparation",
     "env", "evaluation", "adapters", "viz", "train", "testing", "bench", "cli",
 ]  # fmt: skip
+MOST_LINES = 450
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
     "moderngl": "render/opengl/",
@@ -36,7 +37,7 @@ ONLY = {
 
 
 def imports_of(module: str, lazy: bool = True) -> list[str]:
-    """Every module that a file imports, by whatever means; without ``lazy`` only those that importing it imports."""
+    """Modules that a file imports by any means; without ``lazy`` only those imported when it is."""
     return imports_in((PACKAGE / module).read_text(), lazy)
 
 
@@ -58,11 +59,11 @@ def imports_in(source: str, lazy: bool = True) -> list[str]:
     return names
 
 
-SHOWS_ITSELF = "_repr_mimebundle_"  # the one method that may import from above: from viz, which draws it in notebooks
+SHOWS_ITSELF = "_repr_mimebundle_"  # the one method that may import from above, and only viz
 
 
 def imports_to_show(source: str) -> list[str]:
-    """What a file imports from viz, by statements in methods that show their object and by no other means."""
+    """Imports from viz in methods that show their object, by statements alone."""
     methods = [
         method
         for node in ast.walk(ast.parse(source))
@@ -75,7 +76,7 @@ def imports_to_show(source: str) -> list[str]:
 
 
 def imports_across_floors(source: str) -> list[str]:
-    """What a file imports, but for what it needs to show itself."""
+    """Imports of a file, except those that show its objects."""
     names = imports_in(source)
     for name in imports_to_show(source):
         names.remove(name)
@@ -98,7 +99,7 @@ def called(node: ast.Call) -> str:
 
 
 def file_of(name: str) -> str | None:
-    """The file in the package that a dotted name, or the longest part of it, stands for; None for other packages."""
+    """The file of the package that a dotted name, or its longest prefix, names; None for other packages."""
     parts = name.split(".")
     while parts and parts[0] == "gym_batchnav":
         path = "/".join(parts[1:])
@@ -177,16 +178,56 @@ def test_libraries_loaded_by_name_are_seen(module, name):
     assert name in [found.split(".")[0] for found in imports_of(module)]
 
 
-@pytest.mark.parametrize("package", sorted({module.split("/")[0] for module in MODULES if "/" in module}))
-def test_no_package_imports_in_circles(package):
-    inside = [module for module in MODULES if module.startswith(f"{package}/")]
-    uses = {
-        module: {file_of(name) for name in imports_of(module, lazy=False)} & set(inside) - {module} for module in inside
-    }
+def circle_in(uses: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, the first one repeated; empty if there is none."""
     try:
         graphlib.TopologicalSorter(uses).prepare()
     except graphlib.CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
+        return error.args[1]
+    return []
+
+
+def test_nothing_is_imported_in_circles():
+    """Importing any module first works: at module level the imports of the whole package have an order.
+
+    Importing ``a.b`` also imports ``a``, so a module uses the ``__init__`` of the packages on the way, except its own.
+    """
+    uses = {module: files_used(module) - {module} for module in MODULES}
+    assert " -> ".join(circle_in(uses)) == ""
+
+
+def files_used(module: str) -> set[str]:
+    """Files that run when a module is imported, one step away."""
+    found = set()
+    for name in imports_of(module, lazy=False):
+        file = file_of(name)
+        if file is None:
+            continue
+        found.add(file)
+        folders = file.split("/")[:-1]
+        inits = {"/".join([*folders[:depth], "__init__.py"]) for depth in range(1, len(folders) + 1)}
+        found |= {one for one in inits if not module.startswith(one.removesuffix("__init__.py"))}
+    return found - {"__init__.py"}  # the root imports nothing of the package when it is imported
+
+
+def test_the_root_imports_nothing_of_the_package():
+    assert [name for name in imports_of("__init__.py", lazy=False) if name.startswith("gym_batchnav")] == []
+
+
+def test_a_circle_is_found():
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) and not circle_in({"a": {"b"}, "b": {"c"}, "c": set()})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_not_too_long(module):
+    assert len((PACKAGE / module).read_text().splitlines()) <= MOST_LINES
+
+
+def test_notebooks_have_one_door():
+    """Whatever shows itself reaches up to one and the same module."""
+    below = [module for module in MODULES if floor_of(module) in FLOORS[: FLOORS.index("viz")]]
+    doors = {file_of(name) for module in below for name in imports_to_show((PACKAGE / module).read_text())}
+    assert doors == {"viz/portraits.py"}
 
 
 def test_what_the_package_offers_is_there():
@@ -198,16 +239,16 @@ def test_what_the_package_offers_is_there():
         gym_batchnav.PointNaav  # noqa: B018
 
 
-def test_import_is_fast_and_light():
-    program = (
-        "import time, sys; start = time.perf_counter(); import gymnasium; base = time.perf_counter();"
-        "import gym_batchnav; end = time.perf_counter();"
-        "heavy = ('numba', 'moderngl', 'trimesh', 'embreex', 'torch', 'PIL');"
-        "print(end - start, *[module for module in heavy if module in sys.modules])"
-    )
-    runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in range(3)
-    ]
-    seconds, *heavy = min((run.stdout.split() for run in runs), key=lambda words: float(words[0]))
-    assert not heavy
-    assert float(seconds) < 1.0
+def test_dir_lists_every_public_name():
+    """Before any of them is used: in a fresh process."""
+    program = "import gym_batchnav; print(*dir(gym_batchnav))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(gym_batchnav.__all__) <= set(run.stdout.split())
+
+
+def test_importing_the_package_is_light():
+    """benchmarks/start.py measures its time."""
+    program = "import sys, gymnasium, gym_batchnav; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    heavy = {"numba", "moderngl", "trimesh", "embreex", "torch", "PIL", "scipy", "matplotlib", "typer", "rich"}
+    assert not heavy & set(run.stdout.split())

@@ -1,10 +1,11 @@
-"""The pages: what they name exists, their links lead somewhere, their programs run or at least compile."""
+"""Documentation: names exist, links lead to files, and programs run."""
 
 import ast
 import dataclasses
 import inspect
 import re
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,15 @@ from gym_batchnav.state import AgentState, EpisodeState
 from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, PointNav, GPS, Compass, Heading, PreviousAction)}
 OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
-# Programs that are run, by what they say.
-CHEAP = ("NavMesh.build(", "CartPole", "data/scene_datasets", "class StayInTheOpen")
+MOST_ENVS = 8  # of a program that is run here
+FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes
 
 
 def name_of(page):
@@ -46,7 +50,7 @@ def programs():
 
 
 def own_names():
-    """What the tables of docs/from_habitat.md say that things are called here: the code in the second column."""
+    """The names in the second column of the tables of docs/from_habitat.md."""
     rows = [
         line.split(" | ") for line in (ROOT / "docs" / "from_habitat.md").read_text().splitlines() if line[:1] == "|"
     ]
@@ -54,7 +58,7 @@ def own_names():
 
 
 def ppo_defaults():
-    """Of PPOConfig, read without importing it, which needs torch."""
+    """Defaults of PPOConfig, read from its source, because importing it needs torch."""
     tree = ast.parse((ROOT / "gym_batchnav" / "train" / "ppo.py").read_text())
     (config,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "PPOConfig")
     return {node.target.id: ast.literal_eval(node.value) for node in config.body if isinstance(node, ast.AnnAssign)}
@@ -90,13 +94,13 @@ def check_call(call):
 
 
 def look_up(name):
-    """What a dotted name stands for."""
+    """The object of a dotted name."""
     owner, _, attribute = name.rpartition(".")
     return getattr(OBJECTS[owner], attribute)
 
 
 def check_command(words):
-    """A command of the command line and its options exist."""
+    """Fail unless a command and its options exist."""
     command = get_command(app)
     for word in words:
         if word.startswith("--"):
@@ -107,7 +111,7 @@ def check_command(words):
 
 @pytest.fixture(scope="module")
 def info(tmp_path_factory):
-    """What a batch reports where an episode ends."""
+    """The infos of a step in which an episode ends."""
     library = SceneLibrary.from_scenes([box_room()])
     with_everything = {"library": library, "sensors": (), "num_episodes": 5}
     env = BatchNavEnv(2, **with_everything, cache_dir=tmp_path_factory.mktemp("cache"))
@@ -118,7 +122,7 @@ def info(tmp_path_factory):
 
 
 def check_name(name, info):
-    """Refuse a keyword, call, attribute, info or command that does not exist."""
+    """Fail unless a keyword, call, attribute, info or command exists."""
     command = re.match(r"(?:gym-batchnav|torchrun -m gym_batchnav\.cli) (.*)", name)
     keyword = re.match(r"(\w+)=(.*)", name)
     if command:
@@ -151,7 +155,7 @@ def test_what_the_page_for_habitats_users_names_exists(info):
             "PPOConfig(clipping=1)",
             "Sonar()",
         ),
-        *("Sonar()", "mesh.try_step", "envs.reset(seeds=0)", 'info["successes"]'),
+        *("mesh.try_step", "envs.reset(seeds=0)", 'info["successes"]'),
         *("gym-batchnav learn", "gym-batchnav train --output"),
     ],
 )
@@ -168,31 +172,83 @@ def test_links_lead_to_files(page):
     assert missing == []
 
 
+def test_the_architecture_page_names_files_that_exist():
+    names = set(re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / "docs" / "architecture.md").read_text()))
+    homes = [ROOT, ROOT / "gym_batchnav"]
+    assert len(names) > 20
+    assert [name for name in names if not any((home / name).exists() for home in homes)] == []
+
+
 @pytest.mark.parametrize("program", programs())
 def test_programs_compile(program):
     compile(program, "page", "exec")
 
 
-@pytest.mark.parametrize("program", [one for one in programs() if any(word in one.values[0] for word in CHEAP)])
-def test_cheap_programs_run(program, tmp_path, monkeypatch):
+def modules_of(program):
+    """The packages that a program imports."""
+    nodes = list(ast.walk(ast.parse(program)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    needs = {"gym_batchnav.train": "torch", "gym_batchnav.viz.figures": "matplotlib"}
+    libraries = {"sb3": "stable_baselines3", "rllib": "ray"}
+    adapters = [name.removeprefix("gym_batchnav.adapters.") for name in names if "gym_batchnav.adapters." in name]
+    needs |= {f"gym_batchnav.adapters.{adapter}": libraries.get(adapter, adapter) for adapter in adapters}
+    extras = {extra for name in names for prefix, extra in needs.items() if name.startswith(prefix)}
+    return {name.split(".")[0] for name in names} | extras
+
+
+def is_sketch(program):
+    """Tell whether a program leaves something out, as an ellipsis."""
+    return any(isinstance(node, ast.Constant) and node.value is ... for node in ast.walk(ast.parse(program)))
+
+
+def small(program):
+    """A program with few environments and steps; its assertions and names stay the same."""
+    for number, fewer in FEWER.items():
+        program = program.replace(number, fewer)
+    return re.sub(r"num_envs=(\d+)", lambda match: f"num_envs={min(int(match[1]), MOST_ENVS)}", program)
+
+
+@pytest.fixture
+def users_files(tmp_path, monkeypatch):
+    """The files that the pages speak of, in an empty folder that is home as well."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
-    save_glb(box_room(), tmp_path / "my_house.glb")
-    scenes, episodes = Path("data/scene_datasets/gibson"), Path("data/datasets/pointnav/gibson/v1/val")
-    scenes.mkdir(parents=True)
-    episodes.mkdir(parents=True)
-    shutil.copy("my_house.glb", scenes / "Adrian.glb")
     room = box_room()
+    save_glb(room, tmp_path / "my_house.glb")
+    scenes, episodes = Path("data/scene_datasets/gibson"), Path("data/datasets/pointnav/gibson/v1/val")
+    for folder in (scenes, episodes, Path("homes/street")):
+        folder.mkdir(parents=True)
+    shutil.copy("my_house.glb", scenes / "Adrian.glb")
+    shutil.copy("my_house.glb", "homes/street/one.glb")
     sampled = sample_episodes(NavMesh.build(room.vertices, room.triangles), 20, np.random.default_rng(0))
     write_episodes({"gibson/Adrian.glb": sampled}, episodes / "val.json.gz")
-    names = {"gymnasium": gym_batchnav.gymnasium}
-    exec(compile(program, "page", "exec"), names)
-    if "envs" in names:
-        names["envs"].close()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
+def test_programs_run(page, users_files, monkeypatch):
+    """Programs of a page run from top to bottom, like the cells of a notebook.
+
+    Sketches and those whose libraries are not installed are left out.
+    """
+    names, opened = {"gymnasium": gym_batchnav.gymnasium}, []
+    make_vec = gym_batchnav.gymnasium.make_vec
+    monkeypatch.setattr(
+        "gymnasium.make_vec", lambda *args, **keywords: opened.append(make_vec(*args, **keywords)) or opened[-1]
+    )
+    ran = 0
+    for language, program in BLOCK.findall(page.read_text()):
+        if language == "python" and not is_sketch(program) and all(map(find_spec, modules_of(program))):
+            exec(compile(small(program), name_of(page), "exec"), names)
+            ran += 1
+    for env in opened:
+        env.close()
+    assert ran or "```python" not in page.read_text()
 
 
 def sections(page):
-    """Headings of the second order and what stands under them."""
+    """The text under each heading of the second level."""
     found = re.split(r"^## (.+)$", page.read_text(), flags=re.MULTILINE)[1:]
     return dict(zip(found[::2], found[1::2], strict=True))
 

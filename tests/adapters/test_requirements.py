@@ -2,7 +2,8 @@ import gymnasium
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.adapters.requirements import INFO_KEYS, check_batch, make_for
+from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.task.components import INFO_KEYS
 
 
 def cart_poles(mode):
