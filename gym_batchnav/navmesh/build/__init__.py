@@ -1,4 +1,7 @@
-"""Build a navmesh from triangles, in Recast's steps and with Habitat's settings."""
+"""Build a navmesh from triangles, in the steps of Recast 1.6 and with Habitat's settings.
+
+Each stage names the Recast function that it re-creates; the code is this project's own.
+"""
 
 from __future__ import annotations
 
