@@ -1,8 +1,8 @@
 """Divide linked open spans into simple regions by a watershed, drop small ones and merge medium ones.
 
 This re-creates Recast's rcBuildRegions: ``watershed`` its expandRegions and floodRegion on the blurred field of
-rcBuildDistanceField (boxBlur), ``region_rings`` walkContour, ``merge_regions`` mergeAndFilterRegions. A *ring* lists the
-regions met on a walk around a region; ``SOLID`` stands for a wall.
+rcBuildDistanceField (boxBlur), ``region_rings`` walkContour, ``merge_regions`` mergeAndFilterRegions. A *ring* lists
+the regions met on a walk around a region; ``SOLID`` stands for a wall.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
 def _expand(links: np.ndarray, region: np.ndarray, reach: np.ndarray, todo: np.ndarray, count: int, rounds: int) -> int:
     """Let regions grow into the spans ``todo[:count]``, at most ``rounds`` cells far; return how many are left.
 
-    Arguments are ``links`` [S, 4], ``region`` [S], ``reach`` [S] (half cells from the seed's fill) and ``todo`` [S], all
-    int32; the last three are written.
+    Arguments are ``links`` [S, 4], ``region`` [S], ``reach`` [S] (half cells from the seed's fill) and ``todo`` [S],
+    all int32; the last three are written.
     """
     won = np.empty((count, 3), np.int32)
     for _ in range(rounds):

@@ -180,7 +180,9 @@ def flatten(
 def filter_ledges(
     start: np.ndarray, bottom: np.ndarray, top: np.ndarray, walkable: np.ndarray, width: int, height: int, climb: int
 ) -> None:
-    """Forbid, in place (rcFilterLedgeSpans), spans beside a drop of more than ``climb`` voxels and those on a slope that climbs as much.
+    """Forbid spans beside a drop of more than ``climb`` voxels and those on a slope that climbs as much.
+
+    Re-creates rcFilterLedgeSpans.
 
     Args:
         start: [columns + 1], first span of every column.

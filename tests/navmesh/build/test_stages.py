@@ -120,7 +120,7 @@ def largest_error(points: np.ndarray, kept: np.ndarray) -> float:
 def test_triangles_become_the_spans_of_the_twin(boxes: list[tuple[int, int, int, bool]]) -> None:
     """A triangle well inside one voxel column fills one voxel of it."""
     corners = np.array([[0.2, 0.3, 0.2], [0.2, 0.3, 0.8], [0.8, 0.7, 0.2]])
-    points = np.concatenate([corners + (x, bottom, z) for x, z, bottom, _ in boxes]).astype(np.float32)
+    points = np.concatenate([np.add(corners, (x, bottom, z)) for x, z, bottom, _ in boxes]).astype(np.float32)
     triangles = np.arange(len(points)).reshape(-1, 3)
     walkable = np.array([flat for *_, flat in boxes])
     one = np.float32(1)
