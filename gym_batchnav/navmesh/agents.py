@@ -7,13 +7,13 @@ not meet, so the results equal those of the serial kernel, bit for bit.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numba import njit, prange
 
-from gym_batchnav.navmesh.kernels.follow import Stride, follow
+from gym_batchnav.navmesh.kernels.follow import Spot, Stride, follow
 from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner
 from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, goals_at
@@ -24,6 +24,21 @@ from gym_batchnav.state import Action
 STOP, FORWARD, LEFT, RIGHT = (int(action) for action in Action)  # kernels compile faster with plain ints
 BLOCK = 64  # agents that a thread takes at a time
 PARALLEL_FROM = 512  # agents; with fewer, starting threads costs more time than it saves
+
+
+class Places(NamedTuple):
+    """Where agents stand, for kernels."""
+
+    slots: np.ndarray  # [N] int32
+    polygon: np.ndarray  # [N] int32
+    position: np.ndarray  # [N, 3] float32, metres
+
+
+class Outcome(NamedTuple):
+    """Results of a step, written by kernels."""
+
+    moved: np.ndarray  # [N] float32, metres walked, in 3-D
+    collided: np.ndarray  # [N] bool
 
 
 class NavMeshAgents:
@@ -105,16 +120,11 @@ class NavMeshAgents:
         arguments = (
             self._table,
             actions,
-            slots,
-            polygon,
-            position,
+            Places(slots, polygon, position),
             heading,
-            float(forward_step),
-            float(turn_angle),
-            bool(sliding),
+            Stride(float(forward_step), float(turn_angle), bool(sliding)),
             active,
-            moved_out,
-            collided_out,
+            Outcome(moved_out, collided_out),
         )
         if _is_parallel(size):
             _step_parallel(size, *arguments)
@@ -139,7 +149,7 @@ class NavMeshAgents:
         size = _check(slots, polygon, position)
         _expect("goal_index", goal_index, np.int32, (size,))
         _expect("out", out, np.float32, (size,))
-        arguments = (self._table, slots, polygon, position, goal_index, out)
+        arguments = (self._table, Places(slots, polygon, position), goal_index, out)
         if _is_parallel(size):
             _distance_parallel(size, *arguments)
         else:
@@ -183,15 +193,11 @@ class NavMeshAgents:
         actions = np.empty(size, np.int64)
         arguments = (
             self._table,
-            slots,
-            polygon,
-            position,
+            Places(slots, polygon, position),
             heading,
             goal_index,
-            float(forward_step),
-            float(turn_angle),
+            Stride(float(forward_step), float(turn_angle), bool(sliding)),
             float(goal_radius),
-            bool(sliding),
             actions,
         )
         if _is_parallel(size):
@@ -238,63 +244,52 @@ def _step_range(
     end: int,
     table: np.ndarray,
     actions: np.ndarray,
-    slots: np.ndarray,
-    polygon: np.ndarray,
-    position: np.ndarray,
+    places: Places,
     heading: np.ndarray,
-    forward_step: float,
-    turn_angle: float,
-    sliding: bool,
+    stride: Stride,
     active: np.ndarray,
-    moved_out: np.ndarray,
-    collided_out: np.ndarray,
+    outcome: Outcome,
 ) -> None:
+    """Turn or move agents ``begin`` to ``end``; shapes as in ``NavMeshAgents.step``."""
+    slots, polygon, position = places
     queue = np.empty(QUEUE, np.int32)
     for i in range(begin, end):
-        moved_out[i], collided_out[i] = 0.0, False
+        outcome.moved[i] = 0.0
+        outcome.collided[i] = False
         if not active[i] or not _is_placed(table, slots[i], polygon[i]):
             continue
         if actions[i] == LEFT:
-            heading[i] = _wrap(heading[i] + turn_angle)
+            heading[i] = _wrap(heading[i] + stride.turn_angle)
         elif actions[i] == RIGHT:
-            heading[i] = _wrap(heading[i] - turn_angle)
+            heading[i] = _wrap(heading[i] - stride.turn_angle)
         elif actions[i] == FORWARD:
             x, y, z = np.float64(position[i, 0]), np.float64(position[i, 1]), np.float64(position[i, 2])
             # The sine of a float32 takes half the time; the position is rounded to float32 anyway.
-            end_x = x - np.float64(np.sin(heading[i])) * forward_step
-            end_z = z - np.float64(np.cos(heading[i])) * forward_step
-            p, px, py, pz = try_step(table[slots[i]], queue, to_int64(polygon[i]), x, y, z, end_x, y, end_z, sliding)
+            end_x = x - np.float64(np.sin(heading[i])) * stride.forward_step
+            end_z = z - np.float64(np.cos(heading[i])) * stride.forward_step
+            p, px, py, pz = try_step(
+                table[slots[i]], queue, to_int64(polygon[i]), x, y, z, end_x, y, end_z, stride.sliding
+            )
             moved2 = (px - x) ** 2 + (py - y) ** 2 + (pz - z) ** 2
             polygon[i] = p
             position[i, 0], position[i, 1], position[i, 2] = px, py, pz
-            moved_out[i] = np.sqrt(moved2)
-            collided_out[i] = has_collided(moved2, forward_step * forward_step)
+            outcome.moved[i] = np.sqrt(moved2)
+            outcome.collided[i] = has_collided(moved2, stride.forward_step * stride.forward_step)
 
 
 @njit(cache=True, nogil=True)
 def _distance_range(
-    begin: int,
-    end: int,
-    table: np.ndarray,
-    slots: np.ndarray,
-    polygon: np.ndarray,
-    position: np.ndarray,
-    goal_index: np.ndarray,
-    out: np.ndarray,
+    begin: int, end: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
 ) -> None:
+    """Measure the distances of agents ``begin`` to ``end``; shapes as in ``NavMeshAgents.distance``."""
+    slots, polygon, position = places
     for i in range(begin, end):
         out[i] = np.inf
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
             if 0 <= goal_index[i] < len(goals_at(row).polygon):
-                out[i] = distance_and_corner(
-                    row,
-                    to_int64(goal_index[i]),
-                    to_int64(polygon[i]),
-                    np.float64(position[i, 0]),
-                    np.float64(position[i, 1]),
-                    np.float64(position[i, 2]),
-                )[0]
+                x, y, z = np.float64(position[i, 0]), np.float64(position[i, 1]), np.float64(position[i, 2])
+                out[i] = distance_and_corner(row, to_int64(goal_index[i]), to_int64(polygon[i]), x, y, z)[0]
 
 
 @njit(cache=True, nogil=True)
@@ -302,51 +297,93 @@ def _follow_range(
     begin: int,
     end: int,
     table: np.ndarray,
-    slots: np.ndarray,
-    polygon: np.ndarray,
-    position: np.ndarray,
+    places: Places,
     heading: np.ndarray,
     goal_index: np.ndarray,
-    forward_step: float,
-    turn_angle: float,
+    stride: Stride,
     goal_radius: float,
-    sliding: bool,
     actions: np.ndarray,
 ) -> None:
+    """Choose the actions of agents ``begin`` to ``end``; shapes as in ``NavMeshAgents.next_action``."""
+    slots, polygon, position = places
     queue = np.empty(QUEUE, np.int32)
-    stride = Stride(forward_step, turn_angle, sliding)
     for i in range(begin, end):
         actions[i] = STOP
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
             if 0 <= goal_index[i] < len(goals_at(row).polygon):
-                actions[i] = follow(
-                    row,
-                    to_int64(goal_index[i]),
-                    queue,
+                spot = Spot(
                     to_int64(polygon[i]),
                     np.float64(position[i, 0]),
                     np.float64(position[i, 1]),
                     np.float64(position[i, 2]),
-                    np.float64(heading[i]),
-                    stride,
-                    goal_radius,
+                )
+                actions[i] = follow(
+                    row, to_int64(goal_index[i]), queue, spot, np.float64(heading[i]), stride, goal_radius
                 )
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def _step_parallel(size: int, *arguments: Any) -> None:
-    for block in prange((size + BLOCK - 1) // BLOCK):
-        _step_range(block * BLOCK, min((block + 1) * BLOCK, size), *arguments)
+# Parallel loops cannot hand NamedTuples to their threads: these take them apart and put them together again.
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _distance_parallel(size: int, *arguments: Any) -> None:
+def _step_parallel(
+    size: int,
+    table: np.ndarray,
+    actions: np.ndarray,
+    places: Places,
+    heading: np.ndarray,
+    stride: Stride,
+    active: np.ndarray,
+    outcome: Outcome,
+) -> None:
+    slots, polygon, position = places
+    forward_step, turn_angle, sliding = stride
+    moved, collided = outcome
     for block in prange((size + BLOCK - 1) // BLOCK):
-        _distance_range(block * BLOCK, min((block + 1) * BLOCK, size), *arguments)
+        _step_range(
+            block * BLOCK,
+            min((block + 1) * BLOCK, size),
+            table,
+            actions,
+            Places(slots, polygon, position),
+            heading,
+            Stride(forward_step, turn_angle, sliding),
+            active,
+            Outcome(moved, collided),
+        )
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _follow_parallel(size: int, *arguments: Any) -> None:
+def _distance_parallel(size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray) -> None:
+    slots, polygon, position = places
     for block in prange((size + BLOCK - 1) // BLOCK):
-        _follow_range(block * BLOCK, min((block + 1) * BLOCK, size), *arguments)
+        end = min((block + 1) * BLOCK, size)
+        _distance_range(block * BLOCK, end, table, Places(slots, polygon, position), goal_index, out)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _follow_parallel(
+    size: int,
+    table: np.ndarray,
+    places: Places,
+    heading: np.ndarray,
+    goal_index: np.ndarray,
+    stride: Stride,
+    goal_radius: float,
+    actions: np.ndarray,
+) -> None:
+    slots, polygon, position = places
+    forward_step, turn_angle, sliding = stride
+    for block in prange((size + BLOCK - 1) // BLOCK):
+        _follow_range(
+            block * BLOCK,
+            min((block + 1) * BLOCK, size),
+            table,
+            Places(slots, polygon, position),
+            heading,
+            goal_index,
+            Stride(forward_step, turn_angle, sliding),
+            goal_radius,
+            actions,
+        )

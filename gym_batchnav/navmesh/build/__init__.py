@@ -1,4 +1,7 @@
-"""Build a navmesh from triangles, in Recast's steps and with Habitat's settings."""
+"""Build a navmesh from triangles, in the steps of Recast 1.6 and with Habitat's settings.
+
+Each stage names the Recast function that it re-creates; the code is this project's own.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,7 @@ import numpy as np
 from gym_batchnav.navmesh.build.contours import region_outlines, trace
 from gym_batchnav.navmesh.build.detail import triangulate_floors
 from gym_batchnav.navmesh.build.polygons import polygonise, weld
-from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.build.regions import merge_regions, region_rings, watershed
-from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 from gym_batchnav.navmesh.build.voxel import (
     boundary_distance,
     filter_spans,
@@ -21,6 +22,8 @@ from gym_batchnav.navmesh.build.voxel import (
     link,
     rasterise,
 )
+from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettings
+from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 
 BUILDER_VERSION = 2  # goes up with every change of what is built; keys caches
 MAX_COLUMNS = 3 * 2**21  # of the grid: at 5 cm, 125 m x 125 m; a column takes about 30 bytes
@@ -157,14 +160,14 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
     if columns > MAX_COLUMNS or max(levels, *size / settings.cell_size) > MAX_LEVELS:
         raise ValueError(
             f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, {columns:.3g} columns of voxels with "
-            f"cell_size={settings.cell_size} and {levels:.3g} levels with cell_height={settings.cell_height}; the limits "
-            f"are {MAX_COLUMNS:,} and {MAX_LEVELS:,}: give larger ones, or check that the unit is the metre"
+            f"cell_size={settings.cell_size} and {levels:.3g} levels with cell_height={settings.cell_height}; the "
+            f"limits are {MAX_COLUMNS:,} and {MAX_LEVELS:,}: give larger ones, or check that the unit is the metre"
         )
     visits = _cell_visits(points, triangles, settings.cell_size)
     if visits > MAX_CELL_VISITS:
         raise ValueError(
-            f"the {len(triangles):,} triangles cover {visits:.3g} cells of cell_size={settings.cell_size}, the limit is "
-            f"{MAX_CELL_VISITS:,}: give a larger cell_size, or check that the unit is the metre"
+            f"the {len(triangles):,} triangles cover {visits:.3g} cells of cell_size={settings.cell_size}, the limit "
+            f"is {MAX_CELL_VISITS:,}: give a larger cell_size, or check that the unit is the metre"
         )
     width, _, depth = (max(int(extent / cell_size + np.float32(0.5)), 1) for extent in upper - origin)
     return _Grid(

@@ -1,5 +1,9 @@
 """Outlines of regions: traced along cells, simplified, and holes joined to the outline around them.
 
+This re-creates Recast's rcBuildContours: ``trace`` its walkContour and getCornerHeight, ``simplify`` simplifyContour,
+``find_bridge`` and ``merge_holes`` mergeRegionHoles. The predicates on integer points are those of O'Rourke,
+"Computational Geometry in C" (1998), chapter 1, which Recast uses too.
+
 Points are integers: x and z count cells, y counts voxels. Outlines run clockwise in the plane of x to the right and
 z upwards, holes the other way.
 """

@@ -1,5 +1,12 @@
 """Triangulate polygons so that they follow ramps and stairs.
 
+This re-creates Recast's rcBuildPolyMeshDetail: ``_floor_near`` its getHeight, ``_edge_samples`` and ``_inner_samples``
+the sampling in buildPolyDetail, ``_insert`` and ``_flip`` its delaunayHull, here by Lawson's flips (1977).
+
+Shared arguments: ``points`` [n, 3] float64 are a polygon's vertices and those added to it, ``triangles`` [.., 3] int64
+are rows of them; ``start`` [columns + 1] int64 is the first open span of every column, ``floor`` [S] int32 its height
+in voxels and ``region`` [S] int32 its region; ``width`` is the number of columns along x.
+
 Lengths are cells in x and z and voxels in y throughout, so that corners of polygons have integer coordinates.
 """
 

@@ -1,4 +1,8 @@
-"""Outlines to convex polygons: ears are cut off a ring, then the triangles are merged."""
+"""Divide outlines into convex polygons: ears are cut off a ring, then triangles are merged.
+
+This re-creates Recast's rcBuildPolyMesh: ``_triangulate`` its triangulate (ear clipping, O'Rourke 1998), ``_join``
+getPolyMergeValue and mergePolyVerts, ``weld`` addVertex. Points are integers [.., 3]: cells in x and z, voxels in y.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +92,17 @@ def _join(
     joined: np.ndarray,
 ) -> int:
     """Write the union of two polygons across the edge from ``start`` to ``end`` of the first.
+
+    Args:
+        points: [V, 3] int32.
+        first: [6] int32, rows of ``points``, of which ``first_size`` count.
+        first_size: Vertices of the first polygon.
+        second: [6] int32, the same of the second polygon.
+        second_size: Vertices of the second polygon.
+        start: Row of ``points`` where the shared edge begins in the first polygon.
+        end: Row of ``points`` where it ends.
+        limit: Most vertices of the union.
+        joined: [12] int32, written: rows of ``points``.
 
     Returns:
         Its number of vertices; 0 if it is not strictly convex or has more than ``limit``.

@@ -1,4 +1,9 @@
-"""Divide linked open spans into simple regions by a watershed, drop the small ones and merge the middling."""
+"""Divide linked open spans into simple regions by a watershed, drop small ones and merge medium ones.
+
+This re-creates Recast's rcBuildRegions: ``watershed`` its expandRegions and floodRegion on the blurred field of
+rcBuildDistanceField (boxBlur), ``region_rings`` walkContour, ``merge_regions`` mergeAndFilterRegions. A *ring* lists
+the regions met on a walk around a region; ``SOLID`` stands for a wall.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ SOLID = 0  # the region of spans that belong to none
 
 @njit(cache=True, nogil=True)
 def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Smooth a distance field [S] over the nine cells around, which spares the watershed many tiny regions."""
+    """Smooth a distance field [S] over nine cells (boxBlur), which saves the watershed many tiny regions."""
     blurred = distance.copy()
     for span in range(len(links)):
         own = distance[span]
@@ -31,7 +36,11 @@ def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _expand(links: np.ndarray, region: np.ndarray, reach: np.ndarray, todo: np.ndarray, count: int, rounds: int) -> int:
-    """Let regions grow into the spans ``todo[:count]``, at most ``rounds`` cells far; return how many are left."""
+    """Let regions grow into the spans ``todo[:count]``, at most ``rounds`` cells far; return how many are left.
+
+    Arguments are ``links`` [S, 4], ``region`` [S], ``reach`` [S] (half cells from the seed's fill) and ``todo`` [S],
+    all int32; the last three are written.
+    """
     won = np.empty((count, 3), np.int32)
     for _ in range(rounds):
         left = num_won = 0
@@ -68,7 +77,7 @@ def _flood(
     own: int,
     stack: np.ndarray,
 ) -> bool:
-    """Begin region ``own`` at a seed and fill what lies at ``level`` or deeper; say whether anything was filled."""
+    """Start region ``own`` at a seed and fill spans at ``level`` or deeper; return whether any span was filled."""
     stack[0] = seed
     depth = 1
     region[seed], reach[seed] = own, 0

@@ -1,4 +1,8 @@
-"""Triangles to the cells that an agent can stand on: rasterising, span filters, links between cells, erosion.
+"""Turn triangles into the cells that an agent can stand on: rasterise, filter spans, link cells, erode.
+
+Each stage re-creates one of Recast 1.6: ``rasterise`` rcRasterizeTriangles, ``filter_spans``
+rcFilterLowHangingWalkableObstacles, rcFilterLedgeSpans and rcFilterWalkableLowHeightSpans, ``link``
+rcBuildCompactHeightfield, ``boundary_distance`` the distance field of rcErodeWalkableArea and rcBuildDistanceField.
 
 A column of the grid is numbered ``z * width + x``. Solid spans are runs of filled voxels in a column; an open span is
 the walkable top of one. Directions 0 to 3 lead to x - 1, z + 1, x + 1 and z - 1.
@@ -18,7 +22,19 @@ OPEN_SKY = 2**30  # the ceiling over a span that nothing covers
 def _split(
     points: np.ndarray, count: int, axis: int, limit: np.float32, below: np.ndarray, above: np.ndarray
 ) -> tuple[int, int]:
-    """Cut a convex polygon along ``axis`` at ``limit``; return how many vertices lie below and above."""
+    """Cut a convex polygon along ``axis`` at ``limit`` (Recast's dividePoly).
+
+    Args:
+        points: [n, 3] float32, metres.
+        count: Vertices of the polygon among them.
+        axis: 0 for x, 2 for z.
+        limit: Metres.
+        below: [n, 3] float32, written.
+        above: [n, 3] float32, written.
+
+    Returns:
+        How many vertices lie below and above.
+    """
     num_below = num_above = 0
     last = count - 1
     for index in range(count):
@@ -164,7 +180,9 @@ def flatten(
 def filter_ledges(
     start: np.ndarray, bottom: np.ndarray, top: np.ndarray, walkable: np.ndarray, width: int, height: int, climb: int
 ) -> None:
-    """Forbid, in place, spans beside a drop of more than ``climb`` voxels and those on a slope that climbs as much.
+    """Forbid spans beside a drop of more than ``climb`` voxels and those on a slope that climbs as much.
+
+    Re-creates rcFilterLedgeSpans.
 
     Args:
         start: [columns + 1], first span of every column.
@@ -213,7 +231,7 @@ def filter_ledges(
 def link(
     start: np.ndarray, column: np.ndarray, floor: np.ndarray, ceiling: np.ndarray, width: int, height: int, climb: int
 ) -> np.ndarray:
-    """Join every open span with the one that an agent steps onto in each direction.
+    """Join every open span with the one that an agent steps onto in each direction (rcBuildCompactHeightfield).
 
     Args:
         start: [columns + 1], first open span of every column.
@@ -245,7 +263,15 @@ def link(
 
 @njit(cache=True, nogil=True)
 def boundary_distance(links: np.ndarray) -> np.ndarray:
-    """Half cells to the nearest span without one of its four links: [S] int32, straight steps 2, diagonal ones 3."""
+    """Distance field of Recast's rcErodeWalkableArea: two sweeps of a chamfer transform.
+
+    Args:
+        links: [S, 4] int32, neighbour in every direction, -1 for none.
+
+    Returns:
+        [S] int32, half cells to the nearest span that lacks one of its four links; straight steps count 2, diagonal
+        ones 3.
+    """
     distance = np.empty(len(links), np.int32)
     for span in range(len(links)):
         distance[span] = OPEN_SKY if links[span].min() >= 0 else 0

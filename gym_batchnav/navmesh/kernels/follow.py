@@ -8,17 +8,27 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corner
+from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import corners_at, goals_at
 from gym_batchnav.navmesh.kernels.motion import try_step
 
-AT_CORNER = 0.1  # metres: so near to a corner the one behind it is headed for
-LEAST_MOVE = 0.1  # of a step's length; less counts as standing
-TURN_COST = 1e-4  # metres a turn; decides between equals
+AT_CORNER = 0.1  # metres: an agent so near to a corner heads for the next one
+LEAST_MOVE = 0.1  # of a step's length; an agent that moves less counts as standing
+TURN_COST = 1e-4  # metres per turn; decides between equals
 LEAST_PROGRESS = 0.2  # of a step's length; with less, every heading is tried
 
 
+class Spot(NamedTuple):
+    """A point on a navmesh."""
+
+    polygon: int
+    x: float  # metres
+    y: float  # metres
+    z: float  # metres
+
+
 class Stride(NamedTuple):
-    """How the agents move."""
+    """How agents move."""
 
     forward_step: float  # metres
     turn_angle: float  # radians
@@ -27,7 +37,7 @@ class Stride(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _waypoint(row: np.ndarray, goal: int, corner: int, x: float, y: float, z: float) -> tuple[float, float]:
-    """Where to head for (x, z): the first corner of the path or, standing at it, what comes after it."""
+    """The x and z to head for: the path's first corner or, for an agent that stands at it, the next one."""
     corners, goals = corners_at(row), goals_at(row)
     if corner >= 0 and distance_3d(corners.point, corner, x, y, z) < AT_CORNER:
         field, points = goals.field[goal], corners.point
@@ -45,15 +55,7 @@ def _waypoint(row: np.ndarray, goal: int, corner: int, x: float, y: float, z: fl
 
 @njit(cache=True, nogil=True)
 def _best_turn(
-    row: np.ndarray,
-    goal: int,
-    queue: np.ndarray,
-    polygon: int,
-    x: float,
-    y: float,
-    z: float,
-    heading: float,
-    stride: Stride,
+    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride
 ) -> tuple[float, float, int]:
     """Try a step along the three headings nearest to the path's next corner.
 
@@ -61,90 +63,85 @@ def _best_turn(
         Distance to the goal now and after the best of these steps (inf if all are blocked), and how many turns to
         the left that step needs.
     """
-    distance, best, best_turns, nearest = np.inf, np.inf, 0, 0
-    for trial in range(4):
-        turns = nearest + trial // 2 * (1 - 2 * (trial % 2))  # stay; then nearest, one more, one less
-        p, px, py, pz = polygon, x, y, z
-        if trial > 0:
-            angle = heading + turns * stride.turn_angle
-            p, px, py, pz = _stride_along(row, queue, polygon, x, y, z, angle, stride)
-            if p < 0:
-                continue
-        after, corner = distance_and_corner(row, goal, p, px, py, pz)
-        if trial == 0:
-            if after == np.inf:
-                break
-            distance = after
-            to_x, to_z = _waypoint(row, goal, corner, x, y, z)
-            off = np.arctan2(x - to_x, z - to_z) - heading
-            off -= 2.0 * np.pi * np.floor((off + np.pi) / (2.0 * np.pi))
-            nearest = best_turns = int(np.round(off / stride.turn_angle))
-        elif after + TURN_COST * abs(turns) < best:
-            best, best_turns = after + TURN_COST * abs(turns), turns
+    distance, corner = distance_and_corner(row, goal, spot.polygon, spot.x, spot.y, spot.z)
+    if distance == np.inf:
+        return distance, np.inf, 0
+    to_x, to_z = _waypoint(row, goal, corner, spot.x, spot.y, spot.z)
+    off = np.arctan2(spot.x - to_x, spot.z - to_z) - heading
+    off -= 2.0 * np.pi * np.floor((off + np.pi) / (2.0 * np.pi))
+    nearest = int(np.round(off / stride.turn_angle))
+    best, best_turns = np.inf, nearest
+    for turns in (nearest, nearest + 1, nearest - 1):
+        ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
+        if ahead.polygon >= 0:
+            after = distance_and_corner(row, goal, ahead.polygon, ahead.x, ahead.y, ahead.z)[0]
+            after += TURN_COST * abs(turns)
+            if after < best:
+                best, best_turns = after, turns
     return distance, best, best_turns
 
 
 @njit(cache=True, nogil=True)
-def _stride_along(
-    row: np.ndarray,
-    queue: np.ndarray,
-    polygon: int,
-    x: float,
-    y: float,
-    z: float,
-    heading: float,
-    stride: Stride,
-) -> tuple[int, float, float, float]:
-    """Polygon and point that a step along a heading leads to; polygon -1 if the agent would hardly move."""
+def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float, stride: Stride) -> Spot:
+    """The spot that a step along a heading leads to; polygon -1 if the agent would hardly move."""
     length = stride.forward_step
-    end_x, end_z = x - np.sin(heading) * length, z - np.cos(heading) * length
-    p, px, py, pz = try_step(row, queue, polygon, x, y, z, end_x, y, end_z, stride.sliding)
+    end_x, end_z = spot.x - np.sin(heading) * length, spot.z - np.cos(heading) * length
+    p, px, py, pz = try_step(row, queue, spot.polygon, spot.x, spot.y, spot.z, end_x, spot.y, end_z, stride.sliding)
     # Standing must not count: at a corner that every step passes by, it would seem best for ever.
-    if (px - x) ** 2 + (pz - z) ** 2 < (LEAST_MOVE * length) ** 2:
-        return -1, x, y, z
-    return p, px, py, pz
+    if (px - spot.x) ** 2 + (pz - spot.z) ** 2 < (LEAST_MOVE * length) ** 2:
+        return Spot(to_int64(-1), px, py, pz)
+    return Spot(to_int64(p), px, py, pz)
 
 
 @njit(cache=True, nogil=True)
 def follow(
-    row: np.ndarray,
-    goal: int,
-    queue: np.ndarray,
-    polygon: int,
-    x: float,
-    y: float,
-    z: float,
-    heading: float,
-    stride: Stride,
-    goal_radius: float,
+    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
 ) -> int:
     """The greedy action of one agent: 0 stop, 1 forward, 2 left, 3 right.
 
     The agent can reach headings a whole number of turns away. It tries a step along the three that are nearest to the
-    path's next corner and turns to the best. If none brings it nearer to the goal it tries every heading, and judges
+    path's next corner and turns to the best. If none brings it nearer to the goal it tries every heading and judges
     each by the best second step. The choice depends on where the agent stands, not on where it looks: it cannot
     dither between left and right.
+
+    Args:
+        row: The slot's arrays, see ``layout``.
+        goal: Row of the slot's goals.
+        queue: [QUEUE] int32, scratch.
+        spot: Where the agent stands.
+        heading: Radians.
+        stride: How the agent moves.
+        goal_radius: Metres; STOP within it.
     """
-    distance, best, best_turns = np.inf, np.inf, 0
+    distance, after, turns_needed = _best_turn(row, goal, queue, spot, heading, stride)
+    if not goal_radius < distance < np.inf:
+        return 0
+    if after > distance - LEAST_PROGRESS * stride.forward_step:
+        turns_needed = _best_of_all_turns(row, goal, queue, spot, heading, stride, goal_radius, turns_needed)
+    if turns_needed == 0:
+        return 1
+    return 2 if turns_needed > 0 else 3
+
+
+@njit(cache=True, nogil=True)
+def _best_of_all_turns(
+    row: np.ndarray,
+    goal: int,
+    queue: np.ndarray,
+    spot: Spot,
+    heading: float,
+    stride: Stride,
+    goal_radius: float,
+    otherwise: int,
+) -> int:
+    """Turns to the left before the best first of two steps, over all headings; ``otherwise`` if all are blocked."""
+    best, best_turns = np.inf, otherwise
     most = int(np.ceil(np.pi / stride.turn_angle))
-    for turns in range(-most, most + 1):
-        angle = heading + turns * stride.turn_angle
-        p, px, py, pz = polygon, x, y, z
-        if turns > -most:
-            p, px, py, pz = _stride_along(row, queue, polygon, x, y, z, angle, stride)
-            if p < 0:
-                continue
-        now, after, after_turns = _best_turn(row, goal, queue, p, px, py, pz, heading, stride)
-        if turns == -most:  # where the agent stands
-            distance, best_turns = now, after_turns
-            if not goal_radius < distance < np.inf:
-                return 0
-            if after <= distance - LEAST_PROGRESS * stride.forward_step:
-                break
-        else:
+    for turns in range(1 - most, most + 1):
+        ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
+        if ahead.polygon >= 0:
+            now, after, _ = _best_turn(row, goal, queue, ahead, heading, stride)
             after = (now if now <= goal_radius else after) + TURN_COST * abs(turns)
             if after < best:
                 best, best_turns = after, turns
-    if best_turns == 0:
-        return 1
-    return 2 if best_turns > 0 else 3
+    return best_turns

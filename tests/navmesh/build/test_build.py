@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.navmesh.record import NavMeshSettings
+from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
 
 SCENES = [
     *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
@@ -53,7 +53,7 @@ def slab(x, z, top=0.0):
     return box([0, top - 0.1, 0], [x, top, z])
 
 
-def areas_from_above(mesh: NavMesh) -> np.ndarray:
+def areas_from_above(mesh: NavMeshData) -> np.ndarray:
     areas = []
     for row in mesh.polygons:
         x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
@@ -61,7 +61,7 @@ def areas_from_above(mesh: NavMesh) -> np.ndarray:
     return np.array(areas)
 
 
-def island_areas(mesh: NavMesh) -> np.ndarray:
+def island_areas(mesh: NavMeshData) -> np.ndarray:
     return np.sort(np.bincount(mesh.polygon_island, areas_from_above(mesh)))[::-1]
 
 
@@ -73,7 +73,7 @@ def contains(corners, x, z, slack=1e-9):
     return inside
 
 
-def floor_heights(mesh: NavMesh, x, z, choose=np.fmax) -> np.ndarray:
+def floor_heights(mesh: NavMeshData, x, z, choose=np.fmax) -> np.ndarray:
     """Highest detail triangle at each place, or lowest with np.fmin; NaN where there is none."""
     heights = np.full(np.shape(x), np.nan)
     points = np.concatenate([mesh.vertices, mesh.detail_vertices]).astype(np.float64)
@@ -85,7 +85,7 @@ def floor_heights(mesh: NavMesh, x, z, choose=np.fmax) -> np.ndarray:
     return heights
 
 
-def wall_length(mesh: NavMesh) -> float:
+def wall_length(mesh: NavMeshData) -> float:
     total = 0.0
     for row, across in zip(mesh.polygons, mesh.neighbours, strict=True):
         corners = mesh.vertices[row[row >= 0]][:, ::2]
@@ -94,7 +94,7 @@ def wall_length(mesh: NavMesh) -> float:
     return total
 
 
-def covered(mesh: NavMesh, origin, step, shape) -> np.ndarray:
+def covered(mesh: NavMeshData, origin, step, shape) -> np.ndarray:
     """[NZ, NX] bool: some polygon lies over or under the place."""
     cover = np.zeros(shape, bool)
     for row in mesh.polygons:
@@ -108,7 +108,7 @@ def covered(mesh: NavMesh, origin, step, shape) -> np.ndarray:
     return cover
 
 
-def assert_sound(mesh: NavMesh) -> None:
+def assert_sound(mesh: NavMeshData) -> None:
     """What every later kernel takes for granted."""
     assert (areas_from_above(mesh) > 0).all()
     for polygon, row in enumerate(mesh.polygons):
@@ -261,8 +261,8 @@ def test_heights_follow_a_hill_and_agree_across_edges():
 # What the order and the quality of the triangles may change: nothing
 
 
-def arrays_of(mesh: NavMesh) -> list[np.ndarray]:
-    return [getattr(mesh, field.name) for field in fields(NavMesh) if field.name != "settings"]
+def arrays_of(mesh: NavMeshData) -> list[np.ndarray]:
+    return [getattr(mesh, field.name) for field in fields(NavMeshData) if field.name != "settings"]
 
 
 def test_order_and_repetition_of_triangles_do_not_matter():

@@ -99,7 +99,7 @@ def test_geodesic_arrays_of_a_cache_are_checked_before_they_are_used() -> None:
             with pytest.raises(ValueError, match=name):
                 fresh.use_geodesic_arrays({**kept, name: bad})
         if name != "grid":  # whose size nothing depends on
-            with pytest.raises(ValueError, match="is needed|must rise|indices must"):
+            with pytest.raises(ValueError, match=r"is needed|must rise|indices must"):
                 fresh.use_geodesic_arrays({**kept, name: array[:-1]})
         assert fresh.geodesic_distance(start, goal) == mesh.geodesic_distance(start, goal)
     with pytest.raises(ValueError, match="needed"):
