@@ -101,9 +101,9 @@ def _change(rng: np.random.Generator, place: Any, key: Any) -> None:
     kind = rng.integers(7)
     if kind <= 2:
         place[key] = ODD_VALUES[rng.integers(len(ODD_VALUES))]
-    elif kind == 3 and type(place[key]) in (int, float):
+    elif kind == 3 and type(place[key]) in (int, float) and abs(place[key]) < 1e300:
         place[key] = place[key] * float(rng.choice([-1, 0.1, 10, 1000])) + float(rng.choice([0, 1, -1]))
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 and np.isfinite(place[key]):
             place[key] = round(place[key])
     elif kind == 4:
         del place[key]

@@ -15,6 +15,8 @@ from gym_batchnav.scene.files import SceneFiles
 
 _MAX_HEADER_BYTES = 2**16
 _MAX_TEXT_BYTES = 2**28  # trimesh makes an array of each line
+_MAX_OFF_ROWS = 2_000_000  # trimesh makes strings of every word
+_BLOCK = 2**20  # bytes
 _MAX_SOLIDS = 2000  # trimesh's time for an STL text grows with the square of their number
 _SIZES = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4, "double": 8}
 _SIZES |= {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4, "float64": 8}
@@ -133,12 +135,20 @@ def _checked_off(data: bytes) -> bytes:
         ValueError: It is too large, or its header promises more lines than follow.
     """
     _check_size(data)
-    text = re.sub(rb"#[^\n]*", b"", data)
-    text = b"\n".join(filter(None, map(bytes.strip, text.splitlines())))
+    kept: list[bytes] = []
+    start = 0
+    while start < len(data):  # in blocks, since each line takes a hundred bytes on its own
+        end = data.find(b"\n", start + _BLOCK) + 1 or len(data)
+        block = re.sub(rb"#[^\n]*", b"", data[start:end])
+        kept += filter(None, [b"\n".join(filter(None, map(bytes.strip, block.splitlines())))])
+        start = end
+    text = b"\n".join(kept)
     header = re.match(rb"(?:C?OFF)\s+(\d{1,12})\s+(\d{1,12})(?:\s|$)", text)
     if not header:
         raise ValueError("it does not begin with OFF and its counts: the file is damaged or no OFF file, re-export it")
     num_rows, num_lines = int(header[1]) + int(header[2]), text.count(b"\n", header.start(2))
+    if num_rows > _MAX_OFF_ROWS:
+        raise ValueError(f"it has {num_rows:,} vertices and faces, of which {_MAX_OFF_ROWS:,} are read: save it as GLB")
     if num_rows > num_lines:
         raise ValueError(f"its header promises {num_rows:,} lines, of which {num_lines:,} follow: it is cut short")
     return text

@@ -1,10 +1,12 @@
-"""Damaged files: each gives a sound scene or a SceneError, in bounded time and memory."""
+"""Hostile scenes: each is loaded soundly or raises a SceneError, in bounded time and memory."""
 
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +25,10 @@ TESTS = Path(__file__).parents[1]
 
 
 def fuzz(folder, *arguments):
-    """Run the program of fuzzing.py in a folder; returns how many scenes it loaded and how many were refused."""
+    """Run the program ``loads.py`` in a folder; returns how many scenes it loaded and how many were refused."""
     paths = [TESTS, TESTS.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
-    program = [sys.executable, TESTS / "scene" / "fuzzing.py", *arguments]
+    program = [sys.executable, TESTS / "fuzzing" / "loads.py", *arguments]
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr[-3000:]}"
     loaded, refused = map(int, done.stdout.split())
@@ -218,6 +220,81 @@ def test_small_files_that_stand_for_much_are_refused(tmp_path):
     for name, data in (made | {"f.obj": polygon(), "g.glb": scans()}).items():
         (tmp_path / name).write_bytes(data)
     assert fuzz(tmp_path, "files", *(path.name for path in tmp_path.iterdir())) == (0, 7)
+
+
+def floors(count: int, side: float) -> bytes:
+    """Storeys of one square floor each, ten metres apart."""
+    glb = Glb()
+    floor = np.array([[0, 0, 0], [0, 0, side], [side, 0, side], [side, 0, 0]], np.float32)
+    glb.mesh(glb.primitive(floor))
+    glb.json["nodes"] = [{"mesh": 0, "translation": [0, 10 * storey, 0]} for storey in range(count)]
+    glb.json["scenes"] = [{"nodes": list(range(count))}]
+    return glb.bytes()
+
+
+def tall_picture() -> bytes:
+    """A picture of 64 million pixels in a file of 8 kB, each a row of its own."""
+    glb, stream = Glb(), io.BytesIO()
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 1, 2**26, 1, 0, 0, 0, 0)), (b"IDAT", zlib.compress(bytes(2**27), 9))]
+    stream.write(b"\x89PNG\r\n\x1a\n")
+    for kind, data in [*chunks, (b"IEND", b"")]:
+        stream.write(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)))
+    glb.json["images"].append({"bufferView": glb.view(stream.getvalue())})
+    glb.json["textures"].append({"source": 0})
+    material = glb.material(pbrMetallicRoughness={"baseColorTexture": {"index": 0}})
+    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+def test_large_floors_load(tmp_path):
+    (tmp_path / "one.glb").write_bytes(floors(1, 400.0))
+    (tmp_path / "many.glb").write_bytes(floors(400, 100.0))
+    assert fuzz(tmp_path, "files", "one.glb", "many.glb") == (2, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+def test_a_picture_one_pixel_wide_is_refused(tmp_path):
+    (tmp_path / "tall.glb").write_bytes(tall_picture())
+    assert fuzz(tmp_path, "files", "tall.glb") == (0, 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+def test_long_comments_of_off_are_passed_over(tmp_path):
+    body = b"3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
+    (tmp_path / "one.off").write_bytes(b"OFF\n#" + b"x" * 100_000_000 + b"\n" + body)
+    (tmp_path / "many.off").write_bytes(b"OFF\n" + b"#\n" * 20_000_000 + body)
+    (tmp_path / "lies.off").write_bytes(b"OFF\n999999999999 1 0\n0 0 0\n")
+    (tmp_path / "short.off").write_bytes(b"OFF\n1000 1 0\n0 0 0\n")
+    assert fuzz(tmp_path, "files", "one.off", "many.off", "lies.off", "short.off") == (2, 2)
+
+
+def deep_folders(folder):
+    inner = folder
+    for _ in range(12):
+        inner = inner / "f"
+    inner.mkdir(parents=True)
+    (folder / "f" / "again").symlink_to(folder)
+    (folder / "f" / "f" / "once_more").symlink_to(folder / "f")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@pytest.mark.parametrize(
+    ("patterns", "outcome"),
+    [
+        (["/".join(["**"] * 14) + "/*.glb", "**/*/**/*/**/*/**/x*"], (1, 0)),
+        ([f"{k}/**/*" for k in range(100_000)], (0, 1)),
+        (["/".join(["*"] * 3000)], (0, 1)),
+        (["*" + "a*" * 1000 + "b"], (1, 0)),
+    ],
+)
+def test_patterns_of_a_dataset_are_matched_in_time(tmp_path, patterns, outcome):
+    instance = write_dataset(tmp_path, [{"template_name": "crate"}])
+    deep_folders(tmp_path)
+    path = tmp_path / "home.scene_dataset_config.json"
+    dataset = json.loads(path.read_text())
+    dataset["objects"]["paths"][".glb"] += patterns
+    path.write_text(json.dumps(dataset))
+    assert fuzz(tmp_path, "files", instance) == outcome
 
 
 def test_a_file_cut_short_anywhere_is_refused(tmp_path):

@@ -1,6 +1,6 @@
-"""A program that loads damaged scenes under limits of time and memory: ``fuzzing.py bytes FILE...`` or ``... json``.
+"""A program that only loads scenes, under limits of time and memory: ``loads.py bytes FILE...`` or ``... json``.
 
-``fuzzing.py files FILE...`` loads the files as they are. A FILE may be a scene instance of the Habitat dataset in its
+``loads.py files FILE...`` loads the files as they are. A FILE may be a scene instance of the Habitat dataset in its
 folder.
 
 Every load gives a sound scene or a SceneError, within ten seconds and one GiB; else the program fails or is killed.
