@@ -159,7 +159,7 @@ class BatchSimulator:
         for one in np.unique(slot):
             here, rows = indices[slot == one], row[slot == one]
             navigation = self.world.at(one)
-            episodes = navigation.episodes
+            episodes = navigation.episode_set
             self.agents.slot[here] = one
             self._place(here, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
             state.episode[here], state.goal_index[here] = rows, episodes.goal_index[rows]

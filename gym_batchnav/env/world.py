@@ -77,7 +77,7 @@ class World:
 
     def episode_set(self, slot: int) -> EpisodeSet:
         """The episodes of the scene in a slot."""
-        return self.at(slot).episodes
+        return self.at(slot).episode_set
 
     def restart(self, order: str, seed: int | None = None) -> None:
         """Begin the queue of episodes anew in a mode and, of a seed, the plan of scenes."""
@@ -104,7 +104,7 @@ class World:
                 else:
                     self.navmeshes.set_slot(slot, navigation.tables)
         self._generation, self._active = library.generation, library.active
-        self.schedule.follow([0 if one is None else len(one.episodes) for one in self._navigation], library.active)
+        self.schedule.follow([0 if one is None else len(one.episode_set) for one in self._navigation], library.active)
 
     def occupy(self) -> None:
         """Tell the library in which slots the agents are now."""
@@ -166,8 +166,8 @@ class World:
             raise ValueError(f"state with scenes up to {slot.max()}: this library has {self.library.num_slots}")
         held = self._navigation
         limits = {
-            "episode": [0 if one is None else len(one.episodes) for one in held],
-            "goal_index": [0 if one is None else len(one.episodes.goals) for one in held],
+            "episode": [0 if one is None else len(one.episode_set) for one in held],
+            "goal_index": [0 if one is None else len(one.episode_set.goals) for one in held],
             "polygon": [0 if one is None else one.navmesh.num_polygons for one in held],
         }
         for name, limit in limits.items():

@@ -13,7 +13,8 @@ from walks import assert_equal, walk
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.cache import CacheWarning
-from gym_batchnav.library.library import SceneLibrary, SceneSource
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.save import save_glb
 
