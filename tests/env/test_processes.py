@@ -131,7 +131,7 @@ def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path
     finally:
         child.kill()
     assert child.returncode == (-signal.SIGINT if interrupted else 0), told
-    assert not interrupted or told.count("Traceback") == 1 and "KeyboardInterrupt" in told
+    assert not interrupted or (told.count("Traceback") == 1 and "KeyboardInterrupt" in told)
     assert workers, "the homes were not prepared by a process of their own"
     psutil.wait_procs(workers, LEAVES_WITHIN)
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in workers)
