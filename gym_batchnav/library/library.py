@@ -293,7 +293,7 @@ class SceneLibrary:
         """Plain values from which ``set_state`` resumes."""
         return {
             "scenes": len(self.names),
-            "names": [self._listed_name(content) for content in self._slots.contents],
+            "names": [self._supply.listed_name(content) for content in self._slots.contents],
             "source_index": self.source_index.tolist(),
             "active": self.active.tolist(),
             "plan": self._plan.get_state(),
@@ -316,7 +316,7 @@ class SceneLibrary:
         if missing:
             raise ValueError(f"library state without {', '.join(sorted(missing))}: give what get_state() returned")
         refused = self._refusals.check_state(state["refused"])
-        contents = self._contents_of(state)
+        contents = self._supply.contents_of(state)
         for slot, content in enumerate(contents):
             others = (slots[slot] for user, slots in self._users.items() if user != key)
             if self._slots.differs(slot, content) and any(others):
@@ -332,41 +332,6 @@ class SceneLibrary:
         self._user_steps[key] = self._step
         self._next_swap = int(state["next_swap"])
         self._num_swaps = int(state["num_swaps"])
-
-    def _listed_name(self, content: Content) -> str | None:
-        """The name of a slot's scene: as listed, or its own if it was placed by ``put``; None for no scene."""
-        index, scene, _ = content
-        if scene is None:
-            return None
-        return self.names[index] if index >= 0 else scene.name
-
-    def _contents_of(self, state: Mapping[str, Any]) -> list[Content]:
-        """The contents of all slots in a state; scenes that are not held now are loaded.
-
-        Raises:
-            ValueError: They are not the scenes of this library, or one cannot be loaded.
-        """
-        indices = list(state["source_index"])
-        names = list(state["names"])
-        if not len(indices) == len(names) == self.num_slots or state.get("scenes") != len(self.names):
-            raise ValueError("the state is of other scenes: give the environment the same scenes=")
-        held = {content[0]: content for content in self._slots.contents}
-        contents: list[Content] = []
-        for slot, (index, name) in enumerate(zip(indices, names, strict=True)):
-            present = self._slots.contents[slot]
-            if name is None:
-                contents.append(NOTHING)
-            elif index < 0 and name == self._listed_name(present):
-                contents.append(present)
-            elif index < 0:
-                raise ValueError(f"the state has scene {name!r} in slot {slot}, placed by put: put it there again")
-            elif index >= len(self.names) or name != self.names[index]:
-                raise ValueError(f"the state has scene {name!r}: give the environment the same scenes=")
-            else:
-                if index not in held:
-                    held[index] = self._supply.load_one(index)
-                contents.append(held[index])
-        return contents
 
     # Changes
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from gym_batchnav.library.loader import Loaded, Outcome, PrepareAhead, load, never
 from gym_batchnav.library.plan import ScenePlan
 from gym_batchnav.library.refusals import Refusals, is_lasting
-from gym_batchnav.library.slots import Content, Slots, counted
+from gym_batchnav.library.slots import NOTHING, Content, Slots, counted
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.progress import late_progress
@@ -33,7 +34,42 @@ class SceneSupply:
         self._refusals = refusals
         self._prepare_ahead = prepare_ahead
 
-    def load_one(self, index: int) -> Content:
+    def listed_name(self, content: Content) -> str | None:
+        """The name of a slot's scene: as listed, or its own if it was placed by ``put``; None for no scene."""
+        index, scene, _ = content
+        if scene is None:
+            return None
+        return self._sources[index].name if index >= 0 else scene.name
+
+    def contents_of(self, state: Mapping[str, Any]) -> list[Content]:
+        """The contents of all slots in a state; scenes that are not held now are loaded.
+
+        Raises:
+            ValueError: They are not the scenes of this library, or one cannot be loaded.
+        """
+        indices = list(state["source_index"])
+        names = list(state["names"])
+        if not len(indices) == len(names) == len(self._slots) or state.get("scenes") != len(self._sources):
+            raise ValueError("the state is of other scenes: give the environment the same scenes=")
+        held = {content[0]: content for content in self._slots.contents}
+        contents: list[Content] = []
+        for slot, (index, name) in enumerate(zip(indices, names, strict=True)):
+            present = self._slots.contents[slot]
+            if name is None:
+                contents.append(NOTHING)
+            elif index < 0 and name == self.listed_name(present):
+                contents.append(present)
+            elif index < 0:
+                raise ValueError(f"the state has scene {name!r} in slot {slot}, placed by put: put it there again")
+            elif index >= len(self._sources) or name != self._sources[index].name:
+                raise ValueError(f"the state has scene {name!r}: give the environment the same scenes=")
+            else:
+                if index not in held:
+                    held[index] = self._load_one(index)
+                contents.append(held[index])
+        return contents
+
+    def _load_one(self, index: int) -> Content:
         """A scene of the list.
 
         Raises:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gym_batchnav.library.loader import Abandoned, Outcome, never
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.worker import TIMEOUT, PreparationWorker, WorkerLost, prepare_scene
+from gym_batchnav.preparation.worker import TIMEOUT, TRIES, PreparationWorker, WorkerLost, prepare_scene
 from gym_batchnav.system.progress import late_progress
 
 MAX_WORKERS = 4  # by default
@@ -98,7 +98,7 @@ def prepare_all(
         for worker in workers:
             worker.close()
     if work.lost is not None:
-        raise RuntimeError(f"{work.lost}: see what it printed above")
+        raise RuntimeError(f"{work.lost}, {TRIES} times in a row: see what it printed above")
     refused = zip(sources, work.outcomes, strict=True)
     return [(source.name, _reason(outcome.error)) for source, outcome in refused if outcome.error is not None]
 

@@ -34,7 +34,7 @@ TIMEOUT = 300.0  # seconds for one scene
 _MAX_LINE = 2**20  # bytes of an answer
 _PATIENCE = 1.0  # seconds that a process gets to end by itself
 _POLL = 0.05  # seconds between looks at whether the work is abandoned
-_TRIES = 3  # processes that may be lost over one scene: somebody else may have ended two of them
+TRIES = 3  # processes that may be lost over one scene: somebody else may have ended two of them
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 _Answers = queue.SimpleQueue[bytes | None]
@@ -226,7 +226,7 @@ def prepare_scene(
     if source.recipe is None or worker.is_prepared(source.recipe):
         return ()
     begun = False
-    for remaining in reversed(range(_TRIES)):
+    for remaining in reversed(range(TRIES)):
         try:
             return worker.prepare(source.recipe, niceness, abandoned)
         except WorkerLost as error:
@@ -237,7 +237,7 @@ def prepare_scene(
             if not remaining:
                 raise SceneRefused(
                     source.name,
-                    f"{_TRIES} processes in turn were lost over it, the last: {error}; it may take more memory or time "
+                    f"{TRIES} processes in turn were lost over it, the last: {error}; it may take more memory or time "
                     "than there is: make it smaller",
                 ) from error
             warn_user(f"{error}: scene {source.name!r} is tried again")
