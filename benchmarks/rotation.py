@@ -1,7 +1,7 @@
 """Scenes that rotate: what it costs stepping, memory and start-up.
 
 python benchmarks/rotation.py                       # all parts
-python benchmarks/rotation.py --only throughput     # throughput, loader, memory, ready, slot, sharing
+python benchmarks/rotation.py --only throughput     # throughput, loader, busy, memory, ready, slot, sharing
 
 Ends with exit code 1 if a figure misses its bar.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -146,6 +147,31 @@ def _seconds_computed() -> float:
     return sum(times.user + times.system for times in spent)
 
 
+def busy(seconds: float) -> list[Bar]:
+    """Steps per change of scene beside two processes that never rest, as a multiple of what was asked for."""
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        env = BatchNavEnv(4, scenes="apartments", sensors=(), resident_scenes=2, rotate_every=50,
+                          max_episode_steps=100)  # fmt: skip
+        env.reset(seed=0)
+        steps(env, 1000)  # so that the first changes, which find their priority, do not count
+        begun, count, end = env.library.stats()["swaps"], 0, time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            steps(env, 50)
+            count += 50
+        stats = env.library.stats()
+        env.close()
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    changes = stats["swaps"] - begun
+    asked = stats["steps_per_change_asked"]
+    ratio = count / max(changes, 1) / asked
+    print(f"beside two busy processes: {changes} changes in {count:,} steps, {ratio:.2f} times the {asked} asked for")
+    return [Bar("beside two busy processes, steps per change against those asked for", ratio, 4, at_most=True)]
+
+
 def memory(swaps: int = 200) -> list[Bar]:
     """Resident memory after every swap, without the first tenth of them."""
     env = BatchNavEnv(
@@ -239,6 +265,7 @@ def main() -> None:
     parts: dict[str, Callable[[], list[Bar]]] = {
         "throughput": lambda: throughput(arguments.seconds),
         "loader": lambda: loader(arguments.seconds),
+        "busy": lambda: busy(arguments.seconds),
         "memory": memory,
         "ready": ready,
         "slot": slot,

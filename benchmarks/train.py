@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.library.library import SETTLE_STEPS
+from gym_batchnav.library.pace import SETTLE_STEPS
 
 LEAST_FPS, MOST_WAIT, MOST_MEMORY = 1500, 0.10, 6 * 2**30
 

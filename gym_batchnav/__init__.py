@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from gym_batchnav.system.kernels import use_versioned_kernel_cache
+
 if TYPE_CHECKING:
     from gym_batchnav.env.batch_env import BatchNavEnv
     from gym_batchnav.geometry import Camera
@@ -63,6 +65,9 @@ try:
     __version__ = version("gym-batchnav")
 except PackageNotFoundError:  # run from a checkout that is not installed
     __version__ = "0.0.0"
+
+
+use_versioned_kernel_cache()  # before any kernel is imported
 
 
 def __getattr__(name: str) -> Any:

@@ -304,12 +304,12 @@ class Simulator:
                     self.navmeshes.set_slot(slot, navigation.tables)
         self._generation = library.generation
         self._active = library.active
-        self.schedule.follow([0 if one is None else len(one.episodes) for one in self._navigation], library.active)
+        self.schedule.follow([0 if one is None else len(one.episode_set) for one in self._navigation], library.active)
 
     def _start(self, indices: np.ndarray, slot: int, rows: np.ndarray) -> None:
         """Put agents ``indices`` [M] at the starts of the episodes ``rows`` [M] of the scene in a slot."""
         navigation, state = self.navigation(slot), self.episodes
-        episodes = navigation.episodes
+        episodes = navigation.episode_set
         self.agents.slot[indices] = slot
         self._place(indices, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
         state.episode[indices] = rows
@@ -354,8 +354,8 @@ class Simulator:
             raise ValueError(f"state with scenes up to {slot.max()}: this library has {self.library.num_slots}")
         held = self._navigation
         limits = {
-            "episode": [0 if one is None else len(one.episodes) for one in held],
-            "goal_index": [0 if one is None else len(one.episodes.goals) for one in held],
+            "episode": [0 if one is None else len(one.episode_set) for one in held],
+            "goal_index": [0 if one is None else len(one.episode_set.goals) for one in held],
             "polygon": [0 if one is None else one.navmesh.num_polygons for one in held],
         }
         for name, limit in limits.items():

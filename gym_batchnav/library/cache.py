@@ -7,7 +7,6 @@ import json
 import math
 import os
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
+from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.storage import write_atomically
 
 MAX_BYTES = 20 * 10**9
@@ -28,15 +28,15 @@ _SHARE = 64  # the folder is measured anew whenever this part of its bound has b
 
 
 class CacheWarning(UserWarning):
-    """The folder or disk of a cache refuses."""
+    """The folder or disk of a cache cannot be used."""
 
 
 class DiskCache:
     """A folder of named arrays that many processes may share.
 
     An entry is written aside and then renamed, so it is there whole or not at all; one that is damaged all the same
-    is removed and counts as absent. A folder or disk that refuses costs one warning, and nothing is kept. When the
-    folder outgrows its bound, the entries that were not used for longest are removed.
+    is removed and counts as absent. A folder or disk that cannot be used causes one warning, and nothing is kept.
+    When the folder outgrows its bound, the entries that were not used for longest are removed.
 
     An entry holds numbers and text only. Its arrays are views of the bytes read: nothing in it can run, or make
     more memory be allocated than the file has bytes.
@@ -92,7 +92,7 @@ class DiskCache:
             arrays: They hold numbers, flags or text, no objects.
 
         Raises:
-            ValueError: an array holds Python objects, records or empty text.
+            ValueError: An array holds Python objects, records or empty text.
         """
         data = _compose(arrays)
         if len(data) > self.max_bytes:
@@ -100,7 +100,7 @@ class DiskCache:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, data)
+            _write(path, data)
             self._unmeasured += len(data)
             if self._unmeasured > self.max_bytes // _SHARE:
                 self._unmeasured = 0
@@ -152,12 +152,20 @@ class DiskCache:
     def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"the cache in '{self.directory}' cannot be used ({error}): prepared data is made anew each time; "
+            warn_user(
+                f"the cache in '{self.directory}' cannot be used ({error}): prepared data is made again each time; "
                 "set GYM_BATCHNAV_CACHE to a folder that can be written",
                 CacheWarning,
-                stacklevel=3,
             )
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write an entry; one that another process reads just now stays as it is where the system does not replace it."""
+    try:
+        write_atomically(path, data)
+    except PermissionError:  # Windows replaces no file that is open
+        if os.name != "nt" or not path.exists():
+            raise
 
 
 def _compose(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -183,7 +191,7 @@ def _parse(data: bytearray) -> dict[str, np.ndarray]:
     """The arrays of an entry, as views of its bytes.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: It is damaged.
     """
     if hashlib.sha256(memoryview(data)[_CHECKSUM.stop :]).digest() != data[_CHECKSUM]:
         raise ValueError("wrong checksum")

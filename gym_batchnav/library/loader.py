@@ -1,4 +1,4 @@
-"""Loading scenes beside the steps: one thread of the lowest priority."""
+"""Loading scenes beside the steps: one thread per scene, one scene at a time."""
 
 from __future__ import annotations
 
@@ -7,90 +7,184 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.scene.scene import Scene
 
-LOWEST_PRIORITY = 19  # the largest niceness
+Preparers = Mapping[int, Callable[[Scene], Any]]
+Abandoned = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of preparing one scene in another process.
+
+    Attributes:
+        error: Why the scene cannot be loaded; None if it can.
+        warnings: Sentences for the user.
+    """
+
+    error: Exception | None = None
+    warnings: tuple[str, ...] = ()
+
+
+PrepareAhead = Callable[[Sequence[SceneSource], int, Abandoned], list[Outcome]]
+"""Fills the cache for sources, in processes of a niceness, until they are done or abandoned; one outcome per source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What became of a request: a scene and what the preparers made of it, or the error that there was instead."""
+    """Result of a request: a scene and what the preparers made of it, or the error that there was instead."""
 
     index: int
     scene: Scene | None
     made: dict[int, Any]
     error: Exception | None = None
+    warnings: tuple[str, ...] = ()
 
 
-Job = Callable[[], Scene]
-Preparers = Mapping[int, Callable[[Scene], Any]]
-
-
-def load(index: int, job: Job, preparers: Preparers) -> Loaded:
-    """Load a scene and run the preparers on it; an error becomes part of the answer."""
+def load(index: int, source: Callable[[], Scene], preparers: Preparers, abandoned: Abandoned | None = None) -> Loaded:
+    """Load a scene and run the preparers on it; an error becomes part of the result."""
     try:
-        scene = job()
-        return Loaded(index, scene, {key: preparer(scene) for key, preparer in preparers.items()})
+        scene = source()
+        made = {}
+        for key, preparer in preparers.items():
+            if abandoned is not None and abandoned():
+                break
+            made[key] = preparer(scene)
+        return Loaded(index, scene, made)
     except Exception as error:  # a preparer or a format's reader may raise anything, and stepping must go on
         return Loaded(index, None, {}, error)
 
 
-class BackgroundLoader:
-    """A thread that loads one scene at a time; it starts with the first request."""
+def complete(loaded: Loaded, preparers: Preparers) -> Loaded:
+    """Add the results of preparers that came while a scene was loaded and remove those of preparers that left."""
+    scene = loaded.scene
+    if scene is None:
+        return loaded
+    missing = {key: preparer for key, preparer in preparers.items() if key not in loaded.made}
+    added = load(loaded.index, lambda: scene, missing)
+    made = {key: result for key, result in {**loaded.made, **added.made}.items() if key in preparers}
+    return Loaded(loaded.index, added.scene, made, added.error, loaded.warnings)
 
-    def __init__(self) -> None:
-        # The interpreter waits for an executor's thread before it ends: Embree cannot be left in the middle of a tree.
-        self._executor = ThreadPoolExecutor(1, "scene loader", initializer=_yield_to_others)
-        self._future: Future[Loaded] | None = None
-        self._index = -1
+
+def never() -> bool:
+    """Whether work that somebody waits for is abandoned: no."""
+    return False
+
+
+@dataclass(slots=True)
+class _Order:
+    """A scene that was asked for.
+
+    Attributes:
+        cancelled: Set when nobody wants it any more.
+        done: Set when ``loaded`` is there, or the order was abandoned.
+    """
+
+    index: int
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+    loaded: Loaded | None = None
+
+    def abandoned(self) -> bool:
+        """Whether nobody wants the scene any more, or the program is about to end."""
+        return self.cancelled.is_set() or not threading.main_thread().is_alive()
+
+
+class BackgroundLoader:
+    """Loads one scene at a time in a thread that ends with it.
+
+    The interpreter waits for the thread before it ends, because Embree and OpenGL cannot be left in the middle of their
+    work; the thread looks out for that end and stops waiting for other processes then.
+
+    Args:
+        prepare_ahead: Fills the cache in other processes first.
+    """
+
+    def __init__(self, prepare_ahead: PrepareAhead | None = None) -> None:
+        self._prepare_ahead = prepare_ahead
+        self._order: _Order | None = None
+        self._thread: threading.Thread | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether there is a scene that was asked for and not taken yet."""
-        return self._future is not None
+        """Whether a scene was asked for and not taken yet."""
+        return self._order is not None
 
-    def request(self, index: int, job: Job, preparers: Preparers) -> None:
-        """Have a scene loaded; what was asked for before is forgotten."""
-        self.forget()
-        self._index = index
-        self._future = self._executor.submit(_load, index, job, dict(preparers))
+    def request(self, index: int, source: SceneSource, preparers: Preparers, niceness: int) -> None:
+        """Have a scene loaded, at a niceness of 0 to 19; what was asked for before is cancelled."""
+        self.cancel()
+        self._order = _Order(index)
+        # Threads can lower their own priority and never raise it: each scene has a new one.
+        self._thread = threading.Thread(
+            target=_run,
+            args=(self._order, source, dict(preparers), niceness, self._prepare_ahead, self._thread),
+            name="scene loader",
+        )
+        self._thread.start()
 
     def take(self, wait: bool = False) -> Loaded | None:
-        """What was asked for, None if it is not there yet; ``wait`` for it if asked to."""
-        if self._future is None or not (wait or self._future.done()):
+        """The scene that was asked for, None if it is not there yet and ``wait`` is not set."""
+        order = self._order
+        if order is None or not (wait or order.done.is_set()):
             return None
-        future, self._future = self._future, None
-        error = future.exception()
-        if error is not None:  # not even an Exception: a reader that wanted to leave the program
-            return Loaded(self._index, None, {}, RuntimeError(f"loading ended with {error!r}"))
-        return future.result()
+        order.done.wait()
+        self._order = None
+        return order.loaded
 
-    def forget(self) -> None:
-        """Take no interest any more in what was asked for."""
-        if self._future is not None:
-            self._future.cancel()
-            self._future = None
-
-    def close(self) -> None:
-        """Let the thread end after what it is loading now; safe twice."""
-        self.forget()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+    def cancel(self) -> None:
+        """Cancel the pending request; idempotent."""
+        if self._order is not None:
+            self._order.cancelled.set()
+            self._order = None
 
 
-def _load(index: int, job: Job, preparers: Preparers) -> Loaded:
-    """Load a scene after the memory of those before it has gone back to the system."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # only the GNU C library can do that, and keeps
-        ctypes.CDLL(None).malloc_trim(0)  # a fifth more than it needs where scenes of many sizes come and go
-    return load(index, job, preparers)
+def _run(
+    order: _Order,
+    source: SceneSource,
+    preparers: Preparers,
+    niceness: int,
+    prepare_ahead: PrepareAhead | None,
+    previous: threading.Thread | None,
+) -> None:
+    """Fulfil an order once the thread of the one before has ended."""
+    try:
+        if previous is not None:
+            previous.join()
+        _lower_priority(niceness)
+        order.loaded = _load(order, source, preparers, niceness, prepare_ahead)
+    except BaseException as error:  # a reader may call sys.exit
+        order.loaded = Loaded(order.index, None, {}, RuntimeError(f"loading ended with {error!r}"))
+    finally:
+        order.done.set()
 
 
-def _yield_to_others() -> None:
-    """Give the calling thread the lowest priority, where threads have priorities of their own."""
-    if sys.platform == "linux":
+def _load(
+    order: _Order, source: SceneSource, preparers: Preparers, niceness: int, prepare_ahead: PrepareAhead | None
+) -> Loaded | None:
+    outcome = Outcome()
+    if prepare_ahead is not None and not order.abandoned():
+        try:
+            (outcome,) = prepare_ahead([source], niceness, order.abandoned)
+        except Exception as error:
+            outcome = Outcome(error)
+    if order.abandoned():
+        return None
+    if outcome.error is not None:
+        return Loaded(order.index, None, {}, outcome.error, outcome.warnings)
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        # Only the GNU C library has it; without it, it keeps a fifth more where scenes of many sizes come and go.
+        ctypes.CDLL(None).malloc_trim(0)
+    loaded = load(order.index, source.load, preparers, order.abandoned)
+    return Loaded(loaded.index, loaded.scene, loaded.made, loaded.error, outcome.warnings)
+
+
+def _lower_priority(niceness: int) -> None:
+    """Lower the priority of the calling thread, where threads have priorities of their own."""
+    if sys.platform == "linux" and niceness > 0:
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -1,4 +1,4 @@
-"""Which scene takes its turn next: an endless walk through the list, shuffled by a seed."""
+"""The order in which scenes take turns: an endless walk through the list, shuffled by a seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class ScenePlan:
-    """The order in which scenes are taken in.
+    """The order in which scenes take turns.
 
     Lane k of K begins with item k of a permutation of all scenes; the lanes take the following items in turn, round and
     round. So the scene of a lane follows from the seed, the lane and how often it has changed.
@@ -20,18 +20,22 @@ class ScenePlan:
     """
 
     def __init__(self, num_scenes: int, num_active: int) -> None:
-        self._num_scenes, self._num_active = num_scenes, num_active
+        self._num_scenes = num_scenes
+        self._num_active = num_active
         self.restart(0)
 
     def restart(self, seed: int) -> None:
         """Begin the walk of a seed."""
-        self.seed, self.position = seed, 0
+        self.seed = seed
+        self.position = 0
         self._order = np.arange(self._num_scenes)
         if self._num_scenes > self._num_active:
             self._order = np.random.default_rng([seed, self._num_scenes]).permutation(self._num_scenes)
+        self._place = np.empty(self._num_scenes, np.int64)
+        self._place[self._order] = np.arange(self._num_scenes)
 
     def next(self, without: Container[int]) -> int | None:
-        """The next scene that is not among some others, None if there is none; ``taken`` goes past it."""
+        """The next scene that is not among ``without``, None if there is none; ``taken`` moves past it."""
         for ahead in range(self._num_scenes):
             scene = int(self._order[(self.position + ahead) % self._num_scenes])
             if scene not in without:
@@ -39,15 +43,14 @@ class ScenePlan:
         return None
 
     def taken(self, scene: int) -> None:
-        """Go on after a scene that ``next`` named."""
-        place = int(np.flatnonzero(self._order == scene)[0])
-        self.position += (place - self.position) % self._num_scenes + 1
+        """Move past a scene that ``next`` returned."""
+        self.position += int(self._place[scene] - self.position) % self._num_scenes + 1
 
     def get_state(self) -> dict[str, Any]:
-        """What ``set_state`` needs to go on from here."""
+        """Plain values for ``set_state``."""
         return {"seed": self.seed, "position": self.position}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that ``get_state`` gave."""
+        """Resume from a state that ``get_state`` returned."""
         self.restart(int(state["seed"]))
         self.position = int(state["position"])

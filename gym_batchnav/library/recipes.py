@@ -1,8 +1,8 @@
-"""How a scene is made again, here or in another process, through the cache if one is given.
+"""Recipes: how a scene is made again, here or in another process, through the cache if one is given.
 
-Each class knows one kind of scene: what its entry in the cache is found by (``key``), whether a scene that was stored
-under that key is still what would be made (``is_current``), how to make it (``make``), what to add that is not stored
-(``dress``) and which longer names it may go by (``aliases``).
+Each class is one kind of scene. It has the key of its entry in the cache (``key``), tells whether a stored scene is
+still the one that would be made (``is_current``), makes it (``make``), adds what is not stored (``complete``) and gives
+longer names for scenes that share a short one (``aliases``).
 """
 
 from __future__ import annotations
@@ -11,24 +11,34 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.library import SceneSource
 from gym_batchnav.library.packing import pack_scene, unpack_scene
 from gym_batchnav.scene.habitat.dataset import load_habitat_scene
 from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.code import code_digest
 
-_PACKAGE = Path(__file__).parents[1]
-# What a stored scene depends on besides its content. It counts by its bytes, so that no version needs to be raised.
-_CODE = {
-    "loader": ("scene/**/*.py", "library/packing.py", "navmesh/record.py", "navmesh/detour.py", "navmesh/topology.py"),
-    "generator": ("homes/**/*.py", "scene/scene.py", "library/packing.py", "scene/color.py"),
-}
+# A stored scene holds a navmesh as it was read, which kernels neither build nor change.
+_LOADER = partial(
+    code_digest,
+    "scene/load.py",
+    "scene/habitat/dataset.py",
+    "library/packing.py",
+    without=("navmesh/build/", "navmesh/kernels/"),
+    packages=("numpy", "pillow", "trimesh", "DracoPy"),
+)
+_GENERATOR = partial(
+    code_digest,
+    "homes/__init__.py",
+    "library/packing.py",
+    without=("navmesh/build/", "navmesh/kernels/"),
+    packages=("numpy",),
+)
 _BESIDE = (".navmesh", ".stage_config.json")  # a file of the scene's name that ends so changes what is loaded
 
 
@@ -41,7 +51,7 @@ class SceneFile:
     options: dict[str, Any] = field(default_factory=dict)  # keywords of load_scene
 
     def key(self) -> str:
-        """By the file's bytes and name, the options and the loader."""
+        """The cache key: the file's bytes and name, the options and the loader's code."""
         return self._key(digest_of(Path(self.path)))
 
     def is_current(self, scene: Scene, key: str) -> bool:
@@ -53,17 +63,17 @@ class SceneFile:
         """The scene as ``load_scene`` gives it."""
         return load_scene(self.path, **self.options)
 
-    def dress(self, scene: Scene) -> Scene:
-        """With its name, and its path among the metadata, so that its episodes can be found beside it."""
+    def complete(self, scene: Scene) -> Scene:
+        """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
         return replace(scene, name=self.name, metadata={**scene.metadata, "path": self.path})
 
     def aliases(self) -> tuple[str, ...]:
-        """With the folder, then the whole path."""
+        """Longer names: folder and name, then the whole path."""
         path = Path(self.path)
         return f"{path.parent.name}/{path.stem}", path.as_posix()
 
     def _key(self, digest: str) -> str:
-        return f"file {code_digest('loader')} {digest} {Path(self.path).name} {_plain(self.options)}"
+        return f"file {_LOADER()} {digest} {Path(self.path).name} {_plain(self.options)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +85,8 @@ class ProceduralScene:
     options: dict[str, Any] = field(default_factory=dict)  # keywords of generate_apartment
 
     def key(self) -> str:
-        """By the seed, the options and the generator."""
-        return f"procedural {code_digest('generator')} {self.seed} {_plain(self.options)}"
+        """The cache key: the seed, the options and the generator's code."""
+        return f"procedural {_GENERATOR()} {self.seed} {_plain(self.options)}"
 
     def is_current(self, scene: Scene, key: str) -> bool:
         """Always: the key holds all it depends on."""
@@ -86,12 +96,12 @@ class ProceduralScene:
         """The apartment as ``generate_apartment`` gives it."""
         return generate_apartment(self.seed, **self.options)
 
-    def dress(self, scene: Scene) -> Scene:
-        """With its name."""
+    def complete(self, scene: Scene) -> Scene:
+        """Return the scene with its name."""
         return replace(scene, name=self.name)
 
     def aliases(self) -> tuple[str, ...]:
-        """With the options."""
+        """A longer name: with the options."""
         options = "&".join(f"{key}={value}" for key, value in self.options.items())
         return (f"{self.name}?{options}",)
 
@@ -105,7 +115,7 @@ class HabitatScene:
     name: str
 
     def key(self) -> str:
-        """By the bytes of the dataset's and the scene's file, and the loader."""
+        """The cache key: the bytes of the dataset's and the scene's file, and the loader's code."""
         dataset = Path(self.dataset)
         return self._key(digest_of(dataset), digest_of(dataset.parent / self.handle))
 
@@ -119,54 +129,46 @@ class HabitatScene:
         """The scene as ``load_habitat_scene`` gives it."""
         return load_habitat_scene(self.dataset, self.handle)
 
-    def dress(self, scene: Scene) -> Scene:
-        """With its name, and its path among the metadata, so that its episodes can be found beside it."""
+    def complete(self, scene: Scene) -> Scene:
+        """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
         path = Path(self.dataset).parent / self.handle
         return replace(scene, name=self.name, metadata={**scene.metadata, "path": str(path)})
 
     def aliases(self) -> tuple[str, ...]:
-        """With the path in the dataset's folder, then the whole path."""
+        """Longer names: the path in the dataset's folder, then the whole path."""
         path = (Path(self.dataset).parent / self.handle).as_posix()
         return f"{Path(self.handle).parent.as_posix()}/{self.name}", path
 
     def _key(self, *digests: str) -> str:
-        return f"habitat {code_digest('loader')} {' '.join(digests)} {Path(self.dataset).name} {self.handle}"
+        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle}"
 
 
 Recipe = SceneFile | ProceduralScene | HabitatScene
 _KINDS: dict[str, type[Recipe]] = {"file": SceneFile, "procedural": ProceduralScene, "habitat": HabitatScene}
 
 
-def source_of(recipe: Recipe, disk: DiskCache | None) -> SceneSource:
-    """The source that makes the scene of a recipe, through the cache if there is one."""
+def describe(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as plain values, which JSON can hold; ``recipe_from`` reads them."""
     (kind,) = (kind for kind, one in _KINDS.items() if isinstance(recipe, one))
-    return SceneSource(recipe.name, partial(load_recipe, recipe, disk), {"kind": kind, **asdict(recipe)})
-
-
-def source_from_recipe(recipe: Mapping[str, Any], cache: DiskCache | None = None) -> SceneSource:
-    """The source that a SceneSource's ``recipe`` describes.
-
-    Args:
-        recipe: As of ``SceneSource.recipe``, perhaps read from JSON.
-        cache: Where prepared scenes are kept; None keeps none.
-
-    Raises:
-        ValueError: it is no recipe.
-    """
-    return source_of(_recipe_of(recipe), cache)
+    return {"kind": kind, **asdict(recipe)}
 
 
 def key_of(recipe: Mapping[str, Any]) -> str:
-    """What the entry of a scene in the cache is found by; of files, all of the main file is read.
+    """The cache key of a scene; of a file, all of the main file is read.
 
     Raises:
-        ValueError: it is no recipe.
-        OSError: its file cannot be read.
+        ValueError: It is no recipe.
+        OSError: Its file cannot be read.
     """
-    return _recipe_of(recipe).key()
+    return recipe_from(recipe).key()
 
 
-def _recipe_of(recipe: Mapping[str, Any]) -> Recipe:
+def recipe_from(recipe: Mapping[str, Any]) -> Recipe:
+    """The recipe that ``describe`` gave as plain values.
+
+    Raises:
+        ValueError: They are no recipe.
+    """
     try:
         fields = dict(recipe)
         return _KINDS[fields.pop("kind")](**fields)
@@ -178,29 +180,29 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
     """The scene of a recipe: from the cache where it is current there, else made and kept there.
 
     Raises:
-        ValueError: it cannot be made; the message says why.
+        ValueError: It cannot be made; the message says why.
     """
     try:
         key = recipe.key() if disk is not None else ""
     except OSError:
         disk = None  # making it says what is wrong with the file
     if disk is None:
-        return recipe.dress(recipe.make())
+        return recipe.complete(recipe.make())
     arrays = disk.load(key)
     if arrays is not None:
         try:
             scene = unpack_scene(arrays)
             if recipe.is_current(scene, key):
-                return recipe.dress(scene)
-        except ValueError:
-            pass  # of another layout: made anew
+                return recipe.complete(scene)
+        except (ValueError, KeyError, TypeError):
+            pass  # of another layout, or damaged: made again
     scene = recipe.make()
     disk.store(key, pack_scene(scene))
-    return recipe.dress(scene)
+    return recipe.complete(scene)
 
 
 def files_of(scene: Scene) -> Mapping[str, str]:
-    """What the loader noted of the files that a scene was made of: SHA-256, "" for one that was missing, by path."""
+    """SHA-256 of the files that a scene was made of, "" for one that was missing, by path, as the loader noted them."""
     files = scene.metadata.get("files")
     return files if isinstance(files, Mapping) else {}
 
@@ -234,16 +236,6 @@ def digest_of(path: Path) -> str:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
             digest.update(chunk)
-    return digest.hexdigest()
-
-
-@cache
-def code_digest(what: str) -> str:
-    """SHA-256 of the source files that ``"loader"`` or ``"generator"`` is made of, in hexadecimal."""
-    digest = hashlib.sha256()
-    for pattern in _CODE[what]:
-        for path in sorted(_PACKAGE.glob(pattern)):
-            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""SceneSlots: scenes side by side, and what others have made of them."""
+"""Scenes side by side in slots, and what preparers have made of them."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ Content = tuple[int, Scene | None, dict[int, Any]]  # index in the list of scene
 NOTHING: Content = (-1, None, {})
 
 
-class SceneSlots:
+class Slots:
     """A fixed number of slots, each with one scene or none.
 
     What others need of a scene (a ray tree, a navmesh, episodes) they have made by *preparers*: plain callables that
-    run on every scene that is held, without anybody here knowing what they make. Equal preparers share their results.
-    What these take is known where they say so: ``nbytes`` of main memory, ``device_nbytes`` on a graphics device.
-    A renderer that mirrors the slots on its device compares ``generation`` before it draws.
+    run on every scene that is held, without this class knowing what they make. Equal preparers share their results.
+    Results count as memory if they have ``nbytes`` of main memory or ``device_nbytes`` on a graphics device.
 
     Args:
         num_slots: How many.
-        max_scene_bytes: How much they may take of main memory, and again of graphics devices; None for any amount.
+        max_scene_bytes: Limit of main memory, and again of the graphics device; None for no limit.
 
     Attributes:
-        source_index: [num_slots] int32, number of the scene in the list of all, -1 for none and for scenes by hand.
+        max_scene_bytes: The limit.
+        source_index: [num_slots] int32, index of the scene in the list of all; -1 for none and for scenes that a caller
+            has put there.
         generation: Grows by one whenever the scene in any slot changes.
+        preparers: The preparers by key.
     """
 
     def __init__(self, num_slots: int, max_scene_bytes: int | None = None) -> None:
-        self._max_scene_bytes = max_scene_bytes
+        self.max_scene_bytes = max_scene_bytes
         self.source_index = np.full(num_slots, -1, np.int32)
         self.generation = 0
+        self.preparers: dict[int, Preparer] = {}
         self._scenes: list[Scene | None] = [None] * num_slots
         self._prepared: list[dict[int, Any]] = [{} for _ in range(num_slots)]
-        self._preparers: dict[int, Preparer] = {}
         self._num_askers: dict[int, int] = {}  # by key
         self._next_key = 0
 
-    @property
-    def num_slots(self) -> int:
+    def __len__(self) -> int:
         """The number of slots, empty ones included."""
         return len(self.source_index)
 
@@ -52,32 +53,34 @@ class SceneSlots:
         """The number of slots that hold a scene."""
         return sum(scene is not None for scene in self._scenes)
 
+    @property
+    def scenes(self) -> tuple[Scene | None, ...]:
+        """The scene in every slot."""
+        return tuple(self._scenes)
+
     def scene(self, slot: int) -> Scene:
         """The scene in a slot.
 
         Raises:
-            ValueError: The slot is empty.
+            ValueError: The slot is empty, or there is no such slot.
         """
+        if not 0 <= slot < len(self):
+            raise ValueError(f"slot {slot}: the scene library has slots 0 to {len(self) - 1}")
         scene = self._scenes[slot]
         if scene is None:
             raise ValueError(f"slot {slot} of the scene library is empty: put a scene into it")
         return scene
 
-    def name(self, slot: int) -> str:
-        """The name of the scene in a slot."""
-        return self.scene(slot).name
-
     def prepared(self, slot: int, key: int) -> Any:
-        """What the preparer of ``key`` made of the scene in ``slot``, None if the slot is empty."""
+        """The result of the preparer ``key`` for the scene in ``slot``, None if the slot is empty."""
         return self._prepared[slot].get(key)
 
-    def _prepare(self, preparer: Preparer) -> tuple[int, dict[int, ValueError]]:
-        """Have a preparer run on every scene that is held; returns the key of its results and, by slot, its refusals.
+    def prepare(self, preparer: Preparer) -> tuple[int, dict[int, ValueError]]:
+        """Run a preparer on every scene that is held; returns the key of its results and its refusals by slot.
 
-        The scenes that it refuses stay, with nothing made of them: it is for the caller to empty their slots or to
-        remove the preparer.
+        The scenes that it refuses stay, with no result: the caller has to empty their slots or remove the preparer.
         """
-        for key, known in self._preparers.items():
+        for key, known in self.preparers.items():
             if known == preparer:
                 self._num_askers[key] += 1
                 return key, {}
@@ -91,41 +94,34 @@ class SceneSlots:
                     except ValueError as error:
                         refusals[slot] = error
                     done()
-        key, self._next_key = self._next_key, self._next_key + 1
-        self._preparers[key], self._num_askers[key] = preparer, 1
+        key = self._next_key
+        self._next_key += 1
+        self.preparers[key] = preparer
+        self._num_askers[key] = 1
         for slot, result in made.items():
             self._prepared[slot][key] = result
         return key, refusals
 
     def remove_preparer(self, key: int) -> None:
-        """Forget a preparer and what it made once all who asked for it have said so; unknown keys are ignored."""
-        if key not in self._preparers:
+        """Forget a preparer and its results once all who asked for it have removed it; unknown keys are ignored."""
+        if key not in self.preparers:
             return
         self._num_askers[key] -= 1
         if self._num_askers[key] == 0:
-            del self._preparers[key], self._num_askers[key]
+            del self.preparers[key]
+            del self._num_askers[key]
             for prepared in self._prepared:
                 prepared.pop(key, None)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of main memory that the scenes hold and what was made of them."""
-        return int(self._memory[0])
+    def memory(self) -> np.ndarray:
+        """[2] int64, bytes of main memory and of the graphics device that all slots take."""
+        return sum(map(self.memory_of, self.contents), np.zeros(2, np.int64))
 
-    @property
-    def device_nbytes(self) -> int:
-        """Bytes that the scenes take on graphics devices; room that a renderer keeps for others does not count."""
-        return int(self._memory[1])
+    def memory_of(self, content: Content) -> np.ndarray:
+        """[2] int64, bytes of main memory and of the graphics device.
 
-    @property
-    def _memory(self) -> np.ndarray:
-        """[2] int64: bytes of main memory and of the graphics devices that all slots take."""
-        return sum(map(self._memory_of, self._contents), np.zeros(2, np.int64))
-
-    def _memory_of(self, content: Content) -> np.ndarray:
-        """[2] int64: bytes of main memory and of the graphics devices; results that do not tell theirs do not count.
-
-        Everyone who asked for a result sends it to a device of their own.
+        Device memory counts once per user of a preparer, because each has buffers of its own.
         """
         _, scene, made = content
         main = 0 if scene is None else scene.nbytes
@@ -133,44 +129,47 @@ class SceneSlots:
         device = sum(getattr(result, "device_nbytes", 0) * self._num_askers[key] for key, result in made.items())
         return np.array([main, device], np.int64)
 
-    def _fits(self, memory: np.ndarray) -> bool:
-        """Whether so many bytes [2], of main memory and of graphics devices, may be taken."""
-        return self._max_scene_bytes is None or bool((memory <= self._max_scene_bytes).all())
+    def fits(self, memory: np.ndarray) -> bool:
+        """Whether an amount of memory [2], as ``memory`` gives it, is within the limit."""
+        return self.max_scene_bytes is None or bool((memory <= self.max_scene_bytes).all())
 
-    def _too_much(self, memory: np.ndarray) -> str:
-        """What is wrong with so many bytes [2], which do not fit."""
-        assert self._max_scene_bytes is not None
+    def excess(self) -> str:
+        """How the present scenes exceed the limit, for an error."""
+        assert self.max_scene_bytes is not None
         where = ("main memory", "the graphics device")
         taken = " and ".join(
-            f"{size:,} bytes of {what}"
-            for size, what in zip(memory.tolist(), where, strict=True)
-            if size > self._max_scene_bytes
+            f"{size:,} bytes of {place}"
+            for size, place in zip(self.memory.tolist(), where, strict=True)
+            if size > self.max_scene_bytes
         )
-        return f"{counted(self.num_held)} at hand would take {taken}, more than max_scene_bytes={self._max_scene_bytes}"
+        return f"{counted(self.num_held)} would take {taken}, more than max_scene_bytes={self.max_scene_bytes}"
 
-    def _install(self, slot: int, content: Content) -> None:
+    def install(self, slot: int, content: Content) -> None:
         """Place a scene and what was made of it in a slot."""
-        self.source_index[slot], self._scenes[slot], self._prepared[slot] = content
+        index, scene, made = content
+        self.source_index[slot] = index
+        self._scenes[slot] = scene
+        self._prepared[slot] = made
         self.generation += 1
 
     @property
-    def _contents(self) -> list[Content]:
-        """What every slot holds."""
+    def contents(self) -> list[Content]:
+        """The content of every slot."""
         return list(zip(self.source_index.tolist(), self._scenes, self._prepared, strict=True))
 
-    def _differs(self, slot: int, content: Content) -> bool:
+    def differs(self, slot: int, content: Content) -> bool:
         """Whether a slot holds another scene, or the same one from another place in the list."""
         index, scene, _ = content
         return bool(self.source_index[slot] != index) or self._scenes[slot] is not scene
 
-    def _hold(self, contents: Sequence[Content]) -> None:
-        """Have the first slots hold these and the others nothing."""
-        for slot in range(self.num_slots):
+    def hold(self, contents: Sequence[Content]) -> None:
+        """Fill the first slots with these and empty the others; slots that do not change keep their generation."""
+        for slot in range(len(self)):
             content = contents[slot] if slot < len(contents) else NOTHING
-            if self._differs(slot, content):
-                self._install(slot, content)
+            if self.differs(slot, content):
+                self.install(slot, content)
 
 
 def counted(scenes: int) -> str:
-    """So many scenes, in words."""
+    """``1 scene``, or ``3 scenes``."""
     return "1 scene" if scenes == 1 else f"{scenes} scenes"

@@ -1,4 +1,4 @@
-"""What ``scenes=`` may name: shipped apartments, files, folders, patterns, procedural seeds, Scene records."""
+"""The scenes that ``scenes=`` names: shipped apartments, files, folders, patterns, procedural seeds, Scene records."""
 
 from __future__ import annotations
 
@@ -7,27 +7,42 @@ import inspect
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.library import SceneSource
-from gym_batchnav.library.recipes import HabitatScene, ProceduralScene, Recipe, SceneFile, source_from_recipe, source_of
+from gym_batchnav.library.recipes import (
+    HabitatScene,
+    ProceduralScene,
+    Recipe,
+    SceneFile,
+    describe,
+    load_recipe,
+    recipe_from,
+)
 from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, scene_name
 from gym_batchnav.scene.load import SUFFIXES
 from gym_batchnav.scene.scene import Scene
-
-__all__ = ["SceneSpec", "assets_dir", "scene_sources", "shipped_scenes", "source_from_recipe"]
 
 SceneSpec = str | Path | Scene | Iterable[str | Path | Scene]
 
 _PACKAGE = Path(__file__).parents[1]
 MAX_SEEDS = 100_000
 _PROCEDURAL = "write 'procedural:SEED' or 'procedural:FIRST-LAST', with options as in 'procedural:0-99?triangles=20000'"
+
+
+@dataclass(frozen=True, slots=True)
+class SceneSource:
+    """A scene that can be loaded: its name, how to load it, and a recipe for another process (None: in memory only)."""
+
+    name: str
+    load: Callable[[], Scene]
+    recipe: Mapping[str, Any] | None = None
 
 
 def assets_dir() -> Path:
@@ -111,14 +126,14 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
         for file in matches:
             yield from _scenes_in(file)
     elif path.suffix or len(path.parts) > 1:
-        raise FileNotFoundError(f"scene file '{path}' does not exist: put it there or mend the name")
+        raise FileNotFoundError(f"scene file '{path}' does not exist: check the path")
     else:
         known = ", ".join(["apartments", *shipped, "procedural:SEED"])
         raise ValueError(f"unknown scene '{part}': give the path of a file, or one of {known}")
 
 
 def _scene_files(paths: Iterable[Path]) -> list[Path]:
-    """Those that can be loaded, sorted."""
+    """The files that can be loaded, sorted."""
     endings = (*SUFFIXES, DATASET_ENDING)
     return sorted(path for path in paths if path.name.lower().endswith(endings) and path.is_file())
 
@@ -184,3 +199,21 @@ def _source(item: Recipe | Scene, name: str, cache: DiskCache | None) -> SceneSo
     if isinstance(item, Scene):
         return SceneSource(name, lambda: item)
     return source_of(replace(item, name=name), cache)
+
+
+def source_of(recipe: Recipe, cache: DiskCache | None) -> SceneSource:
+    """The source that makes the scene of a recipe, through the cache if there is one."""
+    return SceneSource(recipe.name, partial(load_recipe, recipe, cache), describe(recipe))
+
+
+def source_from_recipe(recipe: Mapping[str, Any], cache: DiskCache | None = None) -> SceneSource:
+    """The source with a ``SceneSource.recipe``.
+
+    Args:
+        recipe: Plain values, perhaps read from JSON.
+        cache: Where prepared scenes are kept; None keeps none.
+
+    Raises:
+        ValueError: It is no recipe.
+    """
+    return source_of(recipe_from(recipe), cache)

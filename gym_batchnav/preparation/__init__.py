@@ -1,1 +1,1 @@
-"""A scene becomes ready to walk in: navmesh, geodesic tables and episodes."""
+"""A scene becomes ready to walk in: its navmesh, distances and episodes, made ahead by worker processes."""

@@ -1,44 +1,54 @@
-"""What a task needs of a scene before the first step: its navmesh, geodesic tables and episodes."""
+"""What agents need of a scene before the first step: its navmesh, geodesic tables and episodes."""
 
 from __future__ import annotations
 
 import hashlib
-import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_in, state_of_files
-from gym_batchnav.episodes.sampling import SAMPLER_VERSION, EpisodeSet, episode_set, sample_episodes
+from gym_batchnav.episodes.sampling import EpisodeSet, episode_set, sample_episodes
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.navmesh.build import BUILDER_VERSION
-from gym_batchnav.navmesh.kernels.tables import GEODESICS_VERSION, NavigationTables
+from gym_batchnav.library.refusals import SceneRefused, reason_of
+from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.code import code_digest
+from gym_batchnav.system.notices import warn_user
 
 MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
-MAKERS = f"{BUILDER_VERSION}-{GEODESICS_VERSION}-{SAMPLER_VERSION}"  # versions of all that keeps something in the cache
+_COMPILERS = ("numpy", "numba")
+_builder_digest = partial(code_digest, "navmesh/build/__init__.py", packages=_COMPILERS)
+_geodesics_digest = partial(code_digest, "navmesh/mesh.py", without=("navmesh/build/",), packages=_COMPILERS)
+_sampler_digest = partial(code_digest, "episodes/sampling.py", without=("navmesh/build/",), packages=_COMPILERS)
 _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
+
+
+def makers_digest() -> str:
+    """What the cached navmesh, distances and episodes of a scene depend on besides the scene."""
+    return hashlib.sha256(f"{_builder_digest()} {_geodesics_digest()} {_sampler_digest()}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Navigation:
-    """One scene made ready for agents: where they can walk, how far it is, and what they are asked."""
+    """One scene made ready for agents: where they can walk, how far it is, and their episodes."""
 
     navmesh: NavMesh
     tables: NavigationTables
-    episodes: EpisodeSet
+    episode_set: EpisodeSet
     start_polygon: np.ndarray  # [E] int32, polygon under the start of every episode
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays; a few small ones that navmesh and tables share count twice."""
         navmesh = [getattr(self.navmesh.data, name) for name in NAVMESH_ARRAYS]
-        episodes = [getattr(self.episodes, field.name) for field in fields(self.episodes) if field.name != "ids"]
+        episodes = [getattr(self.episode_set, field.name) for field in fields(self.episode_set) if field.name != "ids"]
         return self.tables.nbytes + sum(array.nbytes for array in (*navmesh, *episodes, self.start_polygon))
 
 
@@ -87,7 +97,7 @@ class NavigationPreparer:
             try:
                 return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
             except ValueError as error:
-                raise ValueError(f"scene {scene.name!r}: {error}") from error
+                raise SceneRefused(scene.name, reason_of(error)) from error
         by_scene = _read_episodes_once(file, state_of_files(file))
         where = f"{file}, scene {scene.name!r}"
         try:
@@ -117,10 +127,10 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
     """Episodes from a file, put on the navmesh: snapped, measured anew, and without those that cannot be walked.
 
     An episode is left out if its start or goal lies farther than ``MAX_SHIFT`` from the navmesh, as it does for an
-    agent that is larger than the one it was made for, or if no way leads from one to the other.
+    agent that is larger than the one it was made for, or if no path leads from one to the other.
 
     Raises:
-        ValueError: none is left.
+        ValueError: None is left.
     """
     start, goal = navmesh.snap(episodes.start), navmesh.snap(episodes.goal)
     near = _is_near(episodes.start, start) & _is_near(episodes.goal, goal)
@@ -134,12 +144,12 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
         sentence = (
             f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
             f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from where this agent can walk, "
-            f"{int((near & ~fits).sum())} have no way to their goal; "
+            f"{int((near & ~fits).sum())} have no path to their goal; "
             "give the navmesh_settings= or the navmesh they were made for"
         )
         if not ids:
             raise ValueError(sentence)
-        warnings.warn(sentence, stacklevel=2)
+        warn_user(sentence)
     return episode_set(start[fits], episodes.heading[fits], goal[fits], distance[fits], ids)
 
 
@@ -153,16 +163,19 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     """The navmesh of a scene for the given agent, from the cache or built and kept there.
 
     Raises:
-        ValueError: there is no walkable area; the message names the scene.
+        ValueError: There is no walkable area; the message names the scene.
     """
-    key = f"navmesh-{BUILDER_VERSION}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
+    key = f"navmesh-{_builder_digest()}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
     arrays = cache.load(key) if cache is not None else None
-    if arrays is not None and set(NAVMESH_ARRAYS) <= set(arrays):
-        return NavMesh(NavMeshData(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings))
+    if arrays is not None:
+        try:
+            return NavMesh(NavMeshData(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings))
+        except (ValueError, KeyError, TypeError):
+            pass  # an entry that does not validate is replaced
     try:
         navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
     except ValueError as error:
-        raise ValueError(f"scene {scene.name!r}: {error}") from error
+        raise SceneRefused(scene.name, reason_of(error)) from error
     if cache is not None:
         cache.store(key, {name: getattr(navmesh.data, name) for name in NAVMESH_ARRAYS})
     return navmesh
@@ -181,18 +194,37 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
     """The episodes of a scene of that name, from the cache or sampled and kept there.
 
     Raises:
-        ValueError: the navmesh has no room for episodes.
+        ValueError: The navmesh has no room for episodes.
     """
-    key = f"episodes-{SAMPLER_VERSION}-{num_episodes}-{_content_of(navmesh)}-{name}"
+    key = f"episodes-{_sampler_digest()}-{num_episodes}-{_content_of(navmesh)}-{name}"
     arrays = cache.load(key) if cache is not None else None
-    if arrays is not None and set(_EPISODE_ARRAYS) <= set(arrays):
-        start, heading, goal, distance = (arrays[array] for array in _EPISODE_ARRAYS)
-        return episode_set(start, heading, goal, distance)
+    if arrays is not None:
+        try:
+            return _stored_episodes(arrays)
+        except (ValueError, KeyError, TypeError):
+            pass  # an entry that does not validate is replaced
     seed = list(name.encode(errors="surrogatepass"))  # names of files need not be UTF-8
     episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
     if cache is not None:
         cache.store(key, {array: getattr(episodes, array) for array in _EPISODE_ARRAYS})
     return episodes
+
+
+def _stored_episodes(arrays: Mapping[str, np.ndarray]) -> EpisodeSet:
+    """Episodes from the cache.
+
+    Raises:
+        ValueError: They are not as the sampler makes them.
+        KeyError: An array is missing.
+    """
+    start, heading, goal, distance = (arrays[name] for name in _EPISODE_ARRAYS)
+    count = len(start)
+    shapes = {"start": (count, 3), "heading": (count,), "goal": (count, 3), "distance": (count,)}
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise ValueError(f"not stored episodes: {name} is {array.dtype} {array.shape}")
+    return episode_set(start, heading, goal, distance)
 
 
 def _content_of(navmesh: NavMesh) -> str:
@@ -205,12 +237,12 @@ def _content_of(navmesh: NavMesh) -> str:
 
 def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
     """Give a navmesh its corner graph and cell lists from the cache, or compute and keep them there."""
-    key = f"geodesics-{GEODESICS_VERSION}-{_content_of(navmesh)}"
+    key = f"geodesics-{_geodesics_digest()}-{_content_of(navmesh)}"
     arrays = cache.load(key)
     if arrays is not None:
         try:
             navmesh.use_geodesic_arrays(arrays)
             return
-        except ValueError:
-            pass  # of another layout: made anew
+        except (ValueError, KeyError, TypeError):
+            pass  # an entry that does not validate is replaced
     cache.store(key, navmesh.geodesic_arrays())

@@ -1,16 +1,14 @@
-"""Which scenes a batch of environments keeps at hand."""
+"""The scene library of a batch of environments."""
 
 from __future__ import annotations
-
-from functools import partial
 
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.worker import PreparationWorker, warm
+from gym_batchnav.preparation.pool import PreparationPool
 
-FEW_SCENES = 8  # so many are simply all resident
-ENVS_PER_SCENE = 32  # beyond; as in "Large Batch Simulation for Deep Reinforcement Learning"
+FEW_SCENES = 8  # up to this number all are resident
+ENVS_PER_SCENE = 32  # of more scenes; as in "Large Batch Simulation for Deep Reinforcement Learning"
 
 
 def make_library(
@@ -24,14 +22,15 @@ def make_library(
     deterministic: bool,
     max_scene_bytes: int | None,
 ) -> SceneLibrary:
-    """A library of scenes that are prepared ahead of their turn by a process of their own.
+    """A library whose scenes are prepared ahead of their turn by worker processes.
 
     Args:
-        scenes: What to walk in, see ``scene_sources``.
-        num_envs: N, how many environments will share it.
+        scenes: The scenes, see ``scene_sources``.
+        num_envs: N, the number of environments that will share it.
         preparer: What is prepared ahead; its cache also keeps the scenes.
         once: Every episode runs once, for which all scenes have to be resident.
-        resident_scenes: How many are; None for all of a few, of many one for every 32 environments, all with ``once``.
+        resident_scenes: The number of lanes. By default all scenes if they are few or with ``once``, else one per 32
+            environments.
         rotate_every: See SceneLibrary.
         deterministic: See SceneLibrary.
         max_scene_bytes: See SceneLibrary.
@@ -48,13 +47,13 @@ def make_library(
         )
     if resident_scenes is None and not once and len(sources) > FEW_SCENES:
         resident_scenes = -(-num_envs // ENVS_PER_SCENE)
-    worker = PreparationWorker(preparer)
+    pool = PreparationPool(preparer)
     return SceneLibrary(
         sources,
         resident_scenes,
         rotate_every=rotate_every,
         deterministic=deterministic,
         max_scene_bytes=max_scene_bytes,
-        warm=partial(warm, worker),
-        rest=worker.rest,
+        prepare_ahead=pool.prepare_ahead,
+        release_worker=pool.release,
     )

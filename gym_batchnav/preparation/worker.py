@@ -1,49 +1,47 @@
-"""A process that fills the disk cache, so that the process that steps only has to read what is there.
+"""A worker process that fills the disk cache, so that the process that steps only has to read from it.
 
-The child is this module run as a program: a plain process with pipes at the lowest priority. It reads one request a
-line, JSON, and answers each with two lines of JSON, one when it begins and one when it is done. They stand behind a
-marker, so that whatever else is printed does no harm.
+It is a plain child process with pipes, not a ``ProcessPoolExecutor``: that would import the user's program again, which
+then needs an ``if __name__ == "__main__"``, and could neither be cancelled nor end with its parent.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import queue
 import subprocess
 import sys
 import threading
-import warnings
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from gym_batchnav.library.cache import CacheWarning, DiskCache
-from gym_batchnav.library.library import SceneSource
-from gym_batchnav.library.loader import LOWEST_PRIORITY
-from gym_batchnav.library.recipes import key_of, source_from_recipe
-from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.preparation.navigation import MAKERS, NavigationPreparer
+from gym_batchnav.library.loader import Abandoned, never
+from gym_batchnav.library.recipes import key_of
+from gym_batchnav.library.refusals import SceneRefused
+from gym_batchnav.library.sources import SceneSource
+from gym_batchnav.preparation.child import MARKER
+from gym_batchnav.preparation.navigation import NavigationPreparer, makers_digest
+from gym_batchnav.system.notices import warn_user
 
-_MARKER = b"gym_batchnav answers: "
-_MAX_LINE, _MAX_TEXT, _MAX_WARNINGS = 2**20, 2000, 50  # bytes, characters, sentences of an answer
-_ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TIMEOUT = 300.0  # seconds for one scene
+_MAX_LINE = 2**20  # bytes of an answer
 _PATIENCE = 1.0  # seconds that a process gets to end by itself
-_TRIES = 3  # processes that may be lost over one scene: somebody else may have ended two of them
-_BEGUN: dict[str, Any] = {"begun": True}
+_POLL = 0.05  # seconds between looks at whether the work is abandoned
+TRIES = 3  # processes that may be lost over one scene: somebody else may have ended two of them
+_ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
-_writing = threading.Lock()
 _Answers = queue.SimpleQueue[bytes | None]
 
 
 class WorkerLost(RuntimeError):
-    """The process that prepares scenes has died, was closed, does not answer as it should, or could not be started.
+    """The worker process has died, was closed, does not answer as it should, or could not be started.
 
     Attributes:
         begun: Whether it had begun with the scene, which may then be to blame.
@@ -54,10 +52,19 @@ class WorkerLost(RuntimeError):
         self.begun = begun
 
 
+class PreparationFailed(RuntimeError):
+    """A scene could not be prepared for a reason that may pass."""
+
+
+class PreparationAbandoned(RuntimeError):
+    """Nobody wants the scene any more."""
+
+
 class PreparationWorker:
     """Prepares scenes in a process of its own, one after the other; the results are found in the disk cache.
 
-    The process starts with the first scene, and anew after it was lost. It ends with ``close`` or with its parent.
+    The process starts with the first scene, and again after it was lost. It ends with ``close``, with ``release`` or
+    with its parent.
 
     Args:
         preparer: What to prepare; it needs a cache, and its process uses the same folder.
@@ -67,7 +74,7 @@ class PreparationWorker:
         timeout: Seconds that one scene may take.
 
     Raises:
-        ValueError: the preparer has no cache, or the timeout is not positive.
+        ValueError: The preparer has no cache, or the timeout is not positive.
     """
 
     def __init__(self, preparer: NavigationPreparer, timeout: float = TIMEOUT) -> None:
@@ -87,42 +94,70 @@ class PreparationWorker:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: _Answers = queue.SimpleQueue()  # its answers, then None
-        self._closed = self._resting = False
-        self._lock = threading.Lock()
+        self._closed = False
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()  # of the process
+        self._turn = threading.Lock()  # of the caller whose scene is prepared
 
-    def prepare(self, recipe: Mapping[str, Any]) -> None:
-        """Have a scene, its navmesh and its geodesic tables made and kept in the cache; blocks until they are.
+    def prepare(self, recipe: Mapping[str, Any], niceness: int = 0, abandoned: Abandoned = never) -> tuple[str, ...]:
+        """Prepare a scene and keep it, its navmesh, distances and episodes in the cache; blocks until that is done.
 
-        The GIL is released meanwhile. Warnings that the scene causes are given here. One call at a time.
+        The GIL is released meanwhile. Where the work is abandoned, the process completes the scene for the cache unless
+        this program is about to end.
 
         Args:
             recipe: ``SceneSource.recipe`` of the scene.
+            niceness: Priority of the work, 0 to 19; other systems than Linux distinguish 0 from the rest at most.
+            abandoned: Says whether nobody wants the scene any more.
+
+        Returns:
+            Warnings that the scene causes.
 
         Raises:
-            ValueError: the scene is refused; the message has the reason.
-            WorkerLost: the process has died or took longer than ``timeout``; another call starts a new one unless the
+            ValueError: The scene is refused; the message has the reason.
+            PreparationFailed: Something went wrong that may pass.
+            PreparationAbandoned: Nobody wants the scene any more.
+            WorkerLost: The process has died or took longer than ``timeout``; another call starts a new one unless the
                 worker was closed.
         """
-        process, answers = self._started()
+        while not self._turn.acquire(timeout=_POLL):
+            _check_wanted(abandoned)
+        try:
+            answer = self._ask(recipe, niceness, abandoned)
+        finally:
+            self._turn.release()
+        name = str(recipe.get("name"))
+        if answer["refused"] is not None:
+            raise SceneRefused(name, answer["refused"])
+        if answer["failed"] is not None:
+            raise PreparationFailed(f"scene {name!r}: {answer['failed']}")
+        self._disk.store(self._mark(recipe), {"files": np.array(answer["files"], str)})
+        return tuple(answer["warnings"])
+
+    def _ask(self, recipe: Mapping[str, Any], niceness: int, abandoned: Abandoned) -> dict[str, Any]:
+        """Send a request and wait for its answer; see ``prepare``."""
+        process, answers = self._started(abandoned)
         assert process.stdin is not None
+        number = next(self._numbers)
         begun = False
         try:
-            process.stdin.write(json.dumps({**self._request, "recipe": recipe}).encode() + b"\n")
+            request = {**self._request, "id": number, "niceness": niceness, "recipe": recipe}
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            begun = _next_answer(answers, self.timeout) == _BEGUN
-            answer = _next_answer(answers, self.timeout) if begun else {}
-            if answer.keys() != {"refused", "warnings", "files"}:
+            begun = "begun" in _next_answer(answers, number, self.timeout, abandoned)
+            answer = _next_answer(answers, number, self.timeout, abandoned) if begun else {}
+            if answer.keys() != {"id", "refused", "failed", "warnings", "files"}:
                 raise ValueError("it gave a malformed answer")
+        except PreparationAbandoned:
+            if not threading.main_thread().is_alive():
+                _stop(process)
+            raise
         except (OSError, ValueError) as error:
-            self._stop(process)
+            _stop(process)
             raise WorkerLost(
                 f"the process that prepares scenes was lost: {error} (exit {process.returncode})", begun
             ) from error
-        for sentence in answer["warnings"]:
-            warnings.warn(sentence, stacklevel=2)
-        if answer["refused"] is not None:
-            raise ValueError(answer["refused"])
-        self._disk.store(self._mark(recipe), {"files": np.array(answer["files"], str)})
+        return answer
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
         """Whether a scene has been prepared like this before, and all that was kept of it is still in the cache."""
@@ -133,91 +168,116 @@ class PreparationWorker:
             return False
 
     @property
-    def dismissed(self) -> bool:
-        """Whether nobody wants its work at present: after ``close``, and after ``rest`` until the next scene."""
-        return self._closed or self._resting
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
 
     def _mark(self, recipe: Mapping[str, Any]) -> str:
         """The key of the entry that says that a scene was prepared."""
-        return f"prepared {MAKERS} {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
+        return f"prepared {makers_digest()} {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
 
-    def rest(self) -> None:
-        """End the process until another scene is to be prepared; from any thread."""
+    def release(self) -> None:
+        """End the process until another scene is to be prepared; from any thread, idempotent."""
         with self._lock:
-            self._resting = True
-            process, self._process = self._process, None
+            process = self._process
+            self._process = None
         if process is not None:
-            self._stop(process)
+            _stop(process)
 
     def close(self) -> None:
-        """End the process, whatever it is doing; safe twice and from any thread."""
+        """End the process for good, whatever it is doing; from any thread, idempotent."""
         with self._lock:
             self._closed = True
-            process = self._process
-        if process is not None:
-            self._stop(process)
+        self.release()
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], _Answers]:
-        """The running process and its answers; it is started if need be."""
+    def _started(self, abandoned: Abandoned) -> tuple[subprocess.Popen[bytes], _Answers]:
+        """The running process and its answers; it is started if need be.
+
+        Whoever releases the worker abandons its work first, so no process is started for nobody.
+        """
         with self._lock:
+            _check_wanted(abandoned)
             if self._closed:
                 raise WorkerLost("the process that prepares scenes is closed: make another PreparationWorker")
-            self._resting = False
             if self._process is None or self._process.poll() is not None:
-                try:
-                    self._process = subprocess.Popen(
-                        [sys.executable or "", "-m", __name__],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        env=_environment(),
-                        **_apart(),
-                    )
-                except OSError as error:
-                    raise WorkerLost(f"no process that prepares scenes can be started: {error}") from error
+                self._process = _start()
                 self._answers = queue.SimpleQueue()
                 threading.Thread(target=_read_answers, args=(self._process.stdout, self._answers), daemon=True).start()
             return self._process, self._answers
 
-    @staticmethod
-    def _stop(process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        with suppress(OSError):  # what was still to be written has no reader
-            process.stdin.close()
-        try:
-            process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
+def prepare_scene(
+    worker: PreparationWorker, source: SceneSource, niceness: int = 0, abandoned: Abandoned = never
+) -> tuple[str, ...]:
+    """Prepare a scene unless that was done before; a lost process is replaced, twice at most.
 
-def warm(worker: PreparationWorker, source: SceneSource) -> None:
-    """Have a scene prepared that a SceneLibrary is about to load; a lost process costs a warning.
+    A scene over which processes are lost time and again must not be loaded by the one that steps: it could take that
+    along as well. Only where no process gets as far as the scene may it do so.
 
-    A scene over which processes are lost time and again must not be loaded by the one that steps: it may take that
-    along as well. Only where no process gets as far as the scene is it left to the one that steps.
+    Returns:
+        Warnings that the scene causes, and one for every lost process.
 
     Raises:
-        ValueError: the scene is refused.
-        WorkerLost: nobody wants the scene any more.
+        ValueError: The scene is refused.
+        PreparationFailed: Something went wrong that may pass.
+        PreparationAbandoned: Nobody wants the scene any more.
+        WorkerLost: No process gets as far as the scene.
     """
     if source.recipe is None or worker.is_prepared(source.recipe):
-        return
+        return ()
     begun = False
-    for remaining in reversed(range(_TRIES)):
+    for remaining in reversed(range(TRIES)):
         try:
-            worker.prepare(source.recipe)
-            return
+            return worker.prepare(source.recipe, niceness, abandoned)
         except WorkerLost as error:
-            if worker.dismissed:
-                raise
+            _check_wanted(abandoned)
             begun = begun or error.begun
-            if begun and not remaining:
-                raise ValueError(
-                    f"scene {source.name!r}: {_TRIES} processes in turn were lost over it, the last: {error}; it may "
-                    "take more memory or time than there is: make it smaller"
+            if worker.closed or (not remaining and not begun):
+                raise
+            if not remaining:
+                raise SceneRefused(
+                    source.name,
+                    f"{TRIES} processes in turn were lost over it, the last: {error}; it may take more memory or time "
+                    "than there is: make it smaller",
                 ) from error
-            then = "is tried again" if remaining else "is prepared by the process that steps"
-            warnings.warn(f"{error}: scene {source.name!r} {then}", stacklevel=2)
+            warn_user(f"{error}: scene {source.name!r} is tried again")
+    raise AssertionError("unreachable")
+
+
+def _check_wanted(abandoned: Abandoned) -> None:
+    if abandoned():
+        raise PreparationAbandoned("nobody wants the scene any more")
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start a worker process.
+
+    Raises:
+        WorkerLost: That is not possible.
+    """
+    if getattr(sys, "frozen", False):  # the executable is the whole application, which would start again
+        raise WorkerLost("no process that prepares scenes can be started from a frozen application")
+    try:
+        return subprocess.Popen(
+            [sys.executable or "", "-m", "gym_batchnav.preparation.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+            **_apart(),
+        )
+    except (OSError, RuntimeError) as error:  # RuntimeError: the interpreter is about to end
+        raise WorkerLost(f"no process that prepares scenes can be started: {error}") from error
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with suppress(OSError):  # what was still to be written has no reader
+        process.stdin.close()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _environment() -> dict[str, str]:
@@ -230,7 +290,7 @@ def _environment() -> dict[str, str]:
 def _apart() -> dict[str, Any]:
     """Keywords of Popen that keep Ctrl-C from the child: it goes to the parent alone, which decides what to do."""
     if sys.platform == "win32":
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.BELOW_NORMAL_PRIORITY_CLASS}
     return {"start_new_session": True}
 
 
@@ -238,128 +298,31 @@ def _read_answers(stream: IO[bytes], answers: _Answers) -> None:
     """Pass on the child's answers, and None when it ends; a pipe can be waited for in no other way everywhere."""
     with stream:
         while line := stream.readline(_MAX_LINE):
-            if line.startswith(_MARKER):
+            if line.startswith(MARKER):
                 answers.put(line)
     answers.put(None)
 
 
-def _next_answer(answers: _Answers, timeout: float) -> dict[str, Any]:
-    """The next answer of the child.
+def _next_answer(answers: _Answers, number: int, timeout: float, abandoned: Abandoned) -> dict[str, Any]:
+    """The next answer to a request; those to abandoned requests are dropped.
 
     Raises:
-        ValueError: the child ends first, there is none within ``timeout`` seconds, or it is malformed.
+        ValueError: The child ends first, there is none within ``timeout`` seconds, or it is malformed.
+        PreparationAbandoned: Nobody wants it any more.
     """
-    try:
-        line = answers.get(timeout=timeout)
-    except queue.Empty:
-        raise ValueError(f"it gave no answer within {timeout:g} seconds") from None
-    if line is None:
-        raise ValueError("it ended before it answered")
-    answer = json.loads(line[len(_MARKER) :])
-    if not isinstance(answer, dict):
-        raise ValueError("it gave a malformed answer")
-    return answer
-
-
-def main() -> None:
-    """Answer requests from standard input until it closes."""
-    _yield_to_others()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print goes to standard error
-    sys.stdout = sys.stderr
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
+    end = time.monotonic() + timeout
     while True:
-        request = json.loads(requests.get())
-        _tell(answers, _BEGUN)
-        _tell(answers, _answer(request))
-
-
-def _tell(answers: IO[bytes], answer: Mapping[str, Any]) -> None:
-    """Write one line of an answer."""
-    answers.write(b"\n" + _MARKER + json.dumps(answer).encode() + b"\n")
-    answers.flush()
-
-
-def _yield_to_others() -> None:
-    """Give this process the lowest priority."""
-    if hasattr(os, "nice"):
-        os.nice(LOWEST_PRIORITY)
-        if os.getsid(0) == os.getpid():
-            # Linux shares processors among sessions first, and a process's niceness counts only within its own.
-            with suppress(OSError):
-                Path("/proc/self/autogroup").write_text(f"{LOWEST_PRIORITY}")
-
-
-def _read_requests(stream: IO[bytes], requests: queue.SimpleQueue[bytes]) -> None:
-    """Pass requests on; when the parent is gone, end this process at once, also in the middle of its work."""
-    for line in stream:
-        requests.put(line)
-    with _writing:
-        os._exit(0)
-
-
-def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare one scene: why it was refused (None if it was not), the warnings it caused, and what the cache keeps."""
-    refused = None
-    disk = _disk(request["cache_dir"], request["max_bytes"])
-    disk.used.clear()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
         try:
-            _prepare(request, disk)
-        except (ValueError, OSError) as error:
-            refused = str(error)
-        except Exception as error:  # one bad scene must not take the others along
-            refused = f"scene {request['recipe'].get('name')!r}: preparing it failed with {error!r}"
-    # Of the cache the parent warns itself, who keeps marks in the same folder.
-    meant = [one for one in caught if issubclass(one.category, UserWarning) and one.category is not CacheWarning]
-    return {
-        "refused": refused and refused[:_MAX_TEXT],
-        "warnings": [str(one.message)[:_MAX_TEXT] for one in meant[:_MAX_WARNINGS]],
-        "files": sorted(path.name for path in disk.used if path.is_file()),
-    }
-
-
-def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
-    settings, episode_file = request["settings"], request["episode_file"]
-    preparer = NavigationPreparer(
-        settings=None if settings is None else NavMeshSettings(**settings),
-        episode_file=None if episode_file is None else Path(episode_file),
-        num_episodes=request["num_episodes"],
-        cache=disk,
-    )
-    preparer(source_from_recipe(request["recipe"], disk).load())
-
-
-class _Disk(DiskCache):
-    """A cache that the end of the process does not interrupt in the middle of an entry.
-
-    Attributes:
-        used: The paths of the entries that were asked for or stored.
-    """
-
-    def __init__(self, directory: str, max_bytes: int) -> None:
-        super().__init__(directory, max_bytes)
-        self.used: set[Path] = set()
-
-    def load(self, key: str) -> dict[str, np.ndarray] | None:
-        """The arrays stored under ``key``."""
-        self.used.add(self._path(key))
-        return super().load(key)
-
-    def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays under ``key``."""
-        self.used.add(self._path(key))
-        with _writing:
-            super().store(key, arrays)
-
-
-@cache
-def _disk(directory: str, max_bytes: int) -> _Disk:
-    """One cache for all requests, so that a folder that refuses is warned of once."""
-    return _Disk(directory, max_bytes)
-
-
-if __name__ == "__main__":
-    main()
+            line = answers.get(timeout=_POLL)
+        except queue.Empty:
+            _check_wanted(abandoned)
+            if time.monotonic() > end:
+                raise ValueError(f"it gave no answer within {timeout:g} seconds") from None
+            continue
+        if line is None:
+            raise ValueError("it ended before it answered")
+        answer = json.loads(line[len(MARKER) :])
+        if not isinstance(answer, dict) or "id" not in answer:
+            raise ValueError("it gave a malformed answer")
+        if answer["id"] == number:
+            return answer

@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def check_destination(path: Path) -> None:
-    """Refuse a path that no file can be written to, before work is done for it.
+    """Raise OSError unless a file can be written to a path; to be called before the work whose result it takes.
 
     Raises:
-        OSError: it is a folder, or lies in one that does not exist or may not be written to.
+        OSError: It is a folder, or lies in one that does not exist or may not be written to.
     """
     if path.is_dir():
         raise IsADirectoryError(f"cannot write '{path}': it is a folder: name a file in it")
@@ -22,10 +22,10 @@ def check_destination(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that files can be written to, unless it is there.
+    """Make a folder for files unless it exists.
 
     Raises:
-        OSError: it cannot be made, or nothing can be written there.
+        OSError: It cannot be made, or nothing can be written there.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write a file aside and rename it: it appears whole or not at all, also to other processes.
 
     Raises:
-        OSError: it cannot be written; the message names it and says what to do.
+        OSError: It cannot be written; the message names it and says what to do.
     """
     check_destination(path)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -50,5 +50,5 @@ def write_atomically(path: Path, data: bytes) -> None:
         aside.unlink(missing_ok=True)
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
-            raise type(error)(f"cannot write '{path}': {reason}: mend that, or name a file elsewhere") from error
+            raise type(error)(f"cannot write '{path}': {reason}: fix that, or name a file elsewhere") from error
         raise

@@ -215,7 +215,7 @@ def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch)
     monkeypatch.setattr("gym_batchnav.navmesh.mesh.NavMesh.build", lambda *_, **__: pytest.fail("built"))
     (source,) = scene_sources(folder / "room.glb", DiskCache())
     navigation = NavigationPreparer(NavMeshSettings(agent_radius=0.2), None, 30, DiskCache())(source.load())
-    assert len(navigation.episodes) == 30
+    assert len(navigation.episode_set) == 30
 
 
 def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):

@@ -1,13 +1,16 @@
 """Forked children get an error that says what to do, spawned ones work."""
 
+import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import psutil
 import pytest
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
+LEAVES_WITHIN = 20  # seconds; it takes one or two where nothing else runs, and took two minutes when it waited
 
 FORKED = """
 import os, sys
@@ -94,3 +97,41 @@ def test_a_program_may_end_while_a_scene_loads(steps, tmp_path):
     program = LEAVING.format(tests=str(HERE), cache=str(tmp_path), steps=steps)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+UNPREPARED_HOMES = """
+import os, sys, threading, time
+import numpy as np
+from gym_batchnav.env.batch_env import BatchNavEnv
+
+env = BatchNavEnv(4, scenes="procedural:0-399", resident_scenes=2, rotate_every=1, num_episodes=10,
+                  cache_dir={cache!r}, sensors=())
+env.reset(seed=0)
+for _ in range(30):
+    env.step(np.ones(4, int))
+end = time.monotonic() + 60
+while not any(thread.name == "scene loader" for thread in threading.enumerate()) and time.monotonic() < end:
+    env.step(np.ones(4, int))
+print("leaving", flush=True)
+if {interrupted}:
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path):
+    program = UNPREPARED_HOMES.format(cache=str(tmp_path), interrupted=interrupted)
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "leaving\n", child.stderr.read()
+        workers = psutil.Process(child.pid).children()
+        if interrupted:
+            child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=LEAVES_WITHIN)
+    finally:
+        child.kill()
+    assert child.returncode == (-signal.SIGINT if interrupted else 0), told
+    assert not interrupted or (told.count("Traceback") == 1 and "KeyboardInterrupt" in told)
+    assert workers, "the homes were not prepared by a process of their own"
+    psutil.wait_procs(workers, LEAVES_WITHIN)
+    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in workers)

@@ -13,7 +13,8 @@ from walks import assert_equal, walk
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.cache import CacheWarning
-from gym_batchnav.library.library import SceneLibrary, SceneSource
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.save import save_glb
 
@@ -133,16 +134,22 @@ def test_faults_cost_a_warning_and_a_scene_each(make):
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         give_up = time.monotonic() + 120  # the loader yields to whatever else this machine does
-        while len(library.stats()["refused"]) < len(errors) and time.monotonic() < give_up:
+        while time.monotonic() < give_up:
             env.step(env.shortest_path_actions())
             assert (library.source_index[env.agents.slot] >= 0).all()
-    refused = library.stats()["refused"]
+            refused, failed = library.stats()["refused"], library.stats()["failed"]
+            if len(refused) + len(failed) >= len(errors):
+                break
+    assert refused.keys() == {"room_3"}  # the others are tried again
+    unusable = {**refused, **failed}
     expected = {"room_0": "gone", "room_3": "cut short", "room_6": "too large", "room_9": "loop"}
-    assert refused.keys() == expected.keys() and all(expected[name] in refused[name] for name in expected)
-    messages = sorted(str(one.message) for one in warned if "left out" in str(one.message))
+    assert unusable.keys() == expected.keys() and all(expected[name] in unusable[name] for name in expected)
+    messages = sorted(
+        str(one.message) for one in warned if "left out" in str(one.message) or "again" in str(one.message)
+    )
     assert len(messages) == len(expected)
-    for message, (name, reason) in zip(messages, expected.items(), strict=True):
-        assert f"'{name}'" in message and reason in message
+    for name, reason in expected.items():
+        assert any(f"'{name}'" in message and reason in message for message in messages)
     assert library.stats()["swaps"] >= 1
     env.close()
 
@@ -236,7 +243,7 @@ def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
 
         step, is_full, give_up = 0, False, time.monotonic() + 120
         while step < 10_000 or (len(env.library.stats()["refused"]) < 4 and time.monotonic() < give_up):
-            worker = env.library._warm.args[0]._process
+            worker = env.library._loader._prepare_ahead.__self__.worker._process
             if of_a_lost_process():
                 if not is_full:
                     is_full = True
@@ -253,7 +260,8 @@ def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
     assert len(of_a_lost_process()) == 1
     of_the_disk = [one for one in warned if issubclass(one.category, CacheWarning)]
     assert len(refused_writes) > 1 and len(of_the_disk) == 1 and "No space left" in str(of_the_disk[0].message)
-    assert len(warned) == 4 + 1 + 1, [str(one.message) for one in warned]
+    of_the_pace = [one for one in warned if "loading cannot keep up" in str(one.message)]
+    assert len(of_the_pace) <= 1 and len(warned) - len(of_the_pace) == 4 + 1 + 1, [str(one.message) for one in warned]
 
 
 def test_episodes_may_be_chosen_in_the_scene_that_is_entered(make):

@@ -67,7 +67,7 @@ def test_episodes_across_islands_are_left_out_with_one_warning():
     start = np.array([[1, 0, 1], [1, 0, 1], [7, 0, 1], [500, 0, 1]], float)
     goal = np.array([[3, 0, 3], [7, 0, 1], [5, 0, 3], [1, 0, 1]], float)
     episodes = episode_set(start, np.zeros(4), goal, np.full(4, np.nan))
-    said = r"left out 2 of 4 episodes \(1, 3\): 1 start or end .* this agent can walk, 1 have no way to their goal"
+    said = r"left out 2 of 4 episodes \(1, 3\): 1 start or end .* this agent can walk, 1 have no path to their goal"
     with pytest.warns(UserWarning, match=said):
         fitting = fit_episodes(episodes, navmesh, "file")
     np.testing.assert_allclose(fitting.distance, [8**0.5, 8**0.5], atol=0.02)
@@ -97,7 +97,7 @@ def test_scenes_of_one_stem_get_their_own_episodes(tmp_path, episodes):
     write_episodes(parts, tmp_path / "episodes.json.gz")
     preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
     for folder, count in (("a", 5), ("b", 7)):
-        assert len(preparer(replace(box_room(), metadata={"path": f"/home/me/{folder}/room.glb"})).episodes) == count
+        assert len(preparer(replace(box_room(), metadata={"path": f"/home/me/{folder}/room.glb"})).episode_set) == count
     with pytest.raises(ValueError, match=r"episodes\.json\.gz, scene 'room': it has several .*a/room, b/room"):
         preparer(box_room())
 
@@ -156,8 +156,8 @@ def test_what_was_prepared_is_recalled_from_the_cache_until_it_is_damaged(tmp_pa
         patched.setattr("gym_batchnav.navmesh.mesh.make_corners", never)
         patched.setattr("gym_batchnav.navmesh.mesh.make_cells", never)
         again = preparer(scene)
-    np.testing.assert_array_equal(again.episodes.distance, first.episodes.distance)
+    np.testing.assert_array_equal(again.episode_set.distance, first.episode_set.distance)
     np.testing.assert_array_equal(again.tables.cells.listed, first.tables.cells.listed)
     for entry in tmp_path.iterdir():
         entry.write_bytes(entry.read_bytes()[:-100])
-    np.testing.assert_array_equal(preparer(scene).episodes.distance, first.episodes.distance)
+    np.testing.assert_array_equal(preparer(scene).episode_set.distance, first.episode_set.distance)

@@ -1,5 +1,6 @@
 """Slots, lanes and rotation: what is where, when it changes, and what a bad scene costs."""
 
+import json
 import threading
 import time
 import weakref
@@ -11,8 +12,12 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.library.library import SETTLE_STEPS, SceneLibrary, SceneSource
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.loader import Outcome
+from gym_batchnav.library.pace import SETTLE_STEPS
 from gym_batchnav.library.plan import ScenePlan
+from gym_batchnav.library.refusals import SceneRefused, is_lasting
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.scene.scene import Scene
 
 
@@ -279,7 +284,7 @@ def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
     library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1, deterministic=True)
     early = library.add_preparer(lambda scene: "early")
     agents = Agents(library)
-    library._order_next()
+    library._request_next()
     assert started.wait(30)
     late = library.add_preparer(lambda scene: "late")
     library.remove_preparer(early)
@@ -339,9 +344,7 @@ def test_where_agents_may_be_too_much_is_refused() -> None:
     library = SceneLibrary(sources_of(3), max_scene_bytes=4 * SIZE)
     library.join()
     before = library.get_state()
-    with pytest.raises(
-        ValueError, match=rf"3 scenes at hand would take {6 * SIZE:,} bytes of main memory, more than max_"
-    ):
+    with pytest.raises(ValueError, match=rf"3 scenes would take {6 * SIZE:,} bytes of main memory, more than max_"):
         library.add_preparer(Takes(SIZE))
     problem = (
         rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_scene_"
@@ -396,24 +399,103 @@ def test_stats_tell_who_comes_and_who_leaves() -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("error", "told"),
     [
-        ("scene 'scene_1': nothing to walk on", "nothing to walk on"),
-        ("scene '/homes/scene_1.glb': cut short", "'/homes/scene_1.glb': cut short"),
-        ("scene 'scene_10': of another", "'scene_10': of another"),
-        ("no such file", "no such file"),
+        (SceneRefused("scene_1", "nothing to walk on"), "nothing to walk on"),
+        (ValueError("'/homes/scene_1.glb' is cut short"), "'/homes/scene_1.glb' is cut short"),
     ],
 )
-def test_a_scene_that_is_left_out_is_named_once(reason: str, told: str) -> None:
+def test_a_scene_that_is_left_out_is_named_once(error: ValueError, told: str) -> None:
     def load(name: str) -> Scene:
         if name == "scene_1":
-            raise ValueError(reason)
+            raise error
         return named(name)
 
     with pytest.warns(UserWarning) as warned:
         library = SceneLibrary(sources_of(3, load))
     assert [str(one.message) for one in warned] == [f"scene 'scene_1' is left out: {told}"]
     assert library.stats()["refused"] == {"scene_1": told}
+    assert warned[0].filename == __file__  # the user's line, not one of the package
+
+
+@pytest.mark.parametrize("error", [OSError(116, "Stale file handle"), MemoryError("no room")], ids=repr)
+def test_what_may_pass_is_tried_again_at_the_next_turn(error: Exception) -> None:
+    faulty = {"scene_2"}
+
+    def load(name: str) -> Scene:
+        if name in faulty and threading.current_thread() is not threading.main_thread():
+            raise error
+        return named(name)
+
+    library = SceneLibrary(sources_of(4, load), 1, rotate_every=1, deterministic=True)
+    agents = Agents(library)
+    with pytest.warns(UserWarning, match="'scene_2' could not be loaded .*tried again at its next turn") as warned:
+        agents.step(10 * SETTLE_STEPS)
+    assert len(warned) == 1 and library.stats()["refused"] == {}
+    assert type(error).__name__ in library.stats()["failed"]["scene_2"]
+    faulty.clear()
+    seen = set()
+    for _ in range(10 * SETTLE_STEPS):
+        agents.step()
+        seen |= set(names_in_lanes(library))
+    assert seen == set(library.names) and library.stats()["failed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("cause", "lasting"),
+    [(None, True), (FileNotFoundError(2, "gone"), True), (OSError(116, "Stale file handle"), False),
+     (OSError("damaged picture"), True), (MemoryError(), False), (KeyError("name"), True)],
+)  # fmt: skip
+def test_the_cause_of_an_error_tells_whether_it_may_pass(cause: Exception | None, lasting: bool) -> None:
+    error = ValueError("it cannot be read")
+    error.__cause__ = cause
+    assert is_lasting(error) == lasting
+    assert not is_lasting(OSError(5, "Input/output error"))
+
+
+@pytest.mark.filterwarnings("ignore:scene .* is left out")
+def test_refused_scenes_are_part_of_the_state() -> None:
+    def load(name: str) -> Scene:
+        if name == "scene_1" and is_damaged:
+            raise ValueError("cut short")
+        return named(name)
+
+    is_damaged = True
+    library = SceneLibrary(sources_of(4, load), 1, rotate_every=1, deterministic=True)
+    agents = Agents(library)
+    agents.step(10 * SETTLE_STEPS)
+    assert library.stats()["refused"] == {"scene_1": "cut short"}
+    is_damaged = False
+    state = json.loads(json.dumps(library.get_state()))
+    other = SceneLibrary(sources_of(4, load), 1, rotate_every=1, deterministic=True)
+    others = Agents(other)
+    other.set_state(others.key, state)
+    assert other.stats()["refused"] == {"scene_1": "cut short"}
+    other.occupy(others.key, other.active)
+    for _ in range(10 * SETTLE_STEPS):
+        agents.step()
+        others.step()
+        assert names_in_lanes(library) == names_in_lanes(other)
+    for damaged in ({}, {**state, "refused": {"9": "?"}}, {**state, "refused": 7}):
+        with pytest.raises(ValueError, match=r"without|not listed|give what"):
+            other.set_state(others.key, damaged)
+
+
+def test_the_first_scenes_are_prepared_together() -> None:
+    asked: list[tuple[list[str], int]] = []
+
+    def prepare_ahead(sources, niceness, abandoned):
+        asked.append(([source.name for source in sources], niceness))
+        return [Outcome(ValueError("no floor") if one.name == bad else None, ()) for one in sources]
+
+    first = [f"scene_{index}" for index in np.random.default_rng([0, 6]).permutation(6)]
+    bad = first[1]
+    with pytest.warns(UserWarning, match=f"'{bad}' is left out: no floor"):
+        library = SceneLibrary(sources_of(6), 3, prepare_ahead=prepare_ahead)
+    assert asked == [(first[:3], 0), (first[3:4], 0)]
+    assert names_in_lanes(library) == [first[0], first[2], first[3]]
+    library.restart(library.join(), 1)
+    assert len(asked) > 2
 
 
 def test_equal_preparers_share_their_results() -> None:
@@ -445,7 +527,7 @@ def test_scenes_by_hand() -> None:
     library.set_state(key, state)
     assert library.name(2) == "mine"
     library.put(2, None)
-    with pytest.raises(ValueError, match="put it again"):
+    with pytest.raises(ValueError, match="put it there again"):
         library.set_state(key, state)
 
 

@@ -14,11 +14,18 @@ import pytest
 from rooms import box, box_room, scene_of
 
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.recipes import key_of
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.preparation import worker as module
 from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.worker import PreparationWorker, WorkerLost, warm
+from gym_batchnav.preparation.worker import (
+    PreparationAbandoned,
+    PreparationFailed,
+    PreparationWorker,
+    WorkerLost,
+    prepare_scene,
+)
 from gym_batchnav.scene.save import save_glb
 
 SETTINGS = NavMeshSettings(agent_radius=0.2)
@@ -58,7 +65,7 @@ def test_what_the_worker_made_is_found_in_the_cache(worker, preparer, folder, mo
     monkeypatch.setattr(preparer.cache, "store", lambda *_: pytest.fail("stored"))
     (source,) = scene_sources(folder / "room.glb", preparer.cache)
     navigation = preparer(source.load())
-    assert navigation.navmesh.settings == SETTINGS and len(navigation.episodes) == 20
+    assert navigation.navmesh.settings == SETTINGS and len(navigation.episode_set) == 20
 
 
 def test_a_refused_scene_is_told_and_the_next_is_prepared(worker, folder, tmp_path):
@@ -81,17 +88,23 @@ def test_a_refused_scene_is_told_and_the_next_is_prepared(worker, folder, tmp_pa
 def test_warnings_are_passed_on(worker, tmp_path):
     path = tmp_path / "tall.obj"
     path.write_text("o floor\nv 0 0 0\nv 6000 0 0\nv 6000 0 6000\nv 0 0 6000\nv 0 2500 0\nf 4 3 2 1\nf 1 2 5\n")
-    with pytest.warns(UserWarning, match="millimetres"):
-        worker.prepare(recipe(path))
+    assert any("millimetres" in sentence for sentence in worker.prepare(recipe(path)))
 
 
-def test_the_child_is_polite_and_lonely(worker, folder):
+def test_the_child_has_no_children_and_one_thread_of_kernels(worker, folder):
     worker.prepare(recipe(folder / "room.glb"))
     child = psutil.Process(worker._process.pid)
-    assert child.nice() == 19 and child.environ()["NUMBA_NUM_THREADS"] == "1"
-    assert child.children() == []
-    autogroup = Path(f"/proc/{child.pid}/autogroup")  # absent where the system does not group by sessions
-    assert not autogroup.exists() or autogroup.read_text().endswith("nice 19\n")
+    assert child.environ()["NUMBA_NUM_THREADS"] == "1" and child.children() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no niceness of its own")
+def test_every_scene_has_the_priority_that_it_is_asked_for_with(odd, tmp_path):
+    """A request of low priority does not lower that of the next one."""
+    for niceness in (19, 0, 5):
+        odd.prepare(recipe(tmp_path / "room.glb"), niceness)
+        assert int((tmp_path / "room.glb.niceness").read_text()) == niceness
+        autogroup = Path(f"/proc/{odd._process.pid}/autogroup")  # absent where sessions are not grouped
+        assert not autogroup.exists() or autogroup.read_text().endswith(f"nice {niceness}\n")
 
 
 def test_a_preparer_without_cache_is_refused():
@@ -102,16 +115,23 @@ def test_a_preparer_without_cache_is_refused():
 # A child that takes its time over the file that it is asked for: sitecustomize runs before everything else in it.
 SLOW = """
 import sys
-if sys.orig_argv[1:] == ["-m", "gym_batchnav.preparation.worker"]:
+if sys.orig_argv[1:] == ["-m", "gym_batchnav.preparation.child"]:
     print("noise at the start without an end", end="", flush=True)
     import gym_batchnav.preparation.navigation as prepare
     original = prepare.NavigationPreparer.__call__
     def slow(self, scene):
         import os, time
         print("noise on stdout"); os.write(1, b"noise on descriptor 1\\n")
+        if scene.name == "room" and sys.platform == "linux":
+            with open(scene.metadata["path"] + ".niceness", "w") as file:
+                file.write(str(os.getpriority(os.PRIO_PROCESS, __import__("threading").get_native_id())))
         if scene.name == "slow":
             open(scene.metadata["path"] + ".begun", "w").close()
             time.sleep(60)
+        if scene.name == "nap":
+            time.sleep(2)
+        if scene.name == "stale":
+            raise OSError(116, "Stale file handle")
         if scene.name == "crash":
             os._exit(3)
         return original(self, scene)
@@ -125,7 +145,7 @@ def odd(tmp_path, monkeypatch, preparer):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SLOW)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
-    for name in ("slow", "crash", "room"):
+    for name in ("slow", "crash", "room", "nap", "stale"):
         save_glb(box_room(), tmp_path / f"{name}.glb")
     worker = PreparationWorker(preparer)
     yield worker
@@ -162,9 +182,9 @@ def test_a_scene_that_kills_its_process_each_time_is_refused_by_name(odd, tmp_pa
         pytest.warns(UserWarning, match="'crash' is tried again") as caught,
         pytest.raises(ValueError, match=r"scene 'crash': 3 processes .*exit 3.* make it smaller"),
     ):
-        warm(odd, source_of(tmp_path / "crash.glb"))
+        prepare_scene(odd, source_of(tmp_path / "crash.glb"))
     assert not any("by the process that steps" in str(one.message) for one in caught)
-    warm(odd, source_of(tmp_path / "room.glb"))
+    prepare_scene(odd, source_of(tmp_path / "room.glb"))
 
 
 def test_a_scene_that_hangs_its_process_each_time_is_refused_by_name(odd, tmp_path):
@@ -174,7 +194,7 @@ def test_a_scene_that_hangs_its_process_each_time_is_refused_by_name(odd, tmp_pa
         pytest.warns(UserWarning, match="'slow' is tried again"),
         pytest.raises(ValueError, match=r"scene 'slow': .*no answer within 3 seconds"),
     ):
-        warm(odd, source_of(tmp_path / "slow.glb"))
+        prepare_scene(odd, source_of(tmp_path / "slow.glb"))
     assert (tmp_path / "slow.glb.begun").exists()
 
 
@@ -182,23 +202,21 @@ def test_a_process_that_somebody_kills_costs_no_scene(preparer, folder, tmp_path
     worker, prepare = PreparationWorker(preparer), PreparationWorker.prepare
     lost = [WorkerLost("it was lost", begun=True)] * 2
 
-    def killed(self, wanted):
+    def killed(self, wanted, *terms):
         if lost:
             raise lost.pop()
-        prepare(self, wanted)
+        return prepare(self, wanted, *terms)
 
     monkeypatch.setattr(PreparationWorker, "prepare", killed)
     monkeypatch.setattr(worker, "is_prepared", lambda _: False)
     with pytest.warns(UserWarning, match="'room' is tried again"):
-        warm(worker, source_of(folder / "room.glb"))
+        prepare_scene(worker, source_of(folder / "room.glb"))
     assert not lost
     worker.close()
 
 
 @pytest.mark.parametrize("executable", [None, "/no/such/program", "dies at once"])
-def test_where_no_process_can_be_started_the_scene_is_left_to_the_one_that_steps(
-    preparer, folder, tmp_path, monkeypatch, executable
-):
+def test_where_no_process_can_be_started_the_error_says_so(preparer, folder, tmp_path, monkeypatch, executable):
     if executable == "dies at once":
         (tmp_path / "sitecustomize.py").write_text("import os\nos._exit(4)")
         monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -206,8 +224,11 @@ def test_where_no_process_can_be_started_the_scene_is_left_to_the_one_that_steps
         monkeypatch.setattr(sys, "executable", executable)
     worker = PreparationWorker(preparer)
     monkeypatch.setattr(worker, "is_prepared", lambda _: False)
-    with pytest.warns(UserWarning, match="'room' is prepared by the process that steps"):
-        warm(worker, source_of(folder / "room.glb"))
+    with (
+        pytest.warns(UserWarning, match="'room' is tried again"),
+        pytest.raises(WorkerLost, match="started" if executable != "dies at once" else "exit 4"),
+    ):
+        prepare_scene(worker, source_of(folder / "room.glb"))
     worker.close()
 
 
@@ -218,7 +239,7 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
     entries = set((tmp_path / "cache").iterdir())
     assert worker.is_prepared(wanted) and len(entries) == 5  # scene, navmesh, geodesics, episodes, mark
     with monkeypatch.context() as patch:
-        patch.setattr(module, "MAKERS", "another")
+        patch.setattr(module, "makers_digest", lambda: "another")
         assert not worker.is_prepared(wanted)
     for entry in entries:
         content = entry.read_bytes()
@@ -227,6 +248,45 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
         entry.write_bytes(content)
     assert worker.is_prepared(wanted)
     worker.close()
+
+
+def test_a_scene_that_nobody_wants_any_more_is_completed_for_the_cache(odd, tmp_path):
+    odd.prepare(recipe(tmp_path / "room.glb"))
+    process, wanted = odd._process, time.monotonic() + 0.5
+    with pytest.raises(PreparationAbandoned):
+        odd.prepare(recipe(tmp_path / "nap.glb"), 19, lambda: time.monotonic() > wanted)
+    assert not odd.is_prepared(recipe(tmp_path / "nap.glb"))
+    odd.prepare(recipe(tmp_path / "room.glb"))  # its answer is not taken for that of the other scene
+    assert odd._process is process
+    disk = DiskCache(odd._disk.directory)
+    (source,) = scene_sources(tmp_path / "nap.glb", disk)
+    assert disk.load(key_of(source.recipe)) is not None
+
+
+def test_a_worker_that_is_released_starts_no_process_for_what_was_abandoned(odd, tmp_path):
+    """The last user may leave between a loader's decision to prepare a scene and the start of the process."""
+    left = threading.Event()
+    with pytest.raises(PreparationAbandoned):
+        left.set()
+        odd.release()
+        odd.prepare(recipe(tmp_path / "room.glb"), 19, left.is_set)
+    assert odd._process is None
+    odd.prepare(recipe(tmp_path / "room.glb"))  # of a user who joined later
+    odd.release()
+    odd.release()
+    assert odd._process is None
+
+
+def test_what_may_pass_is_no_refusal(odd, tmp_path):
+    with pytest.raises(PreparationFailed, match=r"'stale': OSError: .*Stale file handle"):
+        odd.prepare(recipe(tmp_path / "stale.glb"))
+
+
+def test_a_frozen_application_is_not_started_again(preparer, folder, monkeypatch):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    worker = PreparationWorker(preparer)
+    with pytest.raises(WorkerLost, match="frozen application"):
+        worker.prepare(recipe(folder / "room.glb"))
 
 
 @pytest.mark.parametrize("end", ["kill", "close"])
@@ -284,7 +344,7 @@ def test_a_name_that_is_not_utf8_is_prepared(worker, preparer, tmp_path, monkeyp
     assert worker.is_prepared(recipe(path))
     monkeypatch.setattr(preparer.cache, "store", lambda *_: pytest.fail("made anew"))
     (source,) = scene_sources(path, preparer.cache)
-    assert len(preparer(source.load()).episodes) == 20
+    assert len(preparer(source.load()).episode_set) == 20
     path.write_bytes(b"glTF but no more")
     with pytest.raises(ValueError, match=r"um\.glb"):
         worker.prepare(recipe(path))

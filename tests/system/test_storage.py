@@ -25,7 +25,7 @@ def test_a_disk_that_refuses_leaves_what_was_there_and_names_the_file(tmp_path, 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(*((Path, step) if step == "write_bytes" else (os, step)), refuse)
-    with pytest.raises(OSError, match=r"^cannot write '.*file': No space left on device: mend that"):
+    with pytest.raises(OSError, match=r"^cannot write '.*file': No space left on device: fix that"):
         write_atomically(tmp_path / "file", b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
 

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
-    from gym_batchnav.library.library import SceneSource
+    from gym_batchnav.library.sources import SceneSource
     from gym_batchnav.scene.scene import Scene
 
 Only = Annotated[str | None, typer.Option(help="Name of the scene to take where SCENE stands for several.")]

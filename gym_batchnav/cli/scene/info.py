@@ -16,7 +16,7 @@ from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, with_frame
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
-    from gym_batchnav.library.library import SceneSource
+    from gym_batchnav.library.sources import SceneSource
 
 
 def info(

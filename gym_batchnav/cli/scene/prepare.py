@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,18 +14,12 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
-    from gym_batchnav.library.library import SceneSource
-    from gym_batchnav.preparation.navigation import NavigationPreparer
-    from gym_batchnav.preparation.worker import PreparationWorker
-
-_POLL = 0.1  # seconds between looks at Ctrl-C
-_PATIENCE = 3  # scenes in a row over which a process dies until none is started any more
 
 
 def prepare(
     scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
     workers: Annotated[
-        int | None, typer.Option(help="Processes; as many as processors, at most 4, by default.", min=1)
+        int | None, typer.Option(help="Processes; by default as many as processors and memory allow, at most 4.", min=1)
     ] = None,
     radius: Annotated[float | None, typer.Option(help="Of the agent, metres, as in the run to come.", min=0)] = None,
     height: Annotated[float | None, typer.Option(help="Of the agent, metres.", min=0)] = None,
@@ -49,6 +40,7 @@ def prepare(
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.preparation.navigation import NavigationPreparer
+    from gym_batchnav.preparation.pool import prepare_all
 
     given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
     given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
@@ -58,9 +50,8 @@ def prepare(
     _check(cache, episode_file)
     preparer = NavigationPreparer(settings, episode_file, num_episodes, cache)
     sources = scene_sources(scenes, cache)
-    count = min(workers or min(os.cpu_count() or 1, 4), len(sources))
     console = Console(stderr=True)
-    refused = prepare_all(sources, preparer, count)
+    refused = prepare_all(sources, preparer, workers)
     scenes_ready = f"{len(sources) - len(refused):,} of {len(sources):,} scene{'s' if len(sources) > 1 else ''}"
     console.print(f"{scenes_ready} ready in '{cache.directory}'", highlight=False, markup=False)
     if refused:
@@ -74,7 +65,7 @@ def prepare(
 
 
 def _check(cache: DiskCache, episode_file: Path | None) -> None:
-    """Refuse a cache that keeps nothing, and a file of episodes that no scene could use, before the work begins."""
+    """Raise an error for a cache that cannot be written or a file of episodes that cannot be read, before the work."""
     from gym_batchnav.episodes.habitat import read_episodes
 
     try:
@@ -89,68 +80,3 @@ def _check(cache: DiskCache, episode_file: Path | None) -> None:
         )
     if episode_file is not None:
         read_episodes(episode_file)
-
-
-@dataclass
-class _Work:
-    """What the threads share."""
-
-    waiting: queue.SimpleQueue[SceneSource] = field(default_factory=queue.SimpleQueue)
-    refused: list[tuple[str, str]] = field(default_factory=list)
-    failure: str | None = None  # why no process can be had
-
-
-def prepare_all(sources: list[SceneSource], preparer: NavigationPreparer, num_workers: int) -> list[tuple[str, str]]:
-    """Prepare scenes in processes of their own; returns the names of those that were refused, and why.
-
-    Raises:
-        RuntimeError: the processes die one after the other.
-    """
-    from gym_batchnav.preparation.worker import PreparationWorker
-    from gym_batchnav.system.progress import late_progress
-
-    work = _Work()
-    for source in sources:
-        work.waiting.put(source)
-    workers = [PreparationWorker(preparer) for _ in range(num_workers)]
-    with late_progress("Preparing scenes", len(sources)) as done:
-        threads = [threading.Thread(target=_serve, args=(worker, work, done), daemon=True) for worker in workers]
-        try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(_POLL)
-        finally:
-            for worker in workers:
-                worker.close()
-    if work.failure is not None:
-        raise RuntimeError(f"{work.failure}, {_PATIENCE} times in a row: see what it printed above")
-    return work.refused
-
-
-def _serve(worker: PreparationWorker, work: _Work, done: Callable[[], None]) -> None:
-    """Prepare what is waiting until nothing is, or the worker is closed."""
-    from gym_batchnav.preparation.worker import WorkerLost
-
-    num_lost = 0
-    while work.failure is None:
-        try:
-            source = work.waiting.get_nowait()
-        except queue.Empty:
-            return
-        try:
-            if source.recipe is not None:
-                worker.prepare(source.recipe)
-            num_lost = 0
-        except ValueError as error:
-            num_lost = 0
-            work.refused.append((source.name, str(error)))
-        except WorkerLost as error:
-            if worker.dismissed:
-                return
-            num_lost += 1
-            work.refused.append((source.name, str(error)))
-            if num_lost == _PATIENCE:
-                work.failure = str(error)
-        done()

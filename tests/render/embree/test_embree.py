@@ -19,7 +19,8 @@ from quads import Quad, rotations, scene_of, views_at, wall
 from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
 
 from gym_batchnav.geometry import Camera, look_at, view_matrices
-from gym_batchnav.library.library import SceneLibrary, SceneSource
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.render.embree.device import Embree, shared_embree
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.scene.scene import Scene

@@ -99,7 +99,7 @@ def test_views_into_an_empty_slot_are_refused_by_number():
 
 
 def scene_source(scene):
-    from gym_batchnav.library.library import SceneSource
+    from gym_batchnav.library.sources import SceneSource
 
     return SceneSource(scene.name, lambda: scene)
 

@@ -1,0 +1,116 @@
+"""How rotation keeps up with what was asked for, and what priority loading needs so that it does."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from gym_batchnav.system.notices import warn_user
+
+SETTLE_STEPS = 16  # between a scene's arrival and its first agent: renderers send it to their device meanwhile
+NICENESS = (19, 10, 5, 0)  # by urgency: from time that nobody else wants to the share of any other program
+BEHIND = 4.0  # times the steps asked for between two changes, from which on rotation counts as behind
+WINDOW = 30.0  # seconds over which that is judged
+SILENCE = 600.0  # seconds between two warnings
+_REMEMBERED = 16  # changes of which the mean is told
+
+
+class RotationPace:
+    """Measures the steps between two changes of scene, raises the loader's priority, and warns when it cannot keep up.
+
+    Loading runs at the lowest priority as long as scenes are there when their turn comes. A scene that is late raises
+    the priority of the next one; one that is there in less than half of the time lowers it again.
+
+    Args:
+        rotate_every: Steps asked for from one change to the next.
+        clock: Seconds, for tests.
+    """
+
+    def __init__(self, rotate_every: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.asked = max(rotate_every, SETTLE_STEPS + 1)  # a change takes this long where it is asked for sooner
+        self._clock = clock
+        self._urgency = 1
+        self._warned: float | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to count again; the priority that loading needs stays known."""
+        self._intervals: deque[int] = deque(maxlen=_REMEMBERED)
+        self._since_change = 0
+        self._since_request = 0
+        self._late = 0  # steps in which a slot was free, a change was due and the scene was not there
+        self._begin_window()
+
+    @property
+    def niceness(self) -> int:
+        """The niceness at which the next scene should be loaded, 19 to 0."""
+        return NICENESS[self._urgency]
+
+    @property
+    def steps_per_change(self) -> float | None:
+        """Mean steps between the last changes, with the present interval if it is longer; None before the first."""
+        if not self._intervals:
+            return None
+        mean = sum(self._intervals) / len(self._intervals)
+        return max(mean, self._since_change) if self._since_change > BEHIND * self.asked else mean
+
+    @property
+    def behind(self) -> bool:
+        """Whether the loader makes changes take more than four times the steps that were asked for."""
+        return self._late > (BEHIND - 1) * self.asked or self._slow_window
+
+    def request(self) -> None:
+        """Note that a scene is asked for now."""
+        self._since_request = 0
+
+    def step(self) -> None:
+        """Count a step."""
+        self._since_change += 1
+        self._since_request += 1
+        self._window_steps += 1
+        if self._clock() > self._window_end:
+            self._judge()
+
+    def late(self) -> None:
+        """Note that a change is due in this step, a slot is free and the scene is not there."""
+        self._late += 1
+        self._window_late += 1
+        if self._late > self.asked:
+            self._urgency = len(NICENESS) - 1
+
+    def loaded(self) -> None:
+        """Note that the scene that was asked for was there when its turn came, or has come late."""
+        if self._late > 0:
+            self._urgency = min(self._urgency + 1, len(NICENESS) - 1)
+        elif self._since_request < self.asked // 2:
+            self._urgency = max(self._urgency - 1, 0)
+        self._late = 0
+
+    def changed(self) -> None:
+        """Note that a lane has changed its scene."""
+        self._intervals.append(self._since_change)
+        self._window_changes += 1
+        self._since_change = 0
+
+    def _begin_window(self) -> None:
+        self._window_end = self._clock() + WINDOW
+        self._window_steps = 0
+        self._window_late = 0
+        self._window_changes = 0
+        self._slow_window = False
+
+    def _judge(self) -> None:
+        """Compare the changes of the last seconds with what was asked for."""
+        achieved = self._window_steps / max(self._window_changes, 1)
+        slow = achieved > BEHIND * self.asked and self._window_late > self._window_steps / 2
+        self._begin_window()
+        self._slow_window = slow
+        now = self._clock()
+        if slow and (self._warned is None or now > self._warned + SILENCE):
+            self._warned = now
+            warn_user(
+                f"scenes change every {achieved:,.0f} steps or less often, not every {self.asked:,} as asked: loading "
+                "cannot keep up with stepping; fill the cache first (gym-batchnav scene prepare), raise rotate_every, "
+                "leave more of the processor free, or set deterministic_rotation=True, which waits for scenes"
+            )

@@ -1,0 +1,130 @@
+"""Scenes that cannot be used: some never, some at this turn."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+
+from gym_batchnav.system.notices import warn_user
+
+# A file that is not there stays away; whatever else the system reports may pass.
+_LASTING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+class SceneRefused(ValueError):
+    """A scene can never be used.
+
+    Attributes:
+        scene: Its name.
+        reason: Why, without the name.
+    """
+
+    def __init__(self, scene: str, reason: str) -> None:
+        super().__init__(f"scene {scene!r}: {reason}")
+        self.scene = scene
+        self.reason = reason
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether an error says that a scene can never be used: a ValueError that no passing fault of the system caused."""
+    if not isinstance(error, ValueError):
+        return False
+    cause = error.__cause__
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return False
+        if isinstance(cause, OSError) and cause.errno is not None and cause.errno not in _LASTING:
+            return False
+        cause = cause.__cause__
+    return True
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a scene cannot be used, without its name where the error tells them apart."""
+    reason = getattr(error, "reason", None)
+    return reason if isinstance(reason, str) else str(error) or repr(error)
+
+
+class Refusals:
+    """Keeps which scenes are refused for good, and counts those that failed or did not fit at a turn.
+
+    The first time that something happens to a scene there is a warning.
+
+    Args:
+        names: The names of all scenes.
+
+    Attributes:
+        reasons: Why scenes are refused, by their index.
+        failures: The last error of scenes that are tried again, by their index.
+        num_passed_over: How many turns have passed because a scene did not fit.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self.reasons: dict[int, str] = {}
+        self.failures: dict[int, str] = {}
+        self.num_passed_over = 0
+
+    def refuse(self, index: int, error: Exception) -> None:
+        """Never use a scene again.
+
+        Raises:
+            ValueError: It was the last one.
+        """
+        name = self._names[index]
+        self.reasons[index] = reason_of(error)
+        if len(self.reasons) == len(self._names):
+            raise error if len(self._names) == 1 else self.none_left()
+        warn_user(f"scene {name!r} is left out: {self.reasons[index]}")
+
+    def fail(self, index: int, error: Exception) -> None:
+        """Note that a scene could not be loaded at its turn."""
+        is_first = index not in self.failures
+        self.failures[index] = f"{type(error).__name__}: {reason_of(error)}"
+        if is_first:
+            warn_user(
+                f"scene {self._names[index]!r} could not be loaded ({self.failures[index]}): it is tried again at its "
+                "next turn"
+            )
+
+    def pass_over(self, index: int, room: str) -> None:
+        """Note that a scene did not fit at its turn."""
+        self.num_passed_over += 1
+        if self.num_passed_over == 1:
+            warn_user(
+                f"scene {self._names[index]!r} is passed over: it does not fit into {room}; allow more, or keep fewer "
+                "scenes resident"
+            )
+
+    def none_left(self) -> ValueError:
+        """The error to raise where no scene can be used."""
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in {**self.failed, **self.refused}.items())
+        return ValueError(f"none of the {len(self._names)} scenes can be used: {reasons}")
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why scenes are refused, by name."""
+        return {self._names[index]: reason for index, reason in self.reasons.items()}
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The last error of scenes that are tried again, by name."""
+        return {self._names[index]: reason for index, reason in self.failures.items()}
+
+    def get_state(self) -> dict[str, str]:
+        """Why scenes are refused, by index as text, so that JSON can hold it."""
+        return {str(index): reason for index, reason in self.reasons.items()}
+
+    def check_state(self, state: Mapping[str, str]) -> dict[int, str]:
+        """The reasons in a saved state, by index.
+
+        Raises:
+            ValueError: It is of other scenes.
+        """
+        try:
+            reasons = {int(index): str(reason) for index, reason in state.items()}
+        except (AttributeError, ValueError):
+            raise ValueError(f"refused scenes {state!r}: give what get_state() returned") from None
+        if any(not 0 <= index < len(self._names) for index in reasons):
+            raise ValueError("the state refuses scenes that are not listed: give the environment the same scenes=")
+        return reasons

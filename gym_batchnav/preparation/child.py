@@ -1,0 +1,148 @@
+"""The worker process: prepares one scene after the other and keeps the results in the cache.
+
+It reads one request per line from standard input, JSON, and answers each with two lines of JSON, one when it begins and
+one when it is done. Answers stand behind a marker, so that whatever else is printed does no harm. The process ends as
+soon as its standard input closes, also in the middle of its work, so that it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from gym_batchnav.library.cache import CacheWarning, DiskCache
+from gym_batchnav.library.refusals import is_lasting, reason_of
+from gym_batchnav.library.sources import source_from_recipe
+from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.preparation.navigation import NavigationPreparer
+
+MARKER = b"gym_batchnav answers: "
+MAX_TEXT, MAX_WARNINGS = 2000, 50  # characters of a sentence, sentences of an answer
+MODEST = 10  # niceness of a whole process in the background, where its threads have none of their own
+_writing = threading.Lock()
+
+
+def main() -> None:
+    """Answer requests from standard input until it closes."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print goes to standard error
+    sys.stdout = sys.stderr
+    previous: threading.Thread | None = None
+    for line in sys.stdin.buffer:
+        # A thread can lower its own priority and never raise it: each request has a new one.
+        thread = threading.Thread(target=_serve, args=(json.loads(line), answers, previous), daemon=True)
+        thread.start()
+        previous = thread
+    with _writing:
+        os._exit(0)
+
+
+def _serve(request: Mapping[str, Any], answers: IO[bytes], previous: threading.Thread | None) -> None:
+    """Answer a request after the one before it."""
+    if previous is not None:
+        previous.join()
+    _set_priority(request["niceness"])
+    _tell(answers, {"id": request["id"], "begun": True})
+    _tell(answers, {"id": request["id"], **_answer(request)})
+
+
+def _tell(answers: IO[bytes], answer: Mapping[str, Any]) -> None:
+    """Write one line of an answer."""
+    answers.write(b"\n" + MARKER + json.dumps(answer).encode() + b"\n")
+    answers.flush()
+
+
+def _set_priority(niceness: int) -> None:
+    """Set the priority of this thread on Linux; elsewhere lower that of the process once it works in the background."""
+    with suppress(OSError, AttributeError):
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+            if os.getsid(0) == os.getpid():
+                # Linux shares processors among sessions first, and niceness counts only within one.
+                Path("/proc/self/autogroup").write_text(f"{niceness}")
+        elif niceness > 0:
+            os.nice(max(0, MODEST - os.nice(0)))
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Prepare one scene.
+
+    Returns:
+        ``refused``: why the scene can never be used, or None; ``failed``: what went wrong and may pass, or None;
+        ``warnings``: sentences for the user; ``files``: the entries of the cache that the scene needs.
+    """
+    refused = failed = None
+    disk = _disk(request["cache_dir"], request["max_bytes"])
+    disk.used.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            _prepare(request, disk)
+        except Exception as error:
+            if is_lasting(error):
+                refused = reason_of(error)[:MAX_TEXT]
+            else:
+                failed = f"{type(error).__name__}: {reason_of(error)}"[:MAX_TEXT]
+    # The parent writes to the same folder and warns about it itself.
+    meant = [one for one in caught if issubclass(one.category, UserWarning) and one.category is not CacheWarning]
+    return {
+        "refused": refused,
+        "failed": failed,
+        "warnings": [str(one.message)[:MAX_TEXT] for one in meant[:MAX_WARNINGS]],
+        "files": sorted(path.name for path in disk.used if path.is_file()),
+    }
+
+
+def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
+    settings = request["settings"]
+    episode_file = request["episode_file"]
+    preparer = NavigationPreparer(
+        settings=None if settings is None else NavMeshSettings(**settings),
+        episode_file=None if episode_file is None else Path(episode_file),
+        num_episodes=request["num_episodes"],
+        cache=disk,
+    )
+    preparer(source_from_recipe(request["recipe"], disk).load())
+
+
+class _Disk(DiskCache):
+    """A cache that the end of the process does not interrupt in the middle of an entry.
+
+    Attributes:
+        used: The paths of the entries that were asked for or stored.
+    """
+
+    def __init__(self, directory: str, max_bytes: int) -> None:
+        super().__init__(directory, max_bytes)
+        self.used: set[Path] = set()
+
+    def load(self, key: str) -> dict[str, np.ndarray] | None:
+        """The arrays stored under ``key``."""
+        self.used.add(self._path(key))
+        return super().load(key)
+
+    def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep arrays under ``key``."""
+        self.used.add(self._path(key))
+        with _writing:
+            super().store(key, arrays)
+
+
+@cache
+def _disk(directory: str, max_bytes: int) -> _Disk:
+    """One cache for all requests, so that a folder that cannot be used causes one warning."""
+    return _Disk(directory, max_bytes)
+
+
+if __name__ == "__main__":
+    main()

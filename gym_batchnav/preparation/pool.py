@@ -1,0 +1,179 @@
+"""Several worker processes that prepare scenes side by side."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gym_batchnav.library.loader import Abandoned, Outcome, never
+from gym_batchnav.library.sources import SceneSource
+from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.preparation.worker import TIMEOUT, TRIES, PreparationWorker, WorkerLost, prepare_scene
+from gym_batchnav.system.progress import late_progress
+
+MAX_WORKERS = 4  # by default
+BYTES_PER_WORKER = 2 * 10**9  # of free memory; a large scan takes about that while it is prepared
+_POLL = 0.05  # seconds between looks at Ctrl-C
+
+
+class PreparationPool:
+    """Prepares scenes in worker processes; its methods are callbacks of a SceneLibrary.
+
+    One worker stays for the scenes that rotation asks for, others are there while several scenes are wanted at once.
+
+    Args:
+        preparer: What to prepare; it needs a cache.
+        timeout: Seconds that one scene may take.
+    """
+
+    def __init__(self, preparer: NavigationPreparer, timeout: float = TIMEOUT) -> None:
+        self._preparer = preparer
+        self.worker = PreparationWorker(preparer, timeout)
+
+    def prepare_ahead(
+        self, sources: Sequence[SceneSource], niceness: int = 0, abandoned: Abandoned = never
+    ) -> list[Outcome]:
+        """Prepare scenes and wait until that is done; scenes in memory have nothing to prepare.
+
+        Args:
+            sources: The scenes.
+            niceness: Priority of the work, 0 to 19.
+            abandoned: Says whether nobody wants them any more.
+
+        Returns:
+            One outcome per source. Where no process can be had, there is a warning and no error: the scene is left to
+            this process.
+        """
+        outcomes = [Outcome()] * len(sources)
+        missing = [index for index, source in enumerate(sources) if not _is_prepared(self.worker, source)]
+        if not missing:
+            return outcomes
+        more = range(1, min(affordable_workers(), len(missing)))
+        workers = [self.worker, *(PreparationWorker(self._preparer, self.worker.timeout) for _ in more)]
+        work = _Work([sources[index] for index in missing], niceness, abandoned)
+        try:
+            work.do(workers)
+        finally:
+            for worker in workers[1:]:
+                worker.close()
+        for index, outcome in zip(missing, work.outcomes, strict=True):
+            if outcome is _LEFT and work.lost is not None:
+                name = sources[index].name
+                outcome = Outcome(None, (f"{work.lost}: scene {name!r} is prepared by the process that steps",))
+            outcomes[index] = outcome
+        return outcomes
+
+    def release(self) -> None:
+        """End the process until scenes are wanted again; idempotent."""
+        self.worker.release()
+
+
+def prepare_all(
+    sources: Sequence[SceneSource], preparer: NavigationPreparer, num_workers: int | None = None
+) -> list[tuple[str, str]]:
+    """Prepare scenes in several processes, and show how far that is.
+
+    Args:
+        sources: The scenes.
+        preparer: What to prepare; it needs a cache.
+        num_workers: Processes; as many as processors and memory allow, at most four, if not given.
+
+    Returns:
+        Name and reason of each scene that could not be prepared.
+
+    Raises:
+        RuntimeError: No process can be had, or processes end before they begin.
+    """
+    count = min(num_workers or affordable_workers(), len(sources))
+    workers = [PreparationWorker(preparer) for _ in range(count)]
+    work = _Work(sources)
+    try:
+        with late_progress("Preparing scenes", len(sources)) as done:
+            work.do(workers, done)
+    finally:
+        for worker in workers:
+            worker.close()
+    if work.lost is not None:
+        raise RuntimeError(f"{work.lost}, {TRIES} times in a row: see what it printed above")
+    refused = zip(sources, work.outcomes, strict=True)
+    return [(source.name, _reason(outcome.error)) for source, outcome in refused if outcome.error is not None]
+
+
+def affordable_workers() -> int:
+    """How many worker processes the free processors and the free memory suggest, one to four."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = min(MAX_WORKERS, cores)
+    with suppress(OSError, ValueError, AttributeError):  # only some systems tell
+        count = min(count, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // BYTES_PER_WORKER)
+    return max(count, 1)
+
+
+_LEFT = Outcome()  # of a scene that no process has prepared
+
+
+@dataclass
+class _Work:
+    """Scenes that several threads have prepared, each by a worker of its own.
+
+    Attributes:
+        outcomes: One per source.
+        lost: Why no process can be had.
+    """
+
+    sources: Sequence[SceneSource]
+    niceness: int = 0
+    abandoned: Abandoned = never
+    outcomes: list[Outcome] = field(default_factory=list)
+    lost: WorkerLost | None = None
+    stopped: bool = False
+
+    def do(self, workers: Sequence[PreparationWorker], done: Callable[[], object] = lambda: None) -> None:
+        """Prepare all scenes; the calling thread waits, or works itself where it is the only one."""
+        self.outcomes = [_LEFT] * len(self.sources)
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for index in range(len(self.sources)):
+            waiting.put(index)
+        if len(workers) == 1:
+            self._serve(workers[0], waiting, done)
+            return
+        threads = [threading.Thread(target=self._serve, args=(one, waiting, done), daemon=True) for one in workers]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(_POLL)
+        finally:
+            self.stopped = True
+
+    def _serve(self, worker: PreparationWorker, waiting: queue.SimpleQueue[int], done: Callable[[], object]) -> None:
+        while self.lost is None and not self._unwanted():
+            try:
+                index = waiting.get_nowait()
+            except queue.Empty:
+                return
+            source = self.sources[index]
+            try:
+                told = prepare_scene(worker, source, self.niceness, self._unwanted)
+                self.outcomes[index] = Outcome(None, told)
+            except WorkerLost as error:
+                self.lost = error
+            except Exception as error:
+                self.outcomes[index] = Outcome(error)
+            done()
+
+    def _unwanted(self) -> bool:
+        return self.stopped or self.abandoned()
+
+
+def _is_prepared(worker: PreparationWorker, source: SceneSource) -> bool:
+    return source.recipe is None or worker.is_prepared(source.recipe)
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return reason if isinstance(reason, str) else str(error)

@@ -1,0 +1,112 @@
+"""Digests of source code: caches on disk are keyed by them, so that a change of the code never finds old results."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+_NAME = PACKAGE.name
+_HAS_SOURCES = (PACKAGE / "system" / "code.py").is_file()
+_ONLY_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
+_IMPORT = re.compile(
+    rf"^[ \t]*(?:from[ \t]+({_NAME}[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
+)
+_SHOWS = f"{_NAME}.viz"  # imported from below only by objects that draw themselves in notebooks
+
+
+@cache
+def code_digest(*roots: str, without: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
+    """SHA-256 of modules, of all modules of this package that they import, and of the versions of other packages.
+
+    Where the package has no sources (it is compiled, or in a zip archive), its version stands for them.
+
+    Args:
+        roots: Files, relative to the package's folder.
+        without: Folders or files, relative to it, on which the result does not depend; they are not followed.
+        packages: Names of distributions; one that is not installed counts as such.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    if not _HAS_SOURCES:
+        return _digest_of([], (*packages, "gym-batchnav"))
+    return _digest_of(closure(roots, without), packages)
+
+
+def folder_digest(*folders: str, packages: tuple[str, ...] = (), package: Path = PACKAGE) -> str:
+    """SHA-256 of all sources in folders, and of the versions of other packages; see ``code_digest``."""
+    files = sorted(file for folder in folders for file in _sources_in(package / folder))
+    return _digest_of(files, packages if files else (*packages, "gym-batchnav"), package)
+
+
+def closure(roots: Iterable[str], without: tuple[str, ...] = (), package: Path = PACKAGE) -> list[Path]:
+    """The files of modules and of all modules of this package that they import, sorted.
+
+    Imports within functions count. Imports for type checkers and those of ``viz`` do not.
+
+    Args:
+        roots: Files, relative to the package's folder.
+        without: Folders or files that are not followed.
+        package: The package's folder.
+
+    Raises:
+        FileNotFoundError: There is no file of a root.
+    """
+    todo = [package / root for root in roots]
+    found: set[Path] = set()
+    while todo:
+        file = todo.pop()
+        if file not in found and not file.relative_to(package).as_posix().startswith(without or "\0"):
+            found.add(file)
+            todo += _imported_by(file, package)
+    return sorted(found)
+
+
+@cache
+def _imported_by(file: Path, package: Path) -> tuple[Path, ...]:
+    """The files of this package that one of them imports."""
+    names: list[str] = []
+    for origin, items, modules in _IMPORT.findall(_ONLY_FOR_TYPES.sub("", file.read_text("utf-8"))):
+        if origin:
+            names += [origin, *(f"{origin}.{item}" for item in re.findall(r"\w+", items))]
+        else:
+            names += re.findall(rf"\b{_NAME}[\w.]*", modules)
+    wanted = {name for name in names if name != _SHOWS and not name.startswith(f"{_SHOWS}.")}
+    return tuple({found for name in wanted for found in _files_of(name, package)})
+
+
+def _files_of(name: str, package: Path) -> Iterator[Path]:
+    """The files that run when a module is imported: its own and those of the packages that it is in."""
+    parts = name.split(".")[1:]
+    for count in range(1, len(parts) + 1):
+        path = package.joinpath(*parts[:count])
+        for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+            if file.is_file():
+                yield file
+
+
+def _sources_in(path: Path) -> list[Path]:
+    return [path] if path.is_file() else list(path.rglob("*.py"))
+
+
+def _digest_of(files: Iterable[Path], packages: Iterable[str], package: Path = PACKAGE) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(package).as_posix()} {len(content)} ".encode())
+        digest.update(content)
+    for name in packages:
+        digest.update(f"{name} {_version_of(name)} ".encode())
+    return digest.hexdigest()
+
+
+def _version_of(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

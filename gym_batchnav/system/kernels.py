@@ -1,0 +1,86 @@
+"""Where Numba keeps the machine code of this package's kernels.
+
+Numba looks at the file of a kernel alone to tell whether its machine code is current. A kernel also holds the code of
+the kernels that it calls and the constants that it imports, so machine code of other sources may read wrong addresses.
+Therefore the folder is named after all sources that kernels can depend on. Numba itself keys its entries by processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import platformdirs
+
+from gym_batchnav.system.code import PACKAGE, folder_digest
+
+# What kernels are written in, and what they import constants and row layouts from.
+KERNEL_SOURCES = (
+    "navmesh", "render", "scene", "homes", "episodes", "state.py", "geometry.py", "env/flat.py", "bench.py"
+)  # fmt: skip
+KEPT_FOLDERS = 4  # of other sources, the last used: a checkout may go back and forth between branches
+_PREFIX = "gym_batchnav-"
+_FOLDER = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}")
+_IN_USE = 86400.0  # seconds since its last use in which another process may still need a folder
+
+
+def use_versioned_kernel_cache() -> None:
+    """Have Numba keep machine code in a folder named after the sources, below NUMBA_CACHE_DIR or the user's cache.
+
+    It is set as the environment variable NUMBA_CACHE_DIR, which Numba reads when it is imported and which child
+    processes inherit. The folder is made when Numba first writes to it. The call is idempotent.
+    """
+    base = _base()
+    if base is None:
+        return
+    folder = base / f"{_PREFIX}{_key()}"
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    config = sys.modules.get("numba.core.config")
+    if config is not None:  # Numba was imported before this package
+        vars(config)["CACHE_DIR"] = str(folder)
+    if folder.is_dir():
+        with suppress(OSError):
+            os.utime(folder)
+    elif base.is_dir():
+        _remove_old(base)
+
+
+def _base() -> Path | None:
+    """The folder of all versions; None where no folder can be written to, and Numba is to look for one."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    if given:
+        path = Path(given)
+        return path.parent if _FOLDER.fullmatch(path.name) else path  # a parent process has set it
+    for path in (Path(platformdirs.user_cache_dir("gym_batchnav"), "kernels"), PACKAGE / "__pycache__"):
+        existing = path
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        if os.access(existing, os.W_OK):
+            return path
+    return None
+
+
+def _key() -> str:
+    """16 hexadecimal digits of the sources, the versions that compile them, and the machine."""
+    sources = folder_digest(*KERNEL_SOURCES, packages=("numba", "llvmlite", "numpy"))
+    machine = f"{sys.implementation.cache_tag} {platform.python_version()} {platform.machine()} {platform.system()}"
+    return hashlib.sha256(f"{sources} {machine}".encode()).hexdigest()[:16]
+
+
+def _remove_old(base: Path) -> None:
+    """Remove folders of other sources but the few that were used last."""
+    found = []
+    with suppress(OSError):
+        for path in base.iterdir():
+            if _FOLDER.fullmatch(path.name):
+                found.append((path.stat().st_mtime, path))
+    for used, path in sorted(found, reverse=True)[KEPT_FOLDERS:]:
+        if used < time.time() - _IN_USE:
+            shutil.rmtree(path, ignore_errors=True)

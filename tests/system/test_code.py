@@ -1,0 +1,123 @@
+"""Digests of code: they follow real imports, and a change of a source that matters changes them."""
+
+import ast
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import gym_batchnav
+from gym_batchnav.system import code
+from gym_batchnav.system.code import closure, code_digest, folder_digest
+from gym_batchnav.system.kernels import KERNEL_SOURCES
+
+PACKAGE = Path(gym_batchnav.__file__).parent
+ROOTS = ["scene/load.py", "scene/habitat/dataset.py", "library/packing.py", "homes/__init__.py", "navmesh/mesh.py",
+         "navmesh/build/__init__.py", "episodes/sampling.py", "env/batch_env.py"]  # fmt: skip
+
+
+def for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def imported(file: Path) -> set[Path]:
+    """The files of the package that one imports, from its syntax tree."""
+    names = set()
+    waiting = [ast.parse(file.read_text())]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            if not for_types(node):
+                waiting.append(node)
+    files = set()
+    for name in names:
+        top, *parts = name.split(".")
+        if top == "gym_batchnav" and parts[:1] != ["viz"]:
+            paths = [PACKAGE.joinpath(*parts[: count + 1]) for count in range(len(parts))]
+            candidates = [one for path in paths for one in (path.with_suffix(".py"), path / "__init__.py")]
+            files |= {candidate for candidate in candidates if candidate.is_file()}
+    return files
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_the_closure_is_that_of_the_syntax_tree(root):
+    found, waiting = set(), [PACKAGE / root]
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += imported(file)
+    assert closure([root]) == sorted(found) and len(found) > 5
+
+
+@pytest.mark.parametrize("change", ["navmesh/topology.py", "scene/color.py"])
+def test_a_change_of_an_imported_module_changes_the_digest(tmp_path, monkeypatch, change):
+    copy = tmp_path / "gym_batchnav"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets", "*.safetensors"))
+    monkeypatch.setattr(code, "PACKAGE", copy)
+
+    def digest() -> str:
+        code._imported_by.cache_clear()
+        return code._digest_of(closure(["scene/load.py"], package=copy), ["numpy"], copy)
+
+    before = digest()
+    (copy / "library" / "pace.py").write_text("# nothing that loading depends on\n")
+    assert digest() == before
+    (copy / change).write_text((copy / change).read_text() + "\nNEW = 1\n")
+    assert digest() != before
+    code._imported_by.cache_clear()
+
+
+def test_versions_of_other_packages_count(monkeypatch):
+    before = code._digest_of([], ["numpy", "no-such-package"])
+    monkeypatch.setattr(code, "version", lambda name: "0.0.1")
+    assert code._digest_of([], ["numpy", "no-such-package"]) != before
+
+
+def test_without_sources_the_version_of_the_package_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(code, "_HAS_SOURCES", False)
+    before = code_digest.__wrapped__("scene/load.py"), folder_digest("navmesh", package=tmp_path)
+    monkeypatch.setattr(code, "version", lambda name: "0.0.1")
+    after = code_digest.__wrapped__("scene/load.py"), folder_digest("navmesh", package=tmp_path)
+    assert before[0] != after[0] and before[1] != after[1]
+
+
+def test_a_root_that_was_renamed_is_an_error_and_not_an_empty_digest():
+    with pytest.raises(FileNotFoundError, match="no_such_module"):
+        code_digest("scene/no_such_module.py")
+
+
+def test_all_that_kernels_can_read_keys_their_machine_code():
+    """Modules that compile kernels, and the modules of this package whose names their kernels use."""
+
+    def is_covered(file: Path) -> bool:
+        path = file.relative_to(PACKAGE).as_posix()
+        return any(path == one or path.startswith(f"{one}/") for one in KERNEL_SOURCES)
+
+    for file in PACKAGE.rglob("*.py"):
+        text = file.read_text()
+        if not re.search(r"^\s*@(numba\.)?(njit|jit|cfunc)\b", text, re.MULTILINE):
+            continue
+        assert is_covered(file), f"{file} has kernels: add it to KERNEL_SOURCES"
+        tree = ast.parse(text)
+        origin = {
+            alias.asname or alias.name: node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("gym_batchnav")
+            for alias in node.names
+        }
+        kernels = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(one) or "cfunc" in ast.unparse(one)
+                                                         for one in node.decorator_list)
+        ]  # fmt: skip
+        used = {name.id for kernel in kernels for name in ast.walk(kernel) if isinstance(name, ast.Name)}
+        for name in used & origin.keys():
+            module = PACKAGE.joinpath(*origin[name].split(".")[1:])
+            source = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+            assert is_covered(source), f"a kernel of {file} uses {name} of {source}: add it to KERNEL_SOURCES"
