@@ -96,7 +96,7 @@ class Simulator:
 
     def episode_set(self, slot: int) -> EpisodeSet:
         """Return the episodes of the scene in a slot."""
-        return self.navigation(slot).episodes
+        return self.navigation(slot).episode_set
 
     # The plan of scenes and episodes
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
 
-SAMPLER_VERSION = 1  # goes up with every change of what is sampled; keys caches
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeSet:

@@ -10,7 +10,8 @@ from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
 from rays import AHEAD
 
 from gym_batchnav.geometry import Camera, view_matrices
-from gym_batchnav.library.library import SceneLibrary, SceneSource
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, make_renderer
 
 METRES = Camera(normalize_depth=False, max_depth=100.0)

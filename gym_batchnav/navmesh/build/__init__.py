@@ -25,7 +25,6 @@ from gym_batchnav.navmesh.build.voxel import (
 from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 
-BUILDER_VERSION = 2  # goes up with every change of what is built; keys caches
 MAX_COLUMNS = 3 * 2**21  # of the grid: at 5 cm, 125 m x 125 m; a column takes about 30 bytes
 MAX_SPANS = 3 * 2**21  # solid spans of all columns; one takes up to 80 bytes
 MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles: five seconds or less

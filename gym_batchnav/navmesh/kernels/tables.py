@@ -10,7 +10,6 @@ from gym_batchnav.navmesh.kernels.geodesic import fill_goal_fields
 from gym_batchnav.navmesh.kernels.ground import snap_points
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Goals, Ground, check_parts, make_row
 
-GEODESICS_VERSION = 2  # goes up with every change of the corner graph or the cell lists; keys caches
 MAX_GOAL_BYTES = 1 << 30
 
 

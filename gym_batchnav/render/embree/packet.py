@@ -120,7 +120,7 @@ class Surfaces(NamedTuple):
     texels: int  # address of the pool
     num_textures: int
     last_level: int  # the mip level of a single texel
-    level_starts: int  # address of the table, see textures.level_starts
+    level_starts: np.int64  # address of the table, see textures.level_starts
 
 
 _OWN_CONTEXT_WORDS = 4  # the ids of the instance, padded to 16 bytes

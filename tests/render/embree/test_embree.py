@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from quads import Quad, rotations, scene_of, views_at, wall
 from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
 
-from gym_batchnav.geometry import Camera, look_at, view_matrices
+from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.render.embree.device import Embree, shared_embree
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.scene.scene import Scene
@@ -34,11 +33,6 @@ def soup(seed: int, count: int = 60) -> Scene:
     scene = rooms.scene_of("soup", *triangles[:, None])
     materials = dataclasses.replace(scene.materials, double_sided=np.arange(count) % 2 == 0)
     return dataclasses.replace(scene, materials=materials)
-
-
-def test_a_wall_two_metres_ahead_reads_two_everywhere():
-    assert np.allclose(render(scene_of(wall(2)), AHEAD)["depth"], 2, rtol=1e-6)
-    assert np.allclose(render(scene_of(wall(2)), AHEAD, Camera())["depth"], 0.2, rtol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -120,26 +114,9 @@ def test_near_is_a_plane(sensors):
     assert np.allclose(render(scene_of(wall(0.51), wall(3)), AHEAD, camera, sensors)["depth"], 0.51, rtol=1e-5)
 
 
-@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb"), ("semantic", "depth")])
-@pytest.mark.parametrize(
-    ("normalize", "miss", "hit_far", "missed"),
-    [(True, "far", 1, 1), (True, "zero", 1, 0), (False, "far", 5, 5), (False, "zero", 5, 0)],
-)
-def test_depth_is_clipped_and_a_miss_reads_as_the_camera_says(sensors, normalize, miss, hit_far, missed):
-    camera = Camera(8, 8, max_depth=5, normalize_depth=normalize, depth_miss=miss)
-    assert (render(scene_of(wall(7)), AHEAD, camera, sensors)["depth"] == hit_far).all()
-    assert (render(scene_of(wall(-7)), AHEAD, camera, sensors)["depth"] == missed).all()
-
-
 def test_what_lies_beyond_max_depth_is_still_seen_by_other_sensors():
     seen = render(scene_of(wall(20)), AHEAD, Camera(8, 8, lit=False), ("depth", "rgb", "semantic"))
     assert (seen["depth"] == 1).all() and (seen["semantic"] == 1).all() and (seen["rgb"] == 255).all()
-
-
-def test_a_miss_is_black_and_nothing():
-    seen = render(scene_of(wall(-2)), AHEAD, Camera(8, 8), ("rgb", "semantic"))
-    assert set(seen) == {"rgb", "semantic"}
-    assert (seen["rgb"] == 0).all() and (seen["semantic"] == 0).all()
 
 
 def test_triangles_are_two_sided_unless_culled():
@@ -222,84 +199,6 @@ def test_a_large_picture_is_drawn_in_bands_without_seams():
     assert np.isclose(depth, np.minimum(distance, camera.max_depth), rtol=1e-4).mean() > 0.9995
 
 
-def test_fewer_views_than_the_target_holds():
-    target = EmbreeRenderer(SceneLibrary.from_scenes([soup(8)])).target(METRES, ("depth",), 6)
-    views, slots = random_views(8, 6), np.zeros(6, np.int32)
-    full = target.render(slots, views)["depth"].copy()
-    assert (target.render(slots[:2], views[3:5])["depth"] == full[3:5]).all()
-
-
-def test_pictures_last_until_their_buffers_come_round_again():
-    target = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))])).target(METRES, buffers=2)
-    slots = np.zeros(1, np.int32)
-    views = [view_matrices(np.array([[0, 0, k]], np.float32), np.zeros(1, np.float32), 0.0) for k in range(3)]
-    first, second = (target.render(slots, view)["depth"] for view in views[:2])
-    assert np.allclose(first, 2) and np.allclose(second, 3)
-    third = target.render(slots, views[2])["depth"]
-    assert np.shares_memory(first, third) and np.allclose(second, 3) and np.allclose(third, 4)
-
-
-def test_begin_and_finish_are_render_in_two_halves():
-    target = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))])).target(METRES)
-    with pytest.raises(RuntimeError, match="begin"):
-        target.finish()
-    target.begin(np.zeros(1, np.int32), AHEAD)
-    assert np.allclose(target.finish()["depth"], 2)
-
-
-def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first():
-    library = SceneLibrary.from_scenes([scene_of(wall(2)), scene_of(wall(3)), scene_of(wall(4))])
-    target = EmbreeRenderer(library).target(METRES)
-    target.begin(np.array([0]), AHEAD)
-    target.begin(np.array([1]), AHEAD)
-    for refused in (target.begin, target.render):
-        with pytest.raises(RuntimeError, match="finish"):
-            refused(np.array([2]), AHEAD)
-    assert np.allclose(target.finish()["depth"], 2)
-    target.begin(np.array([2]), AHEAD)
-    assert np.allclose(target.finish()["depth"], 3) and np.allclose(target.finish()["depth"], 4)
-
-
-def test_a_target_follows_the_slots_of_its_library():
-    library = SceneLibrary.from_scenes([scene_of(wall(2))])
-    target = EmbreeRenderer(library).target(METRES, ("depth", "rgb"))
-    assert np.allclose(target.render(np.zeros(1, np.int32), AHEAD)["depth"], 2)
-    library.put(0, scene_of(wall(3)))
-    assert np.allclose(target.render(np.zeros(1, np.int32), AHEAD)["depth"], 3)
-
-
-@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb", "semantic")])
-def test_views_into_empty_slots_are_refused_by_name(sensors):
-    wide = SceneLibrary([SceneSource("two", lambda: scene_of(wall(2)))], num_spare_slots=2)
-    target = EmbreeRenderer(wide).target(METRES, sensors, 3)
-    views, slots = np.repeat(AHEAD, 3, axis=0), np.array([0, 2, 0])
-    for _ in range(2):
-        with pytest.raises(ValueError, match="slot 2 of the scene library is empty"):
-            target.render(slots, views)
-    wide.put(2, scene_of(wall(3)))
-    depth = target.render(slots, views)["depth"][:, 5, 5, 0]
-    assert np.allclose(depth, [2, 3, 2])
-    wide.put(0, None)
-    with pytest.raises(ValueError, match="slot 0 of the scene library is empty"):
-        target.render(slots, views)
-    assert np.allclose(target.render(slots[1:2], views[1:2])["depth"], 3)
-
-
-def test_closing_is_safe_twice_and_final():
-    renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))]))
-    closed, left_open = renderer.target(METRES), renderer.target(METRES)
-    closed.close()
-    closed.close()
-    with pytest.raises(RuntimeError, match="EmbreeTarget is closed"):
-        closed.render(np.zeros(1, np.int32), AHEAD)
-    renderer.close()
-    renderer.close()
-    with pytest.raises(RuntimeError, match="EmbreeRenderer is closed"):
-        left_open.render(np.zeros(1, np.int32), AHEAD)
-    with pytest.raises(RuntimeError, match="EmbreeRenderer is closed"):
-        renderer.target(METRES)
-
-
 def test_closing_releases_the_trees():
     library = SceneLibrary.from_scenes([scene_of(wall(2))])
     renderer = EmbreeRenderer(library)
@@ -310,19 +209,6 @@ def test_closing_releases_the_trees():
     target.close()
     gc.collect()
     assert tree() is None
-
-
-def test_wrong_input_is_refused_by_name():
-    renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))]))
-    target = renderer.target(METRES)
-    with pytest.raises(ValueError, match=r"slots\[0\] = 1"):
-        target.render(np.ones(1, np.int32), AHEAD)
-    with pytest.raises(ValueError, match=r"views\[0\] is not a rigid"):
-        target.render(np.zeros(1, np.int32), AHEAD * np.float32(np.nan))
-    with pytest.raises(ValueError, match="device='cuda'"):
-        renderer.target(METRES, device="cuda")
-    with pytest.raises(ValueError, match="thermal"):
-        renderer.target(METRES, ("thermal",))
 
 
 @pytest.mark.parametrize("field", ["triangles", "triangle_material"])
@@ -429,3 +315,34 @@ def test_looking_straight_down_and_up():
     seen = render(room, views, sensors=("depth", "rgb"))
     assert np.allclose(seen["depth"][:, 32, 32, 0], [1, 2], rtol=1e-4)
     assert (seen["rgb"] > 0).all()
+
+
+@pytest.mark.parametrize("fails_at", ["rtcSetSharedGeometryBuffer", "rtcCommitGeometry"])
+def test_a_tree_that_fails_releases_its_geometry(monkeypatch, fails_at):
+    embree = Embree()
+    library, made, released = embree._library, [], []
+
+    class Watched:
+        """Embree's library, which counts geometries and fails at one function."""
+
+        def __getattr__(self, name):
+            function = getattr(library, name)
+
+            def call(*arguments):
+                if name == fails_at:
+                    raise RuntimeError("out of memory")
+                result = function(*arguments)
+                if name == "rtcNewGeometry":
+                    made.append(result)
+                elif name == "rtcReleaseGeometry":
+                    released.append(arguments[0])
+                return result
+
+            return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(embree, "_library", Watched())
+        with pytest.raises(RuntimeError, match="out of memory"):
+            embree.build_tree(scene_of(wall(2)), cull=False)
+    assert len(made) == 1 and released == made
+    assert embree.build_tree(scene_of(wall(2)), cull=False).handle

@@ -421,3 +421,34 @@ def test_fifty_rounds_leave_no_object(live_objects):
             before = resident_bytes()
         assert not live_objects
     assert resident_bytes() < before + 20e6
+
+
+def test_pages_of_textures_that_the_device_refuses_are_given_back(monkeypatch, live_objects):
+    scene = scene_of(*(wall(1.0 + k, texture=checkerboard(4)) for k in range(4)))
+    glcontext = shared_context()
+    monkeypatch.setitem(glcontext.moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", 1)  # a page per texture
+    make = glcontext.srgb_texture_array
+    renderer = OpenGLRenderer(SceneLibrary.from_scenes([scene]))
+    target = renderer.target(Camera(), ("rgb",))
+    slots, views = np.zeros(1, int), np.eye(4, dtype=np.float32)[None]
+
+    def pages():
+        return sum(isinstance(made, moderngl.TextureArray) for made in live_objects.values())
+
+    for before in (0, 2):
+        left = iter(range(before))
+
+        def failing(side, layers, left=left):
+            if next(left, None) is None:
+                raise RuntimeError("no memory for a page")
+            return make(side, layers)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(glcontext, "srgb_texture_array", failing)
+            with pytest.raises(RuntimeError, match="no memory for a page"):
+                target.render(slots, views)
+        assert pages() == 0
+    target.render(slots, views)
+    assert pages() == 4
+    renderer.close()
+    assert pages() == 0
