@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -94,23 +93,20 @@ def build_small_navmesh() -> None:
 def walk_nowhere(num_agents: int) -> None:
     """Move agents in an empty slot, and measure their distances."""
     agents = NavMeshAgents(1)
-    state = _nobody(num_agents)
+    slots, polygon, position, heading = _nobody(num_agents)
     flags = np.zeros(num_agents, bool)
+    metres = np.zeros(num_agents, np.float32)
     agents.step(
-        np.zeros(num_agents, np.int64), *state.values(), forward_step=0.25, turn_angle=0.1, sliding=True, active=flags,
-        moved_out=np.zeros(num_agents, np.float32), collided_out=flags.copy(),
+        np.zeros(num_agents, np.int64), slots, polygon, position, heading, forward_step=0.25, turn_angle=0.1,
+        sliding=True, active=flags, moved_out=metres, collided_out=flags.copy(),
     )  # fmt: skip
-    numbers = np.zeros(num_agents, np.int32)
-    del state["heading"]
-    agents.distance(*state.values(), numbers, np.zeros(num_agents, np.float32))
+    agents.distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres)
 
 
 def follow_nowhere(num_agents: int) -> None:
     """Ask agents in an empty slot for their next action on the shortest path."""
-    numbers = np.zeros(num_agents, np.int32)
-    NavMeshAgents(1).next_action(
-        *_nobody(num_agents).values(), numbers, forward_step=0.25, turn_angle=0.1, goal_radius=0.2
-    )
+    goals = np.zeros(num_agents, np.int32)
+    NavMeshAgents(1).next_action(*_nobody(num_agents), goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
 
 
 def read_small_obj() -> None:
@@ -141,11 +137,11 @@ def _following(num_agents: int) -> Workload:
     return Workload("following", follow_nowhere, (PARALLEL_FROM if num_agents >= PARALLEL_FROM else 1,))
 
 
-def _nobody(num_agents: int) -> dict[str, Any]:
-    """Agents on no polygon."""
-    return {
-        "slots": np.zeros(num_agents, np.int32),
-        "polygon": np.full(num_agents, -1, np.int32),
-        "position": np.zeros((num_agents, 3), np.float32),
-        "heading": np.zeros(num_agents, np.float32),
-    }
+def _nobody(num_agents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Slots [N], polygons [N], positions [N, 3] and headings [N] of agents on no polygon."""
+    return (
+        np.zeros(num_agents, np.int32),
+        np.full(num_agents, -1, np.int32),
+        np.zeros((num_agents, 3), np.float32),
+        np.zeros(num_agents, np.float32),
+    )

@@ -176,7 +176,7 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         sliding=bool(env.simulator.sliding),
         task=f"{task.__module__}:{task.__qualname__}" if own else task.__name__,
         task_settings=_settings_of(env.task),
-        navmesh_settings=env.navmesh(int(env.library.active[0])).settings,
+        navmesh_settings=env.simulator.navmesh(int(env.library.active[0])).settings,
     )
 
 

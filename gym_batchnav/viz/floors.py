@@ -91,7 +91,7 @@ def visible_floor_and_cut(scene: Scene, floor: float) -> tuple[float, float]:
     if floor_area == 0:
         return floor, floor + CUT
     order = np.argsort(heights[near])
-    upper = np.searchsorted(np.cumsum(areas[near][order]), 0.75 * floor_area)  # a slab has an underside as well
+    upper = int(np.searchsorted(np.cumsum(areas[near][order]), 0.75 * floor_area))  # a slab has an underside as well
     visible = float(heights[near][order][min(upper, len(order) - 1)])
     above = (heights > visible + _LOWEST_CEILING) & (heights < visible + CUT + _CLEAR + _CEILING_DEPTH)
     order = np.argsort(heights[above])

@@ -90,8 +90,15 @@ def draw_person(picture: np.ndarray, camera: Camera, distance: float) -> np.ndar
     draw.ellipse((middle - radius, head, middle + radius, head + 2 * radius), outline=_PERSON_COLOR, width=2)
     outline = [(-0.22, shoulder), (0.22, shoulder), (0.13, feet), (-0.13, feet), (-0.22, shoulder)]
     draw.line([(middle + across * scale, y) for across, y in outline], fill=_PERSON_COLOR, width=2)
-    label = {"fill": INK, "font": ImageFont.load_default(13), "stroke_width": 2, "stroke_fill": BACKGROUND}
-    draw.text((middle + 0.26 * scale, (head + feet) / 2), f"{PERSON:g} m", anchor="lm", **label)
+    draw.text(
+        (middle + 0.26 * scale, (head + feet) / 2),
+        f"{PERSON:g} m",
+        anchor="lm",
+        fill=INK,
+        font=ImageFont.load_default(13),
+        stroke_width=2,
+        stroke_fill=BACKGROUND,
+    )
     return np.asarray(image)
 
 
