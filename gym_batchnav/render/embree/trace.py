@@ -144,7 +144,7 @@ def _draw_view(
                     read_records(packet, triangles)
                     find_footprints(floats, axes)
                     find_levels(packet, floats, shading.size)
-                    find_texels(packet, floats, shading.size, shading.level_starts, slot.num_textures)
+                    find_texels(packet, floats, shading.size, slot.num_textures)
                     read_texels(packet, texels)
                     blend_texels(packet, floats)
                 finish_colors(packet, floats, np.float32(len(shading.encode) - 1))
