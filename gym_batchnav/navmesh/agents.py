@@ -20,6 +20,7 @@ from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, goals_
 from gym_batchnav.navmesh.kernels.motion import QUEUE, has_collided, try_step
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.state import Action
+from gym_batchnav.system.process import PARALLEL_KERNELS
 
 STOP, FORWARD, LEFT, RIGHT = (int(action) for action in Action)  # kernels compile faster with plain ints
 BLOCK = 64  # agents that a thread takes at a time
@@ -127,7 +128,8 @@ class NavMeshAgents:
             Outcome(moved_out, collided_out),
         )
         if _is_parallel(size):
-            _step_parallel(size, *arguments)
+            with PARALLEL_KERNELS:
+                _step_parallel(size, *arguments)
         else:
             _step_range(0, size, *arguments)
 
@@ -151,7 +153,8 @@ class NavMeshAgents:
         _expect("out", out, np.float32, (size,))
         arguments = (self._table, Places(slots, polygon, position), goal_index, out)
         if _is_parallel(size):
-            _distance_parallel(size, *arguments)
+            with PARALLEL_KERNELS:
+                _distance_parallel(size, *arguments)
         else:
             _distance_range(0, size, *arguments)
 
@@ -201,7 +204,8 @@ class NavMeshAgents:
             actions,
         )
         if _is_parallel(size):
-            _follow_parallel(size, *arguments)
+            with PARALLEL_KERNELS:
+                _follow_parallel(size, *arguments)
         else:
             _follow_range(0, size, *arguments)
         return actions

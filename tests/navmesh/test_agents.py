@@ -1,5 +1,8 @@
 """The batch: equal to its agents one by one, whatever the threads and the other slots, and near the exact distance."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -284,3 +287,39 @@ def test_goals_know_the_polygons_they_see(data_dir: Path, scene: str) -> None:
                 assert goals.seen[goal, polygon]
     assert visible > 100
     assert 0 < goals.seen.mean() < 0.9  # it spares walks
+
+
+# Numba's workqueue layer, the only one on some machines, aborts a process that is in two parallel kernels at once.
+TWO_THREADS = """
+import threading
+import numba, numpy as np
+from floors import floor_plan
+from test_agents import ROOM, fill, place
+
+def run(seed):
+    navmeshes, agents = fill([floor_plan(ROOM)]), place([floor_plan(ROOM)], 4096, seed)
+    goals, rng = np.zeros(4096, np.int32), np.random.default_rng(seed)
+    both.wait()
+    for _ in range(30):
+        agents.step(navmeshes, rng.integers(1, 4, 4096))
+        agents.distance(navmeshes, goals)
+        navmeshes.next_action(
+            *vars(agents).values(), goals, forward_step=0.25, turn_angle=0.2, goal_radius=0.2
+        )
+    ended.append(seed)
+
+both, ended = threading.Barrier(2), []
+threads = [threading.Thread(target=run, args=(seed,)) for seed in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(numba.threading_layer(), sorted(ended))
+"""
+
+
+def test_agents_of_two_threads_move_at_once():
+    found = os.pathsep.join(filter(None, map(str, (Path(__file__).parent, Path(__file__).parents[1], *sys.path))))
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2", "PYTHONPATH": found}
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.stdout.split("\n")[0] == "workqueue [0, 1]", done.stderr
