@@ -54,7 +54,8 @@ def test_a_field_that_is_added_in_another_file_is_not_served_stale_machine_code(
     assert compiled == count and hits == "0"
     assert run(program, tmp_path, tmp_path / "numba") == [count, count, "1"]
     text = file.read_text()
-    file.write_text(f"{text[: declaration.end()]}    added: int\n{text[declaration.end() :]}")
+    added = "    added: Annotated[np.ndarray, _array(np.int32, 'P')]\n"
+    file.write_text(text[: declaration.end()] + added + text[declaration.end() :])
     compiled, more, hits = run(program, tmp_path, tmp_path / "numba")
     assert int(more) == int(count) + 1 and compiled == more and hits == "0"
 
