@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import numpy as np
-import trimesh
 
 from gym_batchnav.scene.builder import Material, SceneBuilder
 from gym_batchnav.scene.color import linear_colors
@@ -32,6 +31,8 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
     Raises:
         ValueError: the file is damaged.
     """
+    import trimesh  # late: it imports Embree's bindings, which only a renderer needs
+
     data, suffix = files.main(), files.path.suffix.lower()
     options: dict[str, Any] = {"process": False}
     if suffix == ".ply":
