@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -45,11 +44,12 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
         form = stored.get("format") if isinstance(stored, dict) else None
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, OSError, AttributeError) as error:
-        raise ValueError(f"'{path}' is damaged: {error}") from error
-    if form != FORMAT:
+        found = (_unpacked(stored["state"]), dict(stored["about"])) if form == FORMAT else None
+    except Exception as error:  # torch raises anything on damaged pickles, such as IndexError
+        raise ValueError(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
+    if found is None:
         raise ValueError(f"'{path}' is no {FORMAT} but {form!r}: give another file of its folder")
-    return _unpacked(stored["state"]), stored["about"]
+    return found
 
 
 class CheckpointWriter:
