@@ -157,6 +157,7 @@ class Simulator:
         state.valid[indices] = found
         state.done[indices] = False
         state.count[indices] += found
+        self._place_idle(indices[~found])
         indices, slot, row = indices[found], slot[found], row[found]
         if self.schedule.order == "once":  # which environment runs an episode depends on their number
             state.noise[indices] = episode_key(state.seed[:1], self.schedule.index(slot, row))
@@ -283,6 +284,12 @@ class Simulator:
         self.library.leave(self._user)
 
     # Inside
+
+    def _place_idle(self, indices: np.ndarray) -> None:
+        """Put agents that never had an episode, and get none, at the origin: all that is observed stays finite."""
+        nowhere = indices[np.isnan(self.agents.heading[indices])]
+        self.agents.position[nowhere] = 0
+        self.agents.heading[nowhere] = 0
 
     @property
     def _arrays(self) -> dict[str, Mapping[str, np.ndarray]]:
