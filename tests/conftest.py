@@ -33,6 +33,7 @@ MOST_WORKERS = 4
 WORKER_BYTES = 4 * 2**30  # main memory that a test process may need
 
 
+@pytest.hookimpl(optionalhook=True)  # of xdist, which may be off
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Choose the number of test processes for ``-n auto``, which pyproject.toml asks for.
 

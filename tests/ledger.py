@@ -32,16 +32,20 @@ class LedgerEnv(BatchNavEnv):
     Args:
         num_envs: N.
         ledger: A folder for a file of lines, one an episode, for tests whose environment lives in another process.
+        cut_after: Actions after which a wrapper around the environment cuts its episodes short and resets it.
         keywords: Those of BatchNavEnv.
 
     Attributes:
         ended: Every episode that ended, in order.
     """
 
-    def __init__(self, num_envs: int = 1, *, ledger: str | Path | None = None, **keywords) -> None:
+    def __init__(
+        self, num_envs: int = 1, *, ledger: str | Path | None = None, cut_after: int | None = None, **keywords
+    ) -> None:
         super().__init__(num_envs, **keywords)
         self.ended: list[Ended] = []
         self._folder = None if ledger is None else Path(ledger)
+        self._cut_after = np.inf if cut_after is None else cut_after
         self._reward, self._length = np.zeros(num_envs), np.zeros(num_envs, int)
         self._idle = np.zeros(num_envs, bool)
 
@@ -62,7 +66,9 @@ class LedgerEnv(BatchNavEnv):
         self._reward += reward
         self._length += ~self._idle
         own = info.get("final_info", info)
-        for index in np.nonzero(terminated | truncated)[0].tolist():
+        ended = terminated | truncated
+        cut = self._length >= self._cut_after
+        for index in np.nonzero(ended | cut)[0].tolist():
             self._write(
                 Ended(
                     env=index,
@@ -70,9 +76,9 @@ class LedgerEnv(BatchNavEnv):
                     length=int(self._length[index]),
                     reward=float(self._reward[index]),
                     terminated=bool(terminated[index]),
-                    truncated=bool(truncated[index]),
-                    success=bool(own["success"][index]),
-                    spl=float(own["spl"][index]),
+                    truncated=bool(truncated[index] or cut[index]),
+                    success=bool(ended[index] and own["success"][index]),
+                    spl=float(own["spl"][index]) if ended[index] else 0.0,
                 )
             )
             self._reward[index] = self._length[index] = 0

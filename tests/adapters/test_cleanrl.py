@@ -151,17 +151,19 @@ def test_scripts_that_make_single_environments_train_and_count_right(name, room,
     """The calls that CleanRL's ppo.py makes of Gymnasium, in their order."""
     ledger = tmp_path / "ledger"
     ledger.mkdir()
-    keywords = {"scenes": str(room), "cache_dir": str(room.parent), "num_episodes": 30, "max_episode_steps": 9}
+    keywords = {"scenes": str(room), "cache_dir": str(room.parent), "num_episodes": 30, "cut_after": 9}
     make_ledger = lambda *args, **kw: LedgerEnv(*args, ledger=ledger, **{**kw, **keywords})  # noqa: E731
     monkeypatch.setattr(flat, "BatchNavEnv", make_ledger)
     video = "moviepy" in REQUIRED or importlib.util.find_spec("moviepy") is not None
 
+    env_id = f"gym_batchnav:BatchNav/PointNav{name}-v0"
+
     def make_env(index):
         if index == 0 and video:
-            env = gymnasium.make(f"gym_batchnav:BatchNav/PointNav{name}-v0", render_mode="rgb_array")
+            env = gymnasium.make(env_id, render_mode="rgb_array", max_episode_steps=9)
             env = gymnasium.wrappers.RecordVideo(env, str(tmp_path / "videos"), disable_logger=True)
         else:
-            env = gymnasium.make(f"gym_batchnav:BatchNav/PointNav{name}-v0")
+            env = gymnasium.make(env_id, max_episode_steps=9)
         return gymnasium.wrappers.RecordEpisodeStatistics(env)
 
     envs = gymnasium.vector.SyncVectorEnv([lambda index=index: make_env(index) for index in range(3)])

@@ -620,12 +620,12 @@ class TestWrongUse:
         assert "episode_valid" not in env.step(np.array([LEFT, LEFT]))[4]
 
     def test_a_refused_environment_leaves_nothing_in_a_shared_library(self, library, make, tmp_path):
-        before = len(library._preparers)
+        before = len(library._slots.preparers)
         with pytest.raises(ValueError, match="twice"):
             make(1, episode_order="twice")
         with pytest.raises(FileNotFoundError):
             make(1, episode_file=tmp_path / "none.json")
-        assert len(library._preparers) == before
+        assert len(library._slots.preparers) == before
 
     @pytest.mark.parametrize(
         "wrong", [{"num_episodes": 0}, {"forward_step": 0.0}, {"forward_step": np.nan}, {"turn_angle_deg": -5}]

@@ -310,7 +310,7 @@ def test_same_bytes_in_other_processes_and_threads() -> None:
         threads = list(pool.map(lambda seed: digest(generate_apartment(seed, triangles=6_000)), [3, 4, 3, 4]))
     assert threads == expected * 2
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from test_generate_homes import digest, generate_apartment;"
+        "import sys; sys.path.insert(0, sys.argv[1]); from test_homes import digest, generate_apartment;"
         "print(*(digest(generate_apartment(seed, triangles=6_000)) for seed in (3, 4)))"
     )
     command = [sys.executable, "-c", program, os.path.dirname(__file__)]

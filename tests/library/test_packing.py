@@ -18,7 +18,9 @@ from gym_batchnav.scene.scene import Scene
 def assert_same(left, right):
     """The same values of the same types, in records, containers and arrays."""
     assert type(left) is type(right)
-    if dataclasses.is_dataclass(left):
+    if isinstance(left, NavMesh):
+        assert_same(left.data, right.data)
+    elif dataclasses.is_dataclass(left):
         for field in dataclasses.fields(left):
             assert_same(getattr(left, field.name), getattr(right, field.name))
     elif isinstance(left, np.ndarray):

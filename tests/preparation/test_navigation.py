@@ -17,8 +17,6 @@ def damage(name: str, array: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["navmesh-", "geodesics-", "episodes-"])
 def test_an_entry_that_does_not_validate_is_made_again(tmp_path, monkeypatch, kind):
-    if kind == "geodesics-":
-        pytest.importorskip("gym_batchnav.navmesh.kernels.layout", reason="distances are not validated yet")
     preparer, scene = NavigationPreparer(num_episodes=5, cache=DiskCache(tmp_path)), box_room("room")
     first = preparer(scene)
     load = DiskCache.load

@@ -47,7 +47,7 @@ def test_a_batch_shows_itself_at_any_time_and_says_why_there_are_no_pictures(mak
     assert "no pictures before the first reset" in words_of(fresh) and "image/png" not in fresh
     env.reset(seed=0)
     shown = env._repr_mimebundle_()
-    assert "what all 4 agents see" in words_of(shown) and "embree" in words_of(shown)
+    assert "the view of all 4 agents" in words_of(shown) and "embree" in words_of(shown)
     env.send(np.ones(4, int))
     assert "between send() and recv()" in words_of(env._repr_mimebundle_())
     env.recv()
@@ -94,7 +94,7 @@ def test_a_large_batch_shows_no_more_than_some(make):
     env = make(512, sensors=("rgb", "depth"))
     env.reset(seed=0)
     bundle = env._repr_mimebundle_()
-    assert "what 36 of 512 agents see" in words_of(bundle)
+    assert "the view of 36 of 512 agents" in words_of(bundle)
     assert picture_of(bundle).size == (2 * (6 * 98 + 2) + 8, 6 * 98 + 2 + 26)
     assert sum(map(len, bundle.values())) < 1_500_000
 
@@ -159,7 +159,9 @@ def test_a_batch_shows_itself_from_another_thread_while_it_is_closed(make):
     env = make(sensors=("rgb",))
     env.reset(seed=0)
     with ThreadPoolExecutor(1) as pool:
-        assert "image/png" in pool.submit(env._repr_mimebundle_).result()
+        shown = pool.submit(env._repr_mimebundle_).result()
+        assert "image/png" not in shown and "belongs to thread" in words_of(shown)
+        assert "episodes begun" in words_of(shown)
         pool.submit(env.close).result()
     assert "closed: no pictures" in words_of(env._repr_mimebundle_())
 
