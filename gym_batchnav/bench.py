@@ -20,7 +20,7 @@ from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.preparation.navigation import NavigationPreparer, cached_drops
 from gym_batchnav.render.embree.renderer import processor_name
 
 NUM_SLICES = 10
@@ -152,7 +152,10 @@ def navigable_views(
     preparer = NavigationPreparer(NavMeshSettings(), cache=DiskCache())
     for slot in range(library.num_slots):
         here = slots == slot
-        positions[here] = preparer.navmesh(library.scene(slot)).random_points(int(here.sum()), rng)
+        scene = library.scene(slot)
+        navmesh = preparer.navmesh(scene)
+        standing = navmesh.random_points(int(here.sum()), rng)
+        positions[here] = navmesh.visible_floor(standing, cached_drops(scene, navmesh, preparer.cache))
     headings = rng.uniform(-np.pi, np.pi, num_views).astype(np.float32)
     return slots, view_matrices(positions, headings, eye_height)
 

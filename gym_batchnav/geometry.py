@@ -20,7 +20,8 @@ class Camera:
         width: Pixels in a row.
         height: Rows of pixels.
         hfov_deg: Horizontal field of view, degrees, between 1 and 170.
-        eye_height: Metres above the agent's position.
+        eye_height: Metres above the visible floor under the agent. ``AgentState.position`` is a point of the navmesh,
+            which lies up to a few voxels higher.
         near: Distance of the near plane, metres. There is no far plane.
         max_depth: Depth is clipped to [0, max_depth] metres.
         normalize_depth: Divide the clipped depth by max_depth, so that it lies in [0, 1].
@@ -96,7 +97,7 @@ def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) 
     """World-to-camera matrices of level cameras above agents.
 
     Args:
-        position: [N, 3], metres, where the agents stand.
+        position: [N, 3], metres, on the visible floor under the agents.
         heading: [N], radians.
         eye_height: Metres from the floor to the camera.
 

@@ -63,8 +63,8 @@ class BatchNavEnv(VectorEnv):
             ``task.api`` besides those that the task brings.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measures of ``task.api`` to report besides those that the task brings.
-        camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the navmesh, whose
-            heights lie up to 0.2 m above the floor, as Recast's do).
+        camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible
+            floor under the agent).
         renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or another batch's
             Renderer of the same ``library``, which that batch closes.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
@@ -167,6 +167,7 @@ class BatchNavEnv(VectorEnv):
             camera or Camera(),
             settings.pictures,
             num_envs,
+            self.simulator.navmeshes,
             reuse_buffers=reuse_buffers,
             buffers=buffers,
             device=obs_device,

@@ -9,6 +9,7 @@ from gymnasium.spaces import Box
 
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, Target, make_renderer
 from gym_batchnav.state import AgentState
 
@@ -25,6 +26,7 @@ class AgentCameras:
         camera: The agents' camera.
         sensors: The camera's sensors by name; empty for blind agents, which need no renderer.
         num_views: The number of agents, N.
+        navmeshes: The navmeshes of the library's slots, which know the visible floor under an agent.
         reuse_buffers: Hand out a ring of arrays that are written again later instead of fresh arrays.
         buffers: For how many further pictures a reused array stays valid.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
@@ -37,6 +39,7 @@ class AgentCameras:
         camera: Camera,
         sensors: tuple[str, ...],
         num_views: int,
+        navmeshes: NavMeshAgents,
         *,
         reuse_buffers: bool = False,
         buffers: int = 2,
@@ -47,6 +50,7 @@ class AgentCameras:
         self.sensors = sensors
         self.num_views = num_views
         self._library = library
+        self._navmeshes = navmeshes
         self._reuse_buffers = reuse_buffers
         self._buffers = buffers
         self._renderer_name = renderer if isinstance(renderer, str) else renderer.name
@@ -66,6 +70,27 @@ class AgentCameras:
             self._renderer = make_renderer(self._renderer_name, self._library)
         return self._renderer
 
+    def views(
+        self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None
+    ) -> np.ndarray:
+        """Return the world-to-camera matrices of agents: level, ``eye_height`` above the visible floor under them.
+
+        Every picture that agents see is drawn from here.
+
+        Args:
+            agents: The agents.
+            indices: [M] int, the agents to look through; all by default.
+            camera: Another camera than theirs, for its ``eye_height``.
+
+        Returns:
+            [M, 4, 4] float32.
+        """
+        slot, polygon, position, heading = agents.slot, agents.polygon, agents.position, agents.heading
+        if indices is not None:
+            slot, polygon, position, heading = slot[indices], polygon[indices], position[indices], heading[indices]
+        floor = self._navmeshes.visible_floor(slot, polygon, position)
+        return view_matrices(floor, heading, (camera or self.camera).eye_height)
+
     def begin(self, agents: AgentState) -> None:
         """Start drawing the views of all agents."""
         if not self.sensors:
@@ -80,7 +105,7 @@ class AgentCameras:
             )
         self._drawing, self._kept = True, None
         self._begun = (self._library.generation, agents.slot.copy(), agents.position.copy(), agents.heading.copy())
-        self._target.begin(agents.slot, view_matrices(agents.position, agents.heading, self.camera.eye_height))
+        self._target.begin(agents.slot, self.views(agents))
 
     def finish(self) -> dict[str, Any]:
         """Return the pictures that ``begin`` started, one array or tensor [N, ...] per sensor."""
@@ -126,9 +151,8 @@ class AgentCameras:
             self._partial_target = self.renderer.target(
                 self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=1
             )
-        views = view_matrices(agents.position[indices], agents.heading[indices], self.camera.eye_height)
         try:
-            return self._partial_target.render(agents.slot[indices], views)
+            return self._partial_target.render(agents.slot[indices], self.views(agents, indices))
         except BaseException:  # a batch may be under way that will never be finished
             self._partial_target.close()
             self._partial_target = None
@@ -150,7 +174,7 @@ class AgentCameras:
         pictures = np.empty((len(indices), camera.height, camera.width, 3), np.uint8)
         for first in range(0, len(indices), PICTURE_VIEWS):
             some = indices[first : first + PICTURE_VIEWS]
-            views = view_matrices(agents.position[some], agents.heading[some], camera.eye_height)
+            views = self.views(agents, some, camera)
             pictures[first : first + len(some)] = target.render(agents.slot[some], views)["rgb"]
         return pictures
 

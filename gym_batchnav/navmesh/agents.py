@@ -14,9 +14,10 @@ import numpy as np
 from numba import njit, prange
 
 from gym_batchnav.navmesh.kernels.follow import Spot, Stride, follow
+from gym_batchnav.navmesh.kernels.floor import drop_at
 from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner
 from gym_batchnav.navmesh.kernels.ground import to_int64
-from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, goals_at
+from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, drops_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import QUEUE, has_collided, try_step
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.state import Action
@@ -158,6 +159,19 @@ class NavMeshAgents:
         else:
             _distance_range(0, size, *arguments)
 
+    def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return where the visible floor lies under every agent: positions [N, 3] float32, metres.
+
+        An agent stands on the navmesh, which is up to some voxels higher. Arguments as for ``step``.
+
+        Raises:
+            TypeError: If an array has another dtype, shape or memory layout than stated.
+        """
+        _check(slots, polygon, position)
+        out = position.copy()
+        _lower(self._table, Places(slots, polygon, position), out)
+        return out
+
     def next_action(
         self,
         slots: np.ndarray,
@@ -294,6 +308,17 @@ def _distance_range(
             if 0 <= goal_index[i] < len(goals_at(row).polygon):
                 x, y, z = np.float64(position[i, 0]), np.float64(position[i, 1]), np.float64(position[i, 2])
                 out[i] = distance_and_corner(row, to_int64(goal_index[i]), to_int64(polygon[i]), x, y, z)[0]
+
+
+@njit(cache=True, nogil=True)
+def _lower(table: np.ndarray, places: Places, out: np.ndarray) -> None:
+    """Lower positions ``out`` [N, 3] to the visible floor; serial, since it takes about 20 ns per agent."""
+    slots, polygon, position = places
+    for i in range(len(out)):
+        if _is_placed(table, slots[i], polygon[i]):
+            row = table[slots[i]]
+            x, z = np.float64(position[i, 0]), np.float64(position[i, 2])
+            out[i, 1] -= drop_at(ground_at(row), drops_at(row), to_int64(polygon[i]), x, z)
 
 
 @njit(cache=True, nogil=True)

@@ -14,9 +14,10 @@ import numpy as np
 from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.kernels.cells import make_cells
+from gym_batchnav.navmesh.kernels.floor import check_drops, lower_points, make_drops, no_drops
 from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances
 from gym_batchnav.navmesh.kernels.ground import cover_map, fill_heights, make_ground, snap_points
-from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground, check_parts, make_row
+from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Ground, check_parts, make_row
 from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
@@ -150,16 +151,38 @@ class NavMesh:
     def _cells(self) -> Cells:
         return make_cells(self._ground, self._corners)
 
-    def tables(self, goals: np.ndarray) -> NavigationTables:
+    def tables(self, goals: np.ndarray, drops: Drops | None = None) -> NavigationTables:
         """Prepare this navmesh and goals [G, 3] (metres, snapped first) for ``NavMeshAgents``.
 
-        Any thread may call this: the kernels are serial and release the GIL.
+        Any thread may call this: the kernels are serial and release the GIL. Without ``drops`` the visible floor is
+        taken to lie at the height of the navmesh.
 
         Raises:
             ValueError: If a goal lies nowhere near the navmesh, or the tables would take too much memory.
         """
         goal_tables = make_goals(self._ground, self._corners, goals)
-        return NavigationTables(self._ground, self._corners, self._cells, goal_tables)
+        drops = no_drops(self.num_polygons) if drops is None else drops
+        return NavigationTables(self._ground, self._corners, self._cells, goal_tables, drops)
+
+    def drops(self, vertices: np.ndarray, triangles: np.ndarray) -> Drops:
+        """Measure how far the visible floor of a scene lies below this navmesh; see ``kernels.floor.make_drops``.
+
+        Args:
+            vertices: [V, 3] float32, metres.
+            triangles: [T, 3] int32, rows of ``vertices``.
+        """
+        return make_drops(self._ground, self.settings, vertices, triangles)
+
+    def check_drops(self, drops: Drops) -> None:
+        """Raise ValueError unless drops, from a cache, are safe to use with this navmesh."""
+        check_parts(self._ground, drops)
+        check_drops(drops)
+
+    def visible_floor(self, points: np.ndarray, drops: Drops) -> np.ndarray:
+        """Points [N, 3] float32 on the visible floor above or below points [N, 3], snapped first; NaN for none."""
+        snapped, polygons = self.snap_with_polygon(points)
+        lower_points(self._ground, drops, polygons, snapped)
+        return snapped
 
     def geodesic_arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays that distances need besides the polygons, for a cache and ``use_geodesic_arrays``."""

@@ -78,6 +78,7 @@ def measure_small_navmesh() -> None:
     navmesh = NavMesh.load(assets_dir() / f"{_SMALL_SCENE}.navmesh")
     points = navmesh.random_points(4, np.random.default_rng(0))
     navmesh.tables(points)
+    navmesh.visible_floor(points, navmesh.drops(_ROOM, _FLOOR))
     navmesh.geodesic_distance(points, points[::-1])
     navmesh.shortest_path(points[0], points[1])
     navmesh.distance_to_obstacle(points)
@@ -101,6 +102,7 @@ def walk_nowhere(num_agents: int) -> None:
         sliding=True, active=flags, moved_out=metres, collided_out=flags.copy(),
     )  # fmt: skip
     agents.distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres)
+    agents.visible_floor(slots, polygon, position)
 
 
 def follow_nowhere(num_agents: int) -> None:

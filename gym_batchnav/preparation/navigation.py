@@ -14,6 +14,7 @@ from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_i
 from gym_batchnav.episodes.sampling import EpisodeSet, episode_set, sample_episodes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.refusals import SceneRefused, reason_of
+from gym_batchnav.navmesh.kernels.layout import Drops
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
@@ -26,13 +27,15 @@ MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other 
 _COMPILERS = ("numpy", "numba")
 _builder_digest = partial(code_digest, "navmesh/build/__init__.py", packages=_COMPILERS)
 _geodesics_digest = partial(code_digest, "navmesh/mesh.py", without=("navmesh/build/",), packages=_COMPILERS)
+_floor_digest = partial(code_digest, "navmesh/kernels/floor.py", packages=_COMPILERS)
 _sampler_digest = partial(code_digest, "episodes/sampling.py", without=("navmesh/build/",), packages=_COMPILERS)
 _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 
 
 def makers_digest() -> str:
-    """What the cached navmesh, distances and episodes of a scene depend on besides the scene."""
-    return hashlib.sha256(f"{_builder_digest()} {_geodesics_digest()} {_sampler_digest()}".encode()).hexdigest()
+    """What the cached navmesh, distances, visible floor and episodes of a scene depend on besides the scene."""
+    digests = (_builder_digest(), _geodesics_digest(), _floor_digest(), _sampler_digest())
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +78,8 @@ class NavigationPreparer:
         navmesh = self.navmesh(scene)
         episodes = self.episodes(scene, navmesh)
         _, start_polygon = navmesh.snap_with_polygon(episodes.start)
-        return Navigation(navmesh, navmesh.tables(episodes.goals), episodes, start_polygon)
+        tables = navmesh.tables(episodes.goals, cached_drops(scene, navmesh, self.cache))
+        return Navigation(navmesh, tables, episodes, start_polygon)
 
     def navmesh(self, scene: Scene) -> NavMesh:
         """The navmesh that came with the scene, or the one built for the settings, with what distances need of it.
@@ -179,6 +183,24 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     if cache is not None:
         cache.store(key, {name: getattr(navmesh.data, name) for name in NAVMESH_ARRAYS})
     return navmesh
+
+
+def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Drops:
+    """How far the visible floor of a scene lies below its navmesh, from the cache or measured and kept there."""
+    if cache is None:
+        return navmesh.drops(scene.vertices, scene.triangles)
+    key = f"drops-{_floor_digest()}-{_geometry_of(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
+    arrays = cache.load(key)
+    if arrays is not None:
+        try:
+            drops = Drops(**{name: arrays[name] for name in Drops._fields})
+            navmesh.check_drops(drops)
+            return drops
+        except (ValueError, KeyError, TypeError):
+            pass  # an entry that does not validate is replaced
+    drops = navmesh.drops(scene.vertices, scene.triangles)
+    cache.store(key, drops._asdict())
+    return drops
 
 
 def _geometry_of(scene: Scene) -> str:

@@ -43,7 +43,8 @@ def scene_overview(
     if navmesh is None or not navmesh.num_polygons:
         return mosaic(drawn(renderer, camera, slots, around(scene, NUM_VIEWS)), columns=_COLUMNS)
     position, heading = most_telling(renderer, navmesh, camera, NUM_VIEWS, rng)
-    pictures = list(drawn(renderer, camera, slots, view_matrices(position, heading, camera.eye_height)))
+    floor = navmesh.visible_floor(position, navmesh.drops(scene.vertices, scene.triangles))
+    pictures = list(drawn(renderer, camera, slots, view_matrices(floor, heading, camera.eye_height)))
     room = _room_ahead(navmesh, position, heading)
     best = int(np.argmax(room))
     if room[best] >= _PERSON_DISTANCE[0]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.viz.sheets import sensor_picture
 
@@ -86,8 +86,7 @@ class AgentViews:
     def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Pictures [M, H, W, 3] uint8 of the present views of agents ``indices`` [M], by sensor; depth is grey."""
         agents = self._env.agents
-        views = view_matrices(agents.position[indices], agents.heading[indices], self._camera.eye_height)
-        images = self._target.render(agents.slot[indices], views)
+        images = self._target.render(agents.slot[indices], self._env.cameras.views(agents, indices))
         return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
 
     def close(self) -> None:

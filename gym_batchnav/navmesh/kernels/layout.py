@@ -1,13 +1,13 @@
 """The arrays that kernels read, each declared once: dtype, shape and what its integers index.
 
-A slot's arrays come in four parts: ``Ground``, ``Corners``, ``Cells`` and ``Goals``. Kernels that serve many slots
+A slot's arrays come in five parts: ``Ground``, ``Corners``, ``Cells``, ``Goals`` and ``Drops``. Kernels that serve many slots
 get one row of int64 per slot, which holds the address and the first two dimensions of every array in turn. The
-readers ``ground_at``, ``corners_at``, ``cells_at`` and ``goals_at``, the length of a row and the checks of arrays
+readers ``ground_at``, ``corners_at``, ``cells_at``, ``goals_at`` and ``drops_at``, the length of a row and the checks of arrays
 from a cache all follow from the declarations here. The owner of a row keeps its arrays alive while kernels may read
 it.
 
 Sizes in declarations: P polygons, I islands, T detail triangles, C corners, F polygons around corners, E taut edges,
-Q pieces, L listed corners, G goals; other letters stand for themselves.
+Q pieces, L listed corners, G goals, S nodes of the visible floor; other letters stand for themselves.
 """
 
 from __future__ import annotations
@@ -101,7 +101,16 @@ class Goals(NamedTuple):
     seen: Annotated[np.ndarray, _array(np.bool_, "G", "P")]  # whether the goal sees a part of a polygon
 
 
-PARTS = (Ground, Corners, Cells, Goals)  # in their order in a row
+class Drops(NamedTuple):
+    """How far the visible floor lies below the navmesh, at the nodes of a grid on every polygon's box."""
+
+    start: Annotated[np.ndarray, _array(np.int32, "P + 1", starts="S")]  # rows of drop
+    size: Annotated[np.ndarray, _array(np.int32, "P", 2)]  # nodes along z and x of every polygon
+    drop: Annotated[np.ndarray, _array(np.float32, "S")]  # metres, row by row along x; negative where it lies above
+    cell: Annotated[np.ndarray, _array(np.float64, 1)]  # metres between nodes
+
+
+PARTS = (Ground, Corners, Cells, Goals, Drops)  # in their order in a row
 
 
 def declarations(part: Any) -> dict[str, Declared]:
@@ -121,7 +130,7 @@ NUM_POLYGONS = COLUMNS * (_first_array(Ground) + Ground._fields.index("num_verti
 
 
 def make_row(parts: Iterable[Any]) -> np.ndarray:
-    """Return the row [ROW_LENGTH] int64 of a slot's ``Ground``, ``Corners``, ``Cells`` and ``Goals``.
+    """Return the row [ROW_LENGTH] int64 of a slot's parts, in their order.
 
     Raises:
         ValueError: If an array has another dtype or number of axes than declared, or is not C-contiguous.
@@ -231,6 +240,7 @@ _read_ground = _reader(Ground)
 _read_corners = _reader(Corners)
 _read_cells = _reader(Cells)
 _read_goals = _reader(Goals)
+_read_drops = _reader(Drops)
 
 
 @njit(cache=True, nogil=True)
@@ -255,3 +265,9 @@ def cells_at(row: np.ndarray) -> Cells:
 def goals_at(row: np.ndarray) -> Goals:
     """The goals that a row points to."""
     return _read_goals(row)
+
+
+@njit(cache=True, nogil=True)
+def drops_at(row: np.ndarray) -> Drops:
+    """The drops that a row points to."""
+    return _read_drops(row)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gym_batchnav.navmesh.kernels.floor import check_drops
 from gym_batchnav.navmesh.kernels.geodesic import fill_goal_fields
 from gym_batchnav.navmesh.kernels.ground import snap_points
-from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Goals, Ground, check_parts, make_row
+from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Goals, Ground, check_parts, make_row
 
 MAX_GOAL_BYTES = 1 << 30
 
@@ -28,10 +29,16 @@ class NavigationTables:
     corners: Corners
     cells: Cells
     goals: Goals
+    drops: Drops
 
     def __post_init__(self) -> None:
         """Check every array against its declaration."""
-        check_parts(self.ground, self.corners, self.cells, self.goals)
+        check_parts(*self._parts)
+        check_drops(self.drops)
+
+    @property
+    def _parts(self) -> tuple[Ground, Corners, Cells, Goals, Drops]:
+        return self.ground, self.corners, self.cells, self.goals, self.drops
 
     def with_goals(self, goals: np.ndarray) -> NavigationTables:
         """Return tables of the same navmesh with other goals [G, 3], metres; only the goals' distances are computed.
@@ -39,16 +46,16 @@ class NavigationTables:
         Raises:
             ValueError: If a goal lies nowhere near the navmesh.
         """
-        return NavigationTables(self.ground, self.corners, self.cells, make_goals(self.ground, self.corners, goals))
+        return replace(self, goals=make_goals(self.ground, self.corners, goals))
 
     @property
     def nbytes(self) -> int:
         """The number of bytes that the tables hold."""
-        return sum(array.nbytes for part in (self.ground, self.corners, self.cells, self.goals) for array in part)
+        return sum(array.nbytes for part in self._parts for array in part)
 
     def row(self) -> np.ndarray:
-        """Addresses and sizes of all arrays, for ``ground_at``, ``corners_at``, ``cells_at`` and ``goals_at``."""
-        return make_row([self.ground, self.corners, self.cells, self.goals])
+        """Addresses and sizes of all arrays, for ``ground_at`` and the other readers."""
+        return make_row(self._parts)
 
 
 def make_goals(ground: Ground, corners: Corners, goals: np.ndarray) -> Goals:

@@ -1,0 +1,218 @@
+"""The visible floor under a navmesh: how far the drawn surface lies below the height at which agents stand.
+
+Recast rounds heights up to whole voxels, so that a navmesh lies up to a cell height or two above the floor that one
+sees. ``make_drops`` casts rays straight down onto the scene's triangles, at nodes of a fine grid on every polygon, and
+``drop_at`` looks the result up. It is interpolated where the floor is smooth and taken from the nearest node at edges.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
+from gym_batchnav.navmesh.kernels.ground import contains, floor_height, nearest_on_outline, to_int64
+from gym_batchnav.navmesh.kernels.layout import Drops, Ground
+from gym_batchnav.navmesh.record import NavMeshSettings
+
+NODE_CELL = 0.025  # metres between nodes; more where there would be too many, or too many triangles to test
+MAX_NODES = 1 << 21
+MAX_TESTS = 1 << 28  # of a node against a triangle
+BUCKET_CELL = 0.1  # metres
+MAX_BUCKETS = 1 << 18
+MAX_BUCKET_ENTRIES = 1 << 22
+CELL_HEIGHTS_BELOW = 2.0  # Recast rounds a height up once for the voxel and lifts the detail mesh by one more
+
+
+def no_drops(num_polygons: int) -> Drops:
+    """The drops of a navmesh whose scene is unknown: none anywhere."""
+    return Drops(
+        np.zeros(num_polygons + 1, np.int32), np.zeros((num_polygons, 2), np.int32), np.zeros(0, np.float32), np.ones(1)
+    )
+
+
+def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, triangles: np.ndarray) -> Drops:
+    """Measure how far the visible floor lies below every polygon.
+
+    The floor is the highest surface that lies at most ``agent_max_climb`` above the navmesh, since an agent stands on
+    whatever it can climb, and at most two cell heights and ``agent_max_climb`` below it. Surfaces count from both
+    sides, as they are drawn. The drop is 0 where there is none.
+
+    Args:
+        ground: The ground of the navmesh.
+        settings: The settings that the navmesh was built with.
+        vertices: [V, 3] float32, metres, of the scene.
+        triangles: [T, 3] int32, rows of ``vertices``.
+    """
+    num_polygons = len(ground.num_vertices)
+    if not num_polygons:
+        return no_drops(0)
+    above = settings.agent_max_climb
+    below = settings.agent_max_climb + CELL_HEIGHTS_BELOW * settings.cell_height
+    low = ground.boxes[:, 0].min(axis=0).astype(np.float64) - [0, below, 0]
+    high = ground.boxes[:, 1].max(axis=0).astype(np.float64) + [0, above, 0]
+    surfaces = _surfaces_within(vertices, triangles, low, high)
+    if not len(surfaces):
+        return no_drops(num_polygons)
+    boxes = np.stack([surfaces.min(axis=1), surfaces.max(axis=1)], axis=1)
+    np.clip(boxes, low.astype(np.float32), None, out=boxes)
+    if len(boxes) > MAX_BUCKET_ENTRIES:
+        return no_drops(num_polygons)
+    bucket, nz, nx = fit_grid(boxes, low[::2], high[::2], BUCKET_CELL, MAX_BUCKETS, MAX_BUCKET_ENTRIES)
+    grid, listed = bucket_boxes(boxes, low[0], low[2], bucket, nz, nx)
+    frame = np.array([low[0], low[2], bucket])
+    cell = NODE_CELL
+    while True:
+        start, size = _lay_out(ground, cell)
+        if start[-1] <= MAX_NODES and _count_tests(ground, start, size, cell, grid, frame) <= MAX_TESTS:
+            break
+        cell *= 1.5
+    drop = np.zeros(start[-1], np.float32)
+    drops = Drops(start.astype(np.int32), size, drop, np.array([cell]))
+    _measure(ground, drops, grid, listed, frame, surfaces, above, below)
+    return drops
+
+
+def _surfaces_within(vertices: np.ndarray, triangles: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Corners [S, 3, 3] float32 of the triangles that reach into a box and are not seen from their edge from above."""
+    reaches = np.ones(len(triangles), bool)
+    for axis in range(3):
+        along = vertices[:, axis][triangles]
+        reaches &= (along.max(axis=1) >= low[axis]) & (along.min(axis=1) <= high[axis])
+    corners = vertices[triangles[reaches]]
+    edges = corners[:, 1:, ::2].astype(np.float64) - corners[:, :1, ::2]
+    area = edges[:, 0, 0] * edges[:, 1, 1] - edges[:, 0, 1] * edges[:, 1, 0]
+    return np.ascontiguousarray(corners[np.abs(area) > 1e-12], np.float32)
+
+
+def _lay_out(ground: Ground, cell: float) -> tuple[np.ndarray, np.ndarray]:
+    """First node of every polygon [P + 1] int64, and its nodes along z and x [P, 2] int32."""
+    extent = (ground.boxes[:, 1, ::2] - ground.boxes[:, 0, ::2]).astype(np.float64)
+    size = (np.ceil(extent[:, ::-1] / cell).astype(np.int64) + 1).clip(2)
+    start = np.concatenate([[0], np.cumsum(size.prod(axis=1))])
+    return start, size.astype(np.int32)
+
+
+@njit(cache=True, nogil=True)
+def _bucket(grid: np.ndarray, frame: np.ndarray, x: float, z: float) -> tuple[int, int]:
+    """Row and column of the bucket that holds a point, or of the nearest."""
+    row = min(max(int((z - frame[1]) / frame[2]), 0), grid.shape[0] - 1)
+    column = min(max(int((x - frame[0]) / frame[2]), 0), grid.shape[1] - 1)
+    return row, column
+
+
+@njit(cache=True, nogil=True)
+def _count_tests(
+    ground: Ground, start: np.ndarray, size: np.ndarray, cell: float, grid: np.ndarray, frame: np.ndarray
+) -> int:
+    """How many triangles all nodes together will be tested against, at most; counting stops beyond ``MAX_TESTS``."""
+    tests = 0
+    for p in range(len(size)):
+        details = ground.surface_start[p + 1] - ground.surface_start[p]
+        tests += details * (start[p + 1] - start[p])
+        if tests > MAX_TESTS or start[p + 1] > MAX_NODES:
+            return to_int64(MAX_TESTS + 1)
+        for j in range(size[p, 0]):
+            for i in range(size[p, 1]):
+                x, z = ground.boxes[p, 0, 0] + i * cell, ground.boxes[p, 0, 2] + j * cell
+                row, column = _bucket(grid, frame, x, z)
+                tests += grid[row, column, 1] - grid[row, column, 0]
+    return to_int64(tests)
+
+
+@njit(cache=True, nogil=True)
+def _measure(
+    ground: Ground,
+    drops: Drops,
+    grid: np.ndarray,
+    listed: np.ndarray,
+    frame: np.ndarray,
+    surfaces: np.ndarray,
+    above: float,
+    below: float,
+) -> None:
+    """Write the drop at every node that lies on a polygon or beside it; the others stay 0.
+
+    A node beside its polygon takes the drop of the polygon's nearest point, so that heights are never extrapolated.
+    """
+    cell = drops.cell[0]
+    for p in range(len(drops.size)):
+        nz, nx = drops.size[p, 0], drops.size[p, 1]
+        for j in range(nz):
+            for i in range(nx):
+                x = np.float64(ground.boxes[p, 0, 0]) + i * cell
+                z = np.float64(ground.boxes[p, 0, 2]) + j * cell
+                if not contains(ground, p, x, z):
+                    distance2, x, z = nearest_on_outline(ground, p, x, z)
+                    if distance2 > 2.0 * cell * cell:
+                        continue
+                height = floor_height(ground, p, x, z)
+                row, column = _bucket(grid, frame, x, z)
+                floor = -np.inf
+                for k in range(grid[row, column, 0], grid[row, column, 1]):
+                    hit = _height_on(surfaces, listed[k], x, z)
+                    if floor < hit <= height + above:
+                        floor = hit
+                if floor >= height - below:
+                    drops.drop[drops.start[p] + j * nx + i] = height - floor
+
+
+@njit(cache=True, nogil=True)
+def _height_on(surfaces: np.ndarray, t: int, x: float, z: float) -> float:
+    """Height at which a vertical line meets a triangle, -inf where it does not; borders belong to it."""
+    ax, ay, az = np.float64(surfaces[t, 0, 0]), np.float64(surfaces[t, 0, 1]), np.float64(surfaces[t, 0, 2])
+    ux, uz = surfaces[t, 1, 0] - ax, surfaces[t, 1, 2] - az
+    vx, vz = surfaces[t, 2, 0] - ax, surfaces[t, 2, 2] - az
+    area = ux * vz - uz * vx
+    u = ((x - ax) * vz - (z - az) * vx) / area
+    v = (ux * (z - az) - uz * (x - ax)) / area
+    if min(u, v, 1.0 - u - v) < -1e-9:
+        return -np.inf
+    return ay + u * (surfaces[t, 1, 1] - ay) + v * (surfaces[t, 2, 1] - ay)
+
+
+@njit(cache=True, nogil=True)
+def drop_at(ground: Ground, drops: Drops, polygon: int, x: float, z: float) -> float:
+    """Metres from the navmesh down to the visible floor at a point of a polygon; negative where the floor is higher.
+
+    Between four nodes whose drops differ by less than a slope of 45 degrees allows it is interpolated. Elsewhere, at
+    the edge of a step, a rug or a hole, it is that of the nearest node.
+    """
+    nz, nx = to_int64(drops.size[polygon, 0]), to_int64(drops.size[polygon, 1])
+    if nz < 2 or nx < 2:
+        return 0.0
+    cell = drops.cell[0]
+    u = (x - ground.boxes[polygon, 0, 0]) / cell
+    v = (z - ground.boxes[polygon, 0, 2]) / cell
+    if not (u >= 0.0):  # also NaN
+        u = 0.0
+    if not (v >= 0.0):
+        v = 0.0
+    u, v = min(u, nx - 1.0), min(v, nz - 1.0)
+    i, j = min(int(u), nx - 2), min(int(v), nz - 2)
+    u, v = u - i, v - j
+    first = drops.start[polygon] + j * nx + i
+    a, b = np.float64(drops.drop[first]), np.float64(drops.drop[first + 1])
+    c, d = np.float64(drops.drop[first + nx]), np.float64(drops.drop[first + nx + 1])
+    if max(a, b, c, d) - min(a, b, c, d) <= cell:
+        return (a * (1.0 - u) + b * u) * (1.0 - v) + (c * (1.0 - u) + d * u) * v
+    if v < 0.5:
+        return a if u < 0.5 else b
+    return c if u < 0.5 else d
+
+
+@njit(cache=True, nogil=True)
+def lower_points(ground: Ground, drops: Drops, polygons: np.ndarray, points: np.ndarray) -> None:
+    """Lower points [N, 3] of polygons [N] (-1 for none) from the navmesh to the visible floor, in place."""
+    for i in range(len(points)):
+        if polygons[i] >= 0:
+            points[i, 1] -= drop_at(ground, drops, polygons[i], np.float64(points[i, 0]), np.float64(points[i, 2]))
+
+
+def check_drops(drops: Drops) -> None:
+    """Raise ValueError unless every polygon's nodes lie within the array; shapes and types are already checked."""
+    nodes = np.diff(drops.start.astype(np.int64))
+    if (drops.size < 0).any() or (drops.size.astype(np.int64).prod(axis=1) != nodes).any():
+        raise ValueError("Drops size: the nodes of a polygon are not as many as start gives it")
+    if not (np.isfinite(drops.drop).all() and np.isfinite(drops.cell).all() and (drops.cell > 0).all()):
+        raise ValueError("Drops: heights and the cell must be finite numbers, and the cell positive")
