@@ -275,7 +275,7 @@ def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[
     """Group the rows of a file by their scene's id; ``first`` rows came before them."""
     found: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
     for index, row in enumerate(rows):
-        scene_id = str(row.get("scene_id", ""))
+        scene_id = _name(row.get("scene_id", ""))
         if max(scene_id.count("/"), scene_id.count("\\")) > MAX_FOLDERS:
             raise ValueError(f"{path}: episode {index}: scene_id {scene_id[:40]!r}... has over {MAX_FOLDERS} folders")
         found.setdefault(_parts(scene_id), []).append((index, row))
@@ -295,7 +295,7 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: i
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
         values[k, :7] = (*position, _yaw(rotation), *goal)
-        ids.append(str(row.get("episode_id", first + index)))
+        ids.append(_name(row.get("episode_id", first + index)))
     return _Episodes(np.array([first + index for index, _ in numbered]), ids, values)
 
 
@@ -313,6 +313,11 @@ def _first_goal(row: dict[str, Any]) -> Any:
     if not isinstance(goals, list) or not goals or not isinstance(goals[0], dict):
         raise ValueError(f"goals is {_shown(goals)}: give a list of one object with a 'position'")
     return goals[0].get("position")
+
+
+def _name(value: Any) -> str:
+    """Return an id as text; Habitat's are text or numbers, and of anything else the beginning serves."""
+    return str(value) if isinstance(value, (str, int, float)) else _shown(value)
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
-from gym_batchnav.scene.scene import Materials, Scene
+from gym_batchnav.scene.scene import MASK, MIRROR, Materials, Scene
 
 _MESH = ("vertices", "triangles", "triangle_material", "triangle_object")
 _OPTIONAL = ("uvs", "colors")
@@ -30,6 +31,7 @@ _LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of every array
     "double_sided": (np.bool_, None),
     "wrap": (np.uint8, 2),
 }
+_LARGEST_CODE = {"alpha_mode": MASK, "wrap": MIRROR}
 
 
 def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
@@ -61,31 +63,57 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
     """The scene that ``pack_scene`` made arrays of; its arrays are those given.
 
     Raises:
-        ValueError: they are not a scene's: a name is missing, an array has the wrong type or shape, or an index points
-            nowhere.
+        ValueError: they are not a scene's: a name is missing, an array has the wrong type or shape, a coordinate is not
+            finite, or an index points nowhere.
     """
     try:
         facts = json.loads(arrays["facts"].tobytes())
         navmesh = None
         if facts["navmesh"] is not None:
-            settings = NavMeshSettings(**facts["navmesh"])
+            settings = _settings(facts["navmesh"])
             navmesh = NavMesh(
                 NavMeshData(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
             )
         scene = Scene(
-            name=facts["name"],
+            name=_text(facts["name"]),
             **{name: arrays[name] for name in (*_MESH, *(name for name in _OPTIONAL if name in arrays))},
             materials=Materials(**{name: arrays[name] for name in _MATERIALS}),
             textures=tuple(arrays[f"picture_{index}"] for index in range(facts["num_pictures"])),
-            objects=tuple(facts["objects"]),
+            objects=tuple(map(_text, facts["objects"])),
             navmesh=navmesh,
-            warnings=tuple(facts["warnings"]),
-            metadata=_decode(facts["metadata"], arrays),
+            warnings=tuple(map(_text, facts["warnings"])),
+            metadata=_metadata(facts["metadata"], arrays),
         )
-    except (KeyError, IndexError, TypeError, RecursionError) as error:
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"not a stored scene: {error!r}") from error
     _check(scene)
     return scene
+
+
+def _text(value: Any) -> str:
+    """The value, if it is text."""
+    if not isinstance(value, str):
+        raise ValueError(f"not a stored scene: a {type(value).__name__} where there is text")
+    return value
+
+
+def _settings(stored: Mapping[str, Any]) -> NavMeshSettings:
+    """The settings of a navmesh, if each is a finite number, or a flag where it must be one."""
+    settings = NavMeshSettings(**stored)
+    for each in fields(NavMeshSettings):
+        value = getattr(settings, each.name)
+        is_flag = isinstance(each.default, bool)
+        if isinstance(value, bool) != is_flag or not (isinstance(value, (int, float)) and abs(value) < math.inf):
+            raise ValueError(f"not a stored scene: {each.name} is a {type(value).__name__}, or not finite")
+    return settings
+
+
+def _metadata(stored: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """The metadata, if they are by name."""
+    metadata = _decode(stored, arrays)
+    if not isinstance(metadata, dict):
+        raise ValueError(f"not a stored scene: its metadata are a {type(metadata).__name__}")
+    return {_text(name): value for name, value in metadata.items()}
 
 
 def _encode(value: object, arrays: dict[str, np.ndarray]) -> object:
@@ -128,6 +156,10 @@ def _check(scene: Scene) -> None:
                 continue
             if array.dtype != dtype or array.ndim == 0 or array.shape[1:] != ((width,) if width else ()):
                 raise ValueError(f"not a stored scene: {name} is {array.dtype} {array.shape}")
+            if dtype is np.float32 and not np.isfinite(array).all():
+                raise ValueError(f"not a stored scene: some {name} are not finite")
+            if array.size and array.max() > _LARGEST_CODE.get(name, np.inf):
+                raise ValueError(f"not a stored scene: {name} of {array.max()}")
     for picture in scene.textures:
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 4 or not picture.size:
             raise ValueError(f"not a stored scene: a picture is {picture.dtype} {picture.shape}")

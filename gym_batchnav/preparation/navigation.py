@@ -222,7 +222,7 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
     arrays = cache.load(key) if cache is not None else None
     if arrays is not None:
         try:
-            return _stored_episodes(arrays)
+            return _stored_episodes(arrays, navmesh, num_episodes)
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
     seed = list(name.encode(errors="surrogatepass"))  # names of files need not be UTF-8
@@ -232,20 +232,26 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
     return episodes
 
 
-def _stored_episodes(arrays: Mapping[str, np.ndarray]) -> EpisodeSet:
+def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_episodes: int) -> EpisodeSet:
     """Episodes from the cache.
 
     Raises:
-        ValueError: They are not as the sampler makes them.
+        ValueError: They are not as the sampler makes them on this navmesh.
         KeyError: An array is missing.
     """
-    start, heading, goal, distance = (arrays[name] for name in _EPISODE_ARRAYS)
-    count = len(start)
-    shapes = {"start": (count, 3), "heading": (count,), "goal": (count, 3), "distance": (count,)}
+    shapes = {"start": (num_episodes, 3), "heading": (num_episodes,)}
+    shapes |= {"goal": shapes["start"], "distance": shapes["heading"]}
     for name, shape in shapes.items():
         array = arrays[name]
-        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+        if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
             raise ValueError(f"not stored episodes: {name} is {array.dtype} {array.shape}")
+    start, heading, goal, distance = (arrays[name] for name in _EPISODE_ARRAYS)
+    (snapped_start, start_polygon), (snapped_goal, goal_polygon) = map(navmesh.snap_with_polygon, (start, goal))
+    near = _is_near(start, snapped_start) & _is_near(goal, snapped_goal)
+    joined = navmesh.polygon_island[start_polygon] == navmesh.polygon_island[goal_polygon]
+    straight = np.linalg.norm(np.subtract(goal, start, dtype=np.float64), axis=1)
+    if not (near & joined & (distance >= straight - MAX_SHIFT)).all():
+        raise ValueError("not stored episodes: some have no path of that length on the navmesh")
     return episode_set(start, heading, goal, distance)
 
 

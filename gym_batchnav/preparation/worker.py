@@ -164,7 +164,7 @@ class PreparationWorker:
         try:
             mark = self._disk.load(self._mark(recipe))
             return mark is not None and all((self._disk.directory / name).is_file() for name in mark["files"].tolist())
-        except (OSError, KeyError):
+        except (OSError, KeyError, TypeError, ValueError):  # a damaged entry: the scene is prepared again
             return False
 
     @property

@@ -146,7 +146,8 @@ class SceneBuilder:
             uvs = None if uvs is None else uvs[used]
             colors = None if colors is None else colors[used]
         if uvs is not None:
-            uvs = np.nan_to_num(uvs, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
+            with np.errstate(over="ignore"):
+                uvs = np.nan_to_num(uvs.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
     def add_object(self, name: str, parts: list[Part], matrix: np.ndarray) -> None:

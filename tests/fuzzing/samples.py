@@ -36,7 +36,7 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
     "texture": dict.fromkeys(("a.png", "a.jpg", "a.webp", "a.bmp", "a.tga", "a.gif", "a.tiff"), mutators.mutate_bytes),
     "navmesh": {"scene.navmesh": mutators.mutate_bytes},
     "episodes": {"e.json": mutators.mutate_json_text, "e.json.gz": mutators.mutate_gzip},
-    "policy": {"p.safetensors": mutators.mutate_safetensors},
+    "policy": dict.fromkeys(("blind.safetensors", "small.safetensors"), mutators.mutate_safetensors),
     "cache": {"*": mutators.mutate_entry},
     "dataset": {"*.json": mutators.mutate_json_text},
 }
@@ -51,7 +51,7 @@ def write_samples(folder: Path) -> None:
     _write_textures(folder / "texture")
     NavMesh.build(room.vertices, room.triangles).save(folder / "navmesh" / "scene.navmesh")
     _write_episodes(folder / "episodes", room)
-    _write_policy(folder / "policy" / "p.safetensors")
+    _write_policies(folder / "policy")
     save_glb(room, folder / "cache" / "room.glb")
     BatchNavEnv(
         2, scenes=str(folder / "cache" / "room.glb"), cache_dir=folder / "cache" / "entries", num_episodes=5,
@@ -143,7 +143,8 @@ def _write_episodes(folder: Path, room: Scene) -> None:
         write_episodes({room.name: episodes}, folder / name)
 
 
-def _write_policy(path: Path) -> None:
+def _write_policies(folder: Path) -> None:
+    """Write one policy that is blind and one that sees."""
     try:
         import torch
     except ImportError:  # policies are not fuzzed without torch
@@ -152,8 +153,9 @@ def _write_policy(path: Path) -> None:
     from gym_batchnav.train.policy_file import PolicyAbout, save_policy
 
     torch.manual_seed(0)
-    about = PolicyAbout("blind", (), Camera(16, 16), 0.25, 10.0, 500, "cpu", 0, 0)
-    save_policy(path, make_policy(about.kind, about.observation_space()), about)
+    for kind, sensors in (("blind", ()), ("small", ("depth", "rgb"))):
+        about = PolicyAbout(kind, sensors, Camera(16, 16), 0.25, 10.0, 500, "cpu", 0, 0)
+        save_policy(folder / f"{kind}.safetensors", make_policy(kind, about.observation_space()), about)
 
 
 def _write_dataset(folder: Path, room: Scene) -> None:

@@ -1,6 +1,7 @@
 """Scenes as arrays: what comes back is the same scene, and what is no scene is refused."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -92,6 +93,15 @@ def broken(name, array):
     return lambda arrays: {**arrays, name: array(arrays[name])}
 
 
+def fact(name, value):
+    """Change one of the facts that stand beside the arrays."""
+
+    def changed(facts):
+        return np.frombuffer(json.dumps({**json.loads(facts.tobytes()), name: value}).encode(), np.uint8)
+
+    return broken("facts", changed)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -112,6 +122,24 @@ def broken(name, array):
         broken("uvs", lambda array: array[1:]),
         broken("picture_1", lambda array: array[..., :3]),
         broken("navmesh_neighbours", lambda array: array + 10_000),
+        broken("vertices", lambda array: np.where(array == array.max(), np.float32(np.nan), array)),
+        broken("uvs", lambda array: array * np.float32(np.inf)),
+        broken("base_color", lambda array: array * np.float32(np.nan)),
+        broken("alpha_mode", lambda array: array + np.uint8(7)),
+        broken("wrap", lambda array: array + np.uint8(7)),
+        fact("name", 5),
+        fact("objects", [1, 2]),
+        fact("objects", 3),
+        fact("warnings", [None]),
+        fact("num_pictures", 10**30),
+        fact("metadata", [1]),
+        fact("metadata", {"dict": [[1, 2]]}),
+        fact("metadata", {"array": {"dict": []}}),
+        fact("navmesh", []),
+        fact("navmesh", {"agent_radius": "wide"}),
+        fact("navmesh", {"agent_radius": float("inf")}),
+        fact("navmesh", {"filter_ledge_spans": 3}),
+        fact("navmesh", {"agent_weight": 3}),
     ],
 )
 def test_arrays_that_are_no_scene_are_refused(furnished, change):

@@ -27,6 +27,7 @@ from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 
 MAX_COLUMNS = 3 * 2**21  # of the grid: at 5 cm, 125 m x 125 m; a column takes about 30 bytes
 MAX_SPANS = 3 * 2**21  # solid spans of all columns; one takes up to 80 bytes
+MAX_PAIRS = 2**27  # of spans in the same column: 40 storeys of as many spans; four seconds or less
 MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles: five seconds or less
 MAX_LEVELS = 2**20  # cells along one axis, which float32 still tells apart
 SMALLEST_CROSS = 1e-12  # length of the cross product of two sides, square metres; thinner triangles are dropped
@@ -200,13 +201,21 @@ def _find_floor(
     head, following, spans, num_spans = rasterise(
         *(points - grid.origin, triangles, walkable, cell_size, cell_height, grid.width, grid.depth, MAX_SPANS)
     )
-    if num_spans < 0:
+    if num_spans == -1:
         raise ValueError(
             f"the scene fills more than {MAX_SPANS:,} spans of voxels: give a larger cell_size than "
             f"{settings.cell_size}, or build a part of the scene at a time"
         )
     tell("filter", 0.4)
-    start, bottom, top, standable = flatten(head, following, spans)
+    pairs = np.inf
+    if num_spans >= 0:
+        start, bottom, top, standable = flatten(head, following, spans)
+        pairs = (np.diff(start).astype(np.float64) ** 2).sum() / 2
+    if pairs > MAX_PAIRS:
+        raise ValueError(
+            f"too many floors lie above each other: {pairs:.3g} pairs of voxel spans share a column, the limit is "
+            f"{MAX_PAIRS:,}: give a larger cell_size than {settings.cell_size}, or build some storeys at a time"
+        )
     del head, following, spans  # the largest arrays of the build
     filters = (
         settings.filter_low_hanging_obstacles,

@@ -110,6 +110,52 @@ def _flood(
 
 
 @njit(cache=True, nogil=True)
+def _sorted_by_depth(distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort spans by their distance [S] in whole cells, then by number.
+
+    Returns:
+        The first span of every depth [D + 1] int64, and the spans [S] int32.
+    """
+    start = np.zeros((distance.max() >> 1) + 2, np.int64)
+    for span in range(len(distance)):
+        start[(distance[span] >> 1) + 1] += 1
+    for depth in range(1, len(start)):
+        start[depth] += start[depth - 1]
+    place = start[:-1].copy()
+    spans = np.empty(len(distance), np.int32)
+    for span in range(len(distance)):
+        depth = distance[span] >> 1
+        spans[place[depth]] = span
+        place[depth] += 1
+    return start, spans
+
+
+@njit(cache=True, nogil=True)
+def _join(todo: np.ndarray, count: int, more: np.ndarray, region: np.ndarray) -> int:
+    """Merge spans without a region into ``todo[:count]``, drop those that have one from it, and return the new count.
+
+    Both are in ascending order, and so is the result.
+    """
+    kept = 0
+    for place in range(count):
+        if region[todo[place]] == SOLID:
+            todo[kept] = todo[place]
+            kept += 1
+    joining = more[region[more] == SOLID]
+    total = kept + len(joining)
+    last, write = len(joining) - 1, total - 1
+    while last >= 0:
+        if kept > 0 and todo[kept - 1] > joining[last]:
+            kept -= 1
+            todo[write] = todo[kept]
+        else:
+            todo[write] = joining[last]
+            last -= 1
+        write -= 1
+    return total
+
+
+@njit(cache=True, nogil=True)
 def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]:
     """Divide spans into regions: basins of the distance field grow from its peaks down.
 
@@ -124,15 +170,16 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
     region = np.zeros(len(links), np.int32)
     reach = np.zeros(len(links), np.int32)
     todo, stack = np.empty(len(links), np.int32), np.empty(4 * len(links) + 1, np.int32)
-    number = 1
+    start, by_depth = _sorted_by_depth(distance)
+    depth = len(start) - 2  # of the deepest spans that are not among todo yet
+    number, count = 1, 0
     level = (distance.max() + 1) & ~1
     while level > 0:
         level = max(level - 2, 0)
-        count = 0
-        for span in range(len(links)):
-            if region[span] == SOLID and distance[span] >= level:
-                todo[count] = span
-                count += 1
+        count = _join(todo, count, by_depth[:0], region)
+        while 2 * depth >= level:
+            count = _join(todo, count, by_depth[start[depth] : start[depth + 1]], region)
+            depth -= 1
         count = _expand(links, region, reach, todo, count, EXPANSIONS if level > 0 else len(links))
         for place in range(count):
             if region[todo[place]] == SOLID and _flood(
@@ -235,21 +282,52 @@ def merge_regions(
 
 
 def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.ndarray) -> None:
-    distance = 1
-    while distance < len(column):
-        same = column[distance:] == column[:-distance]
-        if not same.any():
-            break
-        pairs = np.unique(np.stack([region[:-distance][same], region[distance:][same]], axis=1), axis=0)
-        for low, high in pairs.tolist():
-            if SOLID in (low, high):
-                continue
-            if low == high:
-                regions[low].overlaps_itself = True
-            else:
-                regions[low].above_below.add(high)
-                regions[high].above_below.add(low)
-        distance += 1
+    """Note which regions have spans in the same columns."""
+    keys = _overlapping_pairs(region.astype(np.int64), column)
+    for low, high in zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), strict=True):
+        if low == high:
+            regions[low].overlaps_itself = True
+        else:
+            regions[low].above_below.add(high)
+            regions[high].above_below.add(low)
+
+
+@njit(cache=True, nogil=True)
+def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Return every pair of regions, ``lower << 32 | upper``, of which one has a span over the other: [n] int64, once.
+
+    The pairs are kept in a hash table with linear probing (Knuth, The Art of Computer Programming 3, algorithm 6.4L).
+
+    Args:
+        region: [S] int64, region of every span.
+        column: [S] int64, column of every span, ascending.
+    """
+    table = np.full(1 << 12, -1, np.int64)
+    count = 0
+    for lower in range(len(column)):
+        upper = lower + 1
+        while upper < len(column) and column[upper] == column[lower]:
+            if region[lower] != SOLID and region[upper] != SOLID:
+                count += _keep(table, region[lower] << 32 | region[upper])
+                if 2 * count > len(table):
+                    larger = np.full(2 * len(table), -1, np.int64)
+                    for key in table[table >= 0]:
+                        _keep(larger, key)
+                    table = larger
+            upper += 1
+    return table[table >= 0]
+
+
+@njit(cache=True, nogil=True)
+def _keep(table: np.ndarray, key: int) -> int:
+    """Put a key into a hash table whose length is a power of two; return 1 if it is new, else 0."""
+    last = len(table) - 1
+    place = ((key >> 32) * 73856093 ^ (key & 0xFFFFFFFF) * 19349663) & last
+    while table[place] >= 0 and table[place] != key:
+        place = (place + 1) & last
+    is_new = table[place] < 0
+    table[place] = key
+    return int(is_new)
 
 
 def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:

@@ -16,6 +16,7 @@ from numba import njit
 STEP_X = np.array([-1, 0, 1, 0])
 STEP_Z = np.array([0, 1, 0, -1])
 OPEN_SKY = 2**30  # the ceiling over a span that nothing covers
+MOST_STEPS = 2**29  # past other spans while all are put into their columns: six seconds or less
 
 
 @njit(cache=True, nogil=True)
@@ -88,12 +89,13 @@ def rasterise(
 
     Returns:
         Linked lists of spans, lowest first: head [width * depth] int32, following [S] int32 (-1 ends both), and the
-        spans [S, 3] int32: bottom, top, whether walkable. Then the number of spans, -1 if there would be too many.
+        spans [S, 3] int32: bottom, top, whether walkable. Then the number of spans, -1 if there would be too many, -2
+        if columns are so high that it would take more than MOST_STEPS to find the places of their spans.
     """
     head = np.full(width * depth, -1, np.int32)
     following = np.empty(4096, np.int32)
     spans = np.empty((4096, 3), np.int32)
-    num_spans = 0
+    num_spans = num_steps = 0
     rest, row, spare = np.empty((12, 3), np.float32), np.empty((12, 3), np.float32), np.empty((12, 3), np.float32)
     cell = np.empty((12, 3), np.float32)
     per_metre, per_level = np.float32(1) / cell_size, np.float32(1) / cell_height
@@ -127,11 +129,14 @@ def rasterise(
                 span = head[column]
                 while span >= 0 and spans[span, 1] < bottom:
                     before, span = span, following[span]
+                    num_steps += 1
                 place = -1
                 while span >= 0 and spans[span, 0] <= top:
                     bottom, top = min(bottom, spans[span, 0]), max(top, spans[span, 1])
                     flat |= spans[span, 2]
                     place, span = span, following[span]
+                if num_steps > MOST_STEPS:
+                    return head, following, spans, -2
                 if place < 0:
                     if num_spans == most_spans:
                         return head, following, spans, -1

@@ -38,6 +38,7 @@ class Declared:
         least: The smallest integer that is allowed: -1 stands for none.
         complement: Whether indices may also be complemented (``~index``).
         starts: The size that its integers rise to from 0, as the first row of every group; empty if it is no such list.
+        distance: Whether its values are distances, 0 to infinity; all other values are finite.
     """
 
     dtype: type
@@ -46,6 +47,7 @@ class Declared:
     least: int = 0
     complement: bool = False
     starts: str = ""
+    distance: bool = False
 
 
 def _array(dtype: type, *shape: str | int, index: str | tuple[str, ...] = (), **keywords: Any) -> Declared:
@@ -77,7 +79,9 @@ class Corners(NamedTuple):
     fan: Annotated[np.ndarray, _array(np.int32, "F", 2, index=("P", "6"))]  # polygons around a corner and its vertex
     edge_start: Annotated[np.ndarray, _array(np.int32, "C + 1", starts="E")]  # rows of edges
     edges: Annotated[np.ndarray, _array(np.int32, "E", index="C")]  # corners that a corner sees along a taut line
-    between: Annotated[np.ndarray, _array(np.float32, "C", "C")]  # shortest path, metres, inf across islands
+    between: Annotated[
+        np.ndarray, _array(np.float32, "C", "C", distance=True)
+    ]  # shortest path, metres, inf across islands
 
 
 class Cells(NamedTuple):
@@ -97,7 +101,7 @@ class Goals(NamedTuple):
     point: Annotated[np.ndarray, _array(np.float32, "G", 3)]  # metres
     polygon: Annotated[np.ndarray, _array(np.int32, "G", index="P")]
     aim: Annotated[np.ndarray, _array(np.float64, "G", 2)]  # x and z, moved inward
-    field: Annotated[np.ndarray, _array(np.float32, "G", "C")]  # metres, inf across islands
+    field: Annotated[np.ndarray, _array(np.float32, "G", "C", distance=True)]  # metres, inf across islands
     seen: Annotated[np.ndarray, _array(np.bool_, "G", "P")]  # whether the goal sees a part of a polygon
 
 
@@ -159,8 +163,8 @@ def check_parts(*parts: Any) -> None:
     for part in parts:
         for (name, declared), array in zip(declarations(type(part)).items(), part, strict=True):
             _check_content(f"{type(part).__name__} {name}", declared, array, sizes)
-            if name == "frame" and not (np.isfinite(array).all() and array[GRID_CELL_COLUMN] > 0):
-                raise ValueError(f"{type(part).__name__} frame: {array} has no finite origin or no positive cell")
+            if name == "frame" and not array[GRID_CELL_COLUMN] > 0:
+                raise ValueError(f"{type(part).__name__} frame: {array} has no positive cell")
 
 
 def _check_shape(name: str, declared: Declared, array: np.ndarray, sizes: dict[str, int]) -> None:
@@ -180,7 +184,13 @@ def _check_shape(name: str, declared: Declared, array: np.ndarray, sizes: dict[s
 
 
 def _check_content(name: str, declared: Declared, array: np.ndarray, sizes: dict[str, int]) -> None:
-    """Check the integers of one array against the sizes of the others."""
+    """Check the integers of one array against the sizes of the others, and that its values are numbers."""
+    if np.dtype(declared.dtype).kind == "f" and array.size:
+        low, high = array.min(), array.max()  # NaN if any item is; no copy of a large array
+        if declared.distance and not low >= 0:
+            raise ValueError(f"{name}: distances must be 0 or more, the smallest is {low}")
+        if not declared.distance and not np.isfinite([low, high]).all():
+            raise ValueError(f"{name}: values must be finite, they lie in [{low}, {high}]")
     if declared.starts:
         end = _size(declared.starts, sizes)
         if not (len(array) and array[0] == 0 and array[-1] == end and (np.diff(array) >= 0).all()):

@@ -366,6 +366,18 @@ def test_vertices_that_are_not_finite_are_refused(value):
         build_navmesh(vertices, triangles)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_hundreds_of_floors_above_each_other_are_refused(order):
+    floors = [slab(2, 2, top=1.7 * k) for k in range(420)]
+    with pytest.raises(ValueError, match=r"too many floors lie above each other.*build some storeys at a time"):
+        build_navmesh(*soup(*floors[::order]))
+
+
+def test_the_storeys_of_a_tower_are_built_apart():
+    mesh = build_navmesh(*soup(*(slab(3, 3, top=3.0 * k) for k in range(60))))
+    assert mesh.num_islands == 60
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_scene_as_large_as_floats_is_refused():
     with pytest.raises(ValueError, match="cell_size"):
