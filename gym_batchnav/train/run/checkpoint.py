@@ -48,7 +48,7 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, OSError, AttributeError) as error:
         raise ValueError(f"'{path}' is damaged: {error}") from error
     if form != FORMAT:
-        raise ValueError(f"'{path}' is no {FORMAT} but {form!r}: give another file of its folder")
+        raise ValueError(f"'{path}' is no {FORMAT} but {form!r}: pass another file of its folder")
     return _unpacked(stored["state"]), stored["about"]
 
 
@@ -102,7 +102,7 @@ def _packed(value: Any) -> Any:
         return type(value)(_packed(one) for one in value)
     if isinstance(value, Mapping):
         return {key: _packed(one) for key, one in value.items()}
-    raise TypeError(f"a {type(value).__name__} cannot be saved: give tensors, arrays and plain values")
+    raise TypeError(f"a {type(value).__name__} cannot be saved: pass tensors, arrays and plain values")
 
 
 def _unpacked(value: Any) -> Any:
