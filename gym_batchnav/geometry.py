@@ -46,18 +46,18 @@ class Camera:
         for name in ("width", "height"):
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= 4096:
-                raise ValueError(f"{name}={size!r}: give a whole number of pixels from 1 to 4096")
+                raise ValueError(f"{name}={size!r}: pass a whole number of pixels from 1 to 4096")
         for name in ("hfov_deg", "eye_height", "near", "max_depth"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
-                raise ValueError(f"{name}={value!r}: give a finite number")
+                raise ValueError(f"{name}={value!r}: pass a finite number")
         for name in ("normalize_depth", "lit", "cull_backfaces"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name}={getattr(self, name)!r}: give True or False")
+                raise ValueError(f"{name}={getattr(self, name)!r}: pass True or False")
         if not 1.0 <= self.hfov_deg <= 170.0:
-            raise ValueError(f"hfov_deg={self.hfov_deg}: give a horizontal field of view from 1 to 170 degrees")
+            raise ValueError(f"hfov_deg={self.hfov_deg}: pass a horizontal field of view from 1 to 170 degrees")
         if abs(self.eye_height) > 1000.0:
-            raise ValueError(f"eye_height={self.eye_height}: give metres from -1000 to 1000")
+            raise ValueError(f"eye_height={self.eye_height}: pass metres from -1000 to 1000")
         if not self.near > 0.0:
             raise ValueError(f"near={self.near}: the near plane must lie in front of the camera")
         if not self.max_depth > self.near:

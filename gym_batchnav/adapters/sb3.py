@@ -129,7 +129,7 @@ class SB3VecEnv(VecEnv):
             return
         numbers = [one["episode_index"] for one in options if set(one) == {"episode_index"}]
         if len(options) != self.num_envs or len(numbers) != self.num_envs:
-            raise ValueError("set_options of a list: give one {'episode_index': number} per environment, or one dict")
+            raise ValueError("set_options of a list: pass one {'episode_index': number} per environment, or one dict")
         self._batch_options = {"episode_index": np.array(numbers)}
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -194,7 +194,7 @@ class SB3VecEnv(VecEnv):
         if not self._as_bytes:
             return Box(space.low.reshape(1, height, width), space.high.reshape(1, height, width), dtype=np.float32)
         if space.low.any() or not np.isfinite(space.high).all() or np.ptp(space.high):
-            raise ValueError("depth without one upper bound cannot become uint8: give depth='float32'")
+            raise ValueError("depth without one upper bound cannot become uint8: pass depth='float32'")
         self._depth_scale = np.float32(255) / space.high.flat[0]
         return Box(0, 255, space.shape, np.uint8)
 
@@ -377,7 +377,7 @@ class _ThroughVecEnv(VectorWrapper):
         """The observations of the wrappers, and the outcome of the batch."""
         observation, *_ = self._vec_env.step(actions)
         if self._inner.outcome is None:
-            raise RuntimeError("the wrappers did not step the batch: give an SB3VecEnv, wrapped or not")
+            raise RuntimeError("the wrappers did not step the batch: pass an SB3VecEnv, wrapped or not")
         return observation, *self._inner.outcome
 
 
@@ -405,7 +405,7 @@ def _check_nav(env: Any) -> SB3VecEnv:
     """Return the SB3VecEnv inside SB3's wrappers."""
     inner = env.unwrapped if isinstance(env, VecEnv) else env
     if not isinstance(inner, SB3VecEnv):
-        raise ValueError(f"evaluation is given a {type(inner).__name__}: give an SB3VecEnv, made with SB3VecEnv.make")
+        raise ValueError(f"evaluation is given a {type(inner).__name__}: pass an SB3VecEnv, made with SB3VecEnv.make")
     return inner
 
 

@@ -85,7 +85,7 @@ def info(
     from gym_batchnav.episodes.habitat import read_episodes
 
     if file.is_dir():
-        raise IsADirectoryError(f"'{file}' is a folder: give a file of episodes in it, .json or .json.gz")
+        raise IsADirectoryError(f"'{file}' is a folder: pass a file of episodes in it, .json or .json.gz")
     rows = {}
     for name, found in sorted(read_episodes(file).items()):
         straight = np.linalg.norm(found.start - found.goal, axis=1)

@@ -300,7 +300,7 @@ class BatchNavEnv(VectorEnv):
         """
         if isinstance(values, (list, tuple)):
             if len(values) != self.num_envs or any(value != values[0] for value in values):
-                raise ValueError(f"set_attr({name!r}): the environments of a batch share it; give one value")
+                raise ValueError(f"set_attr({name!r}): the environments of a batch share it; pass one value")
             values = values[0]
         setattr(self, name, values)
 

@@ -128,7 +128,7 @@ class ScanObservation(_OneArray):
             raise ValueError(f"sensors={sensors!r}: a scan is of ('depth',); use BatchNav/PointNavImage-v0 for others")
         if camera.height != 1:
             size = f"{camera.width}x{camera.height}"
-            raise ValueError(f"camera of {size} pixels: a scan is one high; give Camera(width=..., height=1)")
+            raise ValueError(f"camera of {size} pixels: a scan is one high; pass Camera(width=..., height=1)")
         if not camera.normalize_depth:
             raise ValueError("normalize_depth=False: a scan lies in [0, 1]; leave it True and set max_depth")
         low = np.concatenate([np.zeros(camera.width), [-1, -1, 0]]).astype(np.float32)

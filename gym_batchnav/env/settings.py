@@ -117,7 +117,7 @@ class BatchSettings:
             if any(value is not None for value in given):
                 raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
         if not isinstance(self.renderer, str) and getattr(self.renderer, "library", None) is not shared:
-            raise ValueError("renderer= is of another library: give library= of the environment that made it, too")
+            raise ValueError("renderer= is of another library: pass library= of the environment that made it, too")
         if shared is not None:
             return shared
         warm_up_batch(self.num_envs, self.renderer_name, draws=bool(self.pictures))
@@ -137,14 +137,14 @@ def check_counts(**counts: int) -> None:
     """Raise ValueError unless every value is an int of at least 1."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise ValueError(f"{name}={count!r}: give a whole number of at least 1")
+            raise ValueError(f"{name}={count!r}: pass a whole number of at least 1")
 
 
 def check_flags(**flags: bool) -> None:
     """Raise ValueError unless every value is True or False."""
     for name, flag in flags.items():
         if not isinstance(flag, (bool, np.bool_)):
-            raise ValueError(f"{name}={flag!r}: give True or False")
+            raise ValueError(f"{name}={flag!r}: pass True or False")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
@@ -158,19 +158,19 @@ def check_positive(**values: float) -> None:
     for name, value in values.items():
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         if not (number and math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}={value!r}: give a positive number")
+            raise ValueError(f"{name}={value!r}: pass a positive number")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
     """Raise ValueError unless the value is None or an object of a class."""
     if value is not None and not isinstance(value, kind):
-        raise ValueError(f"{name}={value!r}: give a {kind.__name__}")
+        raise ValueError(f"{name}={value!r}: pass a {kind.__name__}")
 
 
 def check_picture_sensors(sensors: Sequence[str | Sensor]) -> None:
     """Raise ValueError unless the sensors are a tuple or list whose strings name pictures, each once."""
     if not isinstance(sensors, (tuple, list)):
-        raise ValueError(f"sensors={sensors!r}: give a tuple, such as ('depth',), or () for blind agents")
+        raise ValueError(f"sensors={sensors!r}: pass a tuple, such as ('depth',), or () for blind agents")
     pictures = tuple(sensor for sensor in sensors if isinstance(sensor, str))
     unknown = [name for name in pictures if name not in SENSORS]
     if unknown:
@@ -206,7 +206,7 @@ def mask_of(name: str, mask: Any, num_envs: int) -> np.ndarray:
         return np.ones(num_envs, bool)
     mask = np.asarray(mask)
     if mask.shape != (num_envs,) or mask.dtype != bool:
-        raise ValueError(f"{name} is {mask.dtype} {mask.shape}: give bool ({num_envs},)")
+        raise ValueError(f"{name} is {mask.dtype} {mask.shape}: pass bool ({num_envs},)")
     return mask
 
 
@@ -214,7 +214,7 @@ def indices_of(indices: Any, num_envs: int) -> np.ndarray:
     """Return indices of environments as int64 [M]; ValueError for one that is not from 0 to N - 1."""
     indices = np.asarray(indices)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-        raise ValueError(f"indices are {indices.dtype} {indices.shape}: give integers (M,)")
+        raise ValueError(f"indices are {indices.dtype} {indices.shape}: pass integers (M,)")
     wrong = (indices < 0) | (indices >= num_envs)
     if wrong.any():
         raise ValueError(f"environment {indices[wrong][0]}: there are environments 0 to {num_envs - 1}")
@@ -225,7 +225,7 @@ def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return values as float32 of a shape; ValueError for another shape or what are no numbers."""
     values = np.asarray(values)
     if values.shape != shape or values.dtype.kind not in "iuf":
-        raise ValueError(f"{name} is {values.dtype} {values.shape}: give numbers {shape}")
+        raise ValueError(f"{name} is {values.dtype} {values.shape}: pass numbers {shape}")
     return values.astype(np.float32)
 
 
@@ -243,11 +243,11 @@ def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int
     elif isinstance(seed, (Sequence, np.ndarray)) and not isinstance(seed, (str, bytes)):
         seeds = list(seed)
     else:
-        raise ValueError(f"seed={seed!r}: give a whole number, one for each environment, or None")
+        raise ValueError(f"seed={seed!r}: pass a whole number, one for each environment, or None")
     if len(seeds) != num_envs:
-        raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: give one number or one each")
+        raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: pass one number or one each")
     if any(one is not None and not (isinstance(one, (int, np.integer)) and 0 <= one < 2**64) for one in seeds):
-        raise ValueError(f"seed={seed}: give seeds from 0 to 2**64 - 1")
+        raise ValueError(f"seed={seed}: pass seeds from 0 to 2**64 - 1")
     return seeds
 
 
@@ -255,7 +255,7 @@ def actions_of(actions: Any, num_envs: int) -> np.ndarray:
     """Return actions as int64 [N]; ValueError for another shape, dtype or value."""
     actions = np.asarray(actions)
     if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
-        raise ValueError(f"actions are {actions.dtype} {actions.shape}: give integers ({num_envs},)")
+        raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass integers ({num_envs},)")
     wrong = (actions < 0) | (actions >= len(Action))
     if wrong.any():
         index = int(wrong.argmax())
@@ -269,7 +269,7 @@ def episodes_of(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:
     """Return episode numbers as int64 [N]; ValueError for another shape, dtype or value."""
     episodes = np.asarray(episodes)
     if episodes.shape != (num_envs,) or episodes.dtype.kind not in "iu":
-        raise ValueError(f"episodes are {episodes.dtype} {episodes.shape}: give integers ({num_envs},)")
+        raise ValueError(f"episodes are {episodes.dtype} {episodes.shape}: pass integers ({num_envs},)")
     if episodes.min() < 0 or episodes.max() >= num_episodes:
         raise ValueError(
             f"episodes must lie between 0 and {num_episodes - 1}, not {episodes.min()} to {episodes.max()}"

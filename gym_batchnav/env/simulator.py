@@ -260,7 +260,7 @@ class Simulator:
         """
         missing = {*self._arrays, "schedule", "library"} - set(state)
         if missing:
-            raise ValueError(f"state without {', '.join(sorted(missing))}: give what get_state() returned")
+            raise ValueError(f"state without {', '.join(sorted(missing))}: pass what get_state() returned")
         for part, arrays in self._arrays.items():
             check_arrays(arrays, state[part])
         before = self.library.get_state()

@@ -102,7 +102,7 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
         FileNotFoundError: There is no such file.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such episode file: give the path of a .json or .json.gz")
+        raise FileNotFoundError(f"{path}: no such episode file: pass the path of a .json or .json.gz")
     status = [(file, file.stat()) for file in (path, *_content_of(path))]
     return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
 
@@ -128,7 +128,7 @@ def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | No
     found = [name for name, parts in known if most > 0 and shared[name] == most]
     if len(found) > 1:
         several = ", ".join(sorted(found)[:5])
-        raise ValueError(f"it has several scenes of that name ({several}): give the scene's path with its folders")
+        raise ValueError(f"it has several scenes of that name ({several}): pass the scene's path with its folders")
     return found[0] if found else None
 
 
@@ -245,7 +245,7 @@ def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
 def _read_text(path: Path) -> bytes:
     """Return the content of a file, decompressed."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: no regular file; give a .json or .json.gz")
+        raise ValueError(f"{path}: no regular file; pass a .json or .json.gz")
     try:
         opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
@@ -303,7 +303,7 @@ def _numbers(field: str, values: Any, count: int) -> list[float]:
     """Return a list of so many finite numbers; ValueError that names the field otherwise."""
     numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
     if not numbers or len(values) != count or not all(-_LARGEST <= value <= _LARGEST for value in values):
-        raise ValueError(f"{field} is {_shown(values)}: give a list of {count} finite numbers")
+        raise ValueError(f"{field} is {_shown(values)}: pass a list of {count} finite numbers")
     return [float(value) for value in values]
 
 
@@ -311,7 +311,7 @@ def _first_goal(row: dict[str, Any]) -> Any:
     """Return the position of a row's first goal; ValueError if it has none."""
     goals = row.get("goals")
     if not isinstance(goals, list) or not goals or not isinstance(goals[0], dict):
-        raise ValueError(f"goals is {_shown(goals)}: give a list of one object with a 'position'")
+        raise ValueError(f"goals is {_shown(goals)}: pass a list of one object with a 'position'")
     return goals[0].get("position")
 
 

@@ -47,7 +47,7 @@ def as_agent(agent: Acting) -> Agent:
         return agent
     if callable(agent) and not isinstance(agent, type):
         return _FunctionAgent(agent)
-    raise TypeError(f"agent={agent!r}: give an object with reset and act, or a function from observations to actions")
+    raise TypeError(f"agent={agent!r}: pass an object with reset and act, or a function from observations to actions")
 
 
 class _FunctionAgent:

@@ -67,7 +67,7 @@ def evaluate(
     names = tuple(batch.components.measures)
     taken = {field.name for field in fields(EvaluatedEpisodes)}.intersection(names)
     if taken:
-        raise ValueError(f"measures {sorted(taken)}: evaluation itself uses these names, give them others")
+        raise ValueError(f"measures {sorted(taken)}: evaluation itself uses these names, rename them")
     loop = EpisodeLoop(env, agent, seed=seed, options={"episode_order": "once"})
     wanted = numbers_of(batch, episodes_per_scene)
     columns = ("scene_index", "episode_index", "num_steps", "total_reward", *names)

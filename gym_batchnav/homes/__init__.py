@@ -134,15 +134,15 @@ def generate_apartment(
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
     """Raise ValueError unless all arguments are in their range."""
     if seed < 0:
-        raise ValueError(f"seed={seed}: give a seed of 0 or more")
+        raise ValueError(f"seed={seed}: pass a seed of 0 or more")
     if area is not None and not LEAST_AREA <= area <= LARGEST_AREA:
-        raise ValueError(f"area={area}: give {LEAST_AREA:g} to {LARGEST_AREA:g} square metres")
+        raise ValueError(f"area={area}: pass {LEAST_AREA:g} to {LARGEST_AREA:g} square metres")
     if storeys not in (None, 1, 2):
         raise ValueError(f"storeys={storeys}: a home has 1 or 2")
     if storeys == 2 and (area is None or area < LEAST_AREA_OF_TWO):
-        raise ValueError(f"storeys=2 needs an area of at least {LEAST_AREA_OF_TWO:g} square metres: give one")
+        raise ValueError(f"storeys=2 needs an area of at least {LEAST_AREA_OF_TWO:g} square metres: pass one")
     if closed_doors is not None and closed_doors < 0:
-        raise ValueError(f"closed_doors={closed_doors}: give 0 or more")
+        raise ValueError(f"closed_doors={closed_doors}: pass 0 or more")
     if not LEAST_TRIANGLES <= triangles <= MOST_TRIANGLES:
         raise ValueError(f"triangles={triangles}: a home takes {LEAST_TRIANGLES:,} to {MOST_TRIANGLES:,}")
 

@@ -57,5 +57,5 @@ def semantic_class(name: str) -> str:
     part = kind.split("_")[0]
     found = _CLASS_OF.get(kind) or (part if part in ("wall", "floor", "ceiling") else None)
     if found is None:
-        raise ValueError(f"no object of a generated scene is called {name!r}: give one of Scene.objects")
+        raise ValueError(f"no object of a generated scene is called {name!r}: pass one of Scene.objects")
     return found

@@ -54,7 +54,7 @@ class DiskCache:
 
     def __init__(self, directory: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         if max_bytes < 1:
-            raise ValueError(f"max_bytes={max_bytes}: give a positive number of bytes")
+            raise ValueError(f"max_bytes={max_bytes}: pass a positive number of bytes")
         chosen = directory or os.environ.get("GYM_BATCHNAV_CACHE") or platformdirs.user_cache_dir("gym_batchnav")
         self.directory = Path(chosen)
         self.max_bytes = max_bytes

@@ -314,7 +314,7 @@ class SceneLibrary:
         missing = {"names", "source_index", "active", "plan", "refused", "arriving", "step", "next_swap", "num_swaps"}
         missing -= set(state)
         if missing:
-            raise ValueError(f"library state without {', '.join(sorted(missing))}: give what get_state() returned")
+            raise ValueError(f"library state without {', '.join(sorted(missing))}: pass what get_state() returned")
         refused = self._refusals.check_state(state["refused"])
         contents = self._supply.contents_of(state)
         for slot, content in enumerate(contents):

@@ -173,7 +173,7 @@ def recipe_from(recipe: Mapping[str, Any]) -> Recipe:
         fields = dict(recipe)
         return _KINDS[fields.pop("kind")](**fields)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{recipe!r} is no recipe of a scene: give SceneSource.recipe") from error
+        raise ValueError(f"{recipe!r} is no recipe of a scene: pass SceneSource.recipe") from error
 
 
 def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:

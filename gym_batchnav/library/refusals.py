@@ -124,7 +124,7 @@ class Refusals:
         try:
             reasons = {int(index): str(reason) for index, reason in state.items()}
         except (AttributeError, ValueError):
-            raise ValueError(f"refused scenes {state!r}: give what get_state() returned") from None
+            raise ValueError(f"refused scenes {state!r}: pass what get_state() returned") from None
         if any(not 0 <= index < len(self._names) for index in reasons):
-            raise ValueError("the state refuses scenes that are not listed: give the environment the same scenes=")
+            raise ValueError("the state refuses scenes that are not listed: make the environment with the same scenes=")
         return reasons

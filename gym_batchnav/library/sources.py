@@ -80,7 +80,7 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
     """
     parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
     if not isinstance(parts, Iterable):
-        raise ValueError(f"scenes={spec!r}: give a name, a path, a Scene, or a list of these")
+        raise ValueError(f"scenes={spec!r}: pass a name, a path, a Scene, or a list of these")
     shipped = shipped_scenes()
     found = [recipe for part in parts for recipe in _named(part, shipped)]
     if not found:
@@ -94,7 +94,7 @@ def _named(part: str | Path | Scene, shipped: dict[str, Path]) -> Iterator[Recip
     if isinstance(part, Scene):
         yield part
     elif not isinstance(part, (str, Path)):
-        raise ValueError(f"scenes with {part!r} in it: give names, paths and Scenes")
+        raise ValueError(f"scenes with {part!r} in it: pass names, paths and Scenes")
     elif part == "apartments":
         yield from map(_file, shipped.values())
     elif part in shipped:
@@ -114,7 +114,7 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
         datasets = sorted(path.glob(f"*{DATASET_ENDING}"))
         inside = datasets or _scene_files(path.iterdir())
         if not inside:
-            raise ValueError(f"folder '{path}' has no scene in it: give one with files ending in {', '.join(SUFFIXES)}")
+            raise ValueError(f"folder '{path}' has no scene in it: pass one with files ending in {', '.join(SUFFIXES)}")
         for file in inside:
             yield from _scenes_in(file)
     elif path.is_file():
@@ -122,14 +122,14 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
     elif glob.has_magic(str(path)):
         matches = _scene_files(map(Path, glob.iglob(str(path), recursive=True)))
         if not matches:
-            raise ValueError(f"pattern '{part}' matches no scene: give one that ends in {' or '.join(SUFFIXES)}")
+            raise ValueError(f"pattern '{part}' matches no scene: pass one that ends in {' or '.join(SUFFIXES)}")
         for file in matches:
             yield from _scenes_in(file)
     elif path.suffix or len(path.parts) > 1:
         raise FileNotFoundError(f"scene file '{path}' does not exist: check the path")
     else:
         known = ", ".join(["apartments", *shipped, "procedural:SEED"])
-        raise ValueError(f"unknown scene '{part}': give the path of a file, or one of {known}")
+        raise ValueError(f"unknown scene '{part}': pass the path of a file, or one of {known}")
 
 
 def _scene_files(paths: Iterable[Path]) -> list[Path]:

@@ -50,7 +50,7 @@ class SceneSupply:
         indices = list(state["source_index"])
         names = list(state["names"])
         if not len(indices) == len(names) == len(self._slots) or state.get("scenes") != len(self._sources):
-            raise ValueError("the state is of other scenes: give the environment the same scenes=")
+            raise ValueError("the state is of other scenes: make the environment with the same scenes=")
         held = {content[0]: content for content in self._slots.contents}
         contents: list[Content] = []
         for slot, (index, name) in enumerate(zip(indices, names, strict=True)):
@@ -62,7 +62,7 @@ class SceneSupply:
             elif index < 0:
                 raise ValueError(f"the state has scene {name!r} in slot {slot}, placed by put: put it there again")
             elif index >= len(self._sources) or name != self._sources[index].name:
-                raise ValueError(f"the state has scene {name!r}: give the environment the same scenes=")
+                raise ValueError(f"the state has scene {name!r}: make the environment with the same scenes=")
             else:
                 if index not in held:
                     held[index] = self._load_one(index)

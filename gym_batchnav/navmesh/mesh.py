@@ -330,11 +330,11 @@ class NavMesh:
             ValueError: If ``n`` is out of range or there is no polygon to choose from.
         """
         if not isinstance(rng, np.random.Generator):
-            raise TypeError(f"rng={rng!r}: give a NumPy generator, such as np.random.default_rng(0)")
+            raise TypeError(f"rng={rng!r}: pass a NumPy generator, such as np.random.default_rng(0)")
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
-            raise TypeError(f"n={n!r}: give the number of points as an integer")
+            raise TypeError(f"n={n!r}: pass the number of points as an integer")
         if not 0 <= n <= MAX_POINTS_DRAWN:
-            raise ValueError(f"n={n}: give a number of points from 0 to {MAX_POINTS_DRAWN:,}")
+            raise ValueError(f"n={n}: pass a number of points from 0 to {MAX_POINTS_DRAWN:,}")
         area = (
             self.polygon_area_xz
             if island is None
@@ -367,7 +367,7 @@ class NavMesh:
             ValueError: If a coordinate is not finite, or ``max_distance`` is negative or NaN.
         """
         if not max_distance >= 0:
-            raise ValueError(f"max_distance={max_distance}: give a length in metres, 0 or more")
+            raise ValueError(f"max_distance={max_distance}: pass a length in metres, 0 or more")
         if not np.isfinite(np.asarray(points, np.float64)).all():
             raise ValueError("points: some coordinates are not finite; leave those points out")
         snapped, polygons = self.snap_with_polygon(points)
@@ -389,7 +389,7 @@ class NavMesh:
             ValueError: If the cell is not positive, or so small that the map would be too large.
         """
         if not 0 < cell < np.inf:
-            raise ValueError(f"cell={cell}: give a positive length in metres")
+            raise ValueError(f"cell={cell}: pass a positive length in metres")
         low, high = self.bounds.astype(np.float64)
         size = (high - low)[::2]
         samples = float(np.prod(size / cell + 1))
@@ -397,7 +397,7 @@ class NavMesh:
             smallest = np.sqrt(size.prod() / MAX_MAP_SAMPLES) + size.sum() / MAX_MAP_SAMPLES
             raise ValueError(
                 f"cell={cell}: a map of {size[0]:.4g} x {size[1]:.4g} m would have {samples:.3g} samples, the limit is "
-                f"{MAX_MAP_SAMPLES:,}: give a cell of {smallest:.2g} m or more"
+                f"{MAX_MAP_SAMPLES:,}: pass a cell of {smallest:.2g} m or more"
             )
         nx, nz = (int(n) for n in np.floor(size / cell) + 1)
         if height is None:

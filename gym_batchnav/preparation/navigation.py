@@ -149,7 +149,7 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
             f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
             f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from where this agent can walk, "
             f"{int((near & ~fits).sum())} have no path to their goal; "
-            "give the navmesh_settings= or the navmesh they were made for"
+            "use the navmesh_settings= or the navmesh that they were made for"
         )
         if not ids:
             raise ValueError(sentence)

@@ -79,7 +79,7 @@ class PreparationWorker:
 
     def __init__(self, preparer: NavigationPreparer, timeout: float = TIMEOUT) -> None:
         if not timeout > 0:
-            raise ValueError(f"timeout={timeout!r}: give a positive number of seconds")
+            raise ValueError(f"timeout={timeout!r}: pass a positive number of seconds")
         disk = preparer.cache
         if disk is None:
             raise ValueError("a PreparationWorker needs a preparer with a cache: its results go there")

@@ -163,13 +163,13 @@ def check_device(device: str, renderer: str) -> None:
         return
     if renderer == "embree":
         raise ValueError(
-            f"obs_device={device!r}: renderer='embree' draws into main memory; give obs_device='cpu' or "
+            f"obs_device={device!r}: renderer='embree' draws into main memory; pass obs_device='cpu' or "
             "renderer='opengl'"
         )
     opengl_device = _opengl_device()
     if opengl_device is None:
         raise RuntimeError(
-            f"obs_device={device!r} needs OpenGL 4.3 or newer on an NVIDIA device and found none: give "
+            f"obs_device={device!r} needs OpenGL 4.3 or newer on an NVIDIA device and found none: pass "
             "obs_device='cpu', or install NVIDIA's OpenGL (libnvidia-gl; in a container "
             "NVIDIA_DRIVER_CAPABILITIES=all) and moderngl"
         )

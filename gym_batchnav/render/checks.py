@@ -12,7 +12,7 @@ from gym_batchnav.render.api import SENSORS
 def check_sensors(sensors: Sequence[str]) -> None:
     """Raise ValueError unless ``sensors`` names one or more sensors, each once."""
     if not sensors or isinstance(sensors, str) or set(sensors) - set(SENSORS) or len(set(sensors)) < len(sensors):
-        raise ValueError(f"sensors={sensors!r}: give a tuple of one or more of {', '.join(map(repr, SENSORS))}")
+        raise ValueError(f"sensors={sensors!r}: pass a tuple of one or more of {', '.join(map(repr, SENSORS))}")
 
 
 def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
@@ -20,7 +20,7 @@ def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
     check_sensors(sensors)
     for name, count in (("num_views", num_views), ("buffers", buffers)):
         if count < 1:
-            raise ValueError(f"{name}={count}: give at least 1")
+            raise ValueError(f"{name}={count}: pass at least 1")
 
 
 def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views: int) -> None:
@@ -35,9 +35,9 @@ def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views:
     slots, views = np.asarray(slots), np.asarray(views)
     count = len(views) if views.ndim else 0
     if not 1 <= count <= num_views or views.shape != (count, 4, 4) or views.dtype.kind != "f":
-        raise ValueError(f"views are {views.dtype} {views.shape}: give float32 (n, 4, 4) with n from 1 to {num_views}")
+        raise ValueError(f"views are {views.dtype} {views.shape}: pass float32 (n, 4, 4) with n from 1 to {num_views}")
     if slots.shape != (count,) or slots.dtype.kind not in "iu":
-        raise ValueError(f"slots are {slots.dtype} {slots.shape}: give integers ({count},)")
+        raise ValueError(f"slots are {slots.dtype} {slots.shape}: pass integers ({count},)")
     if slots.min() < 0 or slots.max() >= num_slots:
         first = int(np.argmax((slots < 0) | (slots >= num_slots)))
         raise ValueError(f"slots[{first}] = {slots[first]}: the library has slots 0 to {num_slots - 1}")

@@ -85,7 +85,7 @@ def build_texture_pool(scene: Scene, size: int) -> TexturePool:
         ValueError: ``size`` is not a power of two, or a texture is not [H, W, 4] uint8.
     """
     if size < 1 or size & (size - 1):
-        raise ValueError(f"texture size {size}: give a power of two")
+        raise ValueError(f"texture size {size}: pass a power of two")
     count = len(scene.textures)
     sides = [size >> k for k in range(size.bit_length())]
     flat = np.empty(4 * count * sum(side * side for side in sides), np.uint8)
@@ -96,7 +96,7 @@ def build_texture_pool(scene: Scene, size: int) -> TexturePool:
     for index, texture in enumerate(scene.textures):
         if texture.dtype != np.uint8 or texture.ndim != 3 or texture.shape[2] != 4 or texture.size == 0:
             raise ValueError(
-                f"texture {index} of scene {scene.name!r} is {texture.dtype} {texture.shape}: give uint8 [H, W, 4]"
+                f"texture {index} of scene {scene.name!r} is {texture.dtype} {texture.shape}: pass uint8 [H, W, 4]"
             )
         _resize(np.ascontiguousarray(texture), SRGB_DECODE, SRGB_ENCODE, levels[0][index])
         for fine, coarse in pairwise(levels):

@@ -67,7 +67,7 @@ def place(
         ValueError: Coordinates leave the range of float32.
     """
     if stated is not None:
-        files.warnings.append(f"Up and scale come from '{stated.name}' beside it: give up= and scale= for others")
+        files.warnings.append(f"Up and scale come from '{stated.name}' beside it: pass up= and scale= to override them")
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an error below
         rotation, up = _rotation(files, vertices, triangles, up, stated)
         turned = vertices @ rotation.T
@@ -127,7 +127,7 @@ def _factors(files: SceneFiles, height: float, scale: str | float, stated: State
     elif height > _CENTIMETRES:
         unit, factor = "centimetres", 0.01
     if factor != 1:
-        files.warn(f"It is {height:g} units high, which were taken for {unit}: give scale= if they are not")
+        files.warn(f"It is {height:g} units high, which were taken for {unit}: pass scale= if they are not")
     return np.full(3, factor)
 
 

@@ -79,10 +79,10 @@ def load_scene(
     if up not in ("auto", "y", "z"):
         raise ValueError(f"up={up!r}: choose 'auto', 'y' or 'z'")
     if scale != "auto" and not (isinstance(scale, (int, float)) and 0 < scale < np.inf):
-        raise ValueError(f"scale={scale!r}: give the metres in a unit of the file, or 'auto'")
+        raise ValueError(f"scale={scale!r}: pass the metres in a unit of the file, or 'auto'")
     suffix = path.suffix.lower()
     if path.is_dir():
-        raise SceneError(path, "it is a folder: give a file in it")
+        raise SceneError(path, "it is a folder: pass a file in it")
     if suffix not in SUFFIXES:
         raise SceneError(path, _other_ending(path))
     if scene is not None and suffix not in _GLTF:
@@ -109,7 +109,7 @@ def _other_ending(path: Path) -> str:
     """The reason why a file of this name is not read, with the remedy."""
     known = ", ".join(SUFFIXES)
     if path.suffix:
-        return f"files ending in {path.suffix!r} are not read, give one of {known}"
+        return f"files ending in {path.suffix!r} are not read, pass one of {known}"
     name = path.name
     environment = f"gym_batchnav.make_vec(scenes={name!r})"
     file = f"load_scene(gym_batchnav.library.sources.shipped_scenes()[{name!r}])"

@@ -108,7 +108,7 @@ class Components:
                     )
                 if not _is_array(array, _NUMBERS) or array.shape[:1] != (num_envs,):
                     raise ValueError(
-                        f"memory {name!r} of {_kind(one)} is {_described(array)}: give an array of numbers with "
+                        f"memory {name!r} of {_kind(one)} is {_described(array)}: pass an array of numbers with "
                         f"{num_envs} rows"
                     )
                 # Of the batch alone: a component may give the same array each time it is asked.
@@ -229,9 +229,9 @@ def _by_name(role: str, given: Sequence[Named], taken: frozenset[str]) -> dict[s
         _check_role(role, one)
         name = one.name
         if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-            raise ValueError(f"{role} name {name!r} of {_kind(one)}: give an identifier without leading underscore")
+            raise ValueError(f"{role} name {name!r} of {_kind(one)}: pass an identifier without leading underscore")
         if name in taken:
-            raise ValueError(f"{role} {name!r} of {_kind(one)}: the environment itself uses this name, give another")
+            raise ValueError(f"{role} {name!r} of {_kind(one)}: the environment itself uses this name; choose another")
         if name in found and not _same(one, found[name]):
             raise ValueError(
                 f"{role} {name!r} of both {_kind(found[name])} and {_kind(one)}: leave one out or rename it"
@@ -246,17 +246,17 @@ def _check_role(role: str, one: object) -> None:
     if role == "sensor" and isinstance(one, str):
         raise ValueError(f"sensor={one!r} of a task: pictures are for the environment to draw, sensors=({one!r},)")
     if isinstance(one, type):
-        raise ValueError(f"{role}={one.__name__} is a class: give an object, {one.__name__}()")
+        raise ValueError(f"{role}={one.__name__} is a class: pass an object, {one.__name__}()")
     missing = [part for part in _REQUIRED[role] if not hasattr(one, part)]
     if missing:
-        raise ValueError(f"{role}={one!r} has no {', '.join(missing)}: give an object of a subclass of {protocol}")
+        raise ValueError(f"{role}={one!r} has no {', '.join(missing)}: pass an object of a subclass of {protocol}")
 
 
 def _check_distance(task: Task) -> None:
     """Raise ValueError unless a task's distance of success is a positive number."""
     distance = task.success_distance
     if not isinstance(distance, (int, float, np.integer, np.floating)) or not 0 < distance < np.inf:
-        raise ValueError(f"success_distance={distance!r} of {_kind(task)}: give a positive number of metres")
+        raise ValueError(f"success_distance={distance!r} of {_kind(task)}: pass a positive number of metres")
 
 
 def _several(what: str, given: Any) -> Sequence[Any]:
@@ -270,7 +270,7 @@ def _check_space(sensor: Sensor) -> None:
     """Raise ValueError unless the readings of a sensor's space are a single array."""
     space = sensor.space
     if not isinstance(space, gymnasium.Space) or space.shape is None or space.dtype is None:
-        raise ValueError(f"space of sensor {sensor.name!r} is {space!r}: give one with a shape and a dtype, like a Box")
+        raise ValueError(f"space of sensor {sensor.name!r} is {space!r}: pass one with a shape and a dtype, like a Box")
 
 
 def _check_values(what: str, values: Any, shape: tuple[int, ...], dtype: Any) -> None:

@@ -31,7 +31,7 @@ class CellsVisited(Measure):
     def __post_init__(self) -> None:
         """Raise ValueError unless cells have a positive size."""
         if not 0 < self.cell_size < np.inf:
-            raise ValueError(f"cell_size={self.cell_size!r}: give a positive number of metres")
+            raise ValueError(f"cell_size={self.cell_size!r}: pass a positive number of metres")
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """The cells that each agent has visited, their number, and the number that the last step added."""

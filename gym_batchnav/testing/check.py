@@ -54,7 +54,7 @@ def check_vector_env(
     """
     report = Report(skip, strict)
     if steps < 2:
-        raise ValueError(f"steps={steps}: give at least 2, and better enough for episodes to end")
+        raise ValueError(f"steps={steps}: pass at least 2, and better enough for episodes to end")
     make = None if isinstance(env, VectorEnv) else env
     tested = _made(env)
     try:
@@ -81,7 +81,7 @@ def _made(env: Any) -> VectorEnv:
     """The environment itself, or the one that the function makes."""
     made = env if isinstance(env, VectorEnv) or not callable(env) else env()
     if not isinstance(made, VectorEnv):
-        raise TypeError(f"{made!r} is no gymnasium.vector.VectorEnv: give one, or a function that makes one")
+        raise TypeError(f"{made!r} is no gymnasium.vector.VectorEnv: pass one, or a function that makes one")
     return made
 
 
@@ -89,7 +89,7 @@ def _check_ends(runner: Runner, run: Run) -> None:
     """Check that episodes end and that new ones begin."""
     ends = run.ends()
     if not ends:
-        runner.report.fail("episodes_end", f"no episode ended in {len(run.outcomes)} steps: give more steps")
+        runner.report.fail("episodes_end", f"no episode ended in {len(run.outcomes)} steps: pass more steps")
     varies = any(not same(outcome.observation, run.first) for outcome in run.outcomes)
     if ends and varies and all(same(last, first) for _, _, last, first in ends):
         step, index, *_ = ends[0]

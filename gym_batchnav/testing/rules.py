@@ -68,7 +68,7 @@ class Report:
     def __init__(self, skip: Collection[str], strict: bool) -> None:
         unknown = set(skip) - {*CONTRACT, *PROMISES}
         if isinstance(skip, str) or unknown:
-            raise ValueError(f"skip={skip!r}: give a list of names from {', '.join([*CONTRACT, *PROMISES])}")
+            raise ValueError(f"skip={skip!r}: pass a list of names from {', '.join([*CONTRACT, *PROMISES])}")
         self._ignored = set(skip)
         self._strict = strict
 

@@ -128,7 +128,7 @@ def make_contest(
     """
     policy_file = policy_file or _shipped(SHIPPED_POLICY)
     if policy_file is None:
-        raise ValueError("this version ships no policy: give --policy FILE, as gym-batchnav train writes")
+        raise ValueError("this version ships no policy: use --policy FILE, as gym-batchnav train writes")
     policy, about = load_policy(policy_file)
     preset = PRESETS.get(about.preset, PRESETS["cpu"])
     spec = list(scenes or preset.held_out)
@@ -167,7 +167,7 @@ def share_of_a_scene(episodes: int | None, num_scenes: int) -> int:
         near = f"{fewer} or {more}" if fewer else f"{more}"
         raise ValueError(
             f"--episodes {episodes}: all {num_scenes} scenes count alike, so the number must be a multiple of "
-            f"{num_scenes}: give {near}"
+            f"{num_scenes}: pass {near}"
         )
     return episodes // num_scenes
 
@@ -181,7 +181,7 @@ def _shipped(name: str) -> Path | None:
 def _check_blind(file: Path, blind: PolicyAbout, about: PolicyAbout, allow_mismatch: bool) -> None:
     """Raise ValueError unless a policy is blind and was trained in the world of the other one, cameras apart."""
     if blind.kind != "blind":
-        raise ValueError(f"--blind '{file}': it holds a policy of kind {blind.kind!r}; give one of kind 'blind'")
+        raise ValueError(f"--blind '{file}': it holds a policy of kind {blind.kind!r}; pass one of kind 'blind'")
     lines = blind.differences(about)
     if lines and not allow_mismatch:
         raise ValueError(

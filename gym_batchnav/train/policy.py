@@ -214,7 +214,7 @@ def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spa
     vectors: dict[str, Any] = {name: one for name, one in space.spaces.items() if name not in known}
     for name, one in vectors.items():
         if not isinstance(one, gymnasium.spaces.Box) or len(one.shape) != 1:
-            raise ValueError(f"policy {kind!r} cannot read sensor {name!r}, {one}: give it a Box of shape (K,)")
+            raise ValueError(f"policy {kind!r} cannot read sensor {name!r}, {one}: use a Box of shape (K,)")
     return vectors
 
 
@@ -222,13 +222,13 @@ def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...],
     """Which pictures a space has for a policy, their height and their width."""
     sensors = tuple(name for name in PICTURES if name in space.spaces)
     if not sensors:
-        raise ValueError(f"policy {kind!r} has nothing to see: give the environment sensors=('depth',) or 'rgb'")
+        raise ValueError(f"policy {kind!r} has nothing to see: make the environment with sensors=('depth',) or 'rgb'")
     box: Any = space[sensors[0]]
     height, width, _ = box.shape
     if min(height, width) < PATCH:
         raise ValueError(
-            f"policy {kind!r} cannot see {width}x{height} pixels: give a camera of {PATCH}x{PATCH} or more"
+            f"policy {kind!r} cannot see {width}x{height} pixels: pass a camera of {PATCH}x{PATCH} or more"
         )
     if "depth" in sensors and float(space["depth"].high.max()) != 1.0:  # type: ignore[attr-defined]
-        raise ValueError(f"policy {kind!r} sees depth from 0 to 1: give a camera with normalize_depth=True")
+        raise ValueError(f"policy {kind!r} sees depth from 0 to 1: pass a camera with normalize_depth=True")
     return sensors, height, width

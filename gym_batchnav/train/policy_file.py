@@ -86,22 +86,22 @@ class PolicyAbout:
         check_counts(max_episode_steps=self.max_episode_steps)
         check_flags(sliding=self.sliding)
         if not isinstance(self.task_sensors, dict):
-            raise ValueError(f"task_sensors={self.task_sensors!r}: give sizes by name")
+            raise ValueError(f"task_sensors={self.task_sensors!r}: pass sizes by name")
         if len(self.task_sensors) > MAX_SENSORS:
-            raise ValueError(f"task_sensors of {len(self.task_sensors):,} sensors: give at most {MAX_SENSORS}")
+            raise ValueError(f"task_sensors of {len(self.task_sensors):,} sensors: pass at most {MAX_SENSORS}")
         check_counts(**self.task_sensors)
         if sum(self.task_sensors.values()) > MAX_READINGS:
-            raise ValueError(f"task_sensors={self.task_sensors!r}: give at most {MAX_READINGS:,} numbers in all")
+            raise ValueError(f"task_sensors={self.task_sensors!r}: pass at most {MAX_READINGS:,} numbers in all")
         for name, kind in (("preset", str), ("frames", int), ("seed", int), ("task", str)):
             if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"{name}={getattr(self, name)!r}: give a value of type {kind.__name__}")
+                raise ValueError(f"{name}={getattr(self, name)!r}: pass a value of type {kind.__name__}")
         self._check_task_settings()
 
     def _check_task_settings(self) -> None:
         """Raise ValueError unless the task's settings are finite numbers and bools, and those of its class."""
         settings = self.task_settings
         if not isinstance(settings, dict) or not all(_is_setting(value) for value in settings.values()):
-            raise ValueError(f"task_settings={settings!r}: give finite numbers and bools by name")
+            raise ValueError(f"task_settings={settings!r}: pass finite numbers and bools by name")
         if self.task in TASKS and settings.keys() != _settings_of(TASKS[self.task]()).keys():
             raise ValueError(f"task_settings={settings!r} are not those of {self.task}")
 
@@ -231,7 +231,7 @@ def _check_size(path: Path) -> None:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file '{path}': check the path")
     if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"policy file '{path}' has more than {MAX_BYTES:,} bytes: give a file that train wrote")
+        raise ValueError(f"policy file '{path}' has more than {MAX_BYTES:,} bytes: pass a file that train wrote")
     with path.open("rb") as file:
         start = file.read(8)
     size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0

@@ -77,10 +77,10 @@ class PPOConfig:
         """Raise ValueError where a value is out of range."""
         for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+                raise ValueError(f"{name}={getattr(self, name)}: pass at least 1")
         for name in ("gamma", "gae_lambda", "imitation_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give a number from 0 to 1")
+                raise ValueError(f"{name}={getattr(self, name)}: pass a number from 0 to 1")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer={self.optimizer!r}: choose one of {', '.join(map(repr, OPTIMIZERS))}")
 
@@ -124,12 +124,12 @@ class PPO:
         num_envs = sum(env.num_envs for env in batches)
         if num_envs < config.num_minibatches:
             raise ValueError(
-                f"num_minibatches={config.num_minibatches} of {num_envs} environments: give at most as many"
+                f"num_minibatches={config.num_minibatches} of {num_envs} environments: pass at most as many"
             )
         if config.imitation_share > 0 and GOAL not in batches[0].components.sensors:
             raise ValueError(
                 f"imitation_share={config.imitation_share}: the follower walks to a goal of which "
-                f"{type(batches[0].task).__name__} tells the agent nothing: give 0, or the sensor PointGoal"
+                f"{type(batches[0].task).__name__} tells the agent nothing: pass 0, or the sensor PointGoal"
             )
         self.policy = policy
         self.config = config

@@ -251,7 +251,7 @@ def as_batches(envs: BatchNavEnv | Sequence[BatchNavEnv]) -> tuple[BatchNavEnv, 
     """
     batches = (envs,) if isinstance(envs, BatchNavEnv) else tuple(envs)
     if not batches:
-        raise ValueError("envs=(): give one batch at least")
+        raise ValueError("envs=(): pass one batch at least")
     for env in batches:
         if env.autoreset_mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"autoreset_mode {env.autoreset_mode.name}: training needs autoreset_mode='same_step'")

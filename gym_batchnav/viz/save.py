@@ -62,7 +62,7 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
     check_destination(path)
     sizes = {frame.shape for frame in frames}
     if len(sizes) != 1:
-        raise ValueError(f"cannot write '{path}': frames of sizes {sorted(sizes)}: give one or more of the same size")
+        raise ValueError(f"cannot write '{path}': frames of sizes {sorted(sizes)}: pass one or more of the same size")
     video = path.suffix.lower() in _CODECS
     write_atomically(path, _video(frames, path.suffix.lower(), fps) if video else _animation(frames, path, fps))
 

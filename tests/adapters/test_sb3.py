@@ -458,7 +458,7 @@ def test_the_wrong_batch_is_refused_with_what_to_do(make):
 def test_depth_without_bounds_makes_no_bytes(make):
     env = make()
     env.single_observation_space["depth"].high[:] = np.inf
-    with pytest.raises(ValueError, match=r"give depth='float32'"):
+    with pytest.raises(ValueError, match=r"pass depth='float32'"):
         SB3VecEnv(env)
     SB3VecEnv(env, depth="float32")
 
@@ -471,7 +471,7 @@ def test_pictures_too_small_for_sb3s_network_are_told_of(make):
 def test_options_and_steps_out_of_order_are_refused(make):
     env = SB3VecEnv(make())
     for options in ([{"episode_index": 1}], [{}] * N, [{"episode_index": 1, "reset_mask": 2}] * N):
-        with pytest.raises(ValueError, match=r"give one \{'episode_index': number\} per environment"):
+        with pytest.raises(ValueError, match=r"pass one \{'episode_index': number\} per environment"):
             env.set_options(options)
     env.reset()
     with pytest.raises(RuntimeError, match=r"without step_async"):
@@ -483,7 +483,7 @@ def test_options_and_steps_out_of_order_are_refused(make):
 
 
 def test_an_evaluation_of_something_else_is_refused(make):
-    with pytest.raises(ValueError, match=r"given a LedgerEnv: give an SB3VecEnv"):
+    with pytest.raises(ValueError, match=r"given a LedgerEnv: pass an SB3VecEnv"):
         NavEvalCallback(make())
     batch = make()
     model = policy_of(VecMonitor(SB3VecEnv(batch)))

@@ -477,7 +477,7 @@ def test_refused_scenes_are_part_of_the_state() -> None:
         others.step()
         assert names_in_lanes(library) == names_in_lanes(other)
     for damaged in ({}, {**state, "refused": {"9": "?"}}, {**state, "refused": 7}):
-        with pytest.raises(ValueError, match=r"without|not listed|give what"):
+        with pytest.raises(ValueError, match=r"without|not listed|pass what"):
             other.set_state(others.key, damaged)
 
 

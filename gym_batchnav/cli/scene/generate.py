@@ -88,7 +88,7 @@ def _numbers(seeds: Sequence[str]) -> list[int]:
     for part in seeds:
         match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
         if not match:
-            raise ValueError(f"seed {part!r}: give a whole number of 0 or more, or a range such as 0-9")
+            raise ValueError(f"seed {part!r}: pass a whole number of 0 or more, or a range such as 0-9")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"seeds {part!r}: the last is smaller than the first, write {last}-{first}")

@@ -48,5 +48,5 @@ def rotation_of(attributes: Mapping[str, Any]) -> np.ndarray:
     """
     w, x, y, z = numbers(attributes, "rotation", (1.0, 0.0, 0.0, 0.0), LARGEST).tolist()
     if w * w + x * x + y * y + z * z == 0:
-        raise ValueError("its rotation is zero: give a quaternion [w, x, y, z]")
+        raise ValueError("its rotation is zero: pass a quaternion [w, x, y, z]")
     return rotation_matrix(w, x, y, z)

@@ -102,7 +102,7 @@ def _packed(value: Any) -> Any:
         return type(value)(_packed(one) for one in value)
     if isinstance(value, Mapping):
         return {key: _packed(one) for key, one in value.items()}
-    raise TypeError(f"a {type(value).__name__} cannot be saved: give tensors, arrays and plain values")
+    raise TypeError(f"a {type(value).__name__} cannot be saved: pass tensors, arrays and plain values")
 
 
 def _unpacked(value: Any) -> Any:

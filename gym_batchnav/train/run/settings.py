@@ -51,7 +51,7 @@ class RunSettings:
         counts = {"frames": self.frames, "num_envs": self.num_envs, "threads": self.threads}
         check_counts(**{name: one for name, one in counts.items() if one is not None})
         if self.seed < 0:
-            raise ValueError(f"seed={self.seed}: give a whole number from 0 up")
+            raise ValueError(f"seed={self.seed}: pass a whole number from 0 up")
         if self.time_limit is not None:
             check_positive(time_limit=self.time_limit)
 
@@ -112,7 +112,7 @@ def read_run_file(out: Path) -> RunSettings:
         scenes = known["scenes"]
         return RunSettings(**{**known, "scenes": None if scenes is None else tuple(scenes)})
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"'{path}' is damaged ({error}): give another --out") from error
+        raise ValueError(f"'{path}' is damaged ({error}): use another --out") from error
 
 
 def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> None:
