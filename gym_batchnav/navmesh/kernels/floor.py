@@ -49,8 +49,10 @@ def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, 
         return no_drops(0)
     above = settings.agent_max_climb
     below = settings.agent_max_climb + CELL_HEIGHTS_BELOW * settings.cell_height
-    low = ground.boxes[:, 0].min(axis=0).astype(np.float64) - [0, below, 0]
-    high = ground.boxes[:, 1].max(axis=0).astype(np.float64) + [0, above, 0]
+    low = ground.boxes[:, 0].min(axis=0).astype(np.float64)
+    low[1] -= below
+    high = ground.boxes[:, 1].max(axis=0).astype(np.float64)
+    high[1] += above
     surfaces = _surfaces_within(vertices, triangles, low, high)
     if not len(surfaces):
         return no_drops(num_polygons)

@@ -48,7 +48,7 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
     except Exception as error:  # torch raises anything on damaged pickles, such as IndexError
         raise ValueError(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
     if found is None:
-        raise ValueError(f"'{path}' is no {FORMAT} but {form!r}: give another file of its folder")
+        raise ValueError(f"'{path}' is no {FORMAT} but {form!r}: pass another file of its folder")
     return found
 
 
