@@ -50,7 +50,7 @@ def test_the_number_of_threads_changes_nothing():
     available = numba.config.NUMBA_NUM_THREADS
     if available < 2:
         pytest.skip("this machine gives Numba one thread")
-    actions = np.random.default_rng(0).choice(4, (15, 600), p=[0.02, 0.58, 0.2, 0.2])
+    actions = np.random.default_rng(0).choice(4, (6, 600), p=[0.02, 0.58, 0.2, 0.2])
     runs = []
     try:
         for threads in (1, 2):

@@ -53,7 +53,7 @@ def _serve(request: Mapping[str, Any], answers: IO[bytes], previous: threading.T
         previous.join()
     _set_priority(request["niceness"])
     _tell(answers, {"id": request["id"], "begun": True})
-    _tell(answers, {"id": request["id"], **_answer(request)})
+    _tell(answers, {"id": request["id"], **answer(request)})
 
 
 def _tell(answers: IO[bytes], answer: Mapping[str, Any]) -> None:
@@ -74,8 +74,8 @@ def _set_priority(niceness: int) -> None:
             os.nice(max(0, MODEST - os.nice(0)))
 
 
-def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare one scene.
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Prepare one scene; only one at a time in a process.
 
     Returns:
         ``refused``: why the scene can never be used, or None; ``failed``: what went wrong and may pass, or None;

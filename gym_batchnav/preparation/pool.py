@@ -17,12 +17,14 @@ from gym_batchnav.system.progress import late_progress
 
 MAX_WORKERS = 4  # by default
 BYTES_PER_WORKER = 2 * 10**9  # of free memory; a large scan takes about that while it is prepared
+FEW_SCENES = 2  # that somebody waits for are prepared in this process, which starts sooner
 _POLL = 0.05  # seconds between looks at Ctrl-C
 
 
 class PreparationPool:
     """Prepares scenes in worker processes; its methods are callbacks of a SceneLibrary.
 
+    One or two scenes that somebody waits for are prepared in a thread of this process.
     One worker stays for the scenes that rotation asks for, others are there while several scenes are wanted at once.
 
     Args:
@@ -52,6 +54,10 @@ class PreparationPool:
         missing = [index for index, source in enumerate(sources) if not _is_prepared(self.worker, source)]
         if not missing:
             return outcomes
+        if abandoned is never and len(missing) <= FEW_SCENES:
+            for index in missing:
+                outcomes[index] = self._prepare_here(sources[index])
+            return outcomes
         more = range(1, min(affordable_workers(), len(missing)))
         workers = [self.worker, *(PreparationWorker(self._preparer, self.worker.timeout) for _ in more)]
         work = _Work([sources[index] for index in missing], niceness, abandoned)
@@ -66,6 +72,14 @@ class PreparationPool:
                 outcome = Outcome(None, (f"{work.lost}: scene {name!r} is prepared by the process that steps",))
             outcomes[index] = outcome
         return outcomes
+
+    def _prepare_here(self, source: SceneSource) -> Outcome:
+        """Prepare a scene in this process."""
+        assert source.recipe is not None
+        try:
+            return Outcome(None, self.worker.prepare_here(source.recipe))
+        except Exception as error:
+            return Outcome(error)
 
     def release(self) -> None:
         """End the process until scenes are wanted again; idempotent."""

@@ -26,7 +26,7 @@ from gym_batchnav.library.loader import Abandoned, never
 from gym_batchnav.library.recipes import key_of
 from gym_batchnav.library.refusals import SceneRefused
 from gym_batchnav.library.sources import SceneSource
-from gym_batchnav.preparation.child import MARKER
+from gym_batchnav.preparation.child import MARKER, answer
 from gym_batchnav.preparation.navigation import NavigationPreparer, makers_digest
 from gym_batchnav.system.notices import warn_user
 
@@ -36,6 +36,7 @@ _PATIENCE = 1.0  # seconds that a process gets to end by itself
 _POLL = 0.05  # seconds between looks at whether the work is abandoned
 TRIES = 3  # processes that may be lost over one scene: somebody else may have ended two of them
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_PREPARING_HERE = threading.Lock()  # of ``answer``, which is for one thread at a time
 
 _Answers = queue.SimpleQueue[bytes | None]
 
@@ -123,16 +124,48 @@ class PreparationWorker:
         while not self._turn.acquire(timeout=_POLL):
             _check_wanted(abandoned)
         try:
-            answer = self._ask(recipe, niceness, abandoned)
+            told = self._ask(recipe, niceness, abandoned)
         finally:
             self._turn.release()
+        return self._kept(recipe, told)
+
+    def prepare_here(self, recipe: Mapping[str, Any]) -> tuple[str, ...]:
+        """Prepare a scene in a thread of this process, which takes less time than to start another for a small scene.
+
+        The calling thread waits in short pieces, so that Ctrl-C is heard; the program then ends without the thread.
+
+        Args:
+            recipe: ``SceneSource.recipe`` of the scene.
+
+        Returns:
+            Warnings that the scene causes.
+
+        Raises:
+            ValueError: The scene is refused; the message has the reason.
+            PreparationFailed: Something went wrong that may pass.
+        """
+        request = json.loads(json.dumps({**self._request, "recipe": recipe}))
+        told: dict[str, Any] = {"refused": None, "failed": "its thread has ended without a result"}
+
+        def run() -> None:
+            with _PREPARING_HERE:
+                told.update(answer(request))
+
+        thread = threading.Thread(target=run, name="scene preparation", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_POLL)
+        return self._kept(recipe, told)
+
+    def _kept(self, recipe: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[str, ...]:
+        """Mark a scene as prepared and return its warnings, or raise why it is not; see ``prepare``."""
         name = str(recipe.get("name"))
-        if answer["refused"] is not None:
-            raise SceneRefused(name, answer["refused"])
-        if answer["failed"] is not None:
-            raise PreparationFailed(f"scene {name!r}: {answer['failed']}")
-        self._disk.store(self._mark(recipe), {"files": np.array(answer["files"], str)})
-        return tuple(answer["warnings"])
+        if told["refused"] is not None:
+            raise SceneRefused(name, told["refused"])
+        if told["failed"] is not None:
+            raise PreparationFailed(f"scene {name!r}: {told['failed']}")
+        self._disk.store(self._mark(recipe), {"files": np.array(told["files"], str)})
+        return tuple(told["warnings"])
 
     def _ask(self, recipe: Mapping[str, Any], niceness: int, abandoned: Abandoned) -> dict[str, Any]:
         """Send a request and wait for its answer; see ``prepare``."""

@@ -135,3 +135,34 @@ def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path
     assert workers, "the homes were not prepared by a process of their own"
     psutil.wait_procs(workers, LEAVES_WITHIN)
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in workers)
+
+
+SLOW_SCENE = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from rooms import box_room
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.scene.save import save_glb
+
+def never_ready(self, scene):
+    print("preparing", flush=True)
+    time.sleep(600)
+
+NavigationPreparer.__call__ = never_ready
+save_glb(box_room(), {folder!r} + "/room.glb")
+BatchNavEnv(1, scenes={folder!r} + "/room.glb", cache_dir={folder!r} + "/cache", sensors=())
+"""
+
+
+def test_a_program_leaves_at_once_while_its_only_scene_is_prepared_in_its_own_process(tmp_path):
+    program = SLOW_SCENE.format(tests=str(HERE), folder=str(tmp_path))
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "preparing\n", child.stderr.read()
+        assert psutil.Process(child.pid).children() == []
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=LEAVES_WITHIN)
+    finally:
+        child.kill()
+    assert child.returncode == -signal.SIGINT and "KeyboardInterrupt" in told

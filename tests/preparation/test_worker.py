@@ -19,6 +19,7 @@ from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.preparation import worker as module
 from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.preparation.pool import PreparationPool
 from gym_batchnav.preparation.worker import (
     PreparationAbandoned,
     PreparationFailed,
@@ -424,3 +425,15 @@ def test_episodes_of_a_file_are_heeded(folder, tmp_path, preparer):
     with pytest.raises(ValueError, match=r"episodes\.json"):
         worker.prepare(recipe(folder / "room.glb"))
     worker.close()
+
+
+def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):
+    pool = PreparationPool(NavigationPreparer(SETTINGS, num_episodes=5, cache=DiskCache(tmp_path)))
+    room, damaged = source_of(folder / "room.glb"), source_of(folder / "damaged.glb")
+    good, bad = pool.prepare_ahead([room, damaged])
+    assert good.error is None and pool.worker.is_prepared(room.recipe)
+    assert "scene 'damaged': it is cut short" in str(bad.error) and not pool.worker.is_prepared(damaged.recipe)
+    assert pool.worker._process is None
+    pool.prepare_ahead([source_of(folder / "wall.glb")], 0, lambda: False)  # nobody waits
+    assert pool.worker._process is not None
+    pool.release()

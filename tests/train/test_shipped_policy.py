@@ -23,6 +23,7 @@ def test_they_are_small_and_learned_from_as_many_frames():
     assert read_rows(SEES.with_suffix(".jsonl"))[-1]["frames"] == about.frames
 
 
+@pytest.mark.slow
 def test_sight_tells_in_homes_that_neither_saw():
     homes = PRESETS["cpu"].held_out[:6]
     env = PRESETS["cpu"].make_evaluation_env(24, 4, scenes=homes)
