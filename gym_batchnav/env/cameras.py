@@ -70,9 +70,7 @@ class AgentCameras:
             self._renderer = make_renderer(self._renderer_name, self._library)
         return self._renderer
 
-    def views(
-        self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None
-    ) -> np.ndarray:
+    def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
         """Return the world-to-camera matrices of agents: level, ``eye_height`` above the visible floor under them.
 
         Every picture that agents see is drawn from here.

@@ -13,8 +13,8 @@ import numba
 import numpy as np
 from numba import njit, prange
 
-from gym_batchnav.navmesh.kernels.follow import Spot, Stride, follow
 from gym_batchnav.navmesh.kernels.floor import drop_at
+from gym_batchnav.navmesh.kernels.follow import Spot, Stride, follow
 from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner
 from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, drops_at, goals_at, ground_at

@@ -1,10 +1,10 @@
 """The arrays that kernels read, each declared once: dtype, shape and what its integers index.
 
-A slot's arrays come in five parts: ``Ground``, ``Corners``, ``Cells``, ``Goals`` and ``Drops``. Kernels that serve many slots
-get one row of int64 per slot, which holds the address and the first two dimensions of every array in turn. The
-readers ``ground_at``, ``corners_at``, ``cells_at``, ``goals_at`` and ``drops_at``, the length of a row and the checks of arrays
-from a cache all follow from the declarations here. The owner of a row keeps its arrays alive while kernels may read
-it.
+A slot's arrays come in five parts: ``Ground``, ``Corners``, ``Cells``, ``Goals`` and ``Drops``. Kernels that serve many
+slots get one row of int64 per slot, which holds the address and the first two dimensions of every array in turn. The
+readers ``ground_at``, ``corners_at``, ``cells_at``, ``goals_at`` and ``drops_at``, the length of a row and the checks
+of arrays from a cache all follow from the declarations here. The owner of a row keeps its arrays alive while kernels
+may read it.
 
 Sizes in declarations: P polygons, I islands, T detail triangles, C corners, F polygons around corners, E taut edges,
 Q pieces, L listed corners, G goals, S nodes of the visible floor; other letters stand for themselves.
