@@ -71,3 +71,20 @@ def random_views(seed: int, count: int, spread: float = 1.0) -> np.ndarray:
     """Views from around the origin with any roll and pitch."""
     rng = np.random.default_rng(seed)
     return views_at(rng.uniform(-spread, spread, (count, 3)), rotations(rng, count))
+
+
+def highest_surface(corners: np.ndarray, eye: np.ndarray) -> float:
+    """Height of the first surface straight below an eye [3] among triangles [T, 3, 3]; -inf if there is none."""
+    x, y, z = eye.astype(np.float64)
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    near = (low[:, 0] <= x) & (high[:, 0] >= x) & (low[:, 2] <= z) & (high[:, 2] >= z) & (low[:, 1] <= y)
+    a, b, c = np.moveaxis(corners[near].astype(np.float64), 1, 0)
+    u, v = b - a, c - a
+    area = u[:, 0] * v[:, 2] - u[:, 2] * v[:, 0]
+    upright = np.abs(area) <= 1e-12
+    area[upright] = 1.0
+    s = ((x - a[:, 0]) * v[:, 2] - (z - a[:, 2]) * v[:, 0]) / area
+    t = (u[:, 0] * (z - a[:, 2]) - u[:, 2] * (x - a[:, 0])) / area
+    height = a[:, 1] + s * u[:, 1] + t * v[:, 1]
+    hit = ~upright & (np.minimum(np.minimum(s, t), 1 - s - t) >= -1e-9) & (height <= y)
+    return float(height[hit].max(initial=-np.inf))

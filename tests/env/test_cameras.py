@@ -10,6 +10,7 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import agent_state
 
 N = 6
@@ -118,7 +119,8 @@ def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, 
 
 def test_a_slot_with_another_scene_is_drawn_again():
     library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
-    cameras, agents = AgentCameras(library, "embree", Camera(width=20, height=16), ("depth",), 2), agent_state(2)
+    camera, agents = Camera(width=20, height=16), agent_state(2)
+    cameras = AgentCameras(library, "embree", camera, ("depth",), 2, NavMeshAgents(library.num_slots))
     agents.slot[:] = 0, 1
     before = cameras.refresh(agents)["depth"]
     assert_equal(cameras.refresh(agents), {"depth": before})

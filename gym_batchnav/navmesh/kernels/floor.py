@@ -20,7 +20,7 @@ MAX_NODES = 1 << 21
 MAX_TESTS = 1 << 28  # of a node against a triangle
 BUCKET_CELL = 0.1  # metres
 MAX_BUCKETS = 1 << 18
-MAX_BUCKET_ENTRIES = 1 << 22
+MAX_BUCKET_ENTRIES = 1 << 24
 CELL_HEIGHTS_BELOW = 2.0  # Recast rounds a height up once for the voxel and lifts the detail mesh by one more
 
 
@@ -36,7 +36,8 @@ def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, 
 
     The floor is the highest surface that lies at most ``agent_max_climb`` above the navmesh, since an agent stands on
     whatever it can climb, and at most two cell heights and ``agent_max_climb`` below it. Surfaces count from both
-    sides, as they are drawn. The drop is 0 where there is none.
+    sides, as they are drawn. The drop is 0 where there is none, and everywhere if one place has so many triangles
+    that ``MAX_TESTS`` does not suffice for the corners of the polygons.
 
     Args:
         ground: The ground of the navmesh.
@@ -58,17 +59,16 @@ def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, 
         return no_drops(num_polygons)
     boxes = np.stack([surfaces.min(axis=1), surfaces.max(axis=1)], axis=1)
     np.clip(boxes, low.astype(np.float32), None, out=boxes)
-    if len(boxes) > MAX_BUCKET_ENTRIES:
-        return no_drops(num_polygons)
     bucket, nz, nx = fit_grid(boxes, low[::2], high[::2], BUCKET_CELL, MAX_BUCKETS, MAX_BUCKET_ENTRIES)
     grid, listed = bucket_boxes(boxes, low[0], low[2], bucket, nz, nx)
     frame = np.array([low[0], low[2], bucket])
     cell = NODE_CELL
-    while True:
-        start, size = _lay_out(ground, cell)
-        if start[-1] <= MAX_NODES and _count_tests(ground, start, size, cell, grid, frame) <= MAX_TESTS:
-            break
+    start, size = _lay_out(ground, cell)
+    while start[-1] > MAX_NODES or _count_tests(ground, start, size, cell, grid, frame) > MAX_TESTS:
+        if (size == 2).all():
+            return no_drops(num_polygons)
         cell *= 1.5
+        start, size = _lay_out(ground, cell)
     drop = np.zeros(start[-1], np.float32)
     drops = Drops(start.astype(np.int32), size, drop, np.array([cell]))
     _measure(ground, drops, grid, listed, frame, surfaces, above, below)

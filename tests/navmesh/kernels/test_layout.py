@@ -15,6 +15,7 @@ READERS = {
     layout.Corners: layout.corners_at,
     layout.Cells: layout.cells_at,
     layout.Goals: layout.goals_at,
+    layout.Drops: layout.drops_at,
 }
 GOALS = np.array([[0.5, 0, 0.5], [4.5, 0, 2.5]])
 
@@ -26,9 +27,8 @@ def tables() -> NavigationTables:
 
 @pytest.mark.parametrize("part", layout.PARTS, ids=lambda part: part.__name__)
 def test_every_array_is_read_back_through_its_row(tables: NavigationTables, part: Any) -> None:
-    stored = next(
-        arrays for arrays in (tables.ground, tables.corners, tables.cells, tables.goals) if type(arrays) is part
-    )
+    every = (tables.ground, tables.corners, tables.cells, tables.goals, tables.drops)
+    stored = next(arrays for arrays in every if type(arrays) is part)
     at = READERS[part]
 
     @njit
@@ -60,12 +60,12 @@ def test_no_empty_dimension_is_confused_with_a_missing_one() -> None:
 
 
 def changed(tables: NavigationTables, part: str, name: str, value: np.ndarray) -> NavigationTables:
-    parts = {each: getattr(tables, each) for each in ("ground", "corners", "cells", "goals")}
+    parts = {each: getattr(tables, each) for each in ("ground", "corners", "cells", "goals", "drops")}
     parts[part] = parts[part]._replace(**{name: value})
     return NavigationTables(**parts)
 
 
-@pytest.mark.parametrize("part", ["ground", "corners", "cells", "goals"])
+@pytest.mark.parametrize("part", ["ground", "corners", "cells", "goals", "drops"])
 def test_arrays_of_another_type_shape_or_range_are_refused(tables: NavigationTables, part: str) -> None:
     arrays = getattr(tables, part)
     for name, declared in layout.declarations(type(arrays)).items():

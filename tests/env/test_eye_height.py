@@ -1,0 +1,143 @@
+"""The eye is ``eye_height`` above what one sees under it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rays import highest_surface
+from rooms import box, box_room, scene_of
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera, camera_to_world
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.sources import assets_dir
+from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.preparation.navigation import NavigationPreparer, cached_drops
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.scene import Scene
+from gym_batchnav.viz.views import AgentViews
+
+POINTS = 200
+EYE = 1.25  # metres
+SHARED = (
+    *("aws_small_house/aws_small_house.glb", "aws_bookstore/aws_bookstore.glb", "godot/living_room.glb"),
+    *("godot/room.glb", "drake_livingroom/drake_furnished_living_room.glb"),
+)
+
+
+def heights_above_ground(env: BatchNavEnv, scene: Scene) -> np.ndarray:
+    """Metres [N] from the eyes of a batch's agents straight down to the first surface."""
+    eyes = camera_to_world(env.cameras.views(env.agents))[:, :3, 3].astype(np.float64)
+    corners = scene.vertices[scene.triangles]
+    return np.array([eye[1] - highest_surface(corners, eye) for eye in eyes])
+
+
+def spread_out(scene: Scene, **keywords: object) -> BatchNavEnv:
+    """A batch of agents at random navigable points of a scene."""
+    env = BatchNavEnv(POINTS, scenes=scene, num_episodes=20, **keywords)
+    env.reset(seed=0)
+    points = env.navmesh_of(0).random_points(POINTS, np.random.default_rng(1))
+    env.set_pose(points, np.zeros(POINTS))
+    return env
+
+
+@pytest.mark.parametrize("name", [f"apartment_{index}" for index in range(8)])
+def test_in_the_shipped_apartments(name: str, tmp_path) -> None:
+    scene = load_scene(assets_dir() / f"{name}.glb")
+    env = spread_out(scene, sensors=(), cache_dir=tmp_path)
+    check(heights_above_ground(env, scene))
+    env.close()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", SHARED)
+def test_in_scenes_of_others(name: str, data_dir, tmp_path) -> None:
+    scene = load_scene(data_dir / "scenes" / name)
+    env = spread_out(scene, sensors=(), cache_dir=tmp_path, navmesh_settings=NavMeshSettings())
+    check(heights_above_ground(env, scene))
+    env.close()
+
+
+def check(heights: np.ndarray) -> None:
+    """Fail unless 99% of the heights [N] are ``EYE`` within 2 cm.
+
+    The others are within half a node's distance (1.25 cm) of an edge: of a tread, of something small on the floor, or
+    of furniture that the simplified outline of the navmesh reaches into.
+    """
+    wrong = np.abs(heights - EYE) > 0.02
+    assert wrong.mean() <= 0.01, np.round(heights[wrong], 3)
+
+
+def level_room() -> Scene:
+    """A room whose floor is at -0.07 m, where rounding to voxels matters, with a rug 1 cm thick."""
+    room = box((-3, -0.07, -3), (3, 2.5, 3), inward=True)
+    return scene_of("level", room, box((0.5, -0.07, -3), (3, -0.06, 3)))
+
+
+@pytest.mark.parametrize("cell_height", [0.2, 0.13])
+def test_in_a_level_room_it_is_exact(cell_height: float, tmp_path) -> None:
+    env = spread_out(
+        level_room(), sensors=("depth",), camera=Camera(8, 8, hfov_deg=120, normalize_depth=False), renderer="embree",
+        navmesh_settings=NavMeshSettings(cell_height=cell_height), cache_dir=tmp_path,
+    )  # fmt: skip
+    x = env.agents.position[:, 0]
+    away = np.abs(x - 0.5) > 0.03  # from the edge of the rug
+    floor = np.where(x > 0.5, -0.06, -0.07)
+    assert (env.agents.position[:, 1] - floor > 0.02).all()  # the navmesh itself is higher
+    eyes = camera_to_world(env.cameras.views(env.agents))[:, 1, 3]
+    np.testing.assert_allclose((eyes - floor)[away], EYE, atol=1e-3)
+    env.close()
+
+
+def test_every_picture_is_taken_from_there(tmp_path) -> None:
+    camera = Camera(16, 16, hfov_deg=120, normalize_depth=False, max_depth=20)
+    env = spread_out(
+        box_room(), sensors=("depth",), camera=camera, renderer="embree", autoreset_mode="same_step",
+        max_episode_steps=2, cache_dir=tmp_path,
+    )  # fmt: skip
+    observation = env.step(np.full(POINTS, 2))[0]["depth"]
+    check_depth(observation, camera)
+    *_, info = env.step(np.full(POINTS, 2))  # the time limit
+    check_depth(info["final_obs"]["depth"], camera)
+    mask = np.arange(POINTS) == 3
+    check_depth(env.reset(options={"reset_mask": mask})[0]["depth"], camera)
+    views = AgentViews(env, ("depth",), 16, 4)
+    low = AgentViews.of(views, np.arange(4))["depth"]
+    assert low.shape == (4, 16, 16, 3)
+    np.testing.assert_array_equal(env.cameras.views(env.agents, np.arange(4)), env.cameras.views(env.agents)[:4])
+    views.close()
+    env.close()
+
+
+def check_depth(depth: np.ndarray, camera: Camera) -> None:
+    """Check that the lowest row of pixels sees the level floor 1.25 m below the eye, unless a wall is nearer."""
+    row = camera.height - 1
+    below = (row + 0.5 - camera.height / 2) / (camera.height / 2) * camera.tan_half_height
+    floor = EYE / below
+    lowest = depth[:, row, :, 0]
+    assert (lowest <= floor + 1e-3).all()
+    assert (np.abs(lowest - floor) < 1e-3).mean() > 0.5
+
+
+def test_standing_still_shows_the_same_and_positions_stay_on_the_navmesh(tmp_path) -> None:
+    env = spread_out(box_room(), sensors=("depth",), renderer="embree", cache_dir=tmp_path)
+    assert env.navmesh_of(0).is_navigable(env.agents.position, max_y_delta=1e-4).all()
+    first = env.cameras.views(env.agents)
+    env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
+    np.testing.assert_array_equal(env.cameras.views(env.agents), first)
+    env.close()
+
+
+def test_drops_are_cached_and_a_damaged_entry_is_measured_again(tmp_path, monkeypatch) -> None:
+    scene, cache = box_room(), DiskCache(tmp_path)
+    navmesh = NavigationPreparer(cache=cache).navmesh(scene)
+    made = cached_drops(scene, navmesh, cache)
+    stored = {}
+    monkeypatch.setattr(DiskCache, "store", lambda self, key, arrays: stored.update({key: arrays}))
+    for name, wanted in cached_drops(scene, navmesh, cache)._asdict().items():
+        np.testing.assert_array_equal(getattr(made, name), wanted)
+    assert not stored
+    damaged = {**made._asdict(), "size": np.full_like(made.size, 9999)}
+    monkeypatch.setattr(DiskCache, "load", lambda self, key: damaged)
+    np.testing.assert_array_equal(cached_drops(scene, navmesh, cache).drop, made.drop)
+    assert len(stored) == 1
