@@ -290,9 +290,12 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: i
             position = _numbers("start_position", row.get("start_position"), 3)
             rotation = _numbers("start_rotation", row.get("start_rotation"), 4)
             goal = _numbers("goals[0].position", _first_goal(row), 3)
-            length = (row.get("info") or {}).get("geodesic_distance")
+            info = row.get("info") or {}
+            if not isinstance(info, dict):
+                raise ValueError(f"info is {_shown(info)}: give an object, such as one with a 'geodesic_distance'")
+            length = info.get("geodesic_distance")
             values[k, 7] = np.nan if length is None else float(length)
-        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
         values[k, :7] = (*position, _yaw(rotation), *goal)
         ids.append(_name(row.get("episode_id", first + index)))

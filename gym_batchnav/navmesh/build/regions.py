@@ -351,6 +351,10 @@ def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:
 def _merge_small(regions: dict[int, _Region], merge_area: float) -> dict[int, int]:
     """Merge until nothing changes; return the region that every region ends up in."""
     target = {number: number for number in regions}
+    met_by: dict[int, set[int]] = {number: set() for number in regions}  # regions whose ring names it
+    for number, one in regions.items():
+        for met in one.ring:
+            met_by.setdefault(met, set()).add(number)
     merged = True
     while merged:
         merged = False
@@ -371,27 +375,33 @@ def _merge_small(regions: dict[int, _Region], merge_area: float) -> dict[int, in
             if not fitting:
                 continue
             into = min(fitting)[2]
-            _absorb(regions, into, number)
-            for member, end in target.items():
-                if end == number:
-                    target[member] = into
+            _absorb(regions, met_by, into, number)
+            target[number] = into
             merged = True
+    for number in target:
+        end = target[number]
+        while end != target[end]:
+            end = target[end]
+        target[number] = end
     return target
 
 
-def _absorb(regions: dict[int, _Region], into: int, number: int) -> None:
+def _absorb(regions: dict[int, _Region], met_by: dict[int, set[int]], into: int, number: int) -> None:
+    """Merge region ``number`` into another; only regions that name it in ``met_by`` or lie over it are changed."""
     kept, gone = regions[into], regions.pop(number)
     here, there = kept.ring.index(number), gone.ring.index(into)
     ring = kept.ring[here + 1 :] + kept.ring[:here] + gone.ring[there + 1 :] + gone.ring[:there]
     kept.ring = _without_repeats(ring)
     kept.size += gone.size
+    for met in gone.ring:
+        met_by[met].add(into)
     kept.above_below |= gone.above_below
-    for other in regions.values():
-        if number in other.above_below:
-            other.above_below.discard(number)
-            other.above_below.add(into)
-        if number in other.ring:
-            other.ring = _without_repeats([into if met == number else met for met in other.ring])
+    for other in gone.above_below & regions.keys():
+        regions[other].above_below.discard(number)
+        regions[other].above_below.add(into)
+    for other in met_by.pop(number) & regions.keys():
+        regions[other].ring = _without_repeats([into if met == number else met for met in regions[other].ring])
+        met_by[into].add(other)
 
 
 def _without_repeats(ring: list[int]) -> list[int]:

@@ -237,3 +237,18 @@ def test_polygons_are_convex_and_cover_the_outline(plan: np.ndarray, limit: int)
                 assert contours.turn(corners[k - 1], corners[k], corners[(k + 1) % len(corners)]) <= 0
             total += area(corners)
         assert total == area(ring)
+
+
+@quick
+@given(numbers=arrays(np.int32, 60, elements=st.integers(0, 5)), height=st.integers(1, 6))
+def test_overlapping_regions_are_those_of_the_twin(numbers: np.ndarray, height: int) -> None:
+    column = np.arange(60) // height
+    twin = {
+        (int(numbers[low]), int(numbers[high]))
+        for low in range(60)
+        for high in range(low + 1, 60)
+        if column[low] == column[high] and numbers[low] != regions.SOLID and numbers[high] != regions.SOLID
+    }
+    keys = regions._overlapping_pairs(numbers.astype(np.int64), column).tolist()
+    assert len(keys) == len(twin)
+    assert {(key >> 32, key & 0xFFFFFFFF) for key in keys} == twin
