@@ -186,5 +186,5 @@ def _check_blind(file: Path, blind: PolicyAbout, about: PolicyAbout, allow_misma
     if lines and not allow_mismatch:
         raise ValueError(
             f"--blind '{file}' was trained in another world than --policy: in the policy's {'; '.join(lines)}. "
-            "Compare policies of one world, or give --allow-mismatch"
+            "Compare policies of one world, or use --allow-mismatch"
         )

@@ -45,7 +45,7 @@ class Lamb(torch.optim.Optimizer):
         if not (lr >= 0 and eps >= 0 and weight_decay >= 0 and all(0 <= beta < 1 for beta in betas)):
             raise ValueError(
                 f"lr={lr}, betas={betas}, eps={eps}, weight_decay={weight_decay}: "
-                "give betas from 0 to below 1 and the others not negative"
+                "pass betas from 0 to below 1 and the others not negative"
             )
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "trust": trust}
         super().__init__(parameters, defaults)

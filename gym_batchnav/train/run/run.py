@@ -262,7 +262,7 @@ def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
         make_folder(out)
         return settings
     if not resume:
-        raise FileExistsError(f"'{out}' holds a run: resume it with --resume, or give another --out")
+        raise FileExistsError(f"'{out}' holds a run: resume it with --resume, or use another --out")
     settings = read_run_file(out).changed(given, out)
     _check_device(settings)
     return settings
