@@ -51,8 +51,8 @@ def evaluate(
     The set of episodes is fixed in advance, because an average over those that end first would favour short ones.
 
     Args:
-        env: A batch in which all scenes are resident, or a Gymnasium vector wrapper around one. Its episodes restart, and
-            its order remains ``"once"``.
+        env: A batch in which all scenes are resident, or a Gymnasium vector wrapper around one. Its episodes restart,
+            and its order remains ``"once"``.
         agent: An Agent, or a function from observations to actions [N].
         episodes_per_scene: Run only this many episodes of each scene, the first ones; None runs all.
         seed: Seed of the environments, which affects sensor noise; None keeps their seeds.

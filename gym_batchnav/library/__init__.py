@@ -3,8 +3,8 @@
 Glossary:
 
 - *scene*: a ``Scene``, one home or room: triangles, materials, textures.
-- *recipe*: a description from which this or another process can make a scene again: a file, a seed of the generator, an
-  entry of a dataset. Scenes that exist only in memory have none.
+- *recipe*: a description from which this or another process can make a scene again: a file, a seed of the generator,
+  an entry of a dataset. Scenes that exist only in memory have none.
 - *source*: an entry of the list of scenes: its name, a function that loads it, and its recipe.
 - *slot*: a place for one scene. Agents, renderers and navmeshes refer to scenes by slot.
 - *lane*: one of K queues of episodes. New episodes of a lane begin in its *active* slot. ``num_active`` is K, which the
@@ -16,8 +16,8 @@ Glossary:
 - *rotation*: the lanes change their scenes in turn, every ``rotate_every`` steps, in the order of the *plan*.
 - *preparer*: a callable that derives data from a scene (a navmesh, a ray tree, buffers), once per scene.
 - *prepare ahead*: worker processes fill the cache before the process that steps loads a scene.
-- *refused*: a scene that can never be used. *failed*: a scene that could not be loaded at its turn and is retried at its
-  next turn. *passed over*: a scene that did not fit into memory at its turn.
+- *refused*: a scene that can never be used. *failed*: a scene that could not be loaded at its turn and is retried at
+  its next turn. *passed over*: a scene that did not fit into memory at its turn.
 
 Modules: ``library`` (SceneLibrary), ``slots``, ``plan``, ``pace`` (how rotation keeps up), ``loader``, ``refusals``,
 ``supply`` (the first scenes), ``sources`` (what ``scenes=`` may name), ``recipes``, ``packing`` and ``cache``.

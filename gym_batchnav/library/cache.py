@@ -38,12 +38,12 @@ class DiskCache:
     used, there is one warning and nothing is stored. When the folder exceeds its limit, the least recently used entries
     are removed.
 
-    An entry holds numbers and text only. Its arrays are views of the bytes read, so reading an entry never executes code
-    and never allocates more memory than the size of the file.
+    An entry holds numbers and text only. Its arrays are views of the bytes read, so reading an entry never executes
+    code and never allocates more memory than the size of the file.
 
     Args:
-        directory: The folder of the entries; by default that of the environment variable ``GYM_BATCHNAV_CACHE``, or else
-            the user's cache folder. It is created when first needed.
+        directory: The folder of the entries; by default that of the environment variable ``GYM_BATCHNAV_CACHE``, or
+            else the user's cache folder. It is created when first needed.
         max_bytes: Maximum size of the folder; a larger entry is not stored. Each process may exceed the limit by a 64th
             before it measures the folder again.
 

@@ -308,8 +308,8 @@ class SceneLibrary:
         """Resume from the state of a library with the same scenes, loading those that are not in a slot.
 
         Raises:
-            ValueError: The state belongs to other scenes, one of them can no longer be loaded, or agents of another user
-                are in a scene that would change; nothing changes then.
+            ValueError: The state belongs to other scenes, one of them can no longer be loaded, or agents of another
+                user are in a scene that would change; nothing changes then.
         """
         missing = {"names", "source_index", "active", "plan", "refused", "arriving", "step", "next_swap", "num_swaps"}
         missing -= set(state)

@@ -116,10 +116,10 @@ class BackgroundLoader:
         return self._order is not None
 
     def request(self, index: int, source: SceneSource, preparers: Preparers, niceness: int) -> None:
-        """Have a scene loaded, at a niceness of 0 to 19; what was asked for before is cancelled."""
+        """Request a scene, to be loaded at a niceness of 0 to 19; an earlier request is cancelled."""
         self.cancel()
         self._order = _Order(index)
-        # Threads can lower their own priority and never raise it: each scene has a new one.
+        # A thread can lower its own priority but never raise it, so each scene gets a new thread.
         self._thread = threading.Thread(
             target=_run,
             args=(self._order, source, dict(preparers), niceness, self._prepare_ahead, self._thread),

@@ -1,8 +1,8 @@
 """Recipes: descriptions from which this or another process can make a scene again, optionally through the cache.
 
-Each class describes one kind of scene. It computes the key of its cache entry (``key``), checks whether a stored scene is
-up to date (``is_current``), makes the scene (``make``), adds the fields that are not stored (``complete``) and returns
-longer names to distinguish scenes that share a short one (``aliases``).
+Each class describes one kind of scene. It computes the key of its cache entry (``key``), checks whether a stored scene
+is up to date (``is_current``), makes the scene (``make``), adds the fields that are not stored (``complete``) and
+returns longer names to distinguish scenes that share a short one (``aliases``).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ A step of the batch makes the following calls, each for all N environments at on
 8. ``observe(state)`` of every sensor, as in a reset.
 
 All methods read the state, whose arrays are read-only, and write only their own memory, in ``update`` and ``begin``.
-Each row of a returned array must depend only on the same row of the state, so that a batch of N equals N batches of one.
+Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one.
 Batches may share components, so a component must not store anything about a run in itself, not even a random generator.
 Take noise from ``state.uniform``. For values drawn once per episode, at the start of the episode of environment i, use
 ``np.random.default_rng([state.episodes.seed[i], state.episodes.count[i]])``.
@@ -174,7 +174,8 @@ class Task(Component, Protocol):
 
     Attributes:
         sensors: The task's sensors; ``sensors=`` of the environment adds more.
-        measures: Read by ``reward`` and ``terminated`` and reported in infos; ``measures=`` of an environment adds more.
+        measures: Read by ``reward`` and ``terminated`` and reported in infos; ``measures=`` of the environment adds
+            more.
         success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
             measures of success and by the shortest-path follower.
     """
