@@ -16,9 +16,7 @@ episodes = typer.Typer(help="Sample and describe PointNav episodes in Habitat's 
 
 @episodes.command()
 def generate(
-    scenes: Annotated[
-        list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")
-    ],
+    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
     out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
     num: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,

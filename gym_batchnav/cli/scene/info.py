@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 def info(
-    scenes: Annotated[
-        list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")
-    ],
+    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
     walkable: Annotated[bool, typer.Option(help="Also build the navmesh, which may take a while.")] = True,
     up: FrameUp = None,
     scale: FrameScale = None,
