@@ -1,7 +1,7 @@
 """PPO in one file, after CleanRL, on a batch of environments: python examples/cleanrl_ppo.py --help.
 
-What differs from CleanRL's ppo.py is what a batch allows: hundreds of environments step in one call, an episode that is
-cut off is bootstrapped from its true last observation (autoreset mode SAME_STEP), and success and SPL are logged.
+It differs from CleanRL's ppo.py in three ways: hundreds of environments step in one call, truncated episodes are
+bootstrapped from their true last observation (autoreset mode SAME_STEP), and success and SPL are logged.
 
 pip install "gym-batchnav[train]"
 """
@@ -31,7 +31,7 @@ def parse_args(argv=None):
     add("--total-timesteps", type=int, default=4_000_000, help="actions of all environments together")
     add("--num-envs", type=int, default=256, help="environments that step together")
     add("--num-steps", type=int, default=32, help="steps of each environment between two updates")
-    add("--max-episode-steps", type=int, default=500, help="an episode is cut off after so many actions")
+    add("--max-episode-steps", type=int, default=500, help="number of actions after which an episode is truncated")
     add("--learning-rate", type=float, default=1e-3, help="at the beginning; it falls to zero")
     add("--gamma", type=float, default=0.99, help="discount of rewards")
     add("--gae-lambda", type=float, default=0.95, help="lambda of generalized advantage estimation")
@@ -118,7 +118,7 @@ def main(argv=None):
             step_count += args.num_envs
             returned += reward
             length += 1
-            if truncated.any():  # the time was up, the task was not: what was still to come is worth its value
+            if truncated.any():  # a time-out is not a terminal state: bootstrap from the value of the last observation
                 last_obs = torch.as_tensor(info["final_obs"][truncated], device=device)
                 with torch.no_grad():
                     rewards[step, torch.as_tensor(truncated)] += args.gamma * agent.value(last_obs)
@@ -155,7 +155,7 @@ def main(argv=None):
                 nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm)
                 optimizer.step()
 
-        # Tell
+        # Report
         episodes.writerows(finished)
         losses = {"policy": policy_loss, "value": value_loss, "entropy": entropy}
         scalars = {f"losses/{name}": loss.item() for name, loss in losses.items()}

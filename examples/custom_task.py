@@ -1,4 +1,4 @@
-"""A task of your own, learned in a minute: stroll through homes, half a metre away from every wall (extra [train])."""
+"""Define a task and learn it in a minute: stroll through homes, half a metre away from every wall (extra [train])."""
 
 import argparse
 
@@ -50,7 +50,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=400_000, help="steps of all agents together")
     frames = parser.parse_args().frames
-    torch.set_num_threads(1)  # more only wait for each other in networks as small as these
+    torch.set_num_threads(1)  # networks this small run no faster with more threads
     env = gymnasium.make_vec("Stroll-v0", 128, sensors=(), autoreset_mode="same_step", max_episode_steps=100).unwrapped
     config = PPOConfig(frames, num_minibatches=4, normalize_advantages=True, optimizer="adamw", learning_rate=2.5e-3)
     ppo = PPO(env, make_policy("blind", env.single_observation_space), config)

@@ -1,4 +1,4 @@
-"""PPO with TorchRL on depth pictures and the direction to the goal."""
+"""PPO with TorchRL on depth images and the direction to the goal."""
 
 import argparse
 from pathlib import Path
@@ -54,13 +54,13 @@ def make_env(num_envs: int, scenes: str, seed: int) -> TransformedEnv:
 
 
 def main() -> None:
-    """Train, tell of every update, save."""
+    """Train, print the progress of every update, and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--timesteps", type=int, default=300_000, help="environment steps to train for")
     parser.add_argument("--num-envs", type=int, default=128, help="environments in the batch")
     parser.add_argument("--num-steps", type=int, default=32, help="steps of each environment from update to update")
-    parser.add_argument("--scenes", default=HOMES, help="what to train in, also a file or folder")
-    parser.add_argument("--seed", type=int, default=0, help="of environments and networks")
+    parser.add_argument("--scenes", default=HOMES, help="training scenes; also a file or folder")
+    parser.add_argument("--seed", type=int, default=0, help="seed of environments and networks")
     parser.add_argument("--out", type=Path, default=Path("runs/torchrl"), help="folder for the policy's weights")
     args = parser.parse_args()
     torch.manual_seed(args.seed)

@@ -1,7 +1,7 @@
 """Thousands of agents navigating shared, textured 3-D homes as one batch, behind Gymnasium's VectorEnv.
 
-Importing the package registers ``BatchNav/PointNav-v0`` with Gymnasium, and the same task with observations of one
-array: ``BatchNav/PointNavScan-v0`` and ``BatchNav/PointNavImage-v0``. Everything heavy is imported when it is used.
+Importing the package registers ``BatchNav/PointNav-v0`` with Gymnasium, and the same task with single-array
+observations: ``BatchNav/PointNavScan-v0`` and ``BatchNav/PointNavImage-v0``. Heavy modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Every public name, whether it was used before or not."""
+    """List every public name, including those that are not imported yet."""
     return sorted({*globals(), *__all__})
 
 
-# `make` keeps max_episode_steps for its TimeLimit and `make_vec` passes it on; 500 is BatchNavEnv's default too. An
-# environment cannot learn the limit that `make` was given, so one that is registered without would end at its own 500.
+# `make` keeps max_episode_steps for its TimeLimit, `make_vec` passes it on; 500 is also BatchNavEnv's default. Without
+# a registered limit, an environment could not know which limit `make` was given and would truncate at its own 500.
 gymnasium.register(
     id="BatchNav/PointNav-v0",
     entry_point="gym_batchnav.env.single:SingleEnv",

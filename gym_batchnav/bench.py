@@ -40,8 +40,8 @@ def bench_step(
 ) -> dict[str, Any]:
     """Frames/s of whole environment steps; ``sensors=()`` measures navigation alone.
 
-    The agents follow shortest paths, by actions recorded before: agents that walk at random end up before walls, whose
-    views are drawn nearly twice as fast.
+    The agents follow shortest paths with actions recorded in advance. Random agents would end up facing walls, which
+    render nearly twice as fast.
 
     Args:
         scenes: The scenes, as of ``scenes=``.
@@ -183,7 +183,7 @@ def interleaved(works: Mapping[str, Callable[[], int]], seconds: float) -> dict[
 
 
 def calibrate() -> float:
-    """Million operations/s of a fixed loop on one thread: a figure that changes with it was changed by the machine."""
+    """Return the million operations/s of a fixed loop on one thread, to separate changes of the machine's speed."""
     start = time.perf_counter()
     _calibration_loop(CALIBRATION_OPERATIONS)
     return CALIBRATION_OPERATIONS / (time.perf_counter() - start) / 1e6

@@ -1,8 +1,8 @@
-"""The camera and the frames of the world: headings, view and projection matrices, polar goals.
+"""The camera and coordinate frames: headings, view and projection matrices, polar goals.
 
-The world is Y up, in metres. A heading of 0 looks along -z and grows to the left (counter-clockwise seen from above),
-so that the forward direction of heading ``h`` is ``(-sin h, 0, -cos h)``. A camera looks along its own -z, x to the
-right, y up. Everything is batched over N and is plain NumPy.
+The world is Y up, in metres. A heading of 0 looks along -z, and headings increase to the left (counter-clockwise seen
+from above), so the forward direction of heading ``h`` is ``(-sin h, 0, -cos h)``. A camera looks along its own -z, with
+x to the right and y up. All functions are batched over N and use only NumPy.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A pinhole camera and how its pictures are encoded.
+    """A pinhole camera and the encoding of its images.
 
     Attributes:
         width: Pixels in a row.
         height: Rows of pixels.
         hfov_deg: Horizontal field of view, degrees, between 1 and 170.
-        eye_height: Metres above the visible floor under the agent. ``AgentState.position`` is a point of the navmesh,
-            which lies up to a few voxels higher.
+        eye_height: Height above the visible floor under the agent, metres. ``AgentState.position`` is a point of the
+            navmesh, which lies up to a few voxels higher.
         near: Distance of the near plane, metres. There is no far plane.
         max_depth: Depth is clipped to [0, max_depth] metres.
         normalize_depth: Divide the clipped depth by max_depth, so that it lies in [0, 1].
-        depth_miss: Depth of a pixel where nothing is hit: ``"far"`` (max_depth) or ``"zero"`` (Habitat's way).
-        lit: Light the albedo with the head-and-sky light; False gives the bare albedo.
+        depth_miss: Depth of a pixel where nothing is hit: ``"far"`` (max_depth) or ``"zero"`` (as in Habitat).
+        lit: Light the albedo with the head-and-sky light; False renders the bare albedo.
         cull_backfaces: Honour glTF's doubleSided instead of drawing every triangle from both sides.
     """
 
@@ -69,8 +69,8 @@ class Camera:
     def intrinsics(self) -> np.ndarray:
         """[3, 3] float64 pinhole matrix K in pixels, as in OpenCV: x to the right, y down, z ahead.
 
-        A point (x, y, z) of the camera's frame of this package (y up, looking along -z) is seen at
-        ``(u, v, 1) = K @ (x, -y, -z) / -z``. Pixel (column, row) covers [column, column + 1] x [row, row + 1], so that
+        A point (x, y, z) in this package's camera frame (y up, looking along -z) projects to
+        ``(u, v, 1) = K @ (x, -y, -z) / -z``. Pixel (column, row) covers [column, column + 1] x [row, row + 1], so
         its centre is at (column + 0.5, row + 0.5).
         """
         focal = self.width / (2 * self.tan_half_width)
@@ -88,13 +88,13 @@ class Camera:
 
 
 def forward_vectors(heading: np.ndarray) -> np.ndarray:
-    """Unit vectors [N, 3] along which agents of the given headings [N] (radians) walk and look."""
+    """Return unit vectors [N, 3] in the forward direction of headings [N] (radians)."""
     zero = np.zeros_like(heading)
     return np.stack([-np.sin(heading), zero, -np.cos(heading)], axis=-1)
 
 
 def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) -> np.ndarray:
-    """World-to-camera matrices of level cameras above agents.
+    """Return the world-to-camera matrices of level cameras above agents.
 
     Args:
         position: [N, 3], metres, on the visible floor under the agents.
@@ -115,7 +115,7 @@ def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) 
 
 
 def camera_to_world(views: np.ndarray) -> np.ndarray:
-    """Poses of cameras: the inverses of rigid world-to-camera matrices.
+    """Return camera poses: the inverses of rigid world-to-camera matrices.
 
     Args:
         views: [..., 4, 4], as from ``view_matrices`` or ``look_at``.
@@ -133,7 +133,7 @@ def camera_to_world(views: np.ndarray) -> np.ndarray:
 
 
 def look_at(eye: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """World-to-camera matrix [4, 4] float32 of an upright camera at ``eye`` [3] that looks at ``target`` [3]."""
+    """Return the world-to-camera matrix [4, 4] float32 of an upright camera at ``eye`` [3] facing ``target`` [3]."""
     backward = np.asarray(eye, np.float64) - np.asarray(target, np.float64)
     backward /= np.linalg.norm(backward)
     up = np.array([0.0, 1.0, 0.0]) if abs(backward[1]) < 0.999 else np.array([0.0, 0.0, -1.0])
@@ -146,7 +146,7 @@ def look_at(eye: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def projection_matrix(camera: Camera) -> np.ndarray:
-    """Clip-space matrix [4, 4] float32 of OpenGL's convention, with an infinite far plane."""
+    """Return the projection matrix [4, 4] float32 in OpenGL's convention, with an infinite far plane."""
     matrix = np.zeros((4, 4), np.float32)
     matrix[0, 0] = 1 / camera.tan_half_width
     matrix[1, 1] = 1 / camera.tan_half_height
@@ -155,7 +155,7 @@ def projection_matrix(camera: Camera) -> np.ndarray:
 
 
 def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Goals relative to the agents' compass and GPS: Habitat's ``pointgoal_with_gps_compass``.
+    """Return goals in the agents' polar coordinates: Habitat's ``pointgoal_with_gps_compass``.
 
     Args:
         position: [N, 3], metres.
@@ -163,7 +163,7 @@ def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> 
         goal: [N, 3], metres.
 
     Returns:
-        [N, 2] float32: distance seen from above in metres, angle in radians from straight ahead, left positive.
+        [N, 2] float32: horizontal distance in metres, and angle from straight ahead in radians, left positive.
     """
     dx, dz = goal[:, 0] - position[:, 0], goal[:, 2] - position[:, 2]
     cos, sin = np.cos(heading), np.sin(heading)

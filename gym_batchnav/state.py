@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Action(IntEnum):
-    """The discrete actions, Habitat's."""
+    """The discrete actions of an agent, numbered as in Habitat."""
 
     STOP = 0
     MOVE_FORWARD = 1
@@ -38,12 +38,12 @@ class AgentState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeState:
-    """The present episode of every environment and its progress; written in place like AgentState.
+    """Current episode of every environment and its progress; written in place like AgentState.
 
     Attributes:
         seed: [N] uint64, keys the draws of each environment.
         count: [N] int64, episodes begun since the last seeding.
-        noise: [N] uint64, keys the noise of the present episode, see ``TaskState.uniform``.
+        noise: [N] uint64, keys the noise of the current episode, see ``TaskState.uniform``.
         episode: [N] int32, row in the scene's EpisodeSet.
         start: [N, 3] float32, metres.
         start_heading: [N] float32, radians.
@@ -51,7 +51,7 @@ class EpisodeState:
         goal_index: [N] int32, row in the scene's goals.
         start_distance: [N] float32, geodesic distance from start to goal, metres.
         previous_distance: [N] float32, geodesic distance to the goal before the last step, metres.
-        distance: [N] float32, geodesic distance to the goal now, metres.
+        distance: [N] float32, geodesic distance to the goal after the last step, metres.
         path_length: [N] float64, metres walked.
         num_steps: [N] int32, actions taken.
         num_collisions: [N] int32, moves that ended at an obstacle.
@@ -116,7 +116,7 @@ State = TypeVar("State", AgentState, EpisodeState)
 
 
 def read_only(state: State) -> State:
-    """Return a state whose arrays are read-only views of another's."""
+    """Return a copy of a state whose arrays are read-only views of the original arrays."""
     return type(state)(**{name: locked(array) for name, array in arrays_of(state).items()})
 
 
@@ -128,12 +128,12 @@ def locked(array: np.ndarray) -> np.ndarray:
 
 
 class Memory(Mapping[str, np.ndarray]):
-    """Arrays [N, ...] in which components remember their episodes, by name.
+    """Arrays [N, ...], by name, in which components keep data during an episode.
 
-    Assigning to a name writes into its array, which the batch keeps and saves.
+    Assigning to a name writes into the existing array, which the batch saves and restores.
 
     Args:
-        arrays: By name.
+        arrays: The arrays by name.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -143,18 +143,18 @@ class Memory(Mapping[str, np.ndarray]):
         """Return the array of a name; KeyError for one that no component has declared."""
         if name not in self._arrays:
             known = ", ".join(map(repr, self._arrays)) or "none"
-            raise KeyError(f"memory {name!r}: have memory() of a component return it; there is {known}")
+            raise KeyError(f"memory {name!r}: no component's memory() returned this name; known are {known}")
         return self._arrays[name]
 
     def __setitem__(self, name: str, values: np.ndarray) -> None:
         """Write values into the array of a name.
 
         Raises:
-            KeyError: No component has declared it.
-            ValueError: They have another shape, or a dtype that does not fit into the array's.
+            KeyError: No component has declared the name.
+            ValueError: The values have another shape, or a dtype that cannot be cast to the array's.
         """
         array = self[name]
-        if values is array:  # after `memory[name] += 1`, which has written already
+        if values is array:  # `memory[name] += 1` has already written in place
             return
         try:
             np.copyto(array, values)
@@ -162,7 +162,7 @@ class Memory(Mapping[str, np.ndarray]):
             raise ValueError(f"memory {name!r} is {array.dtype} {array.shape}: {error}") from error
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Iterate over the names."""
         return iter(self._arrays)
 
     def __len__(self) -> int:
@@ -179,7 +179,7 @@ def check_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarra
     """Raise unless ``write_arrays`` can write the given arrays.
 
     Raises:
-        ValueError: An array is missing or has another shape, as when the state is of another number of environments.
+        ValueError: An array is missing or has another shape, for example because the number of environments differs.
     """
     for name, current in arrays.items():
         found = np.asarray(given[name]) if name in given else None
@@ -189,6 +189,6 @@ def check_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarra
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:
-    """Write given arrays into those of the same names."""
+    """Copy the given arrays into the arrays of the same names."""
     for name, current in arrays.items():
         current[...] = given[name]

@@ -1,4 +1,4 @@
-"""The batch that an adapter needs: how it is made, and how a wrong one is reported."""
+"""Make the batch that an adapter needs, and check batches that are passed to one."""
 
 from __future__ import annotations
 

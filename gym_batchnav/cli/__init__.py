@@ -29,9 +29,9 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _version(requested: bool) -> None:
     """Print the version and exit."""
-    if wanted:
+    if requested:
         print(gym_batchnav.__version__)
         raise typer.Exit
 
@@ -55,7 +55,7 @@ app.add_typer(episodes, name="episodes")
 
 
 def main() -> None:
-    """Run the command line; an error that the user can fix is one line on standard error, without a traceback."""
+    """Run the command line; errors that the user can fix are printed as one line, without a traceback."""
     warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
     try:
         app()

@@ -1,4 +1,4 @@
-"""``python -m gym_batchnav.cli``, for starters of programs that want a module, such as torchrun."""
+"""``python -m gym_batchnav.cli``, for launchers that run modules, such as torchrun."""
 
 from gym_batchnav.cli import main
 

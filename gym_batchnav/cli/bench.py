@@ -20,7 +20,7 @@ NumEnvs = Annotated[int, typer.Option(help="Number of agents (or views) in the b
 Seconds = Annotated[float, typer.Option(help="How long to measure after warm-up, in seconds.", min=0.1)]
 RendererOption = Annotated[str, typer.Option(help="auto, opengl or embree.")]
 Sensors = Annotated[str, typer.Option(help="Any of depth,rgb,semantic, separated by commas.")]
-Resolution = Annotated[str, typer.Option(help="Pixels: 64 for square pictures, 128x72 for width by height.")]
+Resolution = Annotated[str, typer.Option(help="Pixels: 64 for square images, 128x72 for width by height.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 
@@ -58,19 +58,19 @@ def navigation(
     seconds: Seconds = 5.0,
     as_json: Json = False,
 ) -> None:
-    """Measure steps of blind agents: moving, sliding, geodesic distances, rewards and new episodes, no pictures."""
+    """Measure steps of blind agents: moving, geodesic distances, rewards and new episodes, without rendering."""
     from gym_batchnav.bench import bench_step
 
     _report("navigation", lambda progress: bench_step(scene, num_envs, seconds, sensors=(), progress=progress), as_json)
 
 
 def _sensors(text: str) -> tuple[str, ...]:
-    """Sensor names from a list separated by commas."""
+    """Return the sensor names in a comma-separated list."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _camera(resolution: str) -> Any:
-    """A camera of a resolution such as 64 or 128x72."""
+    """Return a camera with a resolution such as 64 or 128x72."""
     from gym_batchnav.geometry import Camera
 
     match = re.fullmatch(r"([0-9]{1,6})(?:x([0-9]{1,6}))?", resolution.lower())

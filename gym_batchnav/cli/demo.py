@@ -17,19 +17,19 @@ def demo(
     num_envs: Annotated[int, typer.Option(help="Number of agents.", min=1)] = 1024,
     seconds: Annotated[float, typer.Option(help="How long to run, in seconds.", min=0.1)] = 10.0,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for the pictures; created if missing.")] = Path("batchnav-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the images; created if missing.")] = Path("batchnav-demo"),
     seed: Annotated[
-        int, typer.Option(help="Seed: the same seed gives the same steps; their number depends on speed.", min=0)
+        int, typer.Option(help="Random seed. The number of steps depends on the machine's speed.", min=0)
     ] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as one JSON object in the last line.")
+        bool, typer.Option("--json", help="Print the figures as one JSON object on the last line.")
     ] = False,
 ) -> None:
-    """Run agents through furnished homes and show what they did.
+    """Run agents through furnished homes, measure the speed, and write images of the run.
 
-    Most agents follow the shortest path to their goals, every eighth acts at random. The command ends with a table of
-    frames per second, time per part of a step, and the followers' success. It writes three pictures to --out:
-    mosaic.png (what agents see), map.png (paths from above) and clip.gif.
+    Most agents follow the shortest path to their goals; every eighth acts at random. At the end the command prints a
+    table of frames per second, the time of each phase of a step, and the followers' success. It writes three files to
+    --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif.
     """
     from gym_batchnav.env.batch_env import BatchNavEnv
     from gym_batchnav.preparation.kernels import warm_up_batch
@@ -59,7 +59,7 @@ def demo(
 
 
 def _table(summary: dict[str, Any]) -> Table:
-    """The figures for people."""
+    """Return the figures as a table."""
     table = Table(show_header=False, title=f"{summary['num_envs']} agents, {summary['steps']} steps")
     table.add_column(style="bold")
     table.add_column(justify="right")

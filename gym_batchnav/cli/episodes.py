@@ -16,9 +16,7 @@ episodes = typer.Typer(help="Sample and describe PointNav episodes in Habitat's 
 
 @episodes.command()
 def generate(
-    scenes: Annotated[
-        list[str], typer.Argument(help="Files, folders, patterns or names: anything that scenes= takes.")
-    ],
+    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
     out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
     num: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
@@ -48,7 +46,7 @@ def generate(
 
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
-        raise ValueError(f"--out '{out}': a file of episodes is named .json or .json.gz")
+        raise ValueError(f"--out '{out}': the name of an episode file must end in .json or .json.gz")
     rules = SamplingRules(min_distance=min_distance, max_distance=max_distance)
     cache = DiskCache()
     preparer = NavigationPreparer(cache=cache)
@@ -76,7 +74,7 @@ def info(
     file: Annotated[Path, typer.Argument(help="Habitat PointNav dataset, .json or .json.gz.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Describe a file of episodes: its scenes, counts and distances.
+    """Describe an episode file: its scenes, counts and distances.
 
     Example: gym-batchnav episodes info home.json.gz
     """

@@ -1,4 +1,4 @@
-"""``gym-batchnav evaluate``: score a policy in homes that it never saw."""
+"""``gym-batchnav evaluate``: score a policy in held-out homes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def evaluate(
 
 
 def _table(contest: Contest, seed: int) -> Table:
-    """The figures of all agents as a table."""
+    """Return the figures of all agents as a table."""
     count = f"{len(contest.results['policy'])} episodes in {len(contest.env.library.active)} scenes"
     title = escape(f"{contest.policy_file.name}: {count}, 95% intervals")
     table = Table(title=title, box=SIMPLE, pad_edge=False, show_edge=False)
@@ -99,6 +99,6 @@ def _table(contest: Contest, seed: int) -> Table:
 
 
 def _cell(estimate: Estimate) -> str:
-    """A mean above its interval; shares have more digits than counts."""
+    """Format a mean above its interval; shares get more digits than counts."""
     mean, edge = (3, 2) if estimate.high <= 1 else (1, 1)
     return f"{estimate.mean:.{mean}f}\n[dim]{estimate.low:.{edge}f}-{estimate.high:.{edge}f}[/dim]"

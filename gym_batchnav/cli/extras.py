@@ -1,4 +1,4 @@
-"""The extra ``[train]`` around the imports of commands."""
+"""A context manager for imports that need the extra ``[train]``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gym_batchnav.system.extras import needs_extra
 def train_extra() -> Iterator[None]:
     """Wrap the imports of ``gym_batchnav.train``.
 
-    OpenMP reads its settings when torch or Numba loads it. Its threads wait by spinning if nobody says otherwise, and
-    where another process takes a core, training with two of them was seen to be twenty times slower for that.
+    OpenMP reads its settings when torch or Numba loads it. By default its threads spin while they wait. When another
+    process occupied a core, training with two threads was up to twenty times slower because of that.
 
     Raises:
         MissingExtraError: a package of the extra ``[train]`` is not installed.

@@ -31,29 +31,29 @@ def train(
     preset: Annotated[str | None, typer.Option(help="cpu (the default), gpu, paper-depth or paper-rgb.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; created if missing.")] = Path("batchnav-train"),
     time_limit: Annotated[
-        str | None, typer.Option(help="Length of the training: 90s, 60m, 2h. Loading does not count.")
+        str | None, typer.Option(help="Length of the training, such as 90s, 60m or 2h. Loading does not count.")
     ] = None,
     frames: Annotated[
         int | None, typer.Option(help="Length of the training in environment steps, summed over environments.", min=1)
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same run, if --frames ends it.", min=0)] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed; runs limited by --frames repeat.", min=0)] = None,
     scenes: Annotated[list[str] | None, typer.Option(help="Scenes to learn in, as for scenes=; repeatable.")] = None,
     policy: Annotated[str | None, typer.Option(help="small, blind or paper.")] = None,
     num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume the run in --out; begin it if there is none.")
+        bool, typer.Option("--resume", help="Resume the run in --out, or start one if there is none.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as one JSON object in the last line.")
+        bool, typer.Option("--json", help="Print the figures as one JSON object on the last line.")
     ] = False,
 ) -> None:
     """Train an agent to reach its goals.
 
-    The learning rate follows the share of --frames or of --time-limit that is over, whichever is larger. The folder
-    --out gets the curve (curve.jsonl, curve.png, tensorboard/), checkpoints and, when the run ends or is interrupted,
-    policy.safetensors. Ctrl-C saves and exits; a second one exits at once.
+    The learning rate follows the progress of --frames or --time-limit, whichever is further along. The run writes its
+    learning curve (curve.jsonl, curve.png, tensorboard/) and checkpoints to --out and, when it ends or is interrupted,
+    policy.safetensors. Ctrl-C saves and exits; a second Ctrl-C exits at once.
 
     Example: gym-batchnav train --preset cpu --time-limit 60m --out runs/first
     """
@@ -95,10 +95,10 @@ def train(
 
 
 def seconds_of(text: str) -> float:
-    """Seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
+    """Return the seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
 
     Raises:
-        ValueError: the text is no duration above zero.
+        ValueError: The text is not a positive duration.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
@@ -108,7 +108,7 @@ def seconds_of(text: str) -> float:
 
 
 class Interruption:
-    """A context in which the first SIGINT or SIGTERM only sets a flag, and a second one ends the process at once.
+    """Context manager in which the first SIGINT or SIGTERM sets a flag and the second ends the process at once.
 
     Attributes:
         wanted: Whether a signal has arrived.
@@ -131,7 +131,7 @@ class Interruption:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.wanted:
-            os._exit(INTERRUPTED)  # not even waiting for the threads that load and write
+            os._exit(INTERRUPTED)  # without waiting for the threads that load and write
         self.wanted = True
         # Not through the console, which may be in the middle of a line.
         os.write(2, b"\nFinishing this iteration and saving; interrupt again to exit at once\n")
@@ -166,7 +166,7 @@ class Display:
         self._bar.stop()
 
     def show(self, run: TrainingRun) -> None:
-        """Show the progress; called after every iteration."""
+        """Show the progress; to be called after every iteration."""
         if self._console.is_terminal:
             self._bar.update(self._task, completed=run.progress, description="\n".join(self._lines(run)))
         elif time.perf_counter() - self._told > LINE_SECONDS:
@@ -174,7 +174,7 @@ class Display:
             self._console.print(" | ".join([f"{100 * run.progress:.0f}%", *self._lines(run)]), markup=False)
 
     def _lines(self, run: TrainingRun) -> list[str]:
-        """Frames, their rate and the time left; scores; shares of the phases."""
+        """Return lines with frames, frame rate and remaining time; scores; shares of the phases."""
         clock, progress, frames = self._start
         elapsed, gained = time.perf_counter() - clock, run.progress - progress
         row = run.rows[-1] if len(run.rows) > self._num_rows else None
@@ -191,14 +191,14 @@ class Display:
 
 
 def _clock(seconds: float) -> str:
-    """Hours, minutes and seconds of a duration."""
+    """Format a duration as hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _headline(run: TrainingRun) -> str:
-    """One line about what will be trained."""
+    """Return one line that describes the training."""
     preset = run.preset
     parameters = sum(one.numel() for one in run.ppo.policy.parameters())
     limit = run.settings.time_limit
@@ -211,7 +211,7 @@ def _headline(run: TrainingRun) -> str:
 
 
 def _table(summary: dict[str, Any]) -> Table:
-    """The figures as a table."""
+    """Return the figures as a table."""
     table = Table(title=f"{summary['frames']:,} frames, {_clock(summary['seconds'])} of training")
     table.add_column("", style="bold")
     table.add_column("us per frame", justify="right")

@@ -1,4 +1,4 @@
-"""``gym-batchnav warmup``: compile all kernels ahead."""
+"""``gym-batchnav warmup``: compile all kernels ahead of time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def warmup(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Compile all kernels now, so that no later command or program waits for it.
+    """Compile all kernels now, so that later commands and programs do not have to.
 
-    Several processes compile side by side and fill Numba's cache on disk. Run it after installing or updating the
+    Several processes compile in parallel and fill Numba's cache on disk. Run this after installing or updating the
     package, or when building a container image. It is idempotent: a second run finds everything in the cache.
 
     Example: gym-batchnav warmup

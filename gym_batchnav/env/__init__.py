@@ -1,1 +1,1 @@
-"""The batch behind Gymnasium's vector API."""
+"""The vector environment, its simulator, and single environments."""

@@ -1,4 +1,4 @@
-"""BatchNavEnv: N agents in K scenes that move, are scored and are drawn in one call."""
+"""BatchNavEnv: one call moves, scores and renders N agents in K scenes."""
 
 from __future__ import annotations
 
@@ -48,62 +48,62 @@ class BatchNavEnv(VectorEnv):
     """Thousands of agents in shared scenes behind Gymnasium's vector API.
 
     Actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT. An observation is a dict with one array per sensor
-    (``depth`` [N, H, W, 1] float32, ``rgb`` [N, H, W, 3] uint8, ``semantic`` [N, H, W, 1] int32) and the task's own
+    (``depth`` [N, H, W, 1] float32, ``rgb`` [N, H, W, 3] uint8, ``semantic`` [N, H, W, 1] int32) and those of the task
     (``pointgoal_with_gps_compass`` [N, 2] float32: metres, radians with left positive).
 
-    Two batches may share scenes and renderer, so that one is drawn while the other acts:
-    ``BatchNavEnv(n, library=first.library, renderer=first.renderer)``. All calls come from one thread.
+    Two batches may share scenes and renderer, so that one is rendered while the other acts:
+    ``BatchNavEnv(n, library=first.library, renderer=first.renderer)``. All calls must come from one thread.
 
     Args:
         num_envs: N, the number of environments, one agent each.
-        scenes: Where to walk: ``"apartments"`` (the shipped ones, the default), one of their names, the path of a
-            scene file, a folder or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or
-            ``"procedural:FIRST-LAST"``, a Scene, or a list of these.
-        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, none of them for blind agents, and Sensors of
-            ``task.api`` besides those that the task brings.
+        scenes: ``"apartments"`` (the shipped ones, the default), one of their names, the path of a scene file, a folder
+            or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a
+            list of these.
+        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, or none of them for blind agents; and Sensor objects
+            (see ``task.api``) in addition to those of the task.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
-        measures: Measures of ``task.api`` to report besides those that the task brings.
-        camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible
-            floor under the agent).
-        renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or another batch's
-            Renderer of the same ``library``, which that batch closes.
+        measures: Measure objects (see ``task.api``) to report in addition to those of the task.
+        camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor under
+            the agent).
+        renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or the Renderer of another
+            batch with the same ``library``; the batch that made a renderer closes it.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
         max_episode_steps: An episode that has not ended after this many actions is truncated.
-        episode_order: ``"random"`` draws episodes with replacement; ``"once"`` runs each exactly once, after which an
-            environment reports ``episode_valid`` False and stands still.
+        episode_order: ``"random"`` draws episodes with replacement; ``"once"`` runs each episode exactly once, after
+            which an environment reports ``episode_valid`` False and stands still.
         episode_file: A Habitat PointNav dataset (JSON or JSON.gz) with episodes for the scenes.
-        num_episodes: How many episodes to sample in a scene that brings none.
-        navmesh_settings: Size and skill of the agent that navmeshes are built for. By default a navmesh that lies
-            beside a scene is taken as it is, and others are built for NavMeshSettings().
-        forward_step: Metres of MOVE_FORWARD.
-        turn_angle_deg: Degrees of a turn.
+        num_episodes: Number of episodes to sample for a scene that comes without any.
+        navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
+            scene is used as it is, and other navmeshes are built with NavMeshSettings().
+        forward_step: Length of MOVE_FORWARD, metres.
+        turn_angle_deg: Angle of a turn, degrees.
         sliding: Slide along walls; False stops at them.
-        reuse_buffers: Return pictures in a ring of arrays that stay valid for ``buffers`` further steps, instead of
+        reuse_buffers: Return images in a ring of arrays that remain valid for ``buffers`` further steps, instead of
             fresh arrays.
         buffers: See ``reuse_buffers``.
-        obs_device: ``"cpu"`` for NumPy arrays, or ``"cuda"`` for torch tensors that never leave an NVIDIA device; the
-            pictures are then those of a ring as with ``reuse_buffers``. Rewards and flags stay NumPy arrays.
+        obs_device: ``"cpu"`` for NumPy arrays, or ``"cuda"`` for torch tensors that never leave an NVIDIA device;
+            images then always live in a ring, as with ``reuse_buffers``. Rewards and flags remain NumPy arrays.
         render_mode: None or ``"rgb_array"``.
-        resident_scenes: K, how many scenes agents are in at a time. If more are listed, a background thread loads the
-            next ones, and an agent moves over when an episode of its own begins. By default all of up to eight scenes
-            are resident, and of more one for every 32 environments; all of them where episodes run once. A larger
-            number than are listed means all of them.
-        rotate_every: Least number of steps from one change of scene to the next.
-        deterministic_rotation: Change scenes at the same steps in every run, and wait for the loader where need be;
+        resident_scenes: K, the number of scenes in use at a time. If more are listed, a background thread loads the
+            next ones, and an agent moves to a new scene when its next episode begins. By default up to eight scenes are
+            all resident, and of more, one per 32 environments; with ``episode_order="once"`` all are. A number larger
+            than the number of scenes means all of them.
+        rotate_every: Minimum number of steps between two changes of scene.
+        deterministic_rotation: Change scenes at the same steps in every run, waiting for the loader if necessary;
             otherwise stepping never waits.
-        max_scene_bytes: Upper limit for scene data, applied separately to main memory and to the graphics device;
-            scenes that do not fit are left out or passed over, and where agents may be in them already, the first
-            reset says so.
-        library: Scenes to share with other environments, instead of ``scenes`` and what goes with it. Reseeding then
-            leaves the scenes as they are where they rotate.
-        cache_dir: Where prepared scenes are kept; None for the user's cache folder.
+        max_scene_bytes: Upper limit for scene data, applied separately to main memory and to the graphics device.
+            Scenes that do not fit are left out or passed over. If agents may already be in one of them, the first reset
+            raises an error.
+        library: Scenes to share with other environments, instead of ``scenes`` and its related keywords. If the scenes
+            rotate, reseeding then does not restart their order.
+        cache_dir: Folder for prepared scenes; None for the user's cache folder.
 
     Attributes:
         settings: The plain keywords, as a BatchSettings.
-        simulator: Moves the agents and keeps their episodes.
-        cameras: Draws the agents' views.
+        simulator: Moves the agents and tracks their episodes.
+        cameras: Renders the agents' views.
         components: The task with all sensors and measures.
-        stepper: Puts them together to a step.
+        stepper: Combines these three into a step.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012 - Gymnasium's form
@@ -185,7 +185,7 @@ class BatchNavEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def __repr__(self) -> str:
-        """The number of environments, their scenes and their task, in one line."""
+        """Return one line with the number of environments, their scenes and their task."""
         scenes = [self.library.name(slot) for slot in self.library.active[:2].tolist()]
         more = ", ..." if len(self.library.names) > len(scenes) else ""
         return (
@@ -204,8 +204,8 @@ class BatchNavEnv(VectorEnv):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Raise TypeError: scenes, kernels' tables and the renderer cannot be copied or pickled."""
         raise TypeError(
-            f"{type(self).__name__} cannot be copied or pickled: make another one with the same arguments and give its "
-            "set_state() what get_state() of this one returns"
+            f"{type(self).__name__} cannot be copied or pickled: make another one with the same arguments and pass the "
+            "result of this one's get_state() to its set_state()"
         )
 
     # Gymnasium's vector API
@@ -216,27 +216,27 @@ class BatchNavEnv(VectorEnv):
         """Begin an episode in every environment, or in those of a mask.
 
         Args:
-            seed: Environment i is seeded with ``seed + i``, or with ``seed[i]`` of a sequence. Seeding starts an
-                environment's plan of scenes and episodes again. None continues the present plan.
-            options: ``reset_mask``: [N] bool, the environments to reset (Gymnasium's), in every autoreset mode.
-                ``episode_index``: [N] int, the episode that each environment runs now, numbered as in the info of that
-                name. ``episode_order``: ``"random"`` or ``"once"``, to change the order and begin anew. Others are
+            seed: Environment i is seeded with ``seed + i``, or with ``seed[i]`` of a sequence. Seeding restarts the
+                sequence of scenes and episodes of an environment; None continues it.
+            options: ``reset_mask``: [N] bool, the environments to reset (as in Gymnasium), in every autoreset mode.
+                ``episode_index``: [N] int, the episode for each environment, numbered as in the info of that name.
+                ``episode_order``: ``"random"`` or ``"once"``, changes the order and restarts it. Other options are
                 ignored with a warning.
 
         Returns:
-            Observations and infos of all environments; those that are not reset keep theirs.
+            Observations and infos of all environments; those of environments that are not reset do not change.
 
         Raises:
             ValueError: A seed or an option is wrong; the message names it.
-            RuntimeError: The first reset is not of all environments; or, as in every method, the environment is closed,
-                the process was forked, or another thread uses the environment.
+            RuntimeError: The first reset does not include all environments; or, as in every method, the environment is
+                closed, the process was forked, or another thread uses the environment.
         """
         self._check_open("reset")
         options = options or {}
         warn_of_unknown(options)
         mask = mask_of("reset_mask", options.get("reset_mask"), self.num_envs)
         if not (self.simulator.begun | mask).all():
-            raise RuntimeError("the first reset must be of all environments: call reset() without 'reset_mask'")
+            raise RuntimeError("the first reset must include all environments: call reset() without 'reset_mask'")
         seeds = seeds_of(seed, self.num_envs)
         wanted, rows = options.get("episode_index"), None
         if wanted is not None:
@@ -253,8 +253,8 @@ class BatchNavEnv(VectorEnv):
         """Act in every environment.
 
         Args:
-            actions: [N] integers from 0 to 3. An environment that begins an episode in this step, or has none left to
-                run, ignores its action.
+            actions: [N] integers from 0 to 3. An environment ignores its action if it begins an episode in this step,
+                or if no episode is left to run.
 
         Returns:
             Observations, rewards [N] float64, terminated [N] bool, truncated [N] bool, infos.
@@ -263,14 +263,14 @@ class BatchNavEnv(VectorEnv):
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        """The first half of ``step``: move, score, begin new episodes and start drawing."""
+        """Run the first half of ``step``: move, score, begin new episodes and start rendering."""
         self._check_ready("step")
         self.stepper.send(actions_of(actions, self.num_envs))
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """The second half of ``step``: wait for the pictures; returns what ``step`` returns."""
+        """Run the second half of ``step``: wait for the images. Return the results of ``step``."""
         if not self.stepper.under_way:
-            raise RuntimeError("recv() without send(): no step is under way")
+            raise RuntimeError("recv() without send(): no step is in progress")
         self._check_open("step")
         return self.stepper.recv()
 
@@ -279,9 +279,9 @@ class BatchNavEnv(VectorEnv):
         return tuple(self.pictures()) if self.render_mode is not None else None
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of the batch, or read an attribute: one result per environment.
+        """Call a method of the batch, or read an attribute, and return one result per environment.
 
-        ``call("render")`` gives each environment its own frame; all else is shared by the batch, and each is given it.
+        ``call("render")`` returns one frame per environment; any other result is that of the batch, repeated.
         """
         result = getattr(self, name)
         if callable(result):
@@ -289,14 +289,14 @@ class BatchNavEnv(VectorEnv):
         return result if name == "render" and result is not None else (result,) * self.num_envs
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute of the batch, once for every environment."""
+        """Return an attribute of the batch, once per environment."""
         return (getattr(self, name),) * self.num_envs
 
     def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of the batch; of a list, all entries must be equal, since environments share it.
+        """Set an attribute that all environments share; the entries of a list must be equal.
 
         Raises:
-            ValueError: The entries differ, or their number is not N.
+            ValueError: The entries of a list differ, or their number is not N.
         """
         if isinstance(values, (list, tuple)):
             if len(values) != self.num_envs or any(value != values[0] for value in values):
@@ -305,9 +305,9 @@ class BatchNavEnv(VectorEnv):
         setattr(self, name, values)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Release the renderer, unless another batch made it, and what was prepared for the scenes."""
+        """Release the renderer, unless another batch made it, and the data prepared for the scenes."""
         self.stepper.abandon()
-        with ExitStack() as stack:  # each of them, whatever the others raise
+        with ExitStack() as stack:  # runs each callback even if another raises
             stack.callback(self.simulator.close)
             stack.callback(self.cameras.close)
 
@@ -320,7 +320,7 @@ class BatchNavEnv(VectorEnv):
 
     @property
     def renderer(self) -> Renderer:
-        """The renderer; ``renderer.name`` and ``renderer.device`` say which."""
+        """The renderer; see ``renderer.name`` and ``renderer.device``."""
         return self.cameras.renderer
 
     @property
@@ -330,12 +330,12 @@ class BatchNavEnv(VectorEnv):
 
     @property
     def agents(self) -> AgentState:
-        """The pose of every agent: read-only views of arrays that are written in place; NaN before the first reset."""
+        """Pose of every agent: read-only views of arrays that are updated in place; NaN before the first reset."""
         return self.task_state.agents
 
     @property
     def episodes(self) -> EpisodeState:
-        """Every environment's episode and its progress: read-only views of arrays that are written in place."""
+        """Episode of every environment and its progress: read-only views of arrays that are updated in place."""
         return self.task_state.episodes
 
     @property
@@ -368,7 +368,7 @@ class BatchNavEnv(VectorEnv):
         return self.library.name(self._slot_of(index))
 
     def episode_name(self, index: int) -> str:
-        """Return the name of the episode that environment ``index`` runs, as its file has it."""
+        """Return the name of the episode that environment ``index`` runs, as in its episode file."""
         return self.simulator.episode_set(self._slot_of(index)).ids[int(self.episodes.episode[index])]
 
     def navmesh_of(self, index: int) -> NavMesh:
@@ -376,7 +376,7 @@ class BatchNavEnv(VectorEnv):
         return self.simulator.navmesh(self._slot_of(index))
 
     def _slot_of(self, index: int) -> int:
-        """Return the slot of an environment's scene; ValueError for an index that none has."""
+        """Return the slot of an environment's scene; raise ValueError if there is no such environment."""
         return int(self.agents.slot[indices_of([index], self.num_envs)[0]])
 
     def shortest_path_actions(self) -> np.ndarray:
@@ -385,7 +385,7 @@ class BatchNavEnv(VectorEnv):
         return self.simulator.shortest_path_actions(self.task.success_distance)
 
     def pictures(self, indices: np.ndarray | None = None, size: int = 256) -> np.ndarray:
-        """Return the views of agents ``indices`` [M] (default: all) as RGB pictures [M, size, size, 3] uint8.
+        """Return the views of agents ``indices`` [M] (default: all) as RGB images [M, size, size, 3] uint8.
 
         Raises:
             ValueError: An index is not from 0 to N - 1.
@@ -397,7 +397,7 @@ class BatchNavEnv(VectorEnv):
         return self.cameras.pictures(self.agents, indices, camera)
 
     def set_pose(self, position: np.ndarray, heading: np.ndarray, mask: np.ndarray | None = None) -> Observation:
-        """Put agents elsewhere in their scenes; their episodes continue.
+        """Move agents to given poses in their scenes; their episodes continue.
 
         Args:
             position: [N, 3], metres, each navigable (see ``NavMesh.snap``).
@@ -405,10 +405,10 @@ class BatchNavEnv(VectorEnv):
             mask: [N] bool, the agents to move; all by default.
 
         Returns:
-            The observations from there.
+            The observations at the new poses.
 
         Raises:
-            ValueError: A shape is wrong, a position is not navigable or a heading not finite; then no agent has moved.
+            ValueError: A shape is wrong, a position is not navigable or a heading is not finite; no agent moves then.
         """
         self._check_ready("set_pose")
         mask = mask_of("mask", mask, self.num_envs)
@@ -418,12 +418,12 @@ class BatchNavEnv(VectorEnv):
         return self.stepper.observe()
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that ``set_state`` needs to resume from here: copied arrays and plain values."""
+        """Return everything that ``set_state`` needs to resume from here: copied arrays and plain values."""
         self._check_ready("get_state")
         return self.simulator.get_state()
 
     def set_state(self, state: dict[str, Any]) -> Observation:
-        """Resume from a state that an environment of the same arguments gave; returns the observations there."""
+        """Resume from the state of an environment with the same arguments, and return its observations."""
         self._check_open("set_state")
         self.stepper.abandon()
         self.simulator.set_state(state)

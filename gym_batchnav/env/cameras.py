@@ -1,4 +1,4 @@
-"""AgentCameras: draws the views of agents."""
+"""AgentCameras: renders the views of agents."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ PICTURE_VIEWS = 64  # drawn at a time by ``pictures``, which bounds its memory
 
 
 class AgentCameras:
-    """One camera per agent; the renderer and its targets are made when they are first needed.
+    """One camera per agent. The renderer and its targets are created on first use.
 
     Args:
         library: The scenes.
-        renderer: Name of the renderer, see ``make_renderer``, or one of the same library to share; who made it closes
-            it.
+        renderer: Name of the renderer, see ``make_renderer``, or an existing renderer of the same library to share. A
+            shared renderer is not closed here.
         camera: The agents' camera.
         sensors: The camera's sensors by name; empty for blind agents, which need no renderer.
         num_views: The number of agents, N.
         navmeshes: The navmeshes of the library's slots, which know the visible floor under an agent.
-        reuse_buffers: Hand out a ring of arrays that are written again later instead of fresh arrays.
-        buffers: For how many further pictures a reused array stays valid.
+        reuse_buffers: Return arrays from a ring, which are overwritten later, instead of fresh arrays.
+        buffers: Number of further batches of images for which a reused array remains valid.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
     """
 
@@ -106,7 +106,7 @@ class AgentCameras:
         self._target.begin(agents.slot, self.views(agents))
 
     def finish(self) -> dict[str, Any]:
-        """Return the pictures that ``begin`` started, one array or tensor [N, ...] per sensor."""
+        """Return the images that ``begin`` started, one array or tensor [N, ...] per sensor."""
         if self._target is None:
             return {}
         images = self._target.finish()
@@ -118,7 +118,7 @@ class AgentCameras:
         return {name: image.copy() for name, image in images.items()}
 
     def refresh(self, agents: AgentState) -> dict[str, Any]:
-        """``begin`` and ``finish``, but copy the pictures of agents that stand where they were last drawn."""
+        """Call ``begin`` and ``finish``, but copy the images of agents that have not moved since the last batch."""
         moved = self._moved(agents)
         if self._kept is None or moved.all():
             self.begin(agents)
@@ -137,7 +137,7 @@ class AgentCameras:
         return {name: spread(image, indices, self.num_views) for name, image in images.items()}
 
     def _moved(self, agents: AgentState) -> np.ndarray:
-        """Return which agents [N] bool have moved since drawing was last begun; all if a slot has changed."""
+        """Return which agents [N] bool have moved since the last ``begin``; all if a slot has changed."""
         if self._begun is None or self._begun[0] != self._library.generation:
             return np.ones(self.num_views, bool)
         _, scene, position, heading = self._begun
@@ -151,13 +151,13 @@ class AgentCameras:
             )
         try:
             return self._partial_target.render(agents.slot[indices], self.views(agents, indices))
-        except BaseException:  # a batch may be under way that will never be finished
+        except BaseException:  # otherwise a batch that was begun would never be finished
             self._partial_target.close()
             self._partial_target = None
             raise
 
     def to_device(self, array: np.ndarray) -> Any:
-        """Return an array on the device of the pictures: itself, or a torch tensor."""
+        """Return an array as it is, or as a torch tensor on the device of the images."""
         if self.device == "cpu":
             return array
         from gym_batchnav.render.opengl.cuda import to_cuda

@@ -1,4 +1,4 @@
-"""Observations of one array, for programs that take no Dict: a depth scan or a picture, with the goal."""
+"""Single-array observations, for libraries without Dict support: a depth scan or an image, with the goal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUM_GOAL_VALUES = 3
 
 
 def encode_goal(goal: np.ndarray) -> np.ndarray:
-    """Goals as numbers in [-1, 1] that change little when the agent does.
+    """Encode goals as numbers in [-1, 1] that vary smoothly with the agent's pose.
 
     Args:
         goal: ``pointgoal_with_gps_compass`` [N, 2]: distance d in metres, angle a in radians, left positive.
@@ -39,15 +39,15 @@ def encode_goal(goal: np.ndarray) -> np.ndarray:
 
 
 def decode_goal(encoded: np.ndarray) -> np.ndarray:
-    """The goals [N, 2] float32 (metres, radians) that ``encode_goal`` made [N, 3] of."""
+    """Return the goals [N, 2] float32 (metres, radians) from the output [N, 3] of ``encode_goal``."""
     cos, sin, nearness = encoded.T
     return np.stack([nearness / (1 - nearness), np.arctan2(sin, cos)], axis=1).astype(np.float32, copy=False)
 
 
 class _OneArray(VectorWrapper):
-    """A batch whose observations are one array, in all three autoreset modes, the infos' ``final_obs`` as well.
+    """A batch whose observations, including ``final_obs``, are one array; supports all three autoreset modes.
 
-    Each step gives a fresh array. ``unwrapped`` is the batch itself, with its own observations.
+    Each step returns a fresh array. ``unwrapped`` is the batch itself, with its own observations.
 
     Args:
         env: The batch.
@@ -58,9 +58,9 @@ class _OneArray(VectorWrapper):
 
     def __init__(self, env: BatchNavEnv, space: Box) -> None:
         super().__init__(env)
-        felt = set(env.components.spaces)
-        if felt != {GOAL}:
-            raise ValueError(f"task sensors {sorted(felt)}: one array holds {GOAL!r}; use BatchNav/PointNav-v0")
+        names = set(env.components.spaces)
+        if names != {GOAL}:
+            raise ValueError(f"task sensors {sorted(names)}: one array holds only {GOAL!r}; use BatchNav/PointNav-v0")
         self._shape = space.shape
         self.single_observation_space = space
         self.observation_space = batch_space(space, env.num_envs)
@@ -87,11 +87,11 @@ class _OneArray(VectorWrapper):
         return self._encode(observation), reward, terminated, truncated, info
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of the batch, or read an attribute: one result per environment."""
+        """Call a method of the batch, or read an attribute, and return one result per environment."""
         return self.env.call(name, *args, **kwargs)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """An attribute of the batch, once for every environment."""
+        """Return an attribute of the batch, once per environment."""
         return self.env.get_attr(name)
 
     def set_attr(self, name: str, values: Any) -> None:
@@ -105,12 +105,12 @@ class _OneArray(VectorWrapper):
         return self.env._repr_mimebundle_(include, exclude)
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """One array [M, ...] of the observations of M environments."""
+        """Encode the observations of M environments as one array [M, ...]."""
         raise NotImplementedError
 
 
 class ScanObservation(_OneArray):
-    """A scan of depth and the goal in one row [W + 3] float32: ``BatchNav/PointNav-v0`` without pictures.
+    """A depth scan and the goal in one row [W + 3] float32: ``BatchNav/PointNav-v0`` without images.
 
     The first W numbers are depths from left to right in [0, 1], for 0 to ``camera.max_depth`` metres along the view
     axis; the last three are ``encode_goal``.
@@ -119,23 +119,23 @@ class ScanObservation(_OneArray):
         env: A batch whose only sensor is depth, with a camera one pixel high.
 
     Raises:
-        ValueError: It has other sensors or another camera.
+        ValueError: The batch has other sensors or another camera.
     """
 
     def __init__(self, env: BatchNavEnv) -> None:
         camera, sensors = env.cameras.camera, env.cameras.sensors
         if sensors != ("depth",):
-            raise ValueError(f"sensors={sensors!r}: a scan is of ('depth',); use BatchNav/PointNavImage-v0 for others")
+            raise ValueError(f"sensors={sensors!r}: a scan needs ('depth',); use BatchNav/PointNavImage-v0 for others")
         if camera.height != 1:
             size = f"{camera.width}x{camera.height}"
-            raise ValueError(f"camera of {size} pixels: a scan is one high; pass Camera(width=..., height=1)")
+            raise ValueError(f"camera of {size} pixels: a scan is one pixel high; pass Camera(width=..., height=1)")
         if not camera.normalize_depth:
             raise ValueError("normalize_depth=False: a scan lies in [0, 1]; leave it True and set max_depth")
         low = np.concatenate([np.zeros(camera.width), [-1, -1, 0]]).astype(np.float32)
         super().__init__(env, Box(low, np.ones_like(low), dtype=np.float32))
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Depth and goal side by side."""
+        """Concatenate depth and goal."""
         depth = observation["depth"]
         row = np.empty((len(depth), *self._shape), np.float32)
         row[:, :-NUM_GOAL_VALUES] = depth.reshape(len(depth), -1)
@@ -144,30 +144,30 @@ class ScanObservation(_OneArray):
 
 
 class ImageObservation(_OneArray):
-    """A picture [H, W, C] uint8 with the goal as its last three channels, for networks that take one image.
+    """An image [H, W, C] uint8 with the goal as its last three channels, for networks that take one image.
 
-    The channels are red, green, blue (sensor ``"rgb"``), depth (sensor ``"depth"``), then the goal, each of whose
-    channels has one value throughout: ``128 + 127 cos a``, ``128 + 127 sin a`` and ``255 d / (1 + d)``, rounded, for a
-    goal at angle a and distance d. Depth is ``255 depth / max_depth``, rounded. Read back, the angle is within 0.4
-    degrees, the distance within ``(1 + d)^2 / 500`` metres and the depth within ``max_depth / 510``.
+    The channels are red, green, blue (sensor ``"rgb"``), depth (sensor ``"depth"``), then the goal. Each goal channel
+    is constant over the image: ``128 + 127 cos a``, ``128 + 127 sin a`` and ``255 d / (1 + d)``, rounded, for a goal at
+    angle a and distance d. Depth is ``255 depth / max_depth``, rounded. Decoding recovers the angle within 0.4 degrees,
+    the distance within ``(1 + d)^2 / 500`` metres and the depth within ``max_depth / 510``.
 
     Args:
         env: A batch with the sensors ``("rgb",)``, ``("depth",)`` or both.
 
     Raises:
-        ValueError: It has other sensors.
+        ValueError: The batch has other sensors.
     """
 
     def __init__(self, env: BatchNavEnv) -> None:
         camera, sensors = env.cameras.camera, env.cameras.sensors
         if not sensors or set(sensors) - {"rgb", "depth"}:
-            raise ValueError(f"sensors={sensors!r}: an image is of 'rgb', 'depth' or both, such as ('rgb', 'depth')")
+            raise ValueError(f"sensors={sensors!r}: an image needs 'rgb', 'depth' or both, such as ('rgb', 'depth')")
         channels = 3 * ("rgb" in sensors) + ("depth" in sensors) + NUM_GOAL_VALUES
         super().__init__(env, Box(0, 255, (camera.height, camera.width, channels), np.uint8))
         self._depth_scale = np.float32(255 / (1 if camera.normalize_depth else camera.max_depth))
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Pictures and goal, pixel by pixel."""
+        """Interleave images and goal, pixel by pixel."""
         goal = encode_goal(observation[GOAL])
         levels = np.rint(goal * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)
         image = np.empty((len(goal), *self._shape), np.uint8)
@@ -179,14 +179,14 @@ class ImageObservation(_OneArray):
 def _interleave(
     rgb: np.ndarray | None, depth: np.ndarray | None, depth_scale: np.float32, levels: np.ndarray, image: np.ndarray
 ) -> None:
-    """Write the channels of images side by side.
+    """Interleave the channels of images.
 
-    It is serial: one thread is done with hundreds of pictures in less time than others take to wake.
+    The kernel is serial: one thread finishes hundreds of images in less time than it takes to wake others.
 
     Args:
         rgb: [M, H, W, 3] uint8, or None.
         depth: [M, H, W, 1] float32, or None.
-        depth_scale: Levels for a unit of depth.
+        depth_scale: Levels per unit of depth.
         levels: [M, 3] uint8, the goals' channels.
         image: [M, H, W, C] uint8, written.
     """
@@ -213,7 +213,7 @@ def _interleave(
 
 
 def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: Any) -> ScanObservation:
-    """The batch of ``BatchNav/PointNavScan-v0``: the keywords of BatchNavEnv, ``camera`` SCAN_CAMERA if not given."""
+    """Make ``BatchNav/PointNavScan-v0``; takes the keywords of BatchNavEnv, with ``camera`` SCAN_CAMERA by default."""
     env = BatchNavEnv(num_envs, camera=camera or SCAN_CAMERA, **_buffered(keywords))
     try:
         return ScanObservation(env)
@@ -223,7 +223,7 @@ def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: An
 
 
 def make_image(num_envs: int = 1, *, sensors: Sequence[str] = ("rgb", "depth"), **keywords: Any) -> ImageObservation:
-    """The batch of ``BatchNav/PointNavImage-v0``: the keywords of BatchNavEnv, ``sensors`` choose the channels."""
+    """Make ``BatchNav/PointNavImage-v0``; takes the keywords of BatchNavEnv, and ``sensors`` choose the channels."""
     env = BatchNavEnv(num_envs, sensors=sensors, **_buffered(keywords))
     try:
         return ImageObservation(env)
@@ -245,10 +245,10 @@ class SingleImage(SingleEnv):
 
 
 def _buffered(keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return keywords with which the batch writes into a ring: its pictures are copied into the one array anyway.
+    """Return keywords that make the batch reuse buffers, since its images are copied into the one array anyway.
 
     Raises:
-        ValueError: Observations are to be on another device than the CPU.
+        ValueError: ``obs_device`` is not the CPU.
     """
     device = keywords.get("obs_device", "cpu")
     if device != "cpu":

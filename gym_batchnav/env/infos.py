@@ -11,7 +11,7 @@ from gym_batchnav.task.components import Components, Measures
 
 
 def step_info(simulator: Simulator, components: Components, measures: Measures) -> dict[str, Any]:
-    """Return the infos of any step: which episode each environment runs (``INFO_KEYS``) and the step's measures."""
+    """Return the infos of every step: the episode of each environment (``INFO_KEYS``) and the step's measures."""
     slot, episodes, order = simulator.agents.slot, simulator.episodes, simulator.schedule.order
     info: dict[str, Any] = {
         "scene_index": simulator.library.source_index[slot],

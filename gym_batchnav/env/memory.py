@@ -1,4 +1,4 @@
-"""How much memory a batch will take, estimated before anything is allocated."""
+"""Estimate the memory of a batch before anything is allocated."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def check_memory(settings: BatchSettings, components: Components) -> None:
     """Raise unless the batch fits into the main memory that is available.
 
     Raises:
-        ValueError: It does not; the message names the number of environments that would fit.
+        ValueError: The batch does not fit; the message names the number of environments that would.
     """
     available = available_memory()
     one = bytes_per_environment(settings, components)
     if available is None or settings.num_envs * one <= available:
         return
     fits = max(1, available // one)
-    hint = "give a smaller camera=, fewer sensors= or " if settings.pictures else "give "
+    hint = "use a smaller camera=, fewer sensors= or " if settings.pictures else "use "
     raise ValueError(
         f"num_envs={settings.num_envs}: these environments take about {settings.num_envs * one / 2**30:,.1f} GiB "
         f"({one:,} bytes each) of the {available / 2**30:,.1f} GiB of main memory that are available: {hint}at most "
@@ -51,9 +51,10 @@ def bytes_per_environment(settings: BatchSettings, components: Components) -> in
 
 
 def available_memory() -> int | None:
-    """Return the bytes of main memory that this process may still take; None where the system does not tell.
+    """Return the bytes of main memory that this process may still allocate; None if the system does not report it.
 
-    On Linux it is MemAvailable of proc(5), or what the control group leaves (memory.max of cgroups(7)) if that is less.
+    On Linux this is MemAvailable of proc(5), or the remaining limit of the control group (memory.max of cgroups(7)) if
+    that is less.
     """
     found = []
     try:

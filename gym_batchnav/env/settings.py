@@ -1,4 +1,4 @@
-"""BatchSettings: the keywords of a batch, checked; and the checks of the arguments of its methods."""
+"""BatchSettings: the validated keywords of a batch; and checks of the arguments of its methods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchSettings:
-    """The plain keywords of a BatchNavEnv, where they are described.
+    """The plain keywords of a BatchNavEnv; see there.
 
     Raises:
         ValueError: A value is wrong; the message names the keyword, the value and the choices.
@@ -62,7 +62,7 @@ class BatchSettings:
     cache_dir: str | Path | None = None
 
     def __post_init__(self) -> None:
-        """Check every value."""
+        """Raise ValueError unless every value is valid."""
         counts = ["num_envs", "max_episode_steps", "num_episodes", "buffers", "rotate_every"]
         counts += [name for name in ("resident_scenes", "max_scene_bytes") if getattr(self, name) is not None]
         check_counts(**{name: getattr(self, name) for name in counts})
@@ -106,18 +106,18 @@ class BatchSettings:
     def library(
         self, scenes: SceneSpec | None, shared: SceneLibrary | None, preparer: NavigationPreparer
     ) -> SceneLibrary:
-        """Return the library that is shared, or a new one of ``scenes``.
+        """Return the shared library, or a new one for ``scenes``.
 
         Raises:
-            ValueError: A library is given with keywords of another, or a renderer of another library.
+            ValueError: A library is given together with keywords for a new one, or a renderer of another library.
         """
         check_kind("library", shared, SceneLibrary)
         if shared is not None:
             given = (scenes, self.resident_scenes, self.max_scene_bytes, self.deterministic_rotation or None)
             if any(value is not None for value in given):
-                raise ValueError("library= brings its scenes with it: leave out scenes= and how they rotate")
+                raise ValueError("library= already has its scenes: leave out scenes= and how they rotate")
         if not isinstance(self.renderer, str) and getattr(self.renderer, "library", None) is not shared:
-            raise ValueError("renderer= is of another library: pass library= of the environment that made it, too")
+            raise ValueError("renderer= belongs to another library: also pass library= of the environment that made it")
         if shared is not None:
             return shared
         warm_up_batch(self.num_envs, self.renderer_name, draws=bool(self.pictures))
@@ -168,14 +168,14 @@ def check_kind(name: str, value: object, kind: type) -> None:
 
 
 def check_picture_sensors(sensors: Sequence[str | Sensor]) -> None:
-    """Raise ValueError unless the sensors are a tuple or list whose strings name pictures, each once."""
+    """Raise ValueError unless the sensors are a tuple or list whose strings name camera sensors, each once."""
     if not isinstance(sensors, (tuple, list)):
         raise ValueError(f"sensors={sensors!r}: pass a tuple, such as ('depth',), or () for blind agents")
     pictures = tuple(sensor for sensor in sensors if isinstance(sensor, str))
     unknown = [name for name in pictures if name not in SENSORS]
     if unknown:
         raise ValueError(
-            f"sensors={sensors!r}: {unknown[0]!r} is none of {', '.join(map(repr, SENSORS))}; others are objects, "
+            f"sensors={sensors!r}: {unknown[0]!r} is not one of {', '.join(map(repr, SENSORS))}; others are objects, "
             "such as GPS() and Compass() of gym_batchnav.task.sensors"
         )
     if pictures:
@@ -183,7 +183,7 @@ def check_picture_sensors(sensors: Sequence[str | Sensor]) -> None:
 
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
-    """Return the autoreset mode of a name such as ``"next_step"``, in any case; ValueError for other names."""
+    """Return the autoreset mode of a case-insensitive name such as ``"next_step"``; ValueError for other names."""
     if isinstance(mode, AutoresetMode):
         return mode
     names = {member.name.lower(): member for member in AutoresetMode}
@@ -193,7 +193,7 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
 
 
 def warn_of_unknown(options: Collection[str]) -> None:
-    """Warn of reset options that are ignored; wrappers pass options of their own."""
+    """Warn about reset options that are ignored, since wrappers may pass their own options."""
     unknown = [name for name in options if name not in RESET_OPTIONS]
     if unknown:
         known = ", ".join(map(repr, RESET_OPTIONS))
@@ -222,7 +222,7 @@ def indices_of(indices: Any, num_envs: int) -> np.ndarray:
 
 
 def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return values as float32 of a shape; ValueError for another shape or what are no numbers."""
+    """Return values as float32 of a shape; ValueError for another shape or values that are not numbers."""
     values = np.asarray(values)
     if values.shape != shape or values.dtype.kind not in "iuf":
         raise ValueError(f"{name} is {values.dtype} {values.shape}: pass numbers {shape}")
@@ -230,10 +230,10 @@ def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:
-    """Return one seed per environment: ``seed + i``, or those of a sequence, in which None continues a plan.
+    """Return one seed per environment: ``seed + i``, or those of a sequence, in which None means not to reseed.
 
     Raises:
-        ValueError: It is neither, has another length, or a seed is not from 0 to 2**64 - 1.
+        ValueError: ``seed`` is neither, has another length, or a seed is not from 0 to 2**64 - 1.
     """
     seeds: list[int | None]
     if seed is None:

@@ -1,4 +1,4 @@
-"""Simulator: N agents on the navmeshes of a library's scenes, and the episodes they are in. It draws nothing."""
+"""Simulator: N agents on the navmeshes of a library's scenes, and their episodes. It does not render."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gym_batchnav.system.process import claim_process
 
 
 class Simulator:
-    """Moves N agents at once and keeps their episodes.
+    """Moves N agents at once and tracks their episodes.
 
     Args:
         library: The scenes.
         num_agents: N.
         preparer: Makes the navmesh, tables and episodes of each scene.
         episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
-        memory: Arrays [N, ...] by name in which tasks, sensors and measures remember the present episodes.
-        forward_step: Metres of MOVE_FORWARD.
-        turn_angle: Radians of a turn.
+        memory: Arrays [N, ...] by name in which tasks, sensors and measures keep data of the current episodes.
+        forward_step: Length of MOVE_FORWARD, metres.
+        turn_angle: Angle of a turn, radians.
         sliding: Slide along walls; False stops at them.
 
     Attributes:
@@ -37,8 +37,8 @@ class Simulator:
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
         memory: Memory of these arrays, written in place.
-        begun: [N] bool, whether each agent is in an episode of the present plan of scenes and episodes.
-        schedule: Says which episode comes next.
+        begun: [N] bool, whether each agent has begun an episode since the last seeding.
+        schedule: Chooses the next episodes.
         navmeshes: The kernels' view of all slots.
     """
 
@@ -80,7 +80,7 @@ class Simulator:
     # The scenes in the slots
 
     def navigation(self, slot: int) -> Navigation:
-        """Return what was prepared for the scene in a slot.
+        """Return the navmesh, tables and episodes of the scene in a slot.
 
         Raises:
             ValueError: The slot is empty, or there is no such slot.
@@ -101,11 +101,11 @@ class Simulator:
     # The plan of scenes and episodes
 
     def seed(self, seeds: Sequence[int | None], mask: np.ndarray) -> None:
-        """Start the plans of scenes and episodes again.
+        """Restart the sequences of scenes and episodes.
 
         Args:
-            seeds: N seeds, 0 to 2**64 - 1; an agent whose seed is None continues its plan.
-            mask: [N] bool, the agents to seed. If all are given a seed, the plan of scenes begins anew.
+            seeds: N seeds, 0 to 2**64 - 1; an agent whose seed is None is not reseeded.
+            mask: [N] bool, the agents to seed. If all get a seed, the sequence of scenes restarts, too.
         """
         for index in np.nonzero(mask)[0].tolist():
             seed = seeds[index]
@@ -118,15 +118,15 @@ class Simulator:
             self.library.restart(self._user, int(self.episodes.seed[0]))
 
     def change_order(self, order: str) -> None:
-        """Begin the queue of episodes anew in an order of the schedule.
+        """Restart the queue of episodes in another order.
 
         Raises:
-            ValueError: The scenes do not allow it.
+            ValueError: The scenes do not allow this order.
         """
         self.schedule.restart(order)
 
     def advance(self) -> None:
-        """Advance the library by one step, so that scenes may change; the last step's pictures have been read."""
+        """Advance the library by one step; scenes may change, so the images of the last step must have been read."""
         self.library.advance(self._user)
         self._sync_slots()
 
@@ -135,14 +135,14 @@ class Simulator:
 
         Args:
             indices: [M] int, the agents, ascending.
-            wanted: [M] int, the episodes to run, numbered through all scenes, or where scenes rotate, in the scene that
-                each agent enters; None takes the next ones of the schedule.
+            wanted: [M] int, the episodes to run. They are numbered across all scenes or, if scenes rotate, within the
+                scene that each agent enters. None runs the next ones of the schedule.
 
         Returns:
-            The agents for which there was an episode, int, ascending.
+            Indices of the agents for which there was an episode, int, ascending.
 
         Raises:
-            ValueError: A scene has fewer episodes; then nothing has changed.
+            ValueError: A scene has fewer episodes; nothing changes then.
         """
         if len(indices) == 0:
             return indices
@@ -172,11 +172,11 @@ class Simulator:
     # The agents
 
     def move(self, actions: np.ndarray, active: np.ndarray) -> None:
-        """Turn or move the active agents and bring their episodes up to date.
+        """Turn or move the active agents and update their episodes.
 
         Args:
             actions: [N] int64, 0 to 3.
-            active: [N] bool; the others stand still and nothing is counted for them.
+            active: [N] bool; the other agents stand still, and their steps are not counted.
         """
         agents, episodes = self.agents, self.episodes
         self.navmeshes.step(
@@ -200,7 +200,7 @@ class Simulator:
         self._update_distance()
 
     def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
-        """Put agents elsewhere in their scenes; their episodes continue.
+        """Move agents to given poses in their scenes; their episodes continue.
 
         Args:
             indices: [M] int, the agents.
@@ -208,7 +208,7 @@ class Simulator:
             heading: [M], radians.
 
         Raises:
-            ValueError: A position is not navigable or a heading not finite; then no agent has moved.
+            ValueError: A position is not navigable or a heading is not finite; no agent is moved then.
         """
         if not np.isfinite(heading).all():
             raise ValueError("headings must be finite numbers of radians")
@@ -244,7 +244,7 @@ class Simulator:
     # The state
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that ``set_state`` needs to resume from here: copied arrays and plain values."""
+        """Return everything that ``set_state`` needs to resume from here: copied arrays and plain values."""
         return {
             **{part: {name: one.copy() for name, one in arrays.items()} for part, arrays in self._arrays.items()},
             "schedule": self.schedule.get_state(),
@@ -252,11 +252,11 @@ class Simulator:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that a simulator of the same arguments gave.
+        """Resume from the state of a simulator with the same arguments.
 
         Raises:
-            ValueError: It is of another number of agents, or of other scenes, episodes or sensors; then nothing has
-                changed.
+            ValueError: The state has another number of agents, or other scenes, episodes or sensors; nothing changes
+                then.
         """
         missing = {*self._arrays, "schedule", "library"} - set(state)
         if missing:
@@ -279,7 +279,7 @@ class Simulator:
         self.library.occupy(self._user, self.agents.slot)
 
     def close(self) -> None:
-        """Let the library forget what was prepared for these agents; idempotent."""
+        """Release the data that the library prepared for these agents; idempotent."""
         self.library.remove_preparer(self._key)
         self.library.leave(self._user)
 
@@ -293,11 +293,11 @@ class Simulator:
 
     @property
     def _arrays(self) -> dict[str, Mapping[str, np.ndarray]]:
-        """All arrays with one row per agent, by the record they belong to and by name."""
+        """Return all arrays with one row per agent, by record and name."""
         return {"agents": arrays_of(self.agents), "episodes": arrays_of(self.episodes), "memory": self.memory}
 
     def _sync_slots(self) -> None:
-        """Take over changes in the library's slots."""
+        """Apply changes of the library's slots."""
         library = self.library
         if self._generation == library.generation and self._active is library.active:
             return
@@ -314,7 +314,7 @@ class Simulator:
         self.schedule.follow([0 if one is None else len(one.episode_set) for one in self._navigation], library.active)
 
     def _start(self, indices: np.ndarray, slot: int, rows: np.ndarray) -> None:
-        """Put agents ``indices`` [M] at the starts of the episodes ``rows`` [M] of the scene in a slot."""
+        """Place agents ``indices`` [M] at the starts of the episodes ``rows`` [M] of the scene in a slot."""
         navigation, state = self.navigation(slot), self.episodes
         episodes = navigation.episode_set
         self.agents.slot[indices] = slot
@@ -330,7 +330,7 @@ class Simulator:
             counter[indices] = 0
 
     def _locate(self, indices: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return slots and rows [M] of the episodes ``wanted`` [M] by the agents ``indices`` [M]."""
+        """Return the slots and rows [M] of the episodes ``wanted`` [M] requested for the agents ``indices`` [M]."""
         if not self.library.rotates:
             return self.schedule.locate(wanted)
         slot = self.schedule.slot(indices, self.episodes.count[indices])
@@ -355,7 +355,7 @@ class Simulator:
         self.agents.heading[indices] = heading
 
     def _check_rows(self, state: dict[str, Any]) -> None:
-        """Raise ValueError unless all rows that a state names are rows of the scenes' arrays."""
+        """Raise ValueError unless all row numbers in a state are within the scenes' arrays."""
         slot = np.asarray(state["agents"]["slot"])
         if slot.min() < 0 or slot.max() >= self.library.num_slots:
             raise ValueError(f"state with scenes up to {slot.max()}: this library has {self.library.num_slots}")
@@ -368,4 +368,4 @@ class Simulator:
         for name, limit in limits.items():
             rows = np.asarray({**state["agents"], **state["episodes"]}[name])
             if (rows < 0).any() or (rows >= np.array(limit)[slot]).any():
-                raise ValueError(f"state array {name!r} does not fit: it is of other scenes or episodes")
+                raise ValueError(f"state array {name!r} does not fit: it belongs to other scenes or episodes")

@@ -1,4 +1,4 @@
-"""SingleEnv: a batch of one as a plain Gymnasium environment, for tools that want an Env."""
+"""SingleEnv: a batch of one as a plain Gymnasium environment, for tools that need an Env."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NO_LIMIT = 2**31 - 1  # steps: the counter of an episode is an int32
 
 
 class SingleEnv(gymnasium.Env):
-    """One agent; the keywords are those of BatchNavEnv without ``num_envs`` and ``autoreset_mode``.
+    """One agent; takes the keywords of BatchNavEnv except ``num_envs`` and ``autoreset_mode``.
 
-    Given its scene, it behaves as environment i of a batch seeded s does when it is seeded s + i. Infos of a step hold
-    every measure, also those that a batch reports only where an episode ends (``success``, ``spl``): their values are
-    those of an episode that ends now, as in Habitat.
+    In the same scene and with seed s + i, it behaves like environment i of a batch with seed s. The infos of every step
+    hold all measures, including those that a batch reports only at the end of an episode (``success``, ``spl``): their
+    values are those of an episode that would end now, as in Habitat.
 
-    ``gymnasium.make`` keeps its ``max_episode_steps`` (500 by default) to itself and truncates with a TimeLimit, so
-    that an environment made by it has no limit of its own. Made directly, it truncates as the batch does.
+    ``gymnasium.make`` does not pass on its ``max_episode_steps`` (500 by default) but truncates with a TimeLimit, so an
+    environment made that way has no limit itself. If constructed directly, it truncates as the batch does.
 
     Attributes:
-        make_batch: Makes the batch that it steps: a BatchNavEnv, or a wrapper round one.
+        make_batch: Makes the underlying batch: a BatchNavEnv, or a wrapper around one.
         batch: The BatchNavEnv of one environment.
     """
 
@@ -49,12 +49,12 @@ class SingleEnv(gymnasium.Env):
 
     @property
     def spec(self) -> EnvSpec | None:
-        """The entry in Gymnasium's registry; None unless ``gymnasium.make`` has made the environment."""
+        """The entry in Gymnasium's registry; None unless ``gymnasium.make`` made the environment."""
         return self._spec
 
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
-        """Note that Gymnasium has made the environment, and leave the limit of steps to its TimeLimit."""
+        """Store the spec that ``gymnasium.make`` sets, and leave the step limit to its TimeLimit."""
         self._spec = spec
         if spec is not None and not self._has_limit:
             self.batch.max_episode_steps = NO_LIMIT
@@ -74,7 +74,7 @@ class SingleEnv(gymnasium.Env):
         return _first(observation), _present(info)
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act once: observation, reward, terminated, truncated, info."""
+        """Act once and return observation, reward, terminated, truncated and info."""
         observation, reward, terminated, truncated, info = self._envs.step(np.asarray(action).reshape(1))
         info = _present(info)
         for name, values in self.batch.components.measure_ends(self.batch.task_state, np.ones(1, bool)).items():
@@ -92,12 +92,12 @@ class SingleEnv(gymnasium.Env):
 
 
 def _first(observation: Any) -> Any:
-    """The only row of an array, or of every array in a dict."""
+    """Return the only row of an array, or of every array in a dict."""
     if isinstance(observation, dict):
         return {name: values[0] for name, values in observation.items()}
     return observation[0]
 
 
 def _present(info: dict[str, Any]) -> dict[str, Any]:
-    """The values that a batch's masked infos hold for its only environment."""
+    """Return the values in a batch's masked infos that are valid for its only environment."""
     return {name: info[name][0] for name in info if not name.startswith("_") and info[f"_{name}"][0]}

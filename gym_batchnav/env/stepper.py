@@ -1,4 +1,4 @@
-"""Stepper: the one path of a step, from actions to observations."""
+"""Stepper: the path of a step, from actions to observations."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]
 
 
 class Stepper:
-    """Moves, scores, begins episodes and observes; whoever calls it has checked the arguments.
+    """Moves, scores, begins episodes and observes. Arguments must have been validated by the caller.
 
     Args:
-        simulator: Moves the agents and keeps their episodes.
-        cameras: Draws the agents' views.
+        simulator: Moves the agents and tracks their episodes.
+        cameras: Renders the agents' views.
         components: The task with all sensors and measures.
         autoreset_mode: When the next episode begins.
         max_episode_steps: An episode that has not ended after this many actions is truncated.
 
     Attributes:
-        state: Read-only view of the state for tasks, sensors and measures; made once for a limit of steps.
+        state: Read-only view of the state for tasks, sensors and measures; replaced when the step limit changes.
         timings: Seconds spent so far, by phase of the step; see PHASES.
     """
 
@@ -53,7 +53,7 @@ class Stepper:
         self.limit(max_episode_steps)
 
     def limit(self, max_episode_steps: int) -> None:
-        """Truncate episodes after another number of actions."""
+        """Set the number of actions after which episodes are truncated."""
         self.state = TaskState(
             agents=read_only(self.simulator.agents),
             episodes=read_only(self.simulator.episodes),
@@ -65,25 +65,25 @@ class Stepper:
         )
 
     def _reading(self, name: str) -> np.ndarray:
-        """Return a sensor's reading of the present state."""
+        """Return a sensor's reading of the current state."""
         return self.components.reading(self.state, name)
 
     @property
     def under_way(self) -> bool:
-        """Whether a step was sent and not received."""
+        """Whether a step has been sent but not received."""
         return self._sent is not None
 
     def abandon(self) -> None:
-        """Forget a step that was sent and not received."""
+        """Discard a step that has been sent but not received."""
         self._sent = None
 
     def reset(self, mask: np.ndarray, wanted: np.ndarray | None) -> tuple[Observation, dict[str, Any]]:
-        """Begin the next episodes, or those ``wanted`` [M] int, in the M environments of a mask [N] bool."""
+        """Begin the next episodes, or the episodes ``wanted`` [M] int, in the M environments of a mask [N] bool."""
         self._begin_episodes(mask, wanted)
         return self.observe(), self._info(self.components.measure_step(self.state))
 
     def send(self, actions: np.ndarray) -> None:
-        """Move, score, begin new episodes and start drawing; actions [N] int64."""
+        """Move, score, begin new episodes and start rendering; actions [N] int64."""
         beginning = self._beginning()
         active = self.state.episodes.valid & ~beginning
         clock = time.perf_counter()
@@ -108,7 +108,7 @@ class Stepper:
         self._tick("render", clock)
 
     def recv(self) -> Returned:
-        """Wait for the pictures; returns what ``step`` returns."""
+        """Wait for the images and return the results of the step."""
         assert self._sent is not None
         reward, terminated, truncated, info = self._sent
         self._sent = None
@@ -118,7 +118,7 @@ class Stepper:
         return self._observation(images), reward, terminated, truncated, info
 
     def observe(self) -> Observation:
-        """Read every sensor; draw what has changed."""
+        """Read every sensor; render only the views that have changed."""
         clock = time.perf_counter()
         images = self.cameras.refresh(self.simulator.agents)
         self._tick("render", clock)
@@ -135,18 +135,18 @@ class Stepper:
         return self.state.episodes.done.copy()
 
     def _begin_episodes(self, mask: np.ndarray, wanted: np.ndarray | None = None) -> None:
-        """Begin the next episodes, or those ``wanted`` [M] int, in the M environments of a mask [N] bool."""
+        """Begin the next episodes, or the episodes ``wanted`` [M] int, in the M environments of a mask [N] bool."""
         indices = self.simulator.begin_episodes(np.nonzero(mask)[0], wanted)
         self.components.begin(self.state, indices)
 
     def _autoreset(self, beginning: np.ndarray, done: np.ndarray, measures: Measures) -> dict[str, Any]:
-        """Begin the episodes that the autoreset mode begins in this step, and return the step's infos.
+        """Begin episodes in this step as the autoreset mode requires, and return the step's infos.
 
-        | mode      | begins now       | infos of an episode's end                                 |
-        |-----------|------------------|-----------------------------------------------------------|
-        | NEXT_STEP | ``beginning``    | beside those of the step                                  |
-        | SAME_STEP | ``done``         | in ``final_info``, with ``final_obs``, as before it began |
-        | DISABLED  | none             | beside those of the step                                  |
+        | mode      | begins episodes in | infos of finished episodes            |
+        |-----------|--------------------|---------------------------------------|
+        | NEXT_STEP | ``beginning``      | among those of the step               |
+        | SAME_STEP | ``done``           | in ``final_info``, with ``final_obs`` |
+        | DISABLED  | none               | among those of the step               |
         """
         ends = end_info(self.components, measures, done)
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
@@ -155,7 +155,7 @@ class Stepper:
         return {**self._begin(beginning, measures), **ends}
 
     def _final(self, done: np.ndarray, measures: Measures, ends: dict[str, Any]) -> dict[str, Any]:
-        """Return the last observations and infos of the episodes that ended, in their scenes as they still are."""
+        """Return the last observations and infos of the episodes that ended, before new ones begin."""
         clock = time.perf_counter()
         final_obs = self._observe_some(np.nonzero(done)[0])
         self._tick("render", clock)
@@ -175,11 +175,11 @@ class Stepper:
         return info
 
     def _info(self, measures: Measures) -> dict[str, Any]:
-        """Return the infos of any step."""
+        """Return the infos that every step reports."""
         return step_info(self.simulator, self.components, measures)
 
     def _observation(self, images: dict[str, Any]) -> Observation:
-        """Return the pictures with the readings of all other sensors."""
+        """Combine images with the readings of all other sensors."""
         clock = time.perf_counter()
         readings = self.components.observe(self.state)
         observation = {**images, **{name: self.cameras.to_device(values) for name, values in readings.items()}}
@@ -187,7 +187,7 @@ class Stepper:
         return observation
 
     def _observe_some(self, indices: np.ndarray) -> Observation:
-        """Return dense observations of which only the rows ``indices`` [M] are filled; the others are zero."""
+        """Return observations of all environments, with zeros in all rows except ``indices`` [M]."""
         readings = self.components.observe(self.state)
         dense = {name: spread(values[indices], indices, self.simulator.num_agents) for name, values in readings.items()}
         return {
@@ -196,7 +196,7 @@ class Stepper:
         }
 
     def _tick(self, phase: str, since: float) -> float:
-        """Count the time since ``since`` towards a phase of the step; returns the present time."""
+        """Add the time since ``since`` to a phase of the step; return the current time."""
         now = time.perf_counter()
         self.timings[phase] += now - since
         return now

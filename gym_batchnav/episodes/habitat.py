@@ -66,13 +66,13 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
         path: A ``.json`` or ``.json.gz`` file.
 
     Returns:
-        One EpisodeSet per scene, by the name of its ``scene_id``: the file's stem, with as many of the folders before
-        it as tell it from the others (``"attic/room"``). Ids of which one is the end of another are one scene.
+        One EpisodeSet per scene, by the name of its ``scene_id``: the file's stem, preceded by as many folders as are
+        needed to make it unique (``"attic/room"``). If one id is a suffix of another, both are the same scene.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is no such dataset, is one of another task, is too large, or holds no episode; the message
-            names the row and the field.
+        ValueError: The file is not a PointNav dataset, is too large, or holds no episode; the message names the row and
+            the field.
     """
     path = Path(path)
     rows, size = _read_rows(path, _Size(0, 0))
@@ -303,7 +303,7 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: i
 
 
 def _numbers(field: str, values: Any, count: int) -> list[float]:
-    """Return a list of so many finite numbers; ValueError that names the field otherwise."""
+    """Return a list of ``count`` finite numbers; otherwise raise a ValueError that names the field."""
     numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
     if not numbers or len(values) != count or not all(-_LARGEST <= value <= _LARGEST for value in values):
         raise ValueError(f"{field} is {_shown(values)}: pass a list of {count} finite numbers")

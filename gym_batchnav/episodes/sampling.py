@@ -11,7 +11,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeSet:
-    """The episodes of one scene, one row each. Goals stand apart because episodes may share them."""
+    """The episodes of one scene, one row each. Goals are stored separately because episodes may share them."""
 
     ids: tuple[str, ...]  # [E] names from the file, or "0", "1", ...
     start: np.ndarray  # [E, 3] float32, metres, on the navmesh
@@ -53,9 +53,9 @@ class SamplingRules:
     max_height_difference: float = 0.5  # metres
     min_distance: float = 1.0  # metres, geodesic
     max_distance: float = 30.0  # metres, geodesic
-    straight_ratio: float = 1.1  # below this geodesic / euclidean a pair is kept only now and then
+    straight_ratio: float = 1.1  # pairs with a smaller geodesic / euclidean ratio are mostly rejected
     retries: int = 10  # starts tried for one goal
-    give_up_after: int = 100_000  # goals tried in vain before the scene is called unfit
+    give_up_after: int = 100_000  # goals tried without success before an error is raised
 
     def __post_init__(self) -> None:
         """Raise ValueError for limits that no pair of points can keep."""
@@ -96,7 +96,7 @@ def sample_episodes(
         if num_found == 0 and num_tried >= rules.give_up_after:
             raise ValueError(
                 f"no pair of points out of {num_tried * rules.retries} lies {rules.min_distance} to "
-                f"{rules.max_distance} m apart on one floor: ask for other distances, or bring episodes of your own "
+                f"{rules.max_distance} m apart on one floor: choose other distances, or pass your own episodes "
                 "with episode_file="
             )
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))

@@ -13,13 +13,14 @@ EPISODE_ORDERS = ("random", "once")
 
 
 class EpisodeSchedule:
-    """Hands out (slot, episode) pairs; episodes of all slots are numbered through, slot after slot.
+    """Chooses (slot, episode) pairs. Episodes are numbered consecutively across slots.
 
     In order ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws an episode of the
     slot with replacement, keyed by its own seed and count. In order ``"once"`` the environments share one queue of all
     episodes, the slots in turn, until none is left.
 
-    Where scenes rotate, ``follow`` tells of every change, slots are visited as lanes, and only ``"random"`` will do.
+    If scenes rotate, ``follow`` must be called after every change, lanes take the place of slots, and only ``"random"``
+    is possible.
 
     Args:
         num_episodes: [K], the number of episodes of every slot.
@@ -46,7 +47,7 @@ class EpisodeSchedule:
         return int(self._offsets[-1])
 
     def restart(self, order: str) -> None:
-        """Begin anew in the given order.
+        """Restart in the given order.
 
         Raises:
             ValueError: There is no such order, or scenes rotate and every episode is to run once.

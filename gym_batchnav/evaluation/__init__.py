@@ -1,1 +1,1 @@
-"""Evaluation: every episode exactly once, the measures of each, and intervals for their means. It needs no torch."""
+"""Evaluation: run every episode exactly once, and compute measures with confidence intervals. Does not need torch."""

@@ -1,4 +1,4 @@
-"""Agents: the protocol that evaluation drives, and two that need no network."""
+"""The Agent protocol that evaluation uses, and two agents without a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOP_CHANCE = 0.01  # of RandomAgent, per step
 
 @runtime_checkable
 class Agent(Protocol):
-    """Chooses an action for every environment of a batch; may remember the episodes that it is in."""
+    """Chooses an action for every environment of a batch; may keep memory of the current episodes."""
 
     def reset(self, env: BatchNavEnv) -> None:
         """Forget everything: every environment of ``env`` begins an episode."""
@@ -38,7 +38,7 @@ Acting: TypeAlias = Agent | Callable[[Any], np.ndarray]
 
 
 def as_agent(agent: Acting) -> Agent:
-    """An agent as it is, or one made of a function from observations to actions [N].
+    """Return an agent unchanged, or wrap a function from observations to actions [N] as an agent.
 
     Raises:
         TypeError: ``agent`` is neither.
@@ -65,7 +65,7 @@ class _FunctionAgent:
 
 
 class RandomAgent:
-    """Moves forward or turns with equal chances, and says STOP with a chance of 0.01 per step.
+    """Moves forward or turns with equal probabilities, and calls STOP with probability 0.01 per step.
 
     Args:
         seed: Seed of its draws.

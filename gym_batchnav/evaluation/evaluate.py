@@ -46,22 +46,22 @@ def evaluate(
     seed: int | None = 0,
     progress: Callable[[int], None] | None = None,
 ) -> EvaluatedEpisodes:
-    """Run episodes exactly once each, whatever the number of environments and the autoreset mode.
+    """Run every episode exactly once, for any number of environments and any autoreset mode.
 
-    The set of episodes is fixed beforehand: an average over those that end first would favour short ones.
+    The set of episodes is fixed in advance, because an average over those that end first would favour short ones.
 
     Args:
-        env: A batch in which all scenes are resident, or a Gymnasium vector wrapper round one. Its episodes begin anew,
-            and it stays in the order ``"once"``.
+        env: A batch in which all scenes are resident, or a Gymnasium vector wrapper around one. Its episodes restart,
+            and its order remains ``"once"``.
         agent: An Agent, or a function from observations to actions [N].
-        episodes_per_scene: Take only the first ones of each scene; None takes all.
-        seed: Seed of the environments, which noise of sensors depends on; None leaves their seeds as they are.
-        progress: Called after a step with the number of episodes that it ended.
+        episodes_per_scene: Run only this many episodes of each scene, the first ones; None runs all.
+        seed: Seed of the environments, which affects sensor noise; None keeps their seeds.
+        progress: Called after a step with the number of episodes that ended in it.
 
     Raises:
-        ValueError: a scene has too few episodes, scenes rotate, or a measure has the name of a column of
+        ValueError: A scene has too few episodes, scenes rotate, or a measure has the name of a column of
             EvaluatedEpisodes.
-        TypeError: ``env`` is no batch, or ``agent`` cannot act.
+        TypeError: ``env`` is not a batch, or ``agent`` cannot act.
     """
     batch = batch_of(env)
     names = tuple(batch.components.measures)
@@ -87,10 +87,10 @@ def evaluate(
 
 
 def numbers_of(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.ndarray:
-    """The numbers [E] int64 of the first episodes of each scene, or of all of them, ascending.
+    """Return the numbers [E] int64 of the first episodes of each scene, or of all episodes, ascending.
 
     Raises:
-        ValueError: a scene has fewer than ``episodes_per_scene``.
+        ValueError: A scene has fewer than ``episodes_per_scene``.
     """
     numbers = []
     for slot in env.library.active.tolist():

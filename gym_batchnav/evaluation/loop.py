@@ -1,4 +1,4 @@
-"""The loop that steps a batch with an agent and tells which episodes ended, in every autoreset mode."""
+"""The loop that steps a batch with an agent and reports which episodes ended, in every autoreset mode."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Step:
 
 
 class EpisodeLoop:
-    """Resets a batch, then steps it with an agent for as long as it is asked to.
+    """Resets a batch, then steps it with an agent.
 
-    The agent is told where episodes begin. Ended environments of a batch with autoreset mode DISABLED are reset before
-    the next step.
+    The agent receives a mask of the episodes that begin. Environments whose episode has ended are reset before the next
+    step if the autoreset mode is DISABLED.
 
     Args:
-        env: A batch, or a Gymnasium vector wrapper round one, whose observations the agent is then given.
+        env: A batch, or a Gymnasium vector wrapper around one, whose observations the agent then receives.
         agent: An Agent, or a function from observations to actions [N].
         seed: Passed to ``env.reset``.
         options: Passed to ``env.reset``.
@@ -72,12 +72,12 @@ class EpisodeLoop:
         self._total_reward = np.zeros(self.batch.num_envs)
 
     def __iter__(self) -> Iterator[Step]:
-        """Step without an end: leave the loop by ``break``."""
+        """Yield steps endlessly; leave the loop with ``break``."""
         while True:
             yield self.step()
 
     def step(self) -> Step:
-        """Ask the agent for actions and take them."""
+        """Take one step with the agent's actions."""
         mode = self.batch.autoreset_mode
         if mode == AutoresetMode.DISABLED and self._ended.any():
             self.observation = self.env.reset(options={"reset_mask": self._ended})[0]
@@ -110,5 +110,5 @@ def batch_of(env: Any) -> BatchNavEnv:
     if isinstance(batch, BatchNavEnv):
         return batch
     single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
-    remedy = "give env.unwrapped.batch" if single else "give one of gymnasium.make_vec('BatchNav/...')"
-    raise TypeError(f"{type(env).__name__} is no batch of gym_batchnav: {remedy}")
+    remedy = "pass env.unwrapped.batch" if single else "pass one of gymnasium.make_vec('BatchNav/...')"
+    raise TypeError(f"{type(env).__name__} is not a batch of gym_batchnav: {remedy}")

@@ -1,4 +1,4 @@
-"""Results as JSON and CSV, and the choice of episodes to show."""
+"""Format results as JSON and CSV, and choose episodes to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepared data on disk (scenes, navmeshes, geodesic tables), found again by content and version."""
+"""A disk cache for prepared data (scenes, navmeshes, geodesic tables), keyed by content and version."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _SUFFIX = ".entry"
 _ALIGNMENT = 64  # bytes
 _CHECKSUM = slice(0, 32)  # SHA-256 of all that follows: the header's length, the header, the arrays
 _HEADER_LENGTH = slice(32, 40)
-_STALE = 3600.0  # seconds after which a file that is still being written has lost its writer
-_SHARE = 64  # the folder is measured anew whenever this part of its bound has been stored
+_STALE = 3600.0  # seconds after which an unfinished file is assumed to have lost its writer
+_SHARE = 64  # the folder is measured again after every max_bytes / _SHARE stored bytes
 
 
 class CacheWarning(UserWarning):
@@ -34,22 +34,22 @@ class CacheWarning(UserWarning):
 class DiskCache:
     """A folder of named arrays that many processes may share.
 
-    An entry is written aside and then renamed, so it is there whole or not at all; one that is damaged all the same
-    is removed and counts as absent. A folder or disk that cannot be used causes one warning, and nothing is kept.
-    When the folder outgrows its bound, the entries that were not used for longest are removed.
+    Entries are written atomically. A damaged entry is removed and counts as absent. If the folder or disk cannot be
+    used, there is one warning and nothing is stored. When the folder exceeds its limit, the least recently used entries
+    are removed.
 
-    An entry holds numbers and text only. Its arrays are views of the bytes read: nothing in it can run, or make
-    more memory be allocated than the file has bytes.
+    An entry holds numbers and text only. Its arrays are views of the bytes read, so reading an entry never executes
+    code and never allocates more memory than the size of the file.
 
     Args:
-        directory: Where the entries lie; by default the folder that the environment variable ``GYM_BATCHNAV_CACHE``
-            names, or else the user's cache folder. It is made when first needed.
-        max_bytes: How much the folder may hold; an entry larger than that is not kept. Each process may pass it by a
-            64th before it looks again.
+        directory: The folder of the entries; by default that of the environment variable ``GYM_BATCHNAV_CACHE``, or
+            else the user's cache folder. It is created when first needed.
+        max_bytes: Maximum size of the folder; a larger entry is not stored. Each process may exceed the limit by a 64th
+            before it measures the folder again.
 
     Attributes:
-        directory: Where the entries lie.
-        max_bytes: How much the folder may hold.
+        directory: The folder of the entries.
+        max_bytes: Maximum size of the folder.
     """
 
     def __init__(self, directory: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
@@ -62,7 +62,7 @@ class DiskCache:
         self._warned = False
 
     def load(self, key: str) -> dict[str, np.ndarray] | None:
-        """The arrays stored under ``key``, by name, or None if there are none; the entry counts as used now."""
+        """Return the arrays stored under ``key``, by name, or None; the entry counts as used now."""
         path = self._path(key)
         try:
             data = self._read(path)
@@ -88,8 +88,9 @@ class DiskCache:
         """Keep arrays under ``key``, in place of what was there.
 
         Args:
-            key: What the arrays follow from: a digest of their source, the maker's name, version and settings.
-            arrays: They hold numbers, flags or text, no objects.
+            key: Everything that determines the arrays: a digest of their source, and the maker's name, version and
+                settings.
+            arrays: Arrays of numbers, bools or text, not of objects.
 
         Raises:
             ValueError: An array holds Python objects, records or empty text.
@@ -113,7 +114,7 @@ class DiskCache:
         return self.directory / f"{hashlib.sha256(name).hexdigest()}{_SUFFIX}"
 
     def _read(self, path: Path) -> bytearray | None:
-        """The bytes of an entry, None if they are more than could have been stored."""
+        """Return the bytes of an entry, or None if it is larger than any that could have been stored."""
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size > self.max_bytes:
@@ -128,7 +129,7 @@ class DiskCache:
             return data
 
     def _evict(self, newest: Path) -> None:
-        """Remove the entries that were not used for longest until the rest fits; ``newest`` stays."""
+        """Remove the least recently used entries until the rest fits; ``newest`` is kept."""
         entries = sorted(self._files(), key=lambda entry: (entry[2] == newest, entry[0]))
         excess = sum(size for _, size, _ in entries) - self.max_bytes
         for used, size, path in entries:
@@ -139,7 +140,7 @@ class DiskCache:
                     path.unlink(missing_ok=True)
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """When each file of the cache was last used, its size and its path; also those being written."""
+        """Yield the time of last use, size and path of each file of the cache, including those being written."""
         with os.scandir(self.directory) as found:
             for file in found:
                 if _SUFFIX in file.name:
@@ -153,14 +154,14 @@ class DiskCache:
         if not self._warned:
             self._warned = True
             warn_user(
-                f"the cache in '{self.directory}' cannot be used ({error}): prepared data is made again each time; "
-                "set GYM_BATCHNAV_CACHE to a folder that can be written",
+                f"the cache in '{self.directory}' cannot be used ({error}): data will be prepared again every time; "
+                "set GYM_BATCHNAV_CACHE to a writable folder",
                 CacheWarning,
             )
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write an entry; one that another process reads just now stays as it is where the system does not replace it."""
+    """Write an entry; where the system does not replace open files, an entry that is being read is left unchanged."""
     try:
         write_atomically(path, data)
     except PermissionError:  # Windows replaces no file that is open

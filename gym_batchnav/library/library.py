@@ -1,4 +1,4 @@
-"""SceneLibrary: K active scenes that N agents share, and the others of a long list, which take turns."""
+"""SceneLibrary: the K active scenes that N agents share, and rotation through a longer list."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ class SceneLibrary:
     """Scenes in slots, each held once however many agents use it.
 
     New episodes begin in the *active* slots, one per lane. If more scenes are listed than there are lanes, they rotate:
-    a background thread loads the next one into a spare slot, it takes over its lane a few steps later, and the slot
-    that had the lane is emptied when the last agent has left it. Slots change in ``advance``, ``restart``,
-    ``set_state`` and ``put`` only, which are called between two steps, and a slot may be empty.
+    a background thread loads the next scene into a spare slot, which takes over a lane a few steps later, and the slot
+    that had the lane is emptied when the last agent has left it. A slot may be empty. Slots change only in ``advance``,
+    ``restart``, ``set_state`` and ``put``, which are called between steps.
 
-    A scene that cannot be used is refused, with one warning. One that could not be loaded for a reason that may pass
-    is tried again at its next turn.
+    A scene that cannot be used is refused, with one warning. A scene that could not be loaded for a possibly temporary
+    reason is retried at its next turn.
 
-    Several users may share a library, each with agents of its own. The one that has made most steps drives the
-    rotation. A change that would take a scene away from another user's agents raises ValueError.
+    Several users may share a library, each with their own agents. The user with the most steps drives the rotation. A
+    change that would remove a scene with another user's agents in it raises ValueError.
 
     Args:
         sources: The scenes, at least one.
-        num_active: K; a lane per scene if not given.
-        num_spare_slots: Further slots, empty at first; a quarter of K where scenes rotate if not given.
-        rotate_every: Steps from one change of scene to the next, at least.
+        num_active: K, the number of lanes; by default one per scene.
+        num_spare_slots: Additional slots, empty at first; by default a quarter of K if scenes rotate.
+        rotate_every: Minimum number of steps between two changes of scene.
         deterministic: Wait for the loader, so that scenes change at the same steps in every run.
-        max_scene_bytes: Limit for scenes and what is made of them, of main memory and again of a graphics device; a
-            scene that does not fit is passed over.
+        max_scene_bytes: Limit for scenes and the data derived from them, applied separately to main memory and to the
+            graphics device; a scene that does not fit is passed over.
         prepare_ahead: Fills the cache in other processes before scenes are loaded in this one.
-        release_worker: Called when the last user has left, to end such processes.
+        release_worker: Called when the last user has left, to end those processes.
 
     Attributes:
         names: The names of all scenes, as listed.
         rotates: Whether more scenes are listed than have a lane.
-        active: [K] int32, the slot of every lane; another array after every change.
+        active: [K] int32, the slot of every lane; a new array after every change.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SceneLibrary:
 
     @classmethod
     def from_scenes(cls, scenes: Sequence[Scene], num_spare_slots: int = 0) -> SceneLibrary:
-        """A library of scenes that are in memory already, all of them active."""
+        """Make a library of scenes that are already in memory, all of them active."""
 
         def source(scene: Scene) -> SceneSource:
             return SceneSource(scene.name, lambda: scene)
@@ -119,17 +119,17 @@ class SceneLibrary:
 
     @property
     def generation(self) -> int:
-        """Grows by one whenever the scene in any slot changes; whoever mirrors the slots compares it."""
+        """Counter that increases whenever the scene in any slot changes, for objects that mirror the slots."""
         return self._slots.generation
 
     @property
     def nbytes(self) -> int:
-        """Bytes of main memory that the scenes and what was made of them take."""
+        """Bytes of main memory used by the scenes and the data derived from them."""
         return int(self._slots.memory[0])
 
     @property
     def device_nbytes(self) -> int:
-        """Bytes that the scenes take on graphics devices; room that a renderer keeps for others does not count."""
+        """Bytes that the scenes use on graphics devices, without the space that a renderer reserves for others."""
         return int(self._slots.memory[1])
 
     def scene(self, slot: int) -> Scene:
@@ -149,7 +149,7 @@ class SceneLibrary:
         return self._slots.prepared(slot, key)
 
     def put(self, slot: int, scene: Scene | None) -> None:
-        """Place a scene in a slot, or None to empty it; what was made of the old one is released.
+        """Place a scene in a slot, or None to empty it; data derived from the old scene is released.
 
         Raises:
             ValueError: Agents are in the slot, or a preparer refuses the scene; the slot then keeps its scene.
@@ -162,13 +162,13 @@ class SceneLibrary:
         self._slots.install(slot, (-1, scene, made))
 
     def add_preparer(self, preparer: Preparer) -> int:
-        """Run ``preparer(scene)`` on every scene that is held, now and later; returns the key of its results.
+        """Run ``preparer(scene)`` on every scene in a slot, now and later; return the key of its results.
 
-        As long as nobody has joined, scenes that it refuses are left out, and so are those that do not fit into memory
-        any more beside what it makes.
+        Until the first user joins, scenes that the preparer refuses are left out, as are scenes that no longer fit into
+        memory together with its results.
 
         Raises:
-            ValueError: Others may be in such a scene, or it is the last one; then nothing has changed.
+            ValueError: Agents of others may be in such a scene, or it is the last one; nothing changes then.
         """
         reasons = dict(self._refusals.reasons)
         plan = self._plan.get_state()
@@ -183,11 +183,11 @@ class SceneLibrary:
         return key
 
     def remove_preparer(self, key: int) -> None:
-        """Forget a preparer and its results once all who asked for it have removed it; unknown keys are ignored."""
+        """Remove a preparer and its results once everyone who added it has removed it; unknown keys are ignored."""
         self._slots.remove_preparer(key)
 
     def stats(self) -> dict[str, Any]:
-        """Scenes, rotation and memory at present.
+        """Return the current state of scenes, rotation and memory.
 
         Returns:
             ``scenes``: number listed; ``resident``: names of those that have a lane or were placed by ``put``;
@@ -226,7 +226,7 @@ class SceneLibrary:
     # Users and their steps
 
     def join(self) -> int:
-        """Register a user whose agents occupy slots; returns its key."""
+        """Register a user whose agents occupy slots; return its key."""
         key = self._next_user
         self._next_user += 1
         self._users[key] = np.zeros(self.num_slots, bool)
@@ -234,9 +234,9 @@ class SceneLibrary:
         return key
 
     def leave(self, key: int) -> None:
-        """Forget a user; unknown keys are ignored. Loading is cancelled with the last one.
+        """Remove a user; unknown keys are ignored. When the last one leaves, loading is cancelled.
 
-        If it was ahead of the others, their steps continue from its last, so that the scenes keep changing.
+        If it was ahead of the others, their step count continues from its own, so that the scenes keep changing.
         """
         if self._users.pop(key, None) is None:
             return
@@ -250,14 +250,14 @@ class SceneLibrary:
                 self._release_worker()
 
     def occupy(self, key: int, slots: np.ndarray) -> None:
-        """Note in which slots a user's agents are now, [N] int, so that these keep their scenes."""
+        """Record the slots [N] int that a user's agents are in, so that these slots keep their scenes."""
         self._users[key][:] = False
         self._users[key][slots] = True
 
     def advance(self, key: int) -> None:
-        """Let time pass by one step of a user; scenes change if it is their turn.
+        """Advance by one step of a user; scenes change if a change is due.
 
-        What the user drew before must have been read: slots may be emptied.
+        Images drawn before must have been read, since slots may be emptied.
         """
         self._user_steps[key] += 1
         if not self.rotates or self._user_steps[key] <= self._step:
@@ -273,9 +273,9 @@ class SceneLibrary:
             self._request_next()
 
     def restart(self, key: int, seed: int) -> None:
-        """Begin the plan of a seed; the user begins new episodes for all of its agents.
+        """Restart the rotation with a seed; the user must then begin new episodes for all of its agents.
 
-        Nothing happens where scenes do not rotate, or where others share them: their scenes stay.
+        Does nothing if scenes do not rotate, or if other users share them.
         """
         if not self.rotates or len(self._users) > 1 or (self._plan.seed == seed and self._step == 0):
             return
@@ -290,7 +290,7 @@ class SceneLibrary:
     # State
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values from which ``set_state`` resumes."""
+        """Return plain values from which ``set_state`` resumes."""
         return {
             "scenes": len(self.names),
             "names": [self._supply.listed_name(content) for content in self._slots.contents],
@@ -305,11 +305,11 @@ class SceneLibrary:
         }
 
     def set_state(self, key: int, state: Mapping[str, Any]) -> None:
-        """Resume from a state that a library of the same scenes returned; scenes that are not held are loaded.
+        """Resume from the state of a library with the same scenes, loading those that are not in a slot.
 
         Raises:
-            ValueError: The state is of other scenes, one of them cannot be loaded any more, or agents of another user
-                are where a scene would change; then nothing has changed.
+            ValueError: The state belongs to other scenes, one of them can no longer be loaded, or agents of another
+                user are in a scene that would change; nothing changes then.
         """
         missing = {"names", "source_index", "active", "plan", "refused", "arriving", "step", "next_swap", "num_swaps"}
         missing -= set(state)
@@ -336,7 +336,7 @@ class SceneLibrary:
     # Changes
 
     def _fill_lanes(self) -> None:
-        """Give every lane the scene with which the plan begins.
+        """Fill every lane with the first scenes of the plan.
 
         Raises:
             ValueError: No scene can be loaded, or none fits.
@@ -348,10 +348,10 @@ class SceneLibrary:
         self._slots.hold(contents)
 
     def _adapt(self, refusals: Mapping[int, ValueError]) -> None:
-        """Choose other scenes where a new preparer refuses some, by slot, or what it makes takes too much memory.
+        """Replace scenes that a new preparer refuses (by slot) or whose results need too much memory.
 
         Raises:
-            ValueError: Somebody may be in there, or no scene is left.
+            ValueError: Agents may be in such a scene, or no scene is left.
         """
         for slot, error in refusals.items():
             if self._users or self.source_index[slot] < 0:
@@ -374,7 +374,7 @@ class SceneLibrary:
             self._slots.install(slot, NOTHING)
 
     def _take_over(self) -> None:
-        """Give the slot that has arrived its lane, when it is time."""
+        """Let the arriving slot take over its lane when it is time."""
         assert self._arriving is not None
         slot, due = self._arriving
         if self._step >= due:
@@ -385,7 +385,7 @@ class SceneLibrary:
             self._pace.changed()
 
     def _take_in(self) -> None:
-        """Place the scene that is loaded in a spare slot, if there is one of each."""
+        """Place the loaded scene, if any, in a spare slot, if any."""
         free = [slot for slot, scene in enumerate(self._slots.scenes) if scene is None]
         while free and self._loader.busy:
             clock = time.perf_counter()
@@ -421,7 +421,7 @@ class SceneLibrary:
             self._refusals.pass_over(content[0], f"{limit} beside the {counted(self.num_held)} that are resident")
 
     def _request_next(self) -> None:
-        """Request the scene whose turn is next."""
+        """Request the next scene of the plan."""
         situation = self.generation, self._num_swaps + len(self._refusals.reasons)
         if situation == self._nothing_next:
             return

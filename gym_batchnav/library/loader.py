@@ -1,4 +1,4 @@
-"""Loading scenes beside the steps: one thread per scene, one scene at a time."""
+"""Load scenes in the background while the environment steps: one thread per scene, one scene at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PrepareAhead = Callable[[Sequence[SceneSource], int, Abandoned], list[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Result of a request: a scene and what the preparers made of it, or the error that there was instead."""
+    """Result of a request: a scene and the preparers' results, or the error that occurred."""
 
     index: int
     scene: Scene | None
@@ -61,7 +61,7 @@ def load(index: int, source: Callable[[], Scene], preparers: Preparers, abandone
 
 
 def complete(loaded: Loaded, preparers: Preparers) -> Loaded:
-    """Add the results of preparers that came while a scene was loaded and remove those of preparers that left."""
+    """Add results of preparers that were added while a scene was loaded, and remove those of removed preparers."""
     scene = loaded.scene
     if scene is None:
         return loaded
@@ -72,17 +72,17 @@ def complete(loaded: Loaded, preparers: Preparers) -> Loaded:
 
 
 def never() -> bool:
-    """Whether work that somebody waits for is abandoned: no."""
+    """Return False, for work that a caller is waiting for and that is never abandoned."""
     return False
 
 
 @dataclass(slots=True)
 class _Order:
-    """A scene that was asked for.
+    """A requested scene.
 
     Attributes:
-        cancelled: Set when nobody wants it any more.
-        done: Set when ``loaded`` is there, or the order was abandoned.
+        cancelled: Set when the scene is no longer needed.
+        done: Set when ``loaded`` is available, or the order was abandoned.
     """
 
     index: int
@@ -91,15 +91,15 @@ class _Order:
     loaded: Loaded | None = None
 
     def abandoned(self) -> bool:
-        """Whether nobody wants the scene any more, or the program is about to end."""
+        """Whether the scene is no longer needed, or the program is about to end."""
         return self.cancelled.is_set() or not threading.main_thread().is_alive()
 
 
 class BackgroundLoader:
-    """Loads one scene at a time in a thread that ends with it.
+    """Loads one scene at a time, in a thread that ends when the scene is loaded.
 
-    The interpreter waits for the thread before it ends, because Embree and OpenGL cannot be left in the middle of their
-    work; the thread looks out for that end and stops waiting for other processes then.
+    The interpreter waits for the thread at exit, because Embree and OpenGL must not be interrupted. The thread notices
+    the exit and stops waiting for other processes.
 
     Args:
         prepare_ahead: Fills the cache in other processes first.
@@ -112,14 +112,14 @@ class BackgroundLoader:
 
     @property
     def busy(self) -> bool:
-        """Whether a scene was asked for and not taken yet."""
+        """Whether a scene has been requested but not taken."""
         return self._order is not None
 
     def request(self, index: int, source: SceneSource, preparers: Preparers, niceness: int) -> None:
-        """Have a scene loaded, at a niceness of 0 to 19; what was asked for before is cancelled."""
+        """Request a scene, to be loaded at a niceness of 0 to 19; an earlier request is cancelled."""
         self.cancel()
         self._order = _Order(index)
-        # Threads can lower their own priority and never raise it: each scene has a new one.
+        # A thread can lower its own priority but never raise it, so each scene gets a new thread.
         self._thread = threading.Thread(
             target=_run,
             args=(self._order, source, dict(preparers), niceness, self._prepare_ahead, self._thread),
@@ -128,7 +128,7 @@ class BackgroundLoader:
         self._thread.start()
 
     def take(self, wait: bool = False) -> Loaded | None:
-        """The scene that was asked for, None if it is not there yet and ``wait`` is not set."""
+        """Return the requested scene, or None if it is not loaded yet and ``wait`` is False."""
         order = self._order
         if order is None or not (wait or order.done.is_set()):
             return None

@@ -1,4 +1,4 @@
-"""How rotation keeps up with what was asked for, and what priority loading needs so that it does."""
+"""Measure whether rotation keeps its requested pace, and choose the priority that loading needs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Callable
 from gym_batchnav.system.notices import warn_user
 
 SETTLE_STEPS = 16  # between a scene's arrival and its first agent: renderers send it to their device meanwhile
-NICENESS = (19, 10, 5, 0)  # by urgency: from time that nobody else wants to the share of any other program
-BEHIND = 4.0  # times the steps asked for between two changes, from which on rotation counts as behind
+NICENESS = (19, 10, 5, 0)  # by urgency: from otherwise idle time to the share of any other program
+BEHIND = 4.0  # rotation counts as behind if a change takes more than this many times the requested steps
 WINDOW = 30.0  # seconds over which that is judged
 SILENCE = 600.0  # seconds between two warnings
-_REMEMBERED = 16  # changes of which the mean is told
+_REMEMBERED = 16  # changes over which the mean is reported
 
 
 class RotationPace:
     """Measures the steps between two changes of scene, raises the loader's priority, and warns when it cannot keep up.
 
-    Loading runs at the lowest priority as long as scenes are there when their turn comes. A scene that is late raises
-    the priority of the next one; one that is there in less than half of the time lowers it again.
+    Loading runs at the lowest priority as long as scenes are ready when their turn comes. A late scene raises the
+    priority of the next one; a scene that is ready in less than half of the time lowers it again.
 
     Args:
-        rotate_every: Steps asked for from one change to the next.
-        clock: Seconds, for tests.
+        rotate_every: Requested number of steps from one change to the next.
+        clock: Returns seconds; replaced in tests.
     """
 
     def __init__(self, rotate_every: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +35,7 @@ class RotationPace:
         self.restart()
 
     def restart(self) -> None:
-        """Begin to count again; the priority that loading needs stays known."""
+        """Restart the counts but keep the current priority."""
         self._intervals: deque[int] = deque(maxlen=_REMEMBERED)
         self._since_change = 0
         self._since_request = 0
@@ -57,11 +57,11 @@ class RotationPace:
 
     @property
     def behind(self) -> bool:
-        """Whether the loader makes changes take more than four times the steps that were asked for."""
+        """Whether changes take more than four times the requested steps because of the loader."""
         return self._late > (BEHIND - 1) * self.asked or self._slow_window
 
     def request(self) -> None:
-        """Note that a scene is asked for now."""
+        """Record that a scene is requested now."""
         self._since_request = 0
 
     def step(self) -> None:
@@ -73,14 +73,14 @@ class RotationPace:
             self._judge()
 
     def late(self) -> None:
-        """Note that a change is due in this step, a slot is free and the scene is not there."""
+        """Record that a change is due in this step and a slot is free, but the scene is not loaded."""
         self._late += 1
         self._window_late += 1
         if self._late > self.asked:
             self._urgency = len(NICENESS) - 1
 
     def loaded(self) -> None:
-        """Note that the scene that was asked for was there when its turn came, or has come late."""
+        """Record that the requested scene is loaded, in time or late."""
         if self._late > 0:
             self._urgency = min(self._urgency + 1, len(NICENESS) - 1)
         elif self._since_request < self.asked // 2:
@@ -88,7 +88,7 @@ class RotationPace:
         self._late = 0
 
     def changed(self) -> None:
-        """Note that a lane has changed its scene."""
+        """Record that a lane has changed its scene."""
         self._intervals.append(self._since_change)
         self._window_changes += 1
         self._since_change = 0
@@ -101,7 +101,7 @@ class RotationPace:
         self._slow_window = False
 
     def _judge(self) -> None:
-        """Compare the changes of the last seconds with what was asked for."""
+        """Compare the recent changes with the requested pace, and warn if rotation is behind."""
         achieved = self._window_steps / max(self._window_changes, 1)
         slow = achieved > BEHIND * self.asked and self._window_late > self._window_steps / 2
         self._begin_window()

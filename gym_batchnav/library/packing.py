@@ -35,10 +35,10 @@ _LARGEST_CODE = {"alpha_mode": MASK, "wrap": MIRROR}
 
 
 def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
-    """All of a scene as arrays of numbers; ``unpack_scene`` makes the same scene of them.
+    """Pack a scene into arrays of numbers, from which ``unpack_scene`` restores it.
 
     Raises:
-        TypeError: the metadata hold something else than numbers, text, arrays, lists, tuples and dicts.
+        TypeError: The metadata contain anything but numbers, text, arrays, lists, tuples and dicts.
     """
     arrays = {name: getattr(scene, name) for name in _MESH}
     arrays |= {name: getattr(scene, name) for name in _OPTIONAL if getattr(scene, name) is not None}
@@ -60,11 +60,11 @@ def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
 
 
 def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
-    """The scene that ``pack_scene`` made arrays of; its arrays are those given.
+    """Restore a scene from the arrays of ``pack_scene``, without copying them.
 
     Raises:
-        ValueError: they are not a scene's: a name is missing, an array has the wrong type or shape, a coordinate is not
-            finite, or an index points nowhere.
+        ValueError: The arrays are not those of a scene: a name is missing, an array has the wrong type or shape, a
+            coordinate is not finite, or an index is out of range.
     """
     try:
         facts = json.loads(arrays["facts"].tobytes())
@@ -117,7 +117,7 @@ def _metadata(stored: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, object
 
 
 def _encode(value: object, arrays: dict[str, np.ndarray]) -> object:
-    """A value as JSON; arrays in it are added to ``arrays``, and all but plain values and lists carry their type."""
+    """Encode a value for JSON; arrays in it are added to ``arrays``, and other types than plain values are tagged."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, list):
@@ -134,7 +134,7 @@ def _encode(value: object, arrays: dict[str, np.ndarray]) -> object:
 
 
 def _decode(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The value that ``_encode`` made JSON of."""
+    """Decode a value that ``_encode`` encoded."""
     if isinstance(value, list):
         return [_decode(item, arrays) for item in value]
     if not isinstance(value, dict):
@@ -148,7 +148,7 @@ def _decode(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def _check(scene: Scene) -> None:
-    """Refuse arrays that kernels could not walk safely."""
+    """Raise ValueError for arrays that kernels could not read safely."""
     for record in (scene, scene.materials):
         for name, (dtype, width) in _LAYOUT.items():
             array = getattr(record, name, None)

@@ -11,12 +11,12 @@ import numpy as np
 class ScenePlan:
     """The order in which scenes take turns.
 
-    Lane k of K begins with item k of a permutation of all scenes; the lanes take the following items in turn, round and
-    round. So the scene of a lane follows from the seed, the lane and how often it has changed.
+    Lane k of K starts with item k of a permutation of all scenes, and the lanes take the following items in turn,
+    cyclically. The scene of a lane therefore depends only on the seed, the lane and the number of its changes.
 
     Args:
-        num_scenes: Scenes in the list.
-        num_active: K, the number of lanes. If every scene has a lane, they stand in the order of the list.
+        num_scenes: Number of scenes in the list.
+        num_active: K, the number of lanes. If every scene has a lane, they keep the order of the list.
     """
 
     def __init__(self, num_scenes: int, num_active: int) -> None:
@@ -25,7 +25,7 @@ class ScenePlan:
         self.restart(0)
 
     def restart(self, seed: int) -> None:
-        """Begin the walk of a seed."""
+        """Restart with a seed."""
         self.seed = seed
         self.position = 0
         self._order = np.arange(self._num_scenes)
@@ -35,7 +35,7 @@ class ScenePlan:
         self._place[self._order] = np.arange(self._num_scenes)
 
     def next(self, without: Container[int]) -> int | None:
-        """The next scene that is not among ``without``, None if there is none; ``taken`` moves past it."""
+        """Return the next scene that is not in ``without``, or None; ``taken`` moves past it."""
         for ahead in range(self._num_scenes):
             scene = int(self._order[(self.position + ahead) % self._num_scenes])
             if scene not in without:
@@ -47,7 +47,7 @@ class ScenePlan:
         self.position += int(self._place[scene] - self.position) % self._num_scenes + 1
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values for ``set_state``."""
+        """Return plain values for ``set_state``."""
         return {"seed": self.seed, "position": self.position}
 
     def set_state(self, state: dict[str, Any]) -> None:

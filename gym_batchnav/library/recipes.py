@@ -1,8 +1,8 @@
-"""Recipes: how a scene is made again, here or in another process, through the cache if one is given.
+"""Recipes: descriptions from which this or another process can make a scene again, optionally through the cache.
 
-Each class is one kind of scene. It has the key of its entry in the cache (``key``), tells whether a stored scene is
-still the one that would be made (``is_current``), makes it (``make``), adds what is not stored (``complete``) and gives
-longer names for scenes that share a short one (``aliases``).
+Each class describes one kind of scene. It computes the key of its cache entry (``key``), checks whether a stored scene
+is up to date (``is_current``), makes the scene (``make``), adds the fields that are not stored (``complete``) and
+returns longer names to distinguish scenes that share a short one (``aliases``).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _GENERATOR = partial(
     without=("navmesh/build/", "navmesh/kernels/"),
     packages=("numpy",),
 )
-_BESIDE = (".navmesh", ".stage_config.json")  # a file of the scene's name that ends so changes what is loaded
+_BESIDE = (".navmesh", ".stage_config.json")  # files with the scene's name and these suffixes affect loading
 
 
 @dataclass(frozen=True, slots=True)
 class SceneFile:
-    """A scene file and how to load it; its entry in the cache is checked against all files it was made of."""
+    """A scene file and its loading options; its cache entry is checked against all files that it was made from."""
 
     path: str  # absolute
     name: str
@@ -148,26 +148,26 @@ _KINDS: dict[str, type[Recipe]] = {"file": SceneFile, "procedural": ProceduralSc
 
 
 def describe(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as plain values, which JSON can hold; ``recipe_from`` reads them."""
+    """Return a recipe as plain JSON values, for ``recipe_from``."""
     (kind,) = (kind for kind, one in _KINDS.items() if isinstance(recipe, one))
     return {"kind": kind, **asdict(recipe)}
 
 
 def key_of(recipe: Mapping[str, Any]) -> str:
-    """The cache key of a scene; of a file, all of the main file is read.
+    """Return the cache key of a scene; for a file, the whole main file is read.
 
     Raises:
-        ValueError: It is no recipe.
+        ValueError: ``recipe`` is not a recipe.
         OSError: Its file cannot be read.
     """
     return recipe_from(recipe).key()
 
 
 def recipe_from(recipe: Mapping[str, Any]) -> Recipe:
-    """The recipe that ``describe`` gave as plain values.
+    """Return the recipe for the plain values of ``describe``.
 
     Raises:
-        ValueError: They are no recipe.
+        ValueError: The values are not a recipe.
     """
     try:
         fields = dict(recipe)
@@ -177,10 +177,10 @@ def recipe_from(recipe: Mapping[str, Any]) -> Recipe:
 
 
 def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
-    """The scene of a recipe: from the cache where it is current there, else made and kept there.
+    """Return the scene of a recipe from the cache if the entry is current; otherwise make and store it.
 
     Raises:
-        ValueError: It cannot be made; the message says why.
+        ValueError: The scene cannot be made; the message gives the reason.
     """
     try:
         key = recipe.key() if disk is not None else ""
@@ -208,7 +208,7 @@ def files_of(scene: Scene) -> Mapping[str, str]:
 
 
 def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ()) -> bool:
-    """Whether files are as they were when a scene was made of them.
+    """Return whether files are unchanged since a scene was made from them.
 
     Args:
         folder: Where they lie.

@@ -1,4 +1,4 @@
-"""Scenes that cannot be used: some never, some at this turn."""
+"""Scenes that can never be used, and scenes that cannot be used at this turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SceneRefused(ValueError):
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether an error says that a scene can never be used: a ValueError that no passing fault of the system caused."""
+    """Return whether a scene can never be used: the error is a ValueError not caused by a temporary system fault."""
     if not isinstance(error, ValueError):
         return False
     cause = error.__cause__
@@ -40,23 +40,23 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a scene cannot be used, without its name where the error tells them apart."""
+    """Return why a scene cannot be used, without its name if the error stores the two separately."""
     reason = getattr(error, "reason", None)
     return reason if isinstance(reason, str) else str(error) or repr(error)
 
 
 class Refusals:
-    """Keeps which scenes are refused for good, and counts those that failed or did not fit at a turn.
+    """Records which scenes are refused permanently, which failed, and how many did not fit at their turn.
 
-    The first time that something happens to a scene there is a warning.
+    Each kind of event causes one warning per scene.
 
     Args:
         names: The names of all scenes.
 
     Attributes:
-        reasons: Why scenes are refused, by their index.
-        failures: The last error of scenes that are tried again, by their index.
-        num_passed_over: How many turns have passed because a scene did not fit.
+        reasons: Reasons of refusal, by scene index.
+        failures: Last errors of scenes that will be retried, by scene index.
+        num_passed_over: Number of turns that were skipped because a scene did not fit.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class Refusals:
         warn_user(f"scene {name!r} is left out: {self.reasons[index]}")
 
     def fail(self, index: int, error: Exception) -> None:
-        """Note that a scene could not be loaded at its turn."""
+        """Record that a scene could not be loaded at its turn."""
         is_first = index not in self.failures
         self.failures[index] = f"{type(error).__name__}: {reason_of(error)}"
         if is_first:
@@ -88,7 +88,7 @@ class Refusals:
             )
 
     def pass_over(self, index: int, room: str) -> None:
-        """Note that a scene did not fit at its turn."""
+        """Record that a scene did not fit at its turn."""
         self.num_passed_over += 1
         if self.num_passed_over == 1:
             warn_user(

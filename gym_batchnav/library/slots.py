@@ -1,4 +1,4 @@
-"""Scenes side by side in slots, and what preparers have made of them."""
+"""Slots: the scenes in memory and the data that preparers derived from them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NOTHING: Content = (-1, None, {})
 class Slots:
     """A fixed number of slots, each with one scene or none.
 
-    What others need of a scene (a ray tree, a navmesh, episodes) they have made by *preparers*: plain callables that
-    run on every scene that is held, without this class knowing what they make. Equal preparers share their results.
-    Results count as memory if they have ``nbytes`` of main memory or ``device_nbytes`` on a graphics device.
+    *Preparers* derive data from scenes (a ray tree, a navmesh, episodes): callables that run on every scene in a slot.
+    This class does not know what they make. Equal preparers share their results. Results are counted as memory if they
+    have an attribute ``nbytes`` (main memory) or ``device_nbytes`` (graphics device).
 
     Args:
-        num_slots: How many.
+        num_slots: Number of slots.
         max_scene_bytes: Limit of main memory, and again of the graphics device; None for no limit.
 
     Attributes:
         max_scene_bytes: The limit.
         source_index: [num_slots] int32, index of the scene in the list of all; -1 for none and for scenes that a caller
             has put there.
-        generation: Grows by one whenever the scene in any slot changes.
+        generation: Counter that increases whenever the scene in any slot changes.
         preparers: The preparers by key.
     """
 
@@ -76,9 +76,9 @@ class Slots:
         return self._prepared[slot].get(key)
 
     def prepare(self, preparer: Preparer) -> tuple[int, dict[int, ValueError]]:
-        """Run a preparer on every scene that is held; returns the key of its results and its refusals by slot.
+        """Run a preparer on every scene in a slot; return the key of its results and its refusals by slot.
 
-        The scenes that it refuses stay, with no result: the caller has to empty their slots or remove the preparer.
+        Refused scenes stay in their slots without a result: the caller must empty the slots or remove the preparer.
         """
         for key, known in self.preparers.items():
             if known == preparer:
@@ -103,7 +103,7 @@ class Slots:
         return key, refusals
 
     def remove_preparer(self, key: int) -> None:
-        """Forget a preparer and its results once all who asked for it have removed it; unknown keys are ignored."""
+        """Remove a preparer and its results once everyone who added it has removed it; unknown keys are ignored."""
         if key not in self.preparers:
             return
         self._num_askers[key] -= 1
@@ -134,7 +134,7 @@ class Slots:
         return self.max_scene_bytes is None or bool((memory <= self.max_scene_bytes).all())
 
     def excess(self) -> str:
-        """How the present scenes exceed the limit, for an error."""
+        """Return an error text that describes by how much the current scenes exceed the limit."""
         assert self.max_scene_bytes is not None
         where = ("main memory", "the graphics device")
         taken = " and ".join(
@@ -145,7 +145,7 @@ class Slots:
         return f"{counted(self.num_held)} would take {taken}, more than max_scene_bytes={self.max_scene_bytes}"
 
     def install(self, slot: int, content: Content) -> None:
-        """Place a scene and what was made of it in a slot."""
+        """Place a scene and its derived data in a slot."""
         index, scene, made = content
         self.source_index[slot] = index
         self._scenes[slot] = scene
@@ -163,7 +163,7 @@ class Slots:
         return bool(self.source_index[slot] != index) or self._scenes[slot] is not scene
 
     def hold(self, contents: Sequence[Content]) -> None:
-        """Fill the first slots with these and empty the others; slots that do not change keep their generation."""
+        """Fill the first slots with these contents and empty the others; unchanged slots are left alone."""
         for slot in range(len(self)):
             content = contents[slot] if slot < len(contents) else NOTHING
             if self.differs(slot, content):

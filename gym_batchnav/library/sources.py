@@ -57,10 +57,10 @@ def shipped_scenes() -> dict[str, Path]:
 
 
 def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[SceneSource]:
-    """The scenes that a specification names, in order; nothing is loaded yet.
+    """Return the sources of the scenes that a specification names, in order; nothing is loaded yet.
 
-    Scenes that would share a name are told apart by their folder (``"attic/room"``), so that Habitat's ``scene_id``
-    still finds them; the same scene given twice keeps its name.
+    Scenes that would share a name are distinguished by their folders (``"attic/room"``), so that Habitat's ``scene_id``
+    still finds them; a scene that is listed twice keeps its name.
 
     Args:
         spec: One of the following, or a list or generator of them:
@@ -72,11 +72,11 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
             - ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"`` of at most ``MAX_SEEDS``, made when they are needed;
               keywords of ``generate_apartment`` follow as in ``"procedural:0-99?triangles=20000"``;
             - a Scene.
-        cache: Where scenes are kept once they are parsed or generated; None keeps none.
+        cache: Stores scenes once they are parsed or generated; None stores none.
 
     Raises:
-        ValueError: nothing goes by that name; a pattern or a folder has no scene.
-        FileNotFoundError: it looks like a path, and there is no such file.
+        ValueError: There is no scene of that name, or a pattern or folder has no scene.
+        FileNotFoundError: The specification looks like a path, and there is no such file.
     """
     parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
     if not isinstance(parts, Iterable):
@@ -183,7 +183,7 @@ def _options(part: str, text: str) -> dict[str, Any]:
 
 
 def _distinct_names(found: list[Recipe | Scene]) -> list[str]:
-    """A name for each scene: its own where no other scene has it, else the first of its aliases that is its alone."""
+    """Return a unique name for each scene: its own, or else the first of its aliases that no other scene has."""
     names = [item.name for item in found]
     aliases = [() if isinstance(item, Scene) else item.aliases() for item in found]
     for level in range(max(map(len, aliases))):

@@ -1,4 +1,4 @@
-"""Scenes that are needed now: the first of every lane, and those of a saved state."""
+"""Load scenes that are needed immediately: the first scene of every lane, and those of a saved state."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gym_batchnav.system.progress import late_progress
 
 
 class SceneSupply:
-    """Loads listed scenes while the caller waits, after worker processes have prepared them side by side.
+    """Loads listed scenes while the caller waits, after worker processes have prepared them in parallel.
 
     Args:
         sources: All scenes.
-        slots: Those that are held, the preparers and the limit of memory.
-        refusals: Takes the scenes that cannot be loaded.
-        prepare_ahead: Fills the cache in other processes; None loads everything in this one.
+        slots: The scenes in memory, the preparers and the memory limit.
+        refusals: Records the scenes that cannot be loaded.
+        prepare_ahead: Fills the cache in other processes; None prepares everything in this one.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class SceneSupply:
             warn_user(f"only {counted(num_chosen)} at a time: more do not fit into max_scene_bytes={limit}")
 
     def _upcoming(self, plan: ScenePlan, excluded: set[int], count: int, held: dict[int, Content]) -> list[int]:
-        """The scenes to load together: of the next ``count`` of the plan those that are not held.
+        """Return the scenes to load together: those of the next ``count`` of the plan that are not in memory.
 
-        It is one where nobody prepares them side by side, and where a limit of memory may keep the next one out.
+        Only one is returned if there are no workers, or if a memory limit might exclude the next one.
         """
         together = count if self._prepare_ahead is not None and self._slots.max_scene_bytes is None else 1
         upcoming: list[int] = []

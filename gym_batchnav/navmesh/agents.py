@@ -1,4 +1,4 @@
-"""NavMeshAgents: thousands of agents on the navmeshes of K slots move, measure distances and follow paths.
+"""NavMeshAgents: movement, distances and path following for thousands of agents on the navmeshes of K slots.
 
 The kernels see one table of addresses with one row per slot, so that swapping a slot writes one row and moves no other
 slot's data. Every kernel works on a range of agents; its parallel variant hands blocks of agents to threads. Agents do

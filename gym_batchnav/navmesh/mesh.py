@@ -1,4 +1,4 @@
-"""NavMesh: the questions of Habitat's PathFinder, over arrays of points."""
+"""NavMesh: the queries of Habitat's PathFinder, for arrays of points."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Island:
 class NavMesh:
     """Convex polygons of up to six vertices on which agents walk.
 
-    Points are arrays [N, 3] in metres; wherever a method needs a point's polygon it snaps the point first. The tables
-    that queries need are computed by the first query that needs them and kept.
+    Points are arrays [N, 3] in metres; methods that need a point's polygon snap the point first. Tables are computed by
+    the first query that needs them, and kept.
 
     Args:
         data: The polygons; see ``NavMeshData`` for shapes and conventions.
@@ -80,11 +80,11 @@ class NavMesh:
         write_navmesh(self.data, path)
 
     def __getstate__(self) -> NavMeshData:
-        """The polygons; what queries computed is not pickled."""
+        """Return the polygons; tables computed by queries are not pickled."""
         return self.data
 
     def __setstate__(self, data: NavMeshData) -> None:
-        """Take over pickled polygons."""
+        """Restore from pickled polygons."""
         self.data = data
 
     @property
@@ -226,7 +226,7 @@ class NavMesh:
 
     @property
     def navigable_area(self) -> float:
-        """Square metres of floor on which an agent's middle can stand, measured along its slopes."""
+        """Floor area on which an agent's centre can stand, square metres, measured along slopes."""
         return float(self.polygon_area.sum())
 
     @cached_property
@@ -276,8 +276,8 @@ class NavMesh:
         """Walk straight from starts towards ends: Habitat's ``try_step``.
 
         Args:
-            starts: [N, 3], metres; snapped first. One that is nowhere near the navmesh stays.
-            ends: [N, 3], metres. Where the nearest polygon belongs to another island the agent stays.
+            starts: [N, 3], metres; snapped first. A start that is not near the navmesh does not move.
+            ends: [N, 3], metres. If the nearest polygon belongs to another island, the agent does not move.
             sliding: Slide along walls; False stops at them.
 
         Returns:
@@ -376,11 +376,11 @@ class NavMesh:
         return out
 
     def top_down_map(self, cell: float = 0.05, height: float | None = None) -> np.ndarray:
-        """Map of the places where an agent can stand, seen from above.
+        """Return a map of the walkable area, seen from above.
 
         Args:
             cell: Distance between samples, metres.
-            height: Take only floors within 0.5 m of this height; None takes every floor.
+            height: Include only floors within 0.5 m of this height, metres; None includes every floor.
 
         Returns:
             [Z, X] bool; item (j, i) is the point at x = bounds[0, 0] + i * cell, z = bounds[0, 2] + j * cell.

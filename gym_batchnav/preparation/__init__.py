@@ -1,1 +1,1 @@
-"""A scene becomes ready to walk in: its navmesh, distances and episodes, made ahead by worker processes."""
+"""Prepare scenes for agents: navmesh, distances and episodes, made ahead of time by worker processes."""

@@ -1,8 +1,8 @@
 """The worker process: prepares one scene after the other and keeps the results in the cache.
 
-It reads one request per line from standard input, JSON, and answers each with two lines of JSON, one when it begins and
-one when it is done. Answers stand behind a marker, so that whatever else is printed does no harm. The process ends as
-soon as its standard input closes, also in the middle of its work, so that it never outlives its parent.
+It reads one JSON request per line from standard input and answers each with two lines of JSON, one when it starts and
+one when it is done. A marker precedes each answer, so that other output does no harm. The process ends as soon as its
+standard input closes, even in the middle of its work, so that it never outlives its parent.
 """
 
 from __future__ import annotations

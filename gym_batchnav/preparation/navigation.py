@@ -1,4 +1,4 @@
-"""What agents need of a scene before the first step: its navmesh, geodesic tables and episodes."""
+"""Prepare a scene for agents: its navmesh, geodesic tables and episodes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 
 
 def makers_digest() -> str:
-    """What the cached navmesh, distances, visible floor and episodes of a scene depend on besides the scene."""
+    """Return a digest of the code on which the cached navmesh, distances, visible floor and episodes depend."""
     digests = (_builder_digest(), _geodesics_digest(), _floor_digest(), _sampler_digest())
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Navigation:
-    """One scene made ready for agents: where they can walk, how far it is, and their episodes."""
+    """A prepared scene: its navmesh, its tables for distances, and its episodes."""
 
     navmesh: NavMesh
     tables: NavigationTables
@@ -60,11 +60,12 @@ class NavigationPreparer:
     """Prepares scenes for a task; a plain callable for the scene library.
 
     Attributes:
-        settings: The agent to build navmeshes for; None takes Habitat's, and a navmesh that came with a scene as it is.
-        episode_file: A Habitat dataset to take the episodes from; None takes the file ``<scene>.json.gz`` beside the
-            scene where there is one, and samples otherwise.
-        num_episodes: How many episodes to sample for a scene that brings none; they depend on its name alone.
-        cache: Where built navmeshes are kept; None keeps none.
+        settings: The agent for which navmeshes are built. None stands for Habitat's default agent, and uses a navmesh
+            that came with a scene as it is.
+        episode_file: A Habitat dataset with the episodes. None reads the file ``<scene>.json.gz`` beside the scene if
+            there is one, and otherwise samples episodes.
+        num_episodes: Number of episodes to sample for a scene without any; they depend on its name alone.
+        cache: Stores navmeshes, distances and episodes; None stores none.
     """
 
     settings: NavMeshSettings | None = None
@@ -82,9 +83,9 @@ class NavigationPreparer:
         return Navigation(navmesh, tables, episodes, start_polygon)
 
     def navmesh(self, scene: Scene) -> NavMesh:
-        """The navmesh that came with the scene, or the one built for the settings, with what distances need of it.
+        """Return the scene's own navmesh, or one built for the settings, with its tables for distances.
 
-        What had to be computed is kept in the cache.
+        Computed data is stored in the cache.
         """
         if scene.navmesh is not None and self.settings in (None, scene.navmesh.settings):
             navmesh = scene.navmesh
@@ -128,10 +129,10 @@ def _episode_file_beside(scene: Scene) -> Path | None:
 
 
 def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
-    """Episodes from a file, put on the navmesh: snapped, measured anew, and without those that cannot be walked.
+    """Fit episodes from a file to the navmesh: snap them, recompute distances, and drop those that cannot be walked.
 
-    An episode is left out if its start or goal lies farther than ``MAX_SHIFT`` from the navmesh, as it does for an
-    agent that is larger than the one it was made for, or if no path leads from one to the other.
+    An episode is dropped if its start or goal is farther than ``MAX_SHIFT`` from the navmesh, which happens if the
+    agent is larger than the one the episode was made for, or if no path connects them.
 
     Raises:
         ValueError: None is left.
@@ -158,7 +159,7 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
 
 
 def _is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
-    """Whether points [N, 3] were moved by less than ``MAX_SHIFT`` across and up or down; no for NaN."""
+    """Return whether points [N, 3] moved by less than ``MAX_SHIFT``, horizontally and vertically; False for NaN."""
     shift = np.abs(snapped - points)
     return (np.hypot(shift[:, 0], shift[:, 2]) <= MAX_SHIFT) & (shift[:, 1] <= MAX_SHIFT)
 
@@ -264,7 +265,7 @@ def _content_of(navmesh: NavMesh) -> str:
 
 
 def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
-    """Give a navmesh its corner graph and cell lists from the cache, or compute and keep them there."""
+    """Load the corner graph and cell lists of a navmesh from the cache, or compute and store them."""
     key = f"geodesics-{_geodesics_digest()}-{_content_of(navmesh)}"
     arrays = cache.load(key)
     if arrays is not None:

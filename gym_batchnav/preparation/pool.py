@@ -1,4 +1,4 @@
-"""Several worker processes that prepare scenes side by side."""
+"""Several worker processes that prepare scenes in parallel."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _POLL = 0.05  # seconds between looks at Ctrl-C
 class PreparationPool:
     """Prepares scenes in worker processes; its methods are callbacks of a SceneLibrary.
 
-    One or two scenes that somebody waits for are prepared in a thread of this process.
-    One worker stays for the scenes that rotation asks for, others are there while several scenes are wanted at once.
+    One or two scenes that a caller waits for are prepared in a thread of this process. One worker is kept for the scenes
+    that rotation requests; others run while several scenes are needed at once.
 
     Args:
-        preparer: What to prepare; it needs a cache.
+        preparer: Prepares the scenes; it needs a cache.
         timeout: Seconds that one scene may take.
     """
 
@@ -44,11 +44,11 @@ class PreparationPool:
         Args:
             sources: The scenes.
             niceness: Priority of the work, 0 to 19.
-            abandoned: Says whether nobody wants them any more.
+            abandoned: Returns whether the scenes are no longer needed.
 
         Returns:
-            One outcome per source. Where no process can be had, there is a warning and no error: the scene is left to
-            this process.
+            One outcome per source. If no process can be started, there is a warning and no error: this process prepares
+            the scene.
         """
         outcomes = [Outcome()] * len(sources)
         missing = [index for index, source in enumerate(sources) if not _is_prepared(self.worker, source)]
@@ -82,25 +82,25 @@ class PreparationPool:
             return Outcome(error)
 
     def release(self) -> None:
-        """End the process until scenes are wanted again; idempotent."""
+        """End the process until more scenes are needed; idempotent."""
         self.worker.release()
 
 
 def prepare_all(
     sources: Sequence[SceneSource], preparer: NavigationPreparer, num_workers: int | None = None
 ) -> list[tuple[str, str]]:
-    """Prepare scenes in several processes, and show how far that is.
+    """Prepare scenes in several processes, and show the progress.
 
     Args:
         sources: The scenes.
-        preparer: What to prepare; it needs a cache.
+        preparer: Prepares the scenes; it needs a cache.
         num_workers: Processes; as many as processors and memory allow, at most four, if not given.
 
     Returns:
         Name and reason of each scene that could not be prepared.
 
     Raises:
-        RuntimeError: No process can be had, or processes end before they begin.
+        RuntimeError: No process can be started, or processes end before they begin.
     """
     count = min(num_workers or affordable_workers(), len(sources))
     workers = [PreparationWorker(preparer) for _ in range(count)]

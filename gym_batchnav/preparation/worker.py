@@ -1,4 +1,4 @@
-"""A worker process that fills the disk cache, so that the process that steps only has to read from it.
+"""A worker process that fills the disk cache, so that the stepping process only has to read from it.
 
 It is a plain child process with pipes, not a ``ProcessPoolExecutor``: that would import the user's program again, which
 then needs an ``if __name__ == "__main__"``, and could neither be cancelled nor end with its parent.
@@ -42,7 +42,7 @@ _Answers = queue.SimpleQueue[bytes | None]
 
 
 class WorkerLost(RuntimeError):
-    """The worker process has died, was closed, does not answer as it should, or could not be started.
+    """The worker process died, was closed, sent an invalid answer, or could not be started.
 
     Attributes:
         begun: Whether it had begun with the scene, which may then be to blame.
@@ -54,11 +54,11 @@ class WorkerLost(RuntimeError):
 
 
 class PreparationFailed(RuntimeError):
-    """A scene could not be prepared for a reason that may pass."""
+    """A scene could not be prepared for a possibly temporary reason."""
 
 
 class PreparationAbandoned(RuntimeError):
-    """Nobody wants the scene any more."""
+    """The scene is no longer needed."""
 
 
 class PreparationWorker:

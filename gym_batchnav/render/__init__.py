@@ -1,4 +1,4 @@
-"""Scenes and poses to images."""
+"""Renderers: images of scenes from given poses."""
 
 from gym_batchnav.render.api import make_renderer
 

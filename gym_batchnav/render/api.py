@@ -1,7 +1,7 @@
-"""The Renderer contract and the choice of one.
+"""The Renderer protocol, and the choice of a renderer.
 
-A renderer belongs to one library and mirrors its scenes; each caller draws into a target of its own. Views are
-arbitrary world-to-camera matrices, so a renderer knows nothing of agents.
+A renderer belongs to one library and mirrors its scenes; each caller draws into its own target. Views are arbitrary
+world-to-camera matrices, so a renderer does not know about agents.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ DEVICES = ("cpu", "cuda")
 
 
 class Target(Protocol):
-    """A place for one caller to draw into: up to ``num_views`` views at a time through one camera.
+    """A render target: one caller draws up to ``num_views`` views at a time through one camera.
 
-    A batch is under way from its ``begin`` to its ``finish``. Two may be under way at once, one where ``buffers`` is 1,
-    so that batch t is read while batch t + 1 is drawn: begin(t), begin(t + 1), finish() gives t, begin(t + 2), ...
-    Pictures belong to a ring of ``buffers`` sets: those of batch t are overwritten from begin(t + ``buffers``) on.
+    A batch is in flight between its ``begin`` and its ``finish``. Two batches may be in flight at once (one if
+    ``buffers`` is 1), so that batch t is read while batch t + 1 is drawn: begin(t), begin(t + 1), finish() returns t,
+    begin(t + 2), ... Images live in a ring of ``buffers`` sets: those of batch t are overwritten from
+    begin(t + ``buffers``) on.
     """
 
     num_views: int
@@ -56,26 +57,27 @@ class Target(Protocol):
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
         """Start drawing: the first half of ``render``.
 
-        It trusts that the views are rigid, for a step makes them itself; others give garbage, but nothing unsafe.
+        Views are not checked to be rigid, because a step makes them itself; other views produce garbage, but no unsafe
+        access.
 
         Raises:
-            ValueError: A shape, type or slot is wrong, or a slot is empty; no further batch is under way then.
+            ValueError: A shape, type or slot is wrong, or a slot is empty; no further batch is in flight then.
             RuntimeError: No further batch may be begun before ``finish``, the target or its renderer is closed, the
                 process was forked, or another thread uses the renderer.
         """
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the pictures of the oldest batch under way and return them: the second half of ``render``.
+        """Wait for the images of the oldest batch in flight and return them: the second half of ``render``.
 
         Raises:
-            RuntimeError: No batch is under way, the target or its renderer is closed, the process was forked, another
+            RuntimeError: No batch is in flight, the target or its renderer is closed, the process was forked, another
                 thread uses the renderer, or the device failed.
         """
 
     def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
-        """``begin`` and ``finish``, but views that have not changed since the last batch may be copied, not drawn.
+        """Call ``begin`` and ``finish``, but copy views that have not changed since the last batch where possible.
 
-        The pictures are the same as if all were drawn, if the caller has not written into those of the last batch.
+        The images are the same as if all views were drawn, provided the caller has not written into the last ones.
 
         Raises:
             ValueError: As for ``begin``.
@@ -95,11 +97,11 @@ class Renderer(Protocol):
 
     @property
     def device(self) -> str:
-        """Name of the graphics device or the processor that draws."""
+        """Name of the graphics device or processor that renders."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the graphics device that are reserved for scenes; 0 for Embree, which draws from main memory."""
+        """Bytes reserved for scenes on the graphics device; 0 for Embree, which uses main memory."""
 
     def target(
         self,
@@ -116,7 +118,7 @@ class Renderer(Protocol):
 
 
 def make_renderer(name: str, library: SceneLibrary) -> Renderer:
-    """Make a renderer of a library's scenes; its ``name`` and ``device`` say which one it is.
+    """Make a renderer for a library's scenes; see its ``name`` and ``device`` for the one that was chosen.
 
     Args:
         name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a hardware device, Embree otherwise. Where Embree is
@@ -147,7 +149,7 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
 
 
 def check_device(device: str, renderer: str) -> None:
-    """Raise unless a renderer can put observations on a device; meant for the moment when an environment is made.
+    """Raise unless a renderer can put observations on a device; called when an environment is made.
 
     Args:
         device: The environment's ``obs_device``, one of ``DEVICES``.
@@ -205,5 +207,5 @@ def empty_pictures(camera: Camera, sensors: Sequence[str], num_views: int) -> di
 
 
 def most_under_way(buffers: int) -> int:
-    """How many batches may be begun before the first is finished, on a target with ``buffers`` sets of pictures."""
+    """Return how many batches may be in flight on a target with ``buffers`` sets of images."""
     return min(2, buffers)

@@ -1,1 +1,1 @@
-"""Small things about the machine: optional extras, processes, progress, storage."""
+"""Interaction with the machine: optional extras, processes, compilation, progress, files."""

@@ -1,4 +1,4 @@
-"""Packages that only some need: an extra of this package brings them."""
+"""Optional dependencies, installed with the extras of this package."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class MissingExtraError(ModuleNotFoundError):
 
 @contextmanager
 def needs_extra(extra: str, what: str) -> Iterator[None]:
-    """Around the imports of packages that an extra brings.
+    """Wrap the imports of packages that an extra installs.
 
     Args:
-        extra: Its name.
-        what: What needs it, for the message.
+        extra: Name of the extra.
+        what: The feature that needs it, for the message.
 
     Raises:
         MissingExtraError: One of them cannot be imported.

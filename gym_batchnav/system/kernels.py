@@ -1,8 +1,9 @@
 """Where Numba keeps the machine code of this package's kernels.
 
-Numba looks at the file of a kernel alone to tell whether its machine code is current. A kernel also holds the code of
-the kernels that it calls and the constants that it imports, so machine code of other sources may read wrong addresses.
-Therefore the folder is named after all sources that kernels can depend on. Numba itself keys its entries by processor.
+To decide whether machine code is up to date, Numba checks only the file of the kernel. A kernel also contains the code
+of the kernels that it calls and the constants that it imports, so stale machine code could read wrong addresses. The
+folder is therefore named after a digest of all sources that kernels can depend on. Numba itself keys its entries by
+processor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which process and which thread may run parallel kernels and OpenGL.
+"""Track which process and which thread may run parallel kernels and OpenGL.
 
 Threads and OpenGL contexts do not survive a fork: a parallel kernel or an OpenGL call in a forked child hangs or kills
 it without an error. That is a property of the whole process, hence the module-level variables.

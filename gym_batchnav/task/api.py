@@ -1,30 +1,30 @@
-"""Protocols of a task, a sensor and a measure: subclass these to make your own.
+"""Protocols of tasks, sensors and measures: subclass them to write your own.
 
-A step of the batch goes as follows; every call is for all N environments at once.
+A step of the batch makes the following calls, each for all N environments at once.
 
-1. The agents turn or move; ``EpisodeState`` counts steps, collisions and metres, and ``stopped`` says who called STOP.
+1. The agents turn or move; ``EpisodeState`` counts steps, collisions and metres, and ``stopped`` marks who called STOP.
 2. ``update(state, actions, active)`` of the task, of every sensor and of every measure: the moment to write memory.
 3. ``measure(state)`` of every measure without ``at_end``.
 4. ``terminated(state, measures)`` of the task. The batch adds the limit of steps: an episode is truncated where it has
    taken ``max_episode_steps`` actions and is not terminated.
-5. ``measure(state)`` of the measures with ``at_end``, if an episode has ended; elsewhere their values are 0.
+5. ``measure(state)`` of the measures with ``at_end``, if an episode has ended; for other environments the value is 0.
 6. ``reward(state, measures)`` of the task, with the values of all measures. Readings of sensors are in
    ``state.reading(name)``.
 7. Where an episode begins, its rows of all memory are set to zero and ``begin(state, indices)`` is called: at a reset,
    and in the steps that the autoreset mode says. Infos then hold the measures of the new episode.
 8. ``observe(state)`` of every sensor, as in a reset.
 
-All methods read the state, whose arrays cannot be written, and write nothing but their memory, in ``update`` and
-``begin``. A row of what they return depends on that row of what they read and on nothing else, so that a batch of N is
-N batches of one. Objects keep nothing of a run in themselves, no generator of random numbers either: batches may
-share them. Noise comes from ``state.uniform``; for what is drawn once where the episode of environment i begins,
-``np.random.default_rng([state.episodes.seed[i], state.episodes.count[i]])`` will do.
+All methods read the state, whose arrays are read-only, and write only their own memory, in ``update`` and ``begin``.
+Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one.
+Batches may share components, so a component must not store anything about a run in itself, not even a random generator.
+Take noise from ``state.uniform``. For values drawn once per episode, at the start of the episode of environment i, use
+``np.random.default_rng([state.episodes.seed[i], state.episodes.count[i]])``.
 
-A frozen dataclass is a good form, since components that are equal then count as one and run once. Returned arrays
-are checked the first time: shape, dtype, and whether readings lie in their sensor's space. Rewards have to be finite in
+Write components as frozen dataclasses: equal components then count as one and run once. The first arrays that a
+component returns are checked: shape, dtype, and whether readings lie in the sensor's space. Rewards must be finite at
 every step.
 
-A task goes into an environment as ``task=``, or gets an id of its own: ``gymnasium.register("Mine-v0",
+Pass a task to an environment as ``task=``, or register your own id: ``gymnasium.register("Mine-v0",
 entry_point="gym_batchnav.env.single:SingleEnv", vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
 kwargs={"task": Mine()})``.
 """
@@ -52,18 +52,18 @@ def _no_reading(name: str) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskState:
-    """The present state of N environments, as tasks, sensors and measures read it.
+    """The current state of N environments, as read by tasks, sensors and measures.
 
     Attributes:
         agents: The pose of every agent, read-only.
         episodes: Every episode and its progress, read-only.
         memory: Arrays [N, ...] of all components, by name; see ``Component.memory``. Assigning to a name writes into
             its array, so that ``memory["x"] = values`` and ``memory["x"][:] = values`` do the same.
-        navmesh: Gives the navmesh of the scene in a slot; ``agents.slot`` has the slots.
-        max_episode_steps: The most actions of an episode.
-        success_distance: The task's, in metres.
-        reading: Gives the reading [N, ...] of a sensor, by name, read-only. It is computed once in a step however
-            often it is asked for. In ``update`` a sensor with memory may still give that of the step before.
+        navmesh: Returns the navmesh of the scene in a slot; ``agents.slot`` has the slots.
+        max_episode_steps: Maximum number of actions in an episode.
+        success_distance: The task's success distance, metres.
+        reading: Returns the reading [N, ...] of a sensor, by name, read-only. It is computed at most once per step. In
+            ``update``, the reading of a sensor with memory may still be that of the previous step.
     """
 
     agents: AgentState
@@ -81,16 +81,16 @@ class TaskState:
 
     @property
     def timed_out(self) -> np.ndarray:
-        """Whether each episode [N] bool has taken all actions that it may take."""
+        """Whether each episode [N] bool has reached ``max_episode_steps``."""
         return self.episodes.num_steps >= self.max_episode_steps
 
     def uniform(self, purpose: str, size: int) -> np.ndarray:
         """Return random numbers [N, size] float64 in [0, 1), for a sensor's noise.
 
-        They are keyed by the episode, the step and the purpose and by nothing else: asked again in the same state, they
-        are the same, and they differ for another purpose. An episode is keyed by the environment's seed and count, and
-        where every episode runs once, by the seed of environment 0 and the episode's number, so that an evaluation with
-        noise does not depend on the number of environments.
+        They are keyed by the episode, the step and the purpose only: repeated calls in the same state return the same
+        numbers, and another purpose returns different ones. An episode is keyed by the environment's seed and count. If
+        every episode runs once, it is keyed by the seed of environment 0 and the episode's number, so that an
+        evaluation with noise does not depend on the number of environments.
         """
         key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
         step = self.episodes.num_steps[:, None].astype(np.uint64)
@@ -98,41 +98,41 @@ class TaskState:
         return keyed_uniform(self.episodes.noise[:, None], 0, draw)
 
     def by_scene(self) -> Iterator[tuple[NavMesh, np.ndarray]]:
-        """Iterate over the scenes that agents are in: the navmesh, and the indices [M] of its agents.
+        """Iterate over the scenes that agents are in: yield each navmesh with the indices [M] of its agents.
 
-        For questions to a navmesh, such as ``out[rows] = navmesh.distance_to_obstacle(state.agents.position[rows])``.
+        Use it to query navmeshes: ``out[rows] = navmesh.distance_to_obstacle(state.agents.position[rows])``.
         """
         for slot in np.unique(self.agents.slot):
             yield self.navmesh(int(slot)), np.nonzero(self.agents.slot == slot)[0]
 
 
 class Component(Protocol):
-    """The common base of tasks, sensors and measures: memory of an episode, by default none."""
+    """Common base of tasks, sensors and measures, with memory during an episode (by default none)."""
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return arrays [N, ...] of numbers or bools that remember an episode, by names that no other component has.
+        """Return arrays [N, ...] of numbers or bools for use during an episode, under unique names.
 
-        Only their shapes and dtypes count: the batch makes arrays of zeros like them, which are in ``state.memory``,
-        keeps them in ``get_state()`` and sets the rows of an episode that begins to zero. Called when
-        the batch is made.
+        Only shapes and dtypes matter. The batch allocates zeros like them in ``state.memory``, includes them in
+        ``get_state()``, and zeroes the row of an environment when it begins an episode. Called once, when the batch is
+        made.
         """
         return {}
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """Write the memory of the environments ``indices`` [M] int, in which an episode has begun, if zero will not do.
+        """Initialise the memory of the environments ``indices`` [M] int, in which an episode begins, if not to zero.
 
-        The agents stand at their starts. The memory of other components may not be ready yet.
+        The agents are at their starts. The memory of other components may not be initialised yet.
         """
         return None
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Write memory after a move; called once a step, before anything is measured.
+        """Update memory after a move; called once per step, before any measure.
 
         Args:
-            state: After the move. The memory of other components may be that of the step before.
+            state: State after the move. The memory of other components may be that of the previous step.
             actions: [N] int64.
-            active: [N] bool, whether each environment acted. The others begin an episode in this step, or have none
-                left to run.
+            active: [N] bool, whether each environment acted. The others begin an episode in this step, or have no
+                episode left to run.
         """
         return None
 
@@ -142,7 +142,7 @@ class Sensor(Component, Protocol):
 
     Attributes:
         name: Key of the observation; an identifier.
-        space: Of one environment: a space with a shape and a dtype, such as Box or Discrete.
+        space: Space of one environment's reading, with a shape and a dtype, such as Box or Discrete.
     """
 
     name: str
@@ -150,15 +150,15 @@ class Sensor(Component, Protocol):
 
     @abstractmethod
     def observe(self, state: TaskState) -> np.ndarray:
-        """Return readings [N, *space.shape] of the space's dtype. They are copied: views of the state will do."""
+        """Return readings [N, *space.shape] of the space's dtype. They are copied, so you may return views."""
 
 
 class Measure(Component, Protocol):
-    """A number by which an episode is judged; infos report it.
+    """A number per environment that infos report, such as success or path length.
 
     Attributes:
         name: Key of the infos; an identifier.
-        at_end: Whether it is reported only where an episode ends, instead of at every step.
+        at_end: Whether it is reported only when an episode ends, instead of at every step.
     """
 
     name: str
@@ -166,17 +166,18 @@ class Measure(Component, Protocol):
 
     @abstractmethod
     def measure(self, state: TaskState) -> np.ndarray:
-        """Return values [N], numbers or bools. They are copied: views of the state will do."""
+        """Return values [N], numbers or bools. They are copied, so you may return views."""
 
 
 class Task(Component, Protocol):
     """A task: its sensors, its measures, its reward and the end of its episodes.
 
     Attributes:
-        sensors: The task's sensors; more may be given to the environment.
-        measures: Read by ``reward`` and ``terminated`` and reported in infos; more may be given to the environment.
-        success_distance: How near to the goal, in geodesic metres, an agent has to stop: for the measures of success
-            and for the shortest-path follower.
+        sensors: The task's sensors; ``sensors=`` of the environment adds more.
+        measures: Read by ``reward`` and ``terminated`` and reported in infos; ``measures=`` of the environment adds
+            more.
+        success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
+            measures of success and by the shortest-path follower.
     """
 
     sensors: tuple[Sensor, ...] = ()
@@ -188,16 +189,16 @@ class Task(Component, Protocol):
         """Return the reward [N] of the step; the batch sets it to 0 where no agent acted.
 
         Args:
-            state: After the step.
-            measures: Values [N] of the step by name, the task's own and those given to the environment; of those with
-                ``at_end``, 0 where the episode continues.
+            state: State after the step.
+            measures: Values [N] by name, of the task's measures and those passed to the environment. Measures with
+                ``at_end`` are 0 where the episode continues.
         """
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Whether the agent's action ended each episode [N] bool: by default, where it called STOP.
+        """Return whether the agent's action ended each episode [N] bool; by default, whether it called STOP.
 
         Args:
-            state: After the step.
+            state: State after the step.
             measures: Values [N] of the measures without ``at_end``, by name.
         """
         return state.episodes.stopped

@@ -1,4 +1,4 @@
-"""Components: a task with its sensors and measures, put together, checked, and run as one."""
+"""Components: a task with its sensors and measures, combined, validated and run together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Measures(dict[str, np.ndarray]):
 
 
 class Components:
-    """The task, sensors and measures of a batch. Runs every component once, however often it is named.
+    """The task, sensors and measures of a batch. Every component runs once, even if it is listed several times.
 
     Args:
         task: The task.
@@ -51,8 +51,8 @@ class Components:
         end_measures: Names of those that are reported when an episode ends.
 
     Raises:
-        ValueError: An object lacks what its role needs, a name is taken or no identifier, a space has no shape, or
-            the task's ``success_distance`` is no positive number.
+        ValueError: An object lacks a required attribute, a name is taken or not an identifier, a space has no shape, or
+            the task's ``success_distance`` is not a positive number.
     """
 
     def __init__(self, task: Task, sensors: Sequence[Sensor] = (), measures: Sequence[Measure] = ()) -> None:
@@ -84,16 +84,16 @@ class Components:
         return {name: sensor.space for name, sensor in self.sensors.items()}
 
     def memory_nbytes(self) -> int:
-        """Return the bytes of memory that one environment takes, as the components give it."""
+        """Return the bytes of the components' memory per environment."""
         given = [one.memory(1) for one in self._all]
         arrays = [array for named in given if isinstance(named, Mapping) for array in named.values()]
         return sum(np.asarray(array).nbytes for array in arrays)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """The memory of all components for N environments, by name: zeros, whatever they gave.
+        """Return zeroed memory of all components for N environments, by name.
 
         Raises:
-            ValueError: Two components give memory one name, or it is no array of N rows of numbers.
+            ValueError: Two components use the same name, or a component's memory is not an array of N rows of numbers.
         """
         arrays: dict[str, np.ndarray] = {}
         owners: dict[str, Component] = {}
@@ -111,7 +111,7 @@ class Components:
                         f"memory {name!r} of {_kind(one)} is {_described(array)}: pass an array of numbers with "
                         f"{num_envs} rows"
                     )
-                # Of the batch alone: a component may give the same array each time it is asked.
+                # A copy for this batch: a component may return the same array at every call.
                 arrays[name], owners[name] = np.zeros(array.shape, array.dtype), one
         return arrays
 
@@ -130,10 +130,10 @@ class Components:
         self._readings.clear()
         for one in self._all:
             one.update(state, actions, active)
-        self._readings.clear()  # those read in between may be of memory before its update
+        self._readings.clear()  # readings during the updates may have used memory that was not updated yet
 
     def measure_step(self, state: TaskState) -> Measures:
-        """Return the measures that are reported at every step, in the present state."""
+        """Return the measures that are reported at every step, for the current state."""
         if self._is_first("measure"):
             for name, one in self.measures.items():
                 values = one.measure(state)
@@ -175,7 +175,7 @@ class Components:
         return reward
 
     def reading(self, state: TaskState, name: str) -> np.ndarray:
-        """Return a sensor's reading [N, ...], read-only; it is kept until the state changes or all are observed.
+        """Return a sensor's reading [N, ...], read-only; it is cached until the state changes or ``observe`` is called.
 
         Raises:
             KeyError: There is no such sensor.
@@ -191,7 +191,7 @@ class Components:
         """Return the readings [N, ...] of all sensors by name, fresh arrays.
 
         Raises:
-            ValueError: A reading is of another shape or dtype, or outside its space; checked the first time.
+            ValueError: A reading has the wrong shape or dtype, or is outside its space; checked the first time only.
         """
         readings = {name: self.reading(state, name) for name in self.sensors}
         self._readings.clear()
@@ -206,7 +206,7 @@ class Components:
         return {name: values.copy() for name, values in readings.items()}
 
     def _is_first(self, what: str) -> bool:
-        """Return whether something is done for the first time, so that its results have to be checked."""
+        """Return whether a call happens for the first time, so that its result has to be checked."""
         first = what in self._unchecked
         self._unchecked.discard(what)
         return first
@@ -244,7 +244,7 @@ def _check_role(role: str, one: object) -> None:
     """Raise ValueError unless an object has the attributes of its role."""
     protocol = f"gym_batchnav.task.api.{role.capitalize()}"
     if role == "sensor" and isinstance(one, str):
-        raise ValueError(f"sensor={one!r} of a task: pictures are for the environment to draw, sensors=({one!r},)")
+        raise ValueError(f"sensor={one!r} of a task: the environment draws images; pass sensors=({one!r},) to it")
     if isinstance(one, type):
         raise ValueError(f"{role}={one.__name__} is a class: pass an object, {one.__name__}()")
     missing = [part for part in _REQUIRED[role] if not hasattr(one, part)]
@@ -253,16 +253,16 @@ def _check_role(role: str, one: object) -> None:
 
 
 def _check_distance(task: Task) -> None:
-    """Raise ValueError unless a task's distance of success is a positive number."""
+    """Raise ValueError unless a task's ``success_distance`` is a positive number."""
     distance = task.success_distance
     if not isinstance(distance, (int, float, np.integer, np.floating)) or not 0 < distance < np.inf:
         raise ValueError(f"success_distance={distance!r} of {_kind(task)}: pass a positive number of metres")
 
 
 def _several(what: str, given: Any) -> Sequence[Any]:
-    """Return a tuple or list as it is; ValueError for all else, such as one object without a comma."""
+    """Return a tuple or list unchanged; ValueError for other types, such as a single object without a comma."""
     if not isinstance(given, (tuple, list)):
-        raise ValueError(f"{what}: {given!r} is no tuple; write (one,) for a single one")
+        raise ValueError(f"{what}: {given!r} is not a tuple; write (one,) for a single one")
     return given
 
 
@@ -274,7 +274,7 @@ def _check_space(sensor: Sensor) -> None:
 
 
 def _check_values(what: str, values: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """Raise unless values are an array of a shape and a dtype, or of one of the kinds in a string.
+    """Check that values are an array with a shape and a dtype, or one of the dtype kinds in a string.
 
     Raises:
         ValueError: They are not.

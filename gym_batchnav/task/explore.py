@@ -1,4 +1,4 @@
-"""Explore: see as much of a home as there is time for."""
+"""Explore: visit as much of a home as possible within the time limit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gym_batchnav.task.api import Measure, Task, TaskState
 from gym_batchnav.task.measures import CollisionsCount, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
 
-_SIDE = 128  # cells along an axis that are told apart: more than 500 steps of 0.25 m lead across
+_SIDE = 128  # distinct cells along an axis: 500 steps of 0.25 m cross fewer
 
 
 @dataclass(frozen=True, slots=True)
 class CellsVisited(Measure):
-    """How many cells [N] int32 of a grid, seen from above, each agent has been in; the first is where it started.
+    """Number of cells [N] int32 of a horizontal grid that each agent has visited, including the cell of its start.
 
-    The grid's lines are those of whole multiples of ``cell_size`` along x and z. Cells that lie 128 apart count as one.
+    Grid lines lie at integer multiples of ``cell_size`` along x and z. Cells that are 128 apart count as the same cell.
 
     Attributes:
         cell_size: Metres.
@@ -34,7 +34,7 @@ class CellsVisited(Measure):
             raise ValueError(f"cell_size={self.cell_size!r}: pass a positive number of metres")
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """The cells that each agent has visited, their number, and the number that the last step added."""
+        """Return memory for the visited cells, their number, and the number that the last step added."""
         return {
             "visited": np.zeros((num_envs, _SIDE, _SIDE), bool),
             "cells_visited": np.zeros(num_envs, np.int32),
@@ -42,12 +42,12 @@ class CellsVisited(Measure):
         }
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """The cell of the start is visited, and was not found by a step."""
+        """Mark the cell of the start as visited, without counting it as added by a step."""
         self._visit(state, indices)
         state.memory["cells_found"][indices] = 0
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Visit the cells that the agents are in now."""
+        """Mark the cells that the agents are in now as visited."""
         self._visit(state, np.nonzero(active)[0])
 
     def measure(self, state: TaskState) -> np.ndarray:
@@ -55,9 +55,9 @@ class CellsVisited(Measure):
         return state.memory["cells_visited"]
 
     def _visit(self, state: TaskState, indices: np.ndarray) -> None:
-        """Enter the cells of agents ``indices`` [M] into their memory."""
+        """Mark the cells of agents ``indices`` [M] in their memory."""
         visited = state.memory["visited"]
-        # Rounded down, not towards zero, where the cells at the origin would be of double size.
+        # Rounded down: rounding towards zero would make the cells at the origin twice as wide.
         cell = np.floor(state.agents.position[indices] / self.cell_size).astype(np.int64) % _SIDE
         place = (indices, cell[:, 0], cell[:, 2])
         state.memory["cells_found"][indices] = ~visited[place]
@@ -67,11 +67,11 @@ class CellsVisited(Measure):
 
 @dataclass(frozen=True, slots=True)
 class Explore(Task):
-    """The paper's Explore: visit many cells of a grid within ``max_episode_steps``. STOP does nothing.
+    """The paper's Explore task: visit as many grid cells as possible within ``max_episode_steps``. STOP does nothing.
 
     Attributes:
-        cell_size: Metres along a side of a cell.
-        cell_reward: Reward of every cell that is visited for the first time.
+        cell_size: Side of a cell, metres.
+        cell_reward: Reward for each cell that is visited for the first time.
     """
 
     cell_size: float = 1.0
@@ -89,5 +89,5 @@ class Explore(Task):
         return self.cell_reward * state.memory["cells_found"]
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Never: time ends an episode."""
+        """Return False everywhere: only the time limit ends an episode."""
         return np.zeros(state.num_envs, bool)

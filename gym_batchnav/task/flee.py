@@ -1,4 +1,4 @@
-"""Flee: get away from where you started."""
+"""Flee: move as far as possible from the start."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gym_batchnav.task.sensors import GPS, Compass
 
 @dataclass(frozen=True, slots=True)
 class DistanceFromStart(Measure):
-    """Metres [N] float64 from each agent's start to where it is; inf where no way leads there, as after ``set_pose``.
+    """Distance [N] float64, metres, from each agent's start; inf if there is no path, for example after ``set_pose``.
 
     Attributes:
-        geodesic: Along the shortest way; False for the straight line, which takes less time to compute.
+        geodesic: Measure along the shortest path; False for the straight line, which is faster to compute.
     """
 
     geodesic: bool = True
@@ -25,11 +25,11 @@ class DistanceFromStart(Measure):
     name = "distance_from_start"
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """The distance, and how it changed in the last step."""
+        """Return memory for the distance and its change in the last step."""
         return {"distance_from_start": np.zeros(num_envs), "distance_gained": np.zeros(num_envs)}
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Measure how far the agents have come."""
+        """Measure the distances from the starts."""
         before = state.memory["distance_from_start"].copy()
         now = self._distances(state)
         known = np.isfinite(before) & np.isfinite(now)
@@ -41,7 +41,7 @@ class DistanceFromStart(Measure):
         return state.memory["distance_from_start"]
 
     def _distances(self, state: TaskState) -> np.ndarray:
-        """Metres [N] from start to agent."""
+        """Return the distances [N] from start to agent, metres."""
         start, position = state.episodes.start, state.agents.position
         if not self.geodesic:
             return np.linalg.norm(position.astype(np.float64) - start, axis=1)
@@ -53,12 +53,12 @@ class DistanceFromStart(Measure):
 
 @dataclass(frozen=True, slots=True)
 class Flee(Task):
-    """The paper's Flee: come far from the start within ``max_episode_steps``. STOP does nothing.
+    """The paper's Flee task: move as far as possible from the start within ``max_episode_steps``. STOP does nothing.
 
-    The reward of a step is by how many metres it took the agent further from its start.
+    The reward of a step is the increase of the distance from the start, in metres.
 
     Attributes:
-        geodesic: Measure along shortest ways; False for straight lines.
+        geodesic: Measure along shortest paths; False for straight lines.
     """
 
     geodesic: bool = True
@@ -75,5 +75,5 @@ class Flee(Task):
         return state.memory["distance_gained"]
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Never: time ends an episode."""
+        """Return False everywhere: only the time limit ends an episode."""
         return np.zeros(state.num_envs, bool)

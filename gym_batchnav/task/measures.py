@@ -1,4 +1,4 @@
-"""Habitat's measures, as functions of arrays with one row per environment and as Measures."""
+"""Habitat's measures: as functions of arrays with one row per environment, and as Measure classes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gym_batchnav.task.api import Measure, TaskState
 
 
 def success(stopped: np.ndarray, distance_to_goal: np.ndarray, success_distance: float) -> np.ndarray:
-    """Whether each agent [N] called STOP with its geodesic distance (metres) below ``success_distance``."""
+    """Return whether each agent [N] called STOP with its geodesic distance (metres) below ``success_distance``."""
     # Success needs STOP: standing on the goal at the time limit is failure.
     return stopped & (distance_to_goal < success_distance)
 
 
 def efficiency(start_distance: np.ndarray, path_length: np.ndarray) -> np.ndarray:
-    """Return d0 / max(d0, path) [N], the share of the way walked that was needed; 1 where both are zero."""
+    """Return d0 / max(d0, path) [N], the ratio of the shortest to the walked path; 1 where both are zero."""
     longest = np.maximum(start_distance, path_length)
     return np.divide(start_distance, longest, out=np.ones_like(longest), where=longest > 0)
 
@@ -27,7 +27,7 @@ def spl(succeeded: np.ndarray, start_distance: np.ndarray, path_length: np.ndarr
 
 
 def soft_spl(distance_to_goal: np.ndarray, start_distance: np.ndarray, path_length: np.ndarray) -> np.ndarray:
-    """SPL with the progress made, max(0, 1 - d/d0), in the place of success [N] (Datta et al. 2020)."""
+    """SPL with progress, max(0, 1 - d/d0), instead of success [N] (Datta et al. 2020)."""
     remaining = np.divide(
         distance_to_goal, start_distance, out=np.ones_like(distance_to_goal), where=start_distance > 0
     )
@@ -41,7 +41,7 @@ class DistanceToGoal(Measure):
     name = "distance_to_goal"
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """The distances [N]; inf where there is no way."""
+        """The distances [N]; inf where there is no path."""
         return state.episodes.distance
 
 
@@ -93,7 +93,7 @@ class SPL(Measure):
 
 @dataclass(frozen=True, slots=True)
 class SoftSPL(Measure):
-    """SPL with progress in the place of success [N] float64."""
+    """SPL with progress instead of success [N] float64."""
 
     name = "soft_spl"
     at_end = True

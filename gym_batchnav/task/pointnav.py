@@ -1,4 +1,4 @@
-"""PointNav: reach a point whose distance and direction are known, and say STOP there."""
+"""PointNav: go to a point whose distance and direction are known, and call STOP there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from gym_batchnav.task.sensors import PointGoal
 
 @dataclass(frozen=True, slots=True)
 class PointNav(Task):
-    """Habitat's PointNav: the episode ends with STOP, which succeeds within ``success_distance`` of the goal.
+    """Habitat's PointNav: STOP ends the episode, and is a success within ``success_distance`` of the goal.
 
     Attributes:
         success_distance: Geodesic metres below which STOP succeeds.
         success_reward: Reward of a success (times SPL if ``spl_reward``).
         step_reward: Reward of every step.
-        spl_reward: The paper's last step: ``step_reward + success_reward * SPL``, without the progress made.
+        spl_reward: Make the reward of the last step ``step_reward + success_reward * SPL``, without progress, as in the
+            paper.
     """
 
     success_distance: float = 0.2
@@ -34,7 +35,7 @@ class PointNav(Task):
 
     @classmethod
     def bps_paper(cls) -> PointNav:
-        """The reward of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021)."""
+        """Return the task with the reward of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021)."""
         return cls(spl_reward=True)
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -47,7 +48,7 @@ class PointNav(Task):
 
 
 def _progress(episodes: EpisodeState) -> np.ndarray:
-    """Metres [N] that each agent came nearer to its goal; 0 where the goal cannot be reached, as after ``set_pose``."""
+    """Return the progress [N] towards the goal, metres; 0 where the goal is unreachable, such as after ``set_pose``."""
     reachable = np.isfinite(episodes.previous_distance) & np.isfinite(episodes.distance)
     return np.subtract(
         episodes.previous_distance, episodes.distance, out=np.zeros_like(episodes.distance), where=reachable

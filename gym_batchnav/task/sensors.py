@@ -34,7 +34,7 @@ class GPS(Sensor):
     space = Box(-_ANY, _ANY, (2,), np.float32)
 
     def observe(self, state: TaskState) -> np.ndarray:
-        """The places [N, 2]."""
+        """The positions [N, 2]."""
         offset, heading = state.agents.position - state.episodes.start, state.episodes.start_heading
         cos, sin = np.cos(heading), np.sin(heading)
         ahead = -sin * offset[:, 0] - cos * offset[:, 2]
@@ -75,11 +75,11 @@ class PreviousAction(Sensor):
     space = Discrete(1 + len(Action))
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """The reading, which an episode that begins sets to 0."""
+        """Return memory for the reading, which is 0 when an episode begins."""
         return {self.name: np.zeros(num_envs, np.int64)}
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Remember the actions."""
+        """Store the actions."""
         state.memory[self.name][active] = actions[active] + 1
 
     def observe(self, state: TaskState) -> np.ndarray:

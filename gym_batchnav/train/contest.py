@@ -1,4 +1,4 @@
-"""A policy measured in the same episodes as a blind, a random and a shortest-path agent."""
+"""Contest: compare a policy with a blind, a random and a shortest-path agent in the same episodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN_EPISODES = 4  # of each of them; those of the first are filmed
 
 @dataclass
 class Contest:
-    """Agents that are measured in the same episodes."""
+    """Agents that are evaluated in the same episodes."""
 
     policy_file: Path
     about: PolicyAbout
@@ -111,13 +111,13 @@ def make_contest(
     """Read the policies, check everything that is cheap to check, then load the scenes.
 
     Args:
-        policy_file: The policy; the shipped one if not given.
-        blind_file: A blind policy to compare with; the shipped one if not given, where it fits.
-        scenes: Scenes to evaluate in; those that the policy's preset holds out if not given.
-        episodes: Number of episodes in all; 25 per scene if not given.
+        policy_file: The policy; by default the shipped one.
+        blind_file: A blind policy to compare with; by default the shipped one, if it was trained in the same world.
+        scenes: Scenes to evaluate in; by default the held-out scenes of the policy's preset.
+        episodes: Total number of episodes; by default 25 per scene.
         num_envs: N; the results do not depend on it.
         renderer: As of BatchNavEnv.
-        sample: Draw actions instead of taking the likeliest.
+        sample: Sample actions instead of taking the most likely ones.
         seed: Seed of drawn actions.
         allow_mismatch: Compare with a blind policy that was trained in another world.
         note: Called with a line of text for what is left out.
@@ -186,5 +186,5 @@ def _check_blind(file: Path, blind: PolicyAbout, about: PolicyAbout, allow_misma
     if lines and not allow_mismatch:
         raise ValueError(
             f"--blind '{file}' was trained in another world than --policy: in the policy's {'; '.join(lines)}. "
-            "Compare policies of one world, or give --allow-mismatch"
+            "Compare policies of one world, or use --allow-mismatch"
         )

@@ -1,4 +1,4 @@
-"""Networks that turn pictures into features: the paper's SE-ResNet9 and a small one for CPUs."""
+"""Image encoders: the paper's SE-ResNet9 and a small one for CPUs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LEAST_VARIANCE = 1e-2
 
 
 class RunningMoments(nn.Module):
-    """Normalises each channel by the mean and variance of all pictures that ``update`` was given.
+    """Normalises each channel by the running mean and variance of all images passed to ``update``.
 
-    As in bps-nav (bps_nav/common/running_mean_and_var.py and bps_nav/rl/ppo/policy.py:205), the moments begin as those
-    of 10,000 pictures of mean 0 and variance 1, pictures count (not pixels), and a variance below 0.01 counts as 0.01.
+    As in bps-nav (bps_nav/common/running_mean_and_var.py and bps_nav/rl/ppo/policy.py:205), the moments start as those
+    of 10,000 images of mean 0 and variance 1, the count is of images (not pixels), and the variance is at least 0.01.
 
     Args:
         num_channels: C.
@@ -44,8 +44,8 @@ class RunningMoments(nn.Module):
     def update(self, batches: Iterable[Tensor], total: Callable[[Tensor], Tensor]) -> None:
         """Add batches of pictures [..., H, W, C] to the moments.
 
-        Call it only between learning from a rollout and collecting the next one, so that a rollout is learned from with
-        the moments that it was acted with.
+        Call this only between learning from a rollout and collecting the next one, so that acting and learning use the
+        same moments.
 
         Args:
             batches: At least one.
@@ -104,7 +104,7 @@ class PictureChannels(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """Weighs channels by what the whole picture holds (Hu et al. 2018).
+    """Squeeze-and-excitation: scales channels by weights computed from the whole image (Hu et al. 2018).
 
     Args:
         num_channels: C.
@@ -226,5 +226,5 @@ class SmallEncoder(nn.Module):
 
 
 def _halved(side: int, times: int) -> int:
-    """The side of a picture after so many 3 x 3 convolutions of stride 2, which round up."""
+    """Return the side of an image after ``times`` 3 x 3 convolutions of stride 2, which round up."""
     return -(-side // 2**times)

@@ -7,14 +7,14 @@ from torch.nn.functional import cross_entropy
 
 
 def expert_share(progress: float, imitation_share: float) -> float | None:
-    """The share of actions that the follower takes: 1 at the start, 0 from half of the imitation on, None after it.
+    """Return the share of actions taken by the follower: 1 at first, 0 from half of the imitation on, None after it.
 
-    Later the policy acts alone and the follower only says what it would do, so that the policy learns to recover from
-    its own mistakes.
+    In the second half of the imitation the policy acts alone and the follower's actions are only targets, so that the
+    policy learns to recover from its own mistakes.
 
     Args:
-        progress: The share of the training that is over.
-        imitation_share: The share of the training that imitates.
+        progress: Share of the training that is done.
+        imitation_share: Share of the training that imitates.
     """
     if progress >= imitation_share:
         return None
@@ -24,7 +24,7 @@ def expert_share(progress: float, imitation_share: float) -> float | None:
 def imitation_loss(
     logits: Tensor, values: Tensor, expert_actions: Tensor, returns: Tensor, value_weight: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Cross-entropy with the follower's actions; the critic meanwhile learns the returns of what was done.
+    """Return the cross-entropy with the follower's actions; the critic learns the returns of the actions taken.
 
     Args:
         logits: [..., 4].

@@ -45,7 +45,7 @@ class Lamb(torch.optim.Optimizer):
         if not (lr >= 0 and eps >= 0 and weight_decay >= 0 and all(0 <= beta < 1 for beta in betas)):
             raise ValueError(
                 f"lr={lr}, betas={betas}, eps={eps}, weight_decay={weight_decay}: "
-                "give betas from 0 to below 1 and the others not negative"
+                "pass betas from 0 to below 1 and the others not negative"
             )
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "trust": trust}
         super().__init__(parameters, defaults)
@@ -95,10 +95,10 @@ def trust_ratio(weights: Tensor, step: Tensor) -> Tensor:
 
 
 def lamb_groups(policy: nn.Module) -> list[dict[str, Any]]:
-    """Lamb's groups of parameters: biases and Fixup's scalars take no trust ratio, all else does.
+    """Return Lamb's parameter groups: biases and Fixup's scalars have no trust ratio, all other parameters have one.
 
-    Weight decay applies to both, and the gains of a LayerNorm have a trust ratio: so does bps-nav
-    (bps_nav/rl/ppo/ppo.py:117-152), which tells the groups apart by parts of their names.
+    Weight decay applies to both groups, and the gains of a LayerNorm have a trust ratio, as in bps-nav
+    (bps_nav/rl/ppo/ppo.py:117-152), which selects the groups by substrings of parameter names.
     """
     fixup = {id(one) for block in policy.modules() if isinstance(block, FixupBlock) for one in block.scalars()}
     plain: list[nn.Parameter] = []
@@ -111,7 +111,7 @@ def lamb_groups(policy: nn.Module) -> list[dict[str, Any]]:
 
 
 def decay_groups(policy: nn.Module) -> list[dict[str, Any]]:
-    """AdamW's groups of parameters: weight decay for matrices and kernels only."""
+    """Return AdamW's parameter groups: weight decay for matrices and convolution kernels only."""
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     return [
         {"params": [one for one in parameters if one.ndim > 1]},
@@ -122,7 +122,7 @@ def decay_groups(policy: nn.Module) -> list[dict[str, Any]]:
 def scaled_learning_rate(
     base: float, num_steps: int, num_envs: int, num_minibatches: int, num_workers: int = 1
 ) -> float:
-    """The paper's rule: ``base`` for mini-batches of up to 256 frames, then growing as the root of their size.
+    """Return the peak learning rate: ``base`` times the root of (frames per mini-batch / 256), at least ``base``.
 
     Args:
         base: The learning rate of small mini-batches.
@@ -135,7 +135,7 @@ def scaled_learning_rate(
 
 
 def learning_rate(progress: float, base: float, peak: float) -> float:
-    """The learning rate after a share ``progress`` of the training.
+    """Return the learning rate at a given progress of the training.
 
     It rises from half of ``peak`` to ``peak`` in the first 1%, then falls along a half cosine to 0.01 ``base``
     (bps-nav, bps_nav/rl/ddppo/algo/ddppo_trainer.py:454-473).

@@ -1,4 +1,4 @@
-"""Recurrent policies: what an agent sees, feels and remembers -> logits of its actions and the value of its state."""
+"""Recurrent policies: from observations and memory to action logits and a state value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAPER_CRITIC_GAIN = 0.1  # bps-nav, bps_nav/rl/ppo/policy.py:319
 
 
 class RecurrentCore(nn.Module):
-    """An LSTM or GRU that forgets where an episode begins.
+    """An LSTM or GRU whose state is reset where an episode begins.
 
     Args:
         kind: ``"lstm"`` or ``"gru"``.
@@ -59,7 +59,7 @@ class RecurrentCore(nn.Module):
 
 
 class VectorEmbedding(nn.Module):
-    """Embeds a sensor's reading after bringing it to the order of 1: by its bounds, or by a logarithm without bounds.
+    """Embeds a sensor's reading, scaled to order 1 by its bounds, or by a logarithm if it is unbounded.
 
     Args:
         box: Space [K] of the sensor. An element counts as bounded if its bounds are less than 1e6 apart.
@@ -173,18 +173,18 @@ class Policy(nn.Module):
         return torch.cat(inputs, dim=-1)
 
     def update_moments(self, observation: dict[str, Tensor], total: Callable[[Tensor], Tensor]) -> None:
-        """Let what normalises RGB take the pictures [T, N, H, W, 3] of a rollout into account, once it is learned.
+        """Update the RGB moments with the images [T, N, H, W, 3] of a rollout, after learning from it.
 
         Args:
-            observation: Of the rollout.
-            total: Sums a tensor over all that learn from such rollouts at the same time.
+            observation: Observations of the rollout.
+            total: Sums a tensor over all workers.
         """
         if self.encoder is not None:
             self.encoder.channels.update_moments(observation, total)
 
 
 def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
-    """A fresh policy for the observations of an environment.
+    """Make a policy with random weights for the observations of an environment.
 
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256)
@@ -195,7 +195,7 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
         The policy on the CPU, with random weights from torch's global generator.
 
     Raises:
-        ValueError: the kind is unknown, the space has no pictures that it could see, or a sensor that it cannot read.
+        ValueError: The kind is unknown, or the space has no images, or a sensor that the policy cannot read.
     """
     if kind not in POLICIES:
         raise ValueError(f"policy {kind!r}: choose one of {', '.join(map(repr, POLICIES))}")

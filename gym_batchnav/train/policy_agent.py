@@ -1,4 +1,4 @@
-"""A policy as an agent that can be evaluated."""
+"""PolicyAgent: a policy as an agent for evaluation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from gym_batchnav.train.policy_file import PolicyAbout, check_world
 
 
 class PolicyAgent:
-    """An agent that takes the likeliest action of a policy, or draws one.
+    """An agent that takes the most likely action of a policy, or samples one.
 
     Args:
-        policy: On any device.
-        sample_seed: Draw actions with the policy's probabilities, keyed by this seed; None takes the likeliest.
-        about: The description of its file. If given, ``reset`` compares the environment with the world of the training.
-        allow_mismatch: Act in another world all the same, as long as the policy finds its sensors there.
+        policy: The policy, on any device.
+        sample_seed: Sample actions from the policy's probabilities, keyed by this seed; None takes the most likely.
+        about: The description in the policy's file. If given, ``reset`` checks that the environment has the settings of
+            the training.
+        allow_mismatch: Skip this check, as long as the environment has the policy's sensors.
     """
 
     def __init__(

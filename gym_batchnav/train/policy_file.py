@@ -1,4 +1,4 @@
-"""Policy files: weights and the world that they were trained in, in one safetensors file that is safe to share."""
+"""Policy files: weights and the settings of their training world, in one safetensors file that is safe to share."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PolicyAbout:
     navmesh_settings: NavMeshSettings = field(default_factory=NavMeshSettings)
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless an environment could be like this."""
+        """Raise ValueError unless the settings are possible for an environment."""
         check_choice("policy", self.kind, POLICIES)
         if self.sensors:
             check_sensors(self.sensors)
@@ -133,7 +133,7 @@ class PolicyAbout:
         return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **readings})
 
     def differences(self, other: PolicyAbout) -> list[str]:
-        """One line for each setting of the world in which another differs, for example of an environment.
+        """Return one line per setting of the world that differs in another description, such as an environment's.
 
         A camera counts only if the policy sees, and sensors that the policy does not use do not count.
         """
@@ -205,7 +205,7 @@ def save_policy(path: Path, policy: Policy, about: PolicyAbout) -> None:
 def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
     """The policy of a file, on the CPU, and its description.
 
-    A stranger's file is harmless: nothing in it is executed, and size, header and sensors are bounded.
+    Loading an untrusted file is safe: nothing in it is executed, and size, header and sensors are bounded.
 
     Raises:
         ValueError: it is no policy file, a damaged one, or its weights are not those of its kind.
@@ -215,7 +215,7 @@ def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
     try:
         weights, described = _read(path)
         about = _about(described)
-        with torch.device("meta"):  # takes no memory and draws no weights: a stranger's file may ask for huge ones
+        with torch.device("meta"):  # allocates nothing: an untrusted file may describe huge weights
             policy = make_policy(about.kind, about.observation_space())
         expected = {name: (one.shape, one.dtype) for name, one in policy.state_dict().items()}
         if {name: (one.shape, one.dtype) for name, one in weights.items()} != expected:
@@ -245,7 +245,7 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:
         header = file.metadata() or {}
         if header.get("format") != FORMAT:
             raise ValueError(f"it is no {FORMAT!r} but {header.get('format')!r}")
-        # Copied, since a tensor inside the file may begin at any byte, and results hang on alignment.
+        # Copied, since a tensor in the file may start at any byte, and results depend on alignment.
         weights = {name: file.get_tensor(name).clone() for name in file.keys()}
         return weights, json.loads(header["about"])
 

@@ -23,7 +23,7 @@ OPTIMIZERS = ("lamb", "adamw")
 
 @dataclass(frozen=True, slots=True)
 class PPOConfig:
-    """How to learn.
+    """Hyper-parameters of PPO.
 
     The defaults are those of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021), except that
     time-outs are bootstrapped; docs/paper.md lists every difference from its code.
@@ -44,12 +44,12 @@ class PPOConfig:
         learning_rate: Base rate, for mini-batches of up to 256 frames.
         scale_learning_rate: Scale the rate to larger mini-batches, see ``lamb.scaled_learning_rate``.
         weight_decay: Weight decay; which parameters it applies to depends on the optimizer, see ``make_optimizer``.
-        bootstrap_timeouts: Where a time-out cuts an episode off, count the value of its last observation; otherwise a
-            time-out counts as an end after which nothing follows.
-        imitation_share: For this share of the training, at its start, imitate the shortest-path follower instead.
-        autocast: Run the networks in bfloat16 where torch thinks it safe.
-        channels_last: Keep the encoder's weights in the memory format of tensor cores.
-        compile: Have torch compile the encoder, which needs a C++ compiler, on a GPU also Triton.
+        bootstrap_timeouts: At a time-out, bootstrap from the value of the last observation; otherwise a time-out counts
+            as a terminal state.
+        imitation_share: Share of the training, at its start, that imitates the shortest-path follower instead.
+        autocast: Run the networks with torch's bfloat16 autocast.
+        channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
+        compile: Compile the encoder with torch.compile, which needs a C++ compiler and, on a GPU, Triton.
     """
 
     total_frames: int = 2_500_000_000
@@ -104,8 +104,8 @@ class PPO:
         config: Hyper-parameters.
         seed: Seed of the environments, the actions and the mini-batches. Environment i of worker r of W is seeded with
             ``(seed * W + r) * N + i``, so that neither workers nor trainings of different seeds share a seed.
-        workers: Who trains the policy together, each in as many environments; None for this process alone. All begin
-            with the weights of worker 0.
+        workers: The processes that train the policy together, with the same number of environments each; None for this
+            process alone. All start with the weights of worker 0.
 
     Attributes:
         policy: The policy.
@@ -154,7 +154,7 @@ class PPO:
         """Collect a rollout and learn from it.
 
         Args:
-            progress: The share of the training that is over, the same for every worker; that of the frames if None.
+            progress: Share of the training that is done, the same for every worker; None computes it from the frames.
         """
         config, clock = self.config, time.perf_counter()
         before, waited = dict(self.collector.seconds), self.workers.seconds
@@ -178,7 +178,7 @@ class PPO:
         return Iteration(frames=self.frames, seconds=seconds, losses=means, episodes=rollout.episodes)
 
     def _collect(self, expert: float | None) -> Rollout:
-        """A rollout, which ends early if most of the workers have theirs."""
+        """Collect a rollout, which ends early if most other workers have finished theirs."""
         workers, num_steps = self.workers, self.config.num_steps
         if workers.size == 1:
             return self.collector.collect(expert)
@@ -231,7 +231,7 @@ class PPO:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that a PPO of the same arguments gave."""
+        """Resume from the state of a PPO with the same arguments."""
         self.frames = state["frames"]
         self.policy.load_state_dict(state["policy"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: trajectories from above and a clip."""
+"""Images of an evaluation: maps with trajectories, and a clip."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ CAPTION = 26  # pixels
 def film(
     env: BatchNavEnv, agent: Agent, episodes: np.ndarray, num_filmed: int = 0, picture_size: int = 144
 ) -> viz.Recording:
-    """Watch an agent in some episodes.
+    """Record an agent in some episodes.
 
     Args:
-        env: A batch of M environments that begins no episode in the step that ends one.
-        agent: Acts.
+        env: A batch of M environments whose autoreset mode is not SAME_STEP.
+        agent: The agent.
         episodes: [M] int, the numbers of the episodes.
-        num_filmed: Of how many of them, the first ones, to keep what is seen.
-        picture_size: Pixels across of what is seen.
+        num_filmed: Number of episodes, from the first, for which images are recorded.
+        picture_size: Side of the recorded images, pixels.
 
     Raises:
-        ValueError: the environment is of another autoreset mode.
+        ValueError: The environment has another autoreset mode.
     """
     agent.reset(env)
     begun = np.ones(env.num_envs, bool)
@@ -46,7 +46,7 @@ def film(
 
 
 def trajectories(env: BatchNavEnv, taken: viz.Recording) -> np.ndarray:
-    """Maps [H, W, 3] of the scenes of a film: each agent's way in colour, from disc to star, the shortest in grey."""
+    """Draw maps [H, W, 3] of the recorded scenes: each agent's trajectory in colour, and the shortest path in grey."""
     maps = []
     for slot in dict.fromkeys(taken.slots.tolist()):
         here = np.nonzero(taken.slots == slot)[0]
@@ -62,7 +62,7 @@ def trajectories(env: BatchNavEnv, taken: viz.Recording) -> np.ndarray:
 
 
 def clip(env: BatchNavEnv, taken: viz.Recording) -> list[np.ndarray]:
-    """Frames [H, W, 3]: the map with the agents that were filmed beside what they see; they share one scene."""
+    """Draw frames [H, W, 3]: the map with the filmed agents beside their views; the agents must share one scene."""
     return viz.episode_clip(env, taken, CLIP_MAP_SIZE)
 
 

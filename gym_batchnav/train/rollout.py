@@ -58,12 +58,12 @@ class Rollout:
 class Collector:
     """Steps one batch or several with a policy and fills one rollout after another, in place.
 
-    With several batches that share a library, one is drawn while the policy acts for another.
+    With several batches that share a library, one is rendered while the policy acts for another.
 
     Args:
         envs: A batch, or batches of equal observations whose environments stand beside each other in the rollout.
             Their autoreset mode is SAME_STEP, so that every step belongs to an episode.
-        policy: Acts; on any device.
+        policy: The policy, on any device.
         num_steps: T.
         seed: Seed of the actions and of environment 0; environment i of all batches is seeded with ``seed + i``.
         autocast: Infer in bfloat16.
@@ -74,7 +74,7 @@ class Collector:
             report them, and ``"infer"`` for the rest. A GPU's time is counted where its results are waited for.
 
     Raises:
-        ValueError: a batch has another autoreset mode, or the batches differ in what they observe.
+        ValueError: A batch has another autoreset mode, or the batches have different observations.
     """
 
     def __init__(
@@ -113,12 +113,13 @@ class Collector:
         """Act for T steps.
 
         Args:
-            expert_share: The share of actions that are the shortest-path follower's instead of the policy's own; its
-                actions are recorded at every step. None does not ask it.
-            cut: Asked after each step but the last, with the number of steps so far: whether to end the rollout there.
+            expert_share: Share of actions that come from the shortest-path follower instead of the policy; the
+                follower's actions are recorded at every step. None does not compute them.
+            cut: Called after each step except the last with the number of steps so far; returning True ends the
+                rollout.
 
         Returns:
-            The rollout, whose arrays the next call writes over.
+            The rollout, whose arrays the next call overwrites.
         """
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()

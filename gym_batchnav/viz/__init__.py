@@ -1,4 +1,4 @@
-"""Pictures of agents and scenes, as arrays [H, W, 3] uint8: mosaics, maps from above, trajectories, clips.
+"""Images of agents and scenes, as arrays [H, W, 3] uint8: mosaics, maps, trajectories, clips.
 
 ``gym_batchnav.viz.figures`` has Matplotlib figures; it needs the extra ``[viz]`` and is imported by its own name.
 """

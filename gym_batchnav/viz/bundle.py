@@ -30,9 +30,9 @@ def mime_bundle(
     Args:
         say: Returns the plain text.
         title: The title of the page.
-        tell: Returns the table of the page, by name; called only if more than plain text is wanted.
-        draw: Returns the picture and its caption; called likewise. If one of the three raises, the error's message
-            takes the place of its result.
+        tell: Returns the table of the page, by name; called only if more than plain text is requested.
+        draw: Returns the image and its caption; called only if more than plain text is requested. If one of the three
+            callables raises, the error's message replaces its result.
         include: The MIME types to return; all if not given.
         exclude: The MIME types to leave out.
     """

@@ -1,4 +1,4 @@
-"""The facts of a scene, as plain values and as words: for tables, JSON and notebooks."""
+"""Facts about scenes and navmeshes, as plain values and as text, for tables, JSON and notebooks."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
 
 
 def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:
-    """The facts of ``describe_scene``, and of ``describe_navmesh`` where they were added, as words by name.
+    """Format the facts of ``describe_scene``, and of ``describe_navmesh`` if present, as text by name.
 
     Args:
-        facts: The facts; ``walkable`` may say why there is no navmesh.
+        facts: The facts; ``walkable`` may hold the reason why there is no navmesh.
         most_warnings: The number of warnings that are shown; all if not given.
     """
     words = {name: f"{facts[name]:,}" for name in ("triangles", "vertices", "objects", "materials")}

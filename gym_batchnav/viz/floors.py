@@ -1,4 +1,4 @@
-"""The storeys of a scene, found from its navmesh, and the heights at which maps cut them: a map shows one storey."""
+"""Find the storeys of a scene from its navmesh, and the heights at which maps cut them to show one storey."""
 
 from __future__ import annotations
 

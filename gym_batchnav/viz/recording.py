@@ -1,4 +1,4 @@
-"""Recordings of some agents of a batch, one episode each: poses, distances and pictures."""
+"""Recordings of some agents of a batch, one episode each: poses, distances and images."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def record_episodes(
 
     Raises:
         TypeError: ``env`` is no batch of this package, or ``agent`` cannot act.
-        ValueError: its autoreset mode is SAME_STEP, in which the last state of an episode is never visible.
+        ValueError: The autoreset mode is SAME_STEP, in which the last state of an episode is never visible.
     """
     batch = batch_of(env)
     if batch.autoreset_mode == AutoresetMode.SAME_STEP:

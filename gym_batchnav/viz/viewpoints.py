@@ -1,4 +1,4 @@
-"""Viewpoints whose pictures together show most of a scene."""
+"""Choose viewpoints that together show most of a scene."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACES, _HEADINGS = 64, 8  # tried; at each place all headings
 _PIXELS = 24  # along a side of the pictures that choose
 _CELL = 0.5  # metres: what is seen is counted in cubes of this side, larger in large scenes
 _REACH = 12  # cubes: what is farther away is not counted as shown
-_SEEN = 0.1  # what a cube that was shown already is still worth
+_SEEN = 0.1  # weight of a cube that is already shown
 _ISLAND = 0.05  # share of the walkable area that an island needs to be visited: rooms do, tops of tables do not
 
 

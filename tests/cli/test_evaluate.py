@@ -90,7 +90,7 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     refused(r"--episodes 7: all 2 scenes count alike, .* multiple of 2: give 6 or 8", episodes=7)
     refused("multiple of 2: give 2$", episodes=1)
     refused("202 episodes|101 episodes of scene 'apartment_0', which has 100", episodes=202, num_envs=1)
-    refused("kind 'small'; give one of kind 'blind'", blind=files["small"])
+    refused("kind 'small'; pass one of kind 'blind'", blind=files["small"])
     other = write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5)
     refused("forward_step is 0.25, the policy was trained with 0.5.*--allow-mismatch", blind=other)
     refused("missing.safetensors", policy=tmp_path / "missing.safetensors")
@@ -98,7 +98,7 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     damaged.write_bytes(files["small"].read_bytes()[:-9])
     refused("damaged", policy=damaged)
     monkeypatch.setattr("gym_batchnav.train.contest.assets_dir", lambda: tmp_path / "nothing")
-    refused("ships no policy: give --policy FILE", policy=None)
+    refused("ships no policy: use --policy FILE", policy=None)
 
 
 def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch):

@@ -142,7 +142,7 @@ def test_one_of_several_scenes_is_named(folder, tmp_path):
     assert areas["hall"] > areas["room"] + 20 and (tmp_path / "hall_navmesh.png").is_file()
     with pytest.raises(ValueError, match=r"'.*scenes' means 2 scenes: choose one with --only NAME, of hall, room"):
         CliRunner().invoke(app, ["scene", "navmesh", str(folder)], catch_exceptions=False)
-    with pytest.raises(ValueError, match=r"--only attic: .* has no such scene, choose one of hall, room"):
+    with pytest.raises(ValueError, match=r"--only attic: .* has no such scene; choose one of hall, room"):
         CliRunner().invoke(app, ["scene", "view", str(folder), "--only", "attic"], catch_exceptions=False)
 
 

@@ -53,11 +53,11 @@ def test_seeds_are_numbers_and_ranges_each_taken_once():
     ("arguments", "told"),
     [
         (["9-3"], "'9-3': the last is smaller than the first, write 3-9"),
-        (["seven"], "'seven': give a whole number"),
-        (["1-"], "'1-': give a whole number"),
+        (["seven"], "'seven': pass a whole number"),
+        (["1-"], "'1-': pass a whole number"),
         (["0-100000"], "more than 100,000 homes"),
-        (["1", "--name", "home_{sede}"], "only {index} and {seed}"),
-        (["1-2", "--name", "home"], "several homes one name"),
+        (["1", "--name", "home_{sede}"], "only fields are {index} and {seed}"),
+        (["1-2", "--name", "home"], "several homes would get the same name"),
         (["1", "--area", "7"], "25 to 400"),
     ],
 )

@@ -560,7 +560,7 @@ class TestWrongUse:
 
     def test_a_batch_that_does_not_fit_into_memory_is_refused_before_it_is_made(self, make):
         for sensors, remedy in (
-            ((), "give at most num_envs="),
+            ((), "use at most num_envs="),
             (("rgb",), "camera=, fewer sensors= or at most"),
         ):
             with pytest.raises(ValueError, match=rf"num_envs=1000000000: .* GiB.*available: .*{remedy}"):

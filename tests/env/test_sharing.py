@@ -117,7 +117,7 @@ def test_the_batch_that_made_the_renderer_closes_it(make):
 def test_a_renderer_of_another_library_is_refused(make):
     first = make(HALF)
     for keywords in ({}, {"library": SceneLibrary.from_scenes(ROOMS[:1])}):
-        with pytest.raises(ValueError, match="renderer= is of another library"):
+        with pytest.raises(ValueError, match="renderer= belongs to another library"):
             make(HALF, renderer=first.renderer, **keywords)
     with pytest.raises(ValueError, match="renderer=7: choose one of 'auto', 'opengl', 'embree'"):
         make(HALF, renderer=7)

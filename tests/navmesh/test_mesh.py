@@ -178,7 +178,7 @@ def test_geodesic_arrays_kept_and_given_back_change_nothing():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((5, 0), TypeError, "rng=0: give a NumPy generator"),
+        ((5, 0), TypeError, "rng=0: pass a NumPy generator"),
         ((-1, RNG(0)), ValueError, "n=-1"),
         ((2.5, RNG(0)), TypeError, "n=2.5"),
         ((10**12, RNG(0)), ValueError, "n=1000000000000"),

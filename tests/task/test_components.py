@@ -474,7 +474,7 @@ class TestWrongUse:
             ({"sensors": (GPS,)}, r"sensor=GPS is a class"),
             ({"sensors": (3,)}, "sensor=3 has no memory.*api.Sensor"),
             ({"sensors": (Success(),)}, "has no space, observe"),
-            ({"measures": "spl"}, "measures: 'spl' is no tuple"),
+            ({"measures": "spl"}, "measures: 'spl' is not a tuple"),
             ({"measures": ("spl",)}, "measure='spl' has no memory"),
             ({"sensors": (sensor(name="depth"),)}, "'depth' of Odd: the environment itself"),
             ({"measures": (measure(name="episode_index"),)}, "'episode_index' of Odd.*another"),

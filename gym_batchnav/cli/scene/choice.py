@@ -1,4 +1,4 @@
-"""The scene that a command is about, and the axes and unit of its file."""
+"""Select the scene for a command, and override the axes and unit of its file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gym_batchnav.library.sources import SceneSource
     from gym_batchnav.scene.scene import Scene
 
-Only = Annotated[str | None, typer.Option(help="Name of the scene to take where SCENE stands for several.")]
+Only = Annotated[str | None, typer.Option(help="Name of the scene to use if SCENE stands for several.")]
 FrameUp = Annotated[
     str | None, typer.Option("--up", help="Axis of the file that points up, y or z, if the guess is wrong.")
 ]
@@ -31,18 +31,18 @@ _UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1
 def chosen_source(
     spec: str, only: str | None, cache: DiskCache, up: str | None = None, scale: float | None = None
 ) -> SceneSource:
-    """Find the one scene that a specification stands for.
+    """Return the one scene that a specification stands for.
 
     Args:
-        spec: What ``scenes=`` takes.
-        only: The name of the scene to take where it stands for several.
-        cache: Keeps parsed scenes.
-        up: As of ``load_scene``; None leaves it to the loader.
-        scale: As of ``load_scene``; None leaves it to the loader.
+        spec: A specification, as for ``scenes=``.
+        only: The name of the scene to use if the specification stands for several.
+        cache: Stores parsed scenes.
+        up: See ``load_scene``; None lets the loader guess.
+        scale: See ``load_scene``; None lets the loader guess.
 
     Raises:
-        ValueError: it stands for several, or for none of that name; or ``up`` or ``scale`` is given for a scene that
-            is no file.
+        ValueError: The specification stands for several scenes, or none has the name; or ``up`` or ``scale`` is given
+            for a scene that is not a file.
     """
     from gym_batchnav.library.sources import scene_sources
 
@@ -50,17 +50,17 @@ def chosen_source(
     found = sources if only is None else [source for source in sources if source.name == only]
     names = ", ".join(source.name for source in sources[:_SHOWN]) + (", ..." if len(sources) > _SHOWN else "")
     if not found:
-        raise ValueError(f"--only {only}: '{spec}' has no such scene, choose one of {names}")
+        raise ValueError(f"--only {only}: '{spec}' has no such scene; choose one of {names}")
     if len(found) > 1:
         raise ValueError(f"'{spec}' means {len(found):,} scenes: choose one with --only NAME, of {names}")
     return with_frame(found[0], cache, up, scale)
 
 
 def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: float | None) -> SceneSource:
-    """A source whose file is read with the given up and scale; the loader guesses those that are None.
+    """Return a source whose file is read with the given up and scale; the loader guesses those that are None.
 
     Raises:
-        ValueError: it is no file.
+        ValueError: The scene is not a file.
     """
     from gym_batchnav.library.sources import source_from_recipe
 
@@ -68,12 +68,12 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
     if not options:
         return source
     if source.recipe is None or source.recipe["kind"] != "file":
-        raise ValueError(f"--up and --scale are for scene files, and '{source.name}' is none: leave them out")
+        raise ValueError(f"--up and --scale are for scene files, and '{source.name}' is not one: leave them out")
     return source_from_recipe({**source.recipe, "options": options}, cache)
 
 
 def how_to_keep(scene: Scene) -> str:
-    """The sentence that says how to have environments read a scene's file with the same up and scale."""
+    """Return a sentence that explains how to make environments read the file with the same up and scale."""
     from gym_batchnav.scene.files import SceneFiles
     from gym_batchnav.scene.habitat.stage import read_stage_config
 
@@ -86,17 +86,17 @@ def how_to_keep(scene: Scene) -> str:
 
 
 def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any]:
-    """The attributes of a stage configuration for a frame, the inverse of ``asset_frame``.
+    """Return the attributes of a stage configuration for a frame; the inverse of ``asset_frame``.
 
     Args:
-        rotation: [3, 3], takes the asset's up to +y and its front to -z.
-        factors: [3], metres in a unit along the axes after the rotation.
+        rotation: [3, 3], maps the asset's up to +y and its front to -z.
+        factors: [3], metres per unit along the axes after the rotation.
 
     Returns:
-        All four attributes of a frame, so that none of an older configuration takes effect beside them.
+        All four attributes of a frame, so that they fully replace those of an older configuration.
     """
     scale, unit = rotation.T @ factors, 1.0
-    if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes only change places: signs say nothing
+    if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes are only permuted: signs do not matter
         scale = np.abs(scale)
         if (factors == factors[0]).all():
             scale, unit = np.ones(3), float(factors[0])

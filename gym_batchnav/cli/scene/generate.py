@@ -79,10 +79,10 @@ def generate(
 
 
 def _numbers(seeds: Sequence[str]) -> list[int]:
-    """The seeds in a list of numbers and ranges, each once, in their order.
+    """Return the seeds in a list of numbers and ranges, without duplicates, in order.
 
     Raises:
-        ValueError: one is neither, a range runs backwards, or there are too many.
+        ValueError: An entry is neither a number nor a range, a range runs backwards, or there are too many seeds.
     """
     numbers: dict[int, None] = {}
     for part in seeds:
@@ -99,22 +99,22 @@ def _numbers(seeds: Sequence[str]) -> list[int]:
 
 
 def _stems(name: str, seeds: Sequence[int]) -> list[str]:
-    """The names of the files without their endings.
+    """Return the file names without suffixes.
 
     Raises:
-        ValueError: ``name`` has other fields than these two, or the names are not all different.
+        ValueError: ``name`` has fields other than {index} and {seed}, or the names are not unique.
     """
     try:
         stems = [name.format(index=index, seed=seed) for index, seed in enumerate(seeds)]
     except (LookupError, ValueError, AttributeError) as error:
-        raise ValueError(f"--name {name!r}: only {{index}} and {{seed}} may stand in it") from error
+        raise ValueError(f"--name {name!r}: the only fields are {{index}} and {{seed}}") from error
     if len(set(stems)) < len(stems):
-        raise ValueError(f"--name {name!r}: gives several homes one name, put {{seed}} or {{index}} into it")
+        raise ValueError(f"--name {name!r}: several homes would get the same name; add {{seed}} or {{index}}")
     return stems
 
 
 def _told(home: Scene, navmesh: NavMesh) -> str:
-    """The rooms and areas of a home in one line."""
+    """Return one line with the areas and rooms of a home."""
     from gym_batchnav.viz.facts import counted
 
     area, rooms = home.metadata["area"], home.metadata["rooms"]

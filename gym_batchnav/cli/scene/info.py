@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 
 
 def info(
-    scenes: Annotated[
-        list[str], typer.Argument(help="Files, folders, patterns or names: anything that scenes= takes.")
-    ],
+    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
     walkable: Annotated[bool, typer.Option(help="Also build the navmesh, which may take a while.")] = True,
     up: FrameUp = None,
     scale: FrameScale = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each scene.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per scene.")] = False,
 ) -> None:
     """Describe scenes: counts, size, textures, memory, guessed units, parts left out, and the walkable area.
 
-    The exit status is 1 if a scene cannot be read, or if an agent can walk in none of the scenes.
+    The exit status is 1 if a scene cannot be read, or if none of the scenes has a walkable area.
 
     Example: gym-batchnav scene info home.glb "~/scenes/*.obj" procedural:7
     """
@@ -50,7 +48,8 @@ def info(
             if as_json:
                 print(json.dumps(facts))
             elif "refused" in facts:
-                console.print(f"[red]{escape(source.name)}[/] is refused: {escape(facts['refused'])}", highlight=False)
+                reason = escape(facts["refused"])
+                console.print(f"[red]{escape(source.name)}[/] cannot be used: {reason}", highlight=False)
             else:
                 console.print(_table(facts))
             done()
@@ -59,7 +58,7 @@ def info(
 
 
 def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, Any]:
-    """The facts of a scene; for one that cannot be loaded, its name and why it is ``refused``."""
+    """Return the facts of a scene; for one that cannot be loaded, its name and the reason as ``refused``."""
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.preparation.navigation import cached_navmesh
@@ -83,7 +82,7 @@ def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, A
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    """The facts for people."""
+    """Return the facts as a table."""
     from gym_batchnav.viz.facts import scene_in_words
 
     table = Table(show_header=False, title=escape(facts["name"]), title_justify="left")

@@ -23,7 +23,7 @@ _SHOWN = 20  # islands
 
 
 def navmesh(
-    scene: Annotated[str, typer.Argument(help="A scene as scenes= takes it, or a .navmesh file to describe.")],
+    scene: Annotated[str, typer.Argument(help="A scene, as for scenes=, or a .navmesh file to describe.")],
     out: Annotated[
         Path | None, typer.Option(help="PNG file of the map; SCENE_navmesh.png in this folder by default.")
     ] = None,
@@ -32,18 +32,18 @@ def navmesh(
     ] = None,
     radius: Annotated[float, typer.Option(help="Agent radius in metres.", min=0)] = 0.1,
     height: Annotated[float, typer.Option(help="Agent height in metres.", min=0)] = 1.5,
-    climb: Annotated[float, typer.Option(help="Highest step that the agent climbs, in metres.", min=0)] = 0.2,
+    climb: Annotated[float, typer.Option(help="Highest step that the agent can climb, in metres.", min=0)] = 0.2,
     slope: Annotated[
-        float, typer.Option(help="Steepest floor that the agent walks on, in degrees.", min=0, max=90)
+        float, typer.Option(help="Steepest slope that the agent can walk on, in degrees.", min=0, max=90)
     ] = 45.0,
     only: Only = None,
     up: FrameUp = None,
     scale: FrameScale = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Build the navmesh of a scene: its area and islands in a table, and a map per storey, one shade per island.
+    """Build the navmesh of a scene, print its area and islands, and draw a map per storey, one shade per island.
 
-    Save the navmesh beside the scene's file under the scene's name, and environments use it instead of building one.
+    Environments use a navmesh that lies beside the scene's file under the same name instead of building one.
 
     Example: gym-batchnav scene navmesh home.glb --radius 0.2 --save home.navmesh
     """
@@ -56,7 +56,7 @@ def navmesh(
     if save is not None:
         check_destination(save)
         if save.suffix.lower() != ".navmesh":
-            raise ValueError(f"--save '{save}': the name of a navmesh ends in .navmesh")
+            raise ValueError(f"--save '{save}': the name of a navmesh file must end in .navmesh")
     started = time.perf_counter()
     if scene.lower().endswith(".navmesh"):
         name, file = Path(scene).stem, Path(scene).expanduser()
@@ -73,7 +73,7 @@ def navmesh(
             agent_radius=radius, agent_height=height, agent_max_climb=climb, agent_max_slope_deg=slope
         )
         loaded = source.load()
-        warm_up_building()  # the seconds below are those of building, not of compiling
+        warm_up_building()  # so that the seconds below do not include compiling
         started = time.perf_counter()
         mesh = _built(loaded, settings)
     seconds = time.perf_counter() - started
@@ -103,7 +103,7 @@ def _built(scene: Scene, settings: NavMeshSettings) -> NavMesh:
 
 
 def _report(name: str, mesh: NavMesh, seconds: float, out: Path, save: Path | None, as_json: bool) -> None:
-    """Print the figures, and what was written."""
+    """Print the figures and the files that were written."""
     islands = [
         {"area": island.area, "radius": island.radius, "polygons": len(island.polygons)} for island in mesh.islands
     ]

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns, names: all that scenes= takes.")],
+    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
     workers: Annotated[
-        int | None, typer.Option(help="Processes; by default as many as processors and memory allow, at most 4.", min=1)
+        int | None, typer.Option(help="Number of processes; by default at most 4, as cores and memory allow.", min=1)
     ] = None,
-    radius: Annotated[float | None, typer.Option(help="Of the agent, metres, as in the run to come.", min=0)] = None,
-    height: Annotated[float | None, typer.Option(help="Of the agent, metres.", min=0)] = None,
-    climb: Annotated[float | None, typer.Option(help="Highest step, metres.", min=0)] = None,
-    slope: Annotated[float | None, typer.Option(help="Steepest floor, degrees.", min=0, max=90)] = None,
-    num_episodes: Annotated[int, typer.Option(help="Sampled in a scene that brings none.", min=1)] = 1000,
-    episode_file: Annotated[Path | None, typer.Option(help="A Habitat dataset to take the episodes from.")] = None,
-    cache_dir: Annotated[Path | None, typer.Option(help="The cache; the user's by default.")] = None,
+    radius: Annotated[float | None, typer.Option(help="Agent radius in metres, as in your run.", min=0)] = None,
+    height: Annotated[float | None, typer.Option(help="Agent height in metres.", min=0)] = None,
+    climb: Annotated[float | None, typer.Option(help="Highest step in metres.", min=0)] = None,
+    slope: Annotated[float | None, typer.Option(help="Steepest slope in degrees.", min=0, max=90)] = None,
+    num_episodes: Annotated[int, typer.Option(help="Episodes to sample in a scene without any.", min=1)] = 1000,
+    episode_file: Annotated[Path | None, typer.Option(help="Habitat dataset to read the episodes from.")] = None,
+    cache_dir: Annotated[Path | None, typer.Option(help="Cache folder (default: the user's).")] = None,
 ) -> None:
     """Parse or generate scenes and build their navmeshes and distances now, so that a run finds them in the cache.
 
-    What is there already is checked and not made again. Scenes that are refused are listed at the end, and the exit
-    status is then 1. Ctrl-C stops at once; what is complete stays.
+    Entries that are already in the cache are only checked. Scenes that cannot be used are listed at the end, and the
+    exit status is then 1. Ctrl-C stops at once and keeps all complete entries.
 
     Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
     """
@@ -65,7 +65,7 @@ def prepare(
 
 
 def _check(cache: DiskCache, episode_file: Path | None) -> None:
-    """Raise an error for a cache that cannot be written or a file of episodes that cannot be read, before the work."""
+    """Raise an error early if the cache cannot be written or the episode file cannot be read."""
     from gym_batchnav.episodes.habitat import read_episodes
 
     try:
@@ -75,7 +75,7 @@ def _check(cache: DiskCache, episode_file: Path | None) -> None:
         writable = False
     if not writable:
         raise PermissionError(
-            f"the cache in '{cache.directory}' cannot be written: choose another folder with --cache-dir, or by the "
+            f"the cache in '{cache.directory}' cannot be written: choose another folder with --cache-dir or the "
             "environment variable GYM_BATCHNAV_CACHE"
         )
     if episode_file is not None:

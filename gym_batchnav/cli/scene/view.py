@@ -1,4 +1,4 @@
-"""``gym-batchnav scene view``: a scene from above and from eye level in one picture."""
+"""``gym-batchnav scene view``: a scene from above and from eye level in one image."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_sour
 
 
 def view(
-    scene: Annotated[str, typer.Argument(help="A scene as scenes= takes it: home.glb, apartment_0, procedural:7.")],
+    scene: Annotated[str, typer.Argument(help="A scene, as for scenes=: home.glb, apartment_0, procedural:7.")],
     out: Annotated[
         Path | None, typer.Option(help="PNG file to write; SCENE_view.png in this folder by default.")
     ] = None,
-    size: Annotated[int, typer.Option(help="Pixels along a side of each eye-level picture.", min=32, max=1024)] = 256,
+    size: Annotated[int, typer.Option(help="Side of each eye-level view in pixels.", min=32, max=1024)] = 256,
     seed: Annotated[int, typer.Option(help="Seed of the candidate viewpoints.", min=0)] = 0,
     only: Only = None,
     up: FrameUp = None,
     scale: FrameScale = None,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
 ) -> None:
-    """Draw a scene from above, one map per storey, and the views from eight places in it, as one PNG.
+    """Draw a scene from above, one map per storey, and eight views from inside it, as one PNG.
 
-    On the maps a green line outlines the area where Habitat's agent can walk; numbers show where the views were taken.
-    The figure of a person in one view is 1.7 m tall: if it looks too large or too small, give --scale. Edge lines and
-    side lighting are for readability and do not appear in observations. A scene in which nobody can walk is drawn
-    from outside instead.
+    On the maps, a green line outlines the area where Habitat's agent can walk, and numbers mark the viewpoints. The
+    human figure in one of the views is 1.7 m tall: if it looks too large or too small, use --scale. Edge lines and side
+    lighting make shapes easier to see and do not appear in observations. A scene without a walkable area is drawn from
+    outside.
 
     Example: gym-batchnav scene view home.glb --out home.png
     """

@@ -1,4 +1,4 @@
-"""Presets: an environment, a policy and a way to learn that go together."""
+"""Presets: combinations of environment, policy and hyper-parameters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.ppo import PPOConfig
 
 # Small furnished homes of one to four rooms, a hall not counted, whose inner doors are open, by floor area in square
-# metres. Sight matters in them: walls and furniture lie across most straight ways to a goal, so that an agent without
-# eyes, trained as long, feels its way along them (SPL 0.51 against 0.87, see benchmarks/RESULTS.md).
+# metres. Vision matters in them: walls and furniture block most straight paths to a goal, so that a blind agent with
+# the same training has to feel its way along them (SPL 0.51 instead of 0.87, see benchmarks/RESULTS.md).
 AREAS = (28, 34, 40, 46, 52, 57)
 _SMALL_HOME = "area={area}&closed_doors=0&triangles=8000"
 SEEDS_OF_AN_AREA = 100
@@ -24,22 +24,22 @@ NUM_HELD_OUT = 20
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What to train, where and how.
+    """Settings of a training run.
 
     Attributes:
-        scenes: To learn in.
-        held_out: To evaluate in.
-        policy: Kind, see ``make_policy``.
-        ppo: How to learn.
+        scenes: Training scenes.
+        held_out: Evaluation scenes.
+        policy: Kind of policy, see ``make_policy``.
+        ppo: Hyper-parameters.
         num_envs: N.
         resident_scenes: K.
         rotate_every: Steps from one change of scene to the next.
-        sensors: What the agents see.
-        camera: Their camera.
-        task: What is asked and how it is rewarded.
-        num_episodes: Sampled in a scene that brings none.
+        sensors: The agents' sensors.
+        camera: The agents' camera.
+        task: The task, with its reward.
+        num_episodes: Number of episodes to sample for a scene without any.
         device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
-        threads: Of torch and of Numba, which share them; None leaves them as they are.
+        threads: Number of threads that torch and Numba share; None does not change it.
     """
 
     scenes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A training from its settings to its files: the folder, the clock, the log and the checkpoints around PPO.
+"""TrainingRun: a training from its settings to its files, with folder, clock, log and checkpoints around PPO.
 
 The folder holds ``run.json`` (the settings), ``curve.jsonl`` (the log), ``checkpoint.pt`` (one per worker), and
 after the end ``policy.safetensors``. Where they are installed, TensorBoard's files lie in ``tensorboard/`` and
@@ -39,7 +39,7 @@ RECENT_SECONDS = 60.0  # of training, over which the summary takes success and S
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What all workers do before the next iteration; the clock of worker 0 decides."""
+    """Decision on how all workers proceed before the next iteration, made by the clock of worker 0."""
 
     progress: float
     log: bool
@@ -51,7 +51,7 @@ class TrainingRun:
 
     Args:
         out: The folder; made if need be.
-        given: Settings by name, see RunSettings; for a run that is resumed, only those that change.
+        given: Settings by name, see RunSettings; when resuming a run, only those that change.
         resume: Resume the run that the folder holds, if it holds one.
         note: Called with a line of text before anything slow.
 
@@ -116,7 +116,7 @@ class TrainingRun:
         """Train until a limit is reached or ``should_stop`` says so, and leave a checkpoint.
 
         Args:
-            should_stop: Asked before every iteration.
+            should_stop: Called before every iteration; returning True ends the training.
             watch: Called with the run after every iteration.
 
         Returns:
@@ -262,7 +262,7 @@ def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
         make_folder(out)
         return settings
     if not resume:
-        raise FileExistsError(f"'{out}' holds a run: resume it with --resume, or give another --out")
+        raise FileExistsError(f"'{out}' holds a run: resume it with --resume, or use another --out")
     settings = read_run_file(out).changed(given, out)
     _check_device(settings)
     return settings

@@ -84,7 +84,7 @@ class RunSettings:
             if name not in CHANGEABLE and getattr(self, name) != value:
                 raise ValueError(
                     f"'{where}' holds a run with {name} {getattr(self, name)!r}, not {value!r}: "
-                    f"leave --{name.replace('_', '-')} out to resume it, or give another --out"
+                    f"leave --{name.replace('_', '-')} out to resume it, or use another --out"
                 )
         return replace(self, **{name: value for name, value in given.items() if name in CHANGEABLE})
 

@@ -1,4 +1,4 @@
-"""Several workers that train one policy, each in environments of its own: DD-PPO (Wijmans et al. 2020)."""
+"""Several workers that train one policy, each with its own environments: DD-PPO (Wijmans et al. 2020)."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Workers:
 
     @classmethod
     def from_environment(cls, timeout: float = 600.0) -> Workers:
-        """Meet the workers that torchrun started, as its environment variables say; alone without them.
+        """Join the workers that torchrun started, using its environment variables; a group of one without them.
 
         Args:
             timeout: Seconds to wait for the others, now and later.
 
         Raises:
-            RuntimeError: the others did not come.
+            RuntimeError: The others did not join in time.
         """
         workers = cls()
         if int(os.environ.get("WORLD_SIZE", 1)) == 1:
@@ -143,6 +143,6 @@ class Workers:
             collective(*arguments)
         except RuntimeError as error:
             raise RuntimeError(
-                f"worker {self.rank} of {self.size} lost the others ({error}): see what they say, then start all again"
+                f"worker {self.rank} of {self.size} lost the others ({error}): see their output, then restart all"
             ) from error
         self.seconds += time.perf_counter() - clock
