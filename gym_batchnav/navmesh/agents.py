@@ -20,6 +20,7 @@ from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, goals_
 from gym_batchnav.navmesh.kernels.motion import QUEUE, has_collided, try_step
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.state import Action
+from gym_batchnav.system.jit import ENTRY, INNER
 
 STOP, FORWARD, LEFT, RIGHT = (int(action) for action in Action)  # kernels compile faster with plain ints
 BLOCK = 64  # agents that a thread takes at a time
@@ -225,20 +226,20 @@ def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -
         raise TypeError(f"{name}: {array.dtype} {array.shape}; a contiguous {np.dtype(dtype)} {shape} is needed")
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _is_placed(table: np.ndarray, slot: int, polygon: int) -> bool:
     """Whether an agent stands on a polygon of a slot that is filled."""
     return 0 <= slot < len(table) and 0 <= polygon < table[slot, NUM_POLYGONS]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _wrap(angle: float) -> np.float32:
     """The angle in [-pi, pi), also after rounding to float32."""
     wrapped = np.float32(angle - 2.0 * np.pi * np.floor((angle + np.pi) / (2.0 * np.pi)))
     return wrapped if wrapped < np.float32(np.pi) else np.float32(-np.pi)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _step_range(
     begin: int,
     end: int,
@@ -277,7 +278,7 @@ def _step_range(
             outcome.collided[i] = has_collided(moved2, stride.forward_step * stride.forward_step)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _distance_range(
     begin: int, end: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
 ) -> None:
@@ -292,7 +293,7 @@ def _distance_range(
                 out[i] = distance_and_corner(row, to_int64(goal_index[i]), to_int64(polygon[i]), x, y, z)[0]
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _follow_range(
     begin: int,
     end: int,
@@ -326,7 +327,7 @@ def _follow_range(
 # Parallel loops cannot hand NamedTuples to their threads: these take them apart and put them together again.
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(**ENTRY, parallel=True)
 def _step_parallel(
     size: int,
     table: np.ndarray,
@@ -354,7 +355,7 @@ def _step_parallel(
         )
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(**ENTRY, parallel=True)
 def _distance_parallel(size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray) -> None:
     slots, polygon, position = places
     for block in prange((size + BLOCK - 1) // BLOCK):
@@ -362,7 +363,7 @@ def _distance_parallel(size: int, table: np.ndarray, places: Places, goal_index:
         _distance_range(block * BLOCK, end, table, Places(slots, polygon, position), goal_index, out)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(**ENTRY, parallel=True)
 def _follow_parallel(
     size: int,
     table: np.ndarray,

@@ -38,6 +38,7 @@ from gym_batchnav.render.embree.shade import (
     read_texels,
 )
 from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
+from gym_batchnav.system.jit import ENTRY, INNER
 
 # What kernels know of a slot; all zero for an empty one. Those of the surfaces are zero where no kernel reads them.
 SLOT = np.dtype(
@@ -90,7 +91,7 @@ class Output(NamedTuple):
     semantic: np.ndarray  # [N, H, W] int32
 
 
-@njit(parallel=True, cache=True, nogil=True)
+@njit(**ENTRY, parallel=True)
 def draw(tracer: Tracer, views: Views, lens: Lens, shading: Shading, bands: int, out: Output) -> None:
     """Draw any of the three sensors.
 
@@ -108,7 +109,7 @@ def draw(tracer: Tracer, views: Views, lens: Lens, shading: Shading, bands: int,
         _draw_view(n, first, min(first + rows, lens.height), tracer, views, lens, shading, out)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _draw_view(
     n: int,
     first_row: int,
@@ -163,7 +164,7 @@ def _draw_view(
                     rgb[row, column, 2] = shading.encode[packet[SHOWN + 32 + lane]] if hit else 0
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _any_hit(packet: np.ndarray) -> bool:
     """Whether any ray of a packet has hit something."""
     common = NOTHING
