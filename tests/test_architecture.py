@@ -270,16 +270,16 @@ def inner_kernels() -> set[str]:
     }
 
 
-def python_uses(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
-    """Dotted names of what is used outside kernels; ``known`` says what the names of a file stand for."""
-    if is_kernel(node) or (isinstance(node, ast.Attribute) and node.attr == "py_func"):
+def python_calls(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
+    """Dotted names of what is called outside kernels; ``known`` says what the names of a file stand for."""
+    if is_kernel(node):
         return
-    if isinstance(node, ast.Name):
-        yield known.get(node.id, "")
-    elif isinstance(node, ast.Attribute):
-        yield f"{known.get(ast.unparse(node.value), '')}.{node.attr}"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        yield known.get(node.func.id, "")
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield f"{known.get(ast.unparse(node.func.value), '')}.{node.func.attr}"
     for child in ast.iter_child_nodes(node):
-        yield from python_uses(child, known)
+        yield from python_calls(child, known)
 
 
 def test_python_calls_no_kernel_without_a_wrapper():
@@ -298,7 +298,7 @@ def test_python_calls_no_kernel_without_a_wrapper():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        assert not inner & set(python_uses(tree, known)), path
+        assert not inner & set(python_calls(tree, known)), path
 
 
 def test_a_call_from_python_is_told_from_one_from_a_kernel():
@@ -306,5 +306,5 @@ def test_a_call_from_python_is_told_from_one_from_a_kernel():
     known = {"near": "a.near", "ground": "b.ground"}
     for decorator, found in (("@cache", {"a.near", "b.ground.far"}), ("@njit(cache=True)", set())):
         assert {"a.near", "b.ground.far"} & set(
-            python_uses(ast.parse(source.format(decorator=decorator)), known)
+            python_calls(ast.parse(source.format(decorator=decorator)), known)
         ) == found
