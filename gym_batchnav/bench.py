@@ -22,6 +22,7 @@ from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer, cached_drops
 from gym_batchnav.render.embree.renderer import processor_name
+from gym_batchnav.system.jit import ENTRY
 
 NUM_SLICES = 10
 TAPE_STEPS = 100
@@ -189,7 +190,7 @@ def calibrate() -> float:
     return CALIBRATION_OPERATIONS / (time.perf_counter() - start) / 1e6
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _calibration_loop(count: int) -> int:
     """Mix ``count`` random numbers (xorshift) into a table of 32 KiB, each place depending on the one before."""
     table = np.zeros(4096, np.uint64)

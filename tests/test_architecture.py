@@ -254,3 +254,59 @@ def test_importing_the_package_is_light():
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     heavy = {"numba", "moderngl", "trimesh", "embreex", "torch", "PIL", "scipy", "matplotlib", "typer", "rich"}
     assert not heavy & set(run.stdout.split())
+
+
+def is_kernel(function: ast.AST) -> bool:
+    return isinstance(function, ast.FunctionDef) and any(
+        name in ast.unparse(decorator) for decorator in function.decorator_list for name in ("njit", "cfunc")
+    )
+
+
+def inner_kernels() -> set[str]:
+    """Dotted names of the kernels that are compiled without a wrapper for Python."""
+    return {
+        f"gym_batchnav.{module.removesuffix('.py').replace('/', '.')}.{node.name}"
+        for module in MODULES
+        for node in ast.parse((PACKAGE / module).read_text()).body
+        if isinstance(node, ast.FunctionDef) and any("INNER" in ast.unparse(line) for line in node.decorator_list)
+    }
+
+
+def python_calls(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
+    """Dotted names of what is called outside kernels; ``known`` says what the names of a file stand for."""
+    if is_kernel(node):
+        return
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        yield known.get(node.func.id, "")
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield f"{known.get(ast.unparse(node.func.value), '')}.{node.func.attr}"
+    for child in ast.iter_child_nodes(node):
+        yield from python_calls(child, known)
+
+
+def test_python_calls_no_kernel_without_a_wrapper():
+    """The process would crash."""
+    inner = inner_kernels()
+    assert len(inner) > 50
+    tests = Path(__file__).parent
+    for path in [*PACKAGE.rglob("*.py"), *tests.rglob("*.py"), *(tests.parent / "benchmarks").rglob("*.py")]:
+        tree = ast.parse(path.read_text())
+        module = (
+            ".".join(("gym_batchnav", *path.relative_to(PACKAGE).with_suffix("").parts))
+            if (path.is_relative_to(PACKAGE))
+            else path.stem
+        )
+        known = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        assert not inner & set(python_calls(tree, known)), path
+
+
+def test_a_call_from_python_is_told_from_one_from_a_kernel():
+    source = "{decorator}\ndef calls():\n    near(1)\n    ground.far(1)\n"
+    known = {"near": "a.near", "ground": "b.ground"}
+    for decorator, found in (("@cache", {"a.near", "b.ground.far"}), ("@njit(cache=True)", set())):
+        assert {"a.near", "b.ground.far"} & set(
+            python_calls(ast.parse(source.format(decorator=decorator)), known)
+        ) == found

@@ -15,6 +15,7 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import spread
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
+from gym_batchnav.system.jit import ENTRY
 from gym_batchnav.task.sensors import PointGoal
 
 GOAL = PointGoal.name
@@ -175,7 +176,7 @@ class ImageObservation(_OneArray):
         return image
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _interleave(
     rgb: np.ndarray | None, depth: np.ndarray | None, depth_scale: np.float32, levels: np.ndarray, image: np.ndarray
 ) -> None:

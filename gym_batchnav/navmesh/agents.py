@@ -1,7 +1,7 @@
 """NavMeshAgents: movement, distances and path following for thousands of agents on the navmeshes of K slots.
 
 The kernels see one table of addresses with one row per slot, so that swapping a slot writes one row and moves no other
-slot's data. Every kernel works on a range of agents; its parallel variant hands blocks of agents to threads. Agents do
+slot's data. Every kernel works on a block of agents; its parallel variant hands blocks to threads. Agents do
 not meet, so the results equal those of the serial kernel, bit for bit.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from gym_batchnav.navmesh.kernels.floor import drop_at
 from gym_batchnav.navmesh.kernels.follow import Spot, Stride, follow
@@ -21,6 +21,8 @@ from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, drops_
 from gym_batchnav.navmesh.kernels.motion import QUEUE, has_collided, try_step
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.state import Action
+from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.parallel import for_each
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
 STOP, FORWARD, LEFT, RIGHT = (int(action) for action in Action)  # kernels compile faster with plain ints
@@ -130,9 +132,9 @@ class NavMeshAgents:
         )
         if _is_parallel(size):
             with PARALLEL_KERNELS:
-                _step_parallel(size, *arguments)
+                _step_parallel(BLOCK, *arguments)
         else:
-            _step_range(0, size, *arguments)
+            _step_block(0, size, *arguments)
 
     def distance(
         self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray, goal_index: np.ndarray, out: np.ndarray
@@ -155,9 +157,9 @@ class NavMeshAgents:
         arguments = (self._table, Places(slots, polygon, position), goal_index, out)
         if _is_parallel(size):
             with PARALLEL_KERNELS:
-                _distance_parallel(size, *arguments)
+                _distance_parallel(BLOCK, *arguments)
         else:
-            _distance_range(0, size, *arguments)
+            _distance_block(0, size, *arguments)
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return where the visible floor lies under every agent: positions [N, 3] float32, metres.
@@ -219,9 +221,9 @@ class NavMeshAgents:
         )
         if _is_parallel(size):
             with PARALLEL_KERNELS:
-                _follow_parallel(size, *arguments)
+                _follow_parallel(BLOCK, *arguments)
         else:
-            _follow_range(0, size, *arguments)
+            _follow_block(0, size, *arguments)
         return actions
 
 
@@ -243,23 +245,23 @@ def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -
         raise TypeError(f"{name}: {array.dtype} {array.shape}; a contiguous {np.dtype(dtype)} {shape} is needed")
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _is_placed(table: np.ndarray, slot: int, polygon: int) -> bool:
     """Whether an agent stands on a polygon of a slot that is filled."""
     return 0 <= slot < len(table) and 0 <= polygon < table[slot, NUM_POLYGONS]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _wrap(angle: float) -> np.float32:
     """The angle in [-pi, pi), also after rounding to float32."""
     wrapped = np.float32(angle - 2.0 * np.pi * np.floor((angle + np.pi) / (2.0 * np.pi)))
     return wrapped if wrapped < np.float32(np.pi) else np.float32(-np.pi)
 
 
-@njit(cache=True, nogil=True)
-def _step_range(
-    begin: int,
-    end: int,
+@njit(**ENTRY)
+def _step_block(
+    block: int,
+    block_size: int,
     table: np.ndarray,
     actions: np.ndarray,
     places: Places,
@@ -268,10 +270,10 @@ def _step_range(
     active: np.ndarray,
     outcome: Outcome,
 ) -> None:
-    """Turn or move agents ``begin`` to ``end``; shapes as in ``NavMeshAgents.step``."""
+    """Turn or move one block of agents; shapes as in ``NavMeshAgents.step``."""
     slots, polygon, position = places
     queue = np.empty(QUEUE, np.int32)
-    for i in range(begin, end):
+    for i in range(block * block_size, min((block + 1) * block_size, len(slots))):
         outcome.moved[i] = 0.0
         outcome.collided[i] = False
         if not active[i] or not _is_placed(table, slots[i], polygon[i]):
@@ -295,13 +297,13 @@ def _step_range(
             outcome.collided[i] = has_collided(moved2, stride.forward_step * stride.forward_step)
 
 
-@njit(cache=True, nogil=True)
-def _distance_range(
-    begin: int, end: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
+@njit(**ENTRY)
+def _distance_block(
+    block: int, block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
 ) -> None:
-    """Measure the distances of agents ``begin`` to ``end``; shapes as in ``NavMeshAgents.distance``."""
+    """Measure the distances of one block of agents; shapes as in ``NavMeshAgents.distance``."""
     slots, polygon, position = places
-    for i in range(begin, end):
+    for i in range(block * block_size, min((block + 1) * block_size, len(slots))):
         out[i] = np.inf
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
@@ -310,7 +312,7 @@ def _distance_range(
                 out[i] = distance_and_corner(row, to_int64(goal_index[i]), to_int64(polygon[i]), x, y, z)[0]
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _lower(table: np.ndarray, places: Places, out: np.ndarray) -> None:
     """Lower positions ``out`` [N, 3] to the visible floor; serial, since it takes about 20 ns per agent."""
     slots, polygon, position = places
@@ -321,10 +323,10 @@ def _lower(table: np.ndarray, places: Places, out: np.ndarray) -> None:
             out[i, 1] -= drop_at(ground_at(row), drops_at(row), to_int64(polygon[i]), x, z)
 
 
-@njit(cache=True, nogil=True)
-def _follow_range(
-    begin: int,
-    end: int,
+@njit(**ENTRY)
+def _follow_block(
+    block: int,
+    block_size: int,
     table: np.ndarray,
     places: Places,
     heading: np.ndarray,
@@ -333,10 +335,10 @@ def _follow_range(
     goal_radius: float,
     actions: np.ndarray,
 ) -> None:
-    """Choose the actions of agents ``begin`` to ``end``; shapes as in ``NavMeshAgents.next_action``."""
+    """Choose the actions of one block of agents; shapes as in ``NavMeshAgents.next_action``."""
     slots, polygon, position = places
     queue = np.empty(QUEUE, np.int32)
-    for i in range(begin, end):
+    for i in range(block * block_size, min((block + 1) * block_size, len(slots))):
         actions[i] = STOP
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
@@ -352,12 +354,9 @@ def _follow_range(
                 )
 
 
-# Parallel loops cannot hand NamedTuples to their threads: these take them apart and put them together again.
-
-
-@njit(cache=True, nogil=True, parallel=True)
+@njit(**ENTRY)
 def _step_parallel(
-    size: int,
+    block_size: int,
     table: np.ndarray,
     actions: np.ndarray,
     places: Places,
@@ -366,34 +365,21 @@ def _step_parallel(
     active: np.ndarray,
     outcome: Outcome,
 ) -> None:
-    slots, polygon, position = places
-    forward_step, turn_angle, sliding = stride
-    moved, collided = outcome
-    for block in prange((size + BLOCK - 1) // BLOCK):
-        _step_range(
-            block * BLOCK,
-            min((block + 1) * BLOCK, size),
-            table,
-            actions,
-            Places(slots, polygon, position),
-            heading,
-            Stride(forward_step, turn_angle, sliding),
-            active,
-            Outcome(moved, collided),
-        )
+    arguments = (block_size, table, actions, places, heading, stride, active, outcome)
+    for_each(_step_block, _num_blocks(places, block_size), arguments)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def _distance_parallel(size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray) -> None:
-    slots, polygon, position = places
-    for block in prange((size + BLOCK - 1) // BLOCK):
-        end = min((block + 1) * BLOCK, size)
-        _distance_range(block * BLOCK, end, table, Places(slots, polygon, position), goal_index, out)
+@njit(**ENTRY)
+def _distance_parallel(
+    block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
+) -> None:
+    arguments = (block_size, table, places, goal_index, out)
+    for_each(_distance_block, _num_blocks(places, block_size), arguments)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(**ENTRY)
 def _follow_parallel(
-    size: int,
+    block_size: int,
     table: np.ndarray,
     places: Places,
     heading: np.ndarray,
@@ -402,17 +388,10 @@ def _follow_parallel(
     goal_radius: float,
     actions: np.ndarray,
 ) -> None:
-    slots, polygon, position = places
-    forward_step, turn_angle, sliding = stride
-    for block in prange((size + BLOCK - 1) // BLOCK):
-        _follow_range(
-            block * BLOCK,
-            min((block + 1) * BLOCK, size),
-            table,
-            Places(slots, polygon, position),
-            heading,
-            goal_index,
-            Stride(forward_step, turn_angle, sliding),
-            goal_radius,
-            actions,
-        )
+    arguments = (block_size, table, places, heading, goal_index, stride, goal_radius, actions)
+    for_each(_follow_block, _num_blocks(places, block_size), arguments)
+
+
+@njit(**INNER)
+def _num_blocks(places: Places, block_size: int) -> int:
+    return (len(places.slots) + block_size - 1) // block_size

@@ -24,8 +24,8 @@ _POLL = 0.05  # seconds between looks at Ctrl-C
 class PreparationPool:
     """Prepares scenes in worker processes; its methods are callbacks of a SceneLibrary.
 
-    One or two scenes that a caller waits for are prepared in a thread of this process. One worker is kept for the scenes
-    that rotation requests; others run while several scenes are needed at once.
+    One or two scenes that a caller waits for are prepared in a thread of this process. One worker is kept for the
+    scenes that rotation requests; others run while several scenes are needed at once.
 
     Args:
         preparer: Prepares the scenes; it needs a cache.

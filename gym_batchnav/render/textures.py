@@ -14,6 +14,7 @@ from numba import njit
 from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.color import linear_to_srgb, srgb_to_linear
 from gym_batchnav.scene.scene import Materials, Scene
+from gym_batchnav.system.jit import ENTRY
 
 _ENCODE_STEPS = 8191  # fine enough that decoding and encoding gives every one of the 256 values back
 
@@ -104,7 +105,7 @@ def build_texture_pool(scene: Scene, size: int) -> TexturePool:
     return TexturePool(size, tuple(levels), flat)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np.ndarray) -> None:
     """Area average of ``texture`` [H, W, 4] into ``out`` [S, S, 4]; where it magnifies, texels keep sharp edges.
 
@@ -141,7 +142,7 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
             out[y, x, 3] = int(alpha + half)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _halve(fine: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np.ndarray) -> None:
     """Average 2x2 texels of ``fine`` [2S, 2S, 4] into each of ``out`` [S, S, 4]."""
     scale = np.float32(0.25 * (len(encode) - 1))

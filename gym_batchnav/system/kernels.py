@@ -25,7 +25,7 @@ from gym_batchnav.system.code import PACKAGE, folder_digest
 # What kernels are written in, and what they import constants and row layouts from.
 KERNEL_SOURCES = (
     "navmesh", "render", "scene", "homes", "episodes", "state.py", "geometry.py", "env/flat.py", "bench.py",
-    "system/compilation.py",
+    "system/compilation.py", "system/jit.py", "system/parallel.py",
 )  # fmt: skip
 KEPT_FOLDERS = 4  # of other sources, the last used: a checkout may go back and forth between branches
 _PREFIX = "gym_batchnav-"

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -278,11 +279,16 @@ def test_goals_know_the_polygons_they_see(data_dir: Path, scene: str) -> None:
     tables = mesh.tables(mesh.random_points(20, rng, island))
     points, polygons = mesh.random_points_and_polygons(2000, rng, island)
     ground, goals, visible = tables.ground, tables.goals, 0
+
+    @numba.njit
+    def reached(ground: Any, polygon: int, x: float, z: float, to_x: float, to_z: float, end: int) -> int:
+        return walk_straight(ground, polygon, x, z, to_x, to_z, end)[1]
+
     for goal in range(20):
         x, z = goals.aim[goal]
         end = int(goals.polygon[goal])
         for point, polygon in zip(points.astype(np.float64), polygons.tolist(), strict=True):
-            if walk_straight(ground, polygon, point[0], point[2], x, z, end)[1] == end:
+            if reached(ground, polygon, point[0], point[2], x, z, end) == end:
                 visible += 1
                 assert goals.seen[goal, polygon]
     assert visible > 100

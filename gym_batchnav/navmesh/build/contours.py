@@ -14,13 +14,14 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.build.regions import SOLID
+from gym_batchnav.system.jit import ENTRY, INNER
 
 # The corner of a cell behind the edge that faces each direction.
 CORNER_X = np.array([0, 1, 1, 0])
 CORNER_Z = np.array([1, 1, 0, 0])
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def trace(
     links: np.ndarray, floor: np.ndarray, column: np.ndarray, region: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -73,7 +74,7 @@ def trace(
     return points[:count], start[: borders + 1], owner[:borders]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _corner_height(links: np.ndarray, floor: np.ndarray, span: int, direction: int) -> int:
     """The highest floor of the up to four spans around a corner, so that all regions there agree on it."""
     turned = (direction + 1) & 3
@@ -88,7 +89,7 @@ def _corner_height(links: np.ndarray, floor: np.ndarray, span: int, direction: i
     return height
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: np.ndarray) -> int:
     """Choose the points of one traced border that a polygon needs.
 
@@ -144,7 +145,7 @@ def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: n
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _farthest(points: np.ndarray, first: int, last: int, length: int, forward: bool, limit: np.float32) -> int:
     """The row between two others that is farthest from their edge, if its squared distance exceeds ``limit``."""
     begin, end, step = (first, last, 1) if forward else (last, first, -1)
@@ -167,13 +168,13 @@ def _farthest(points: np.ndarray, first: int, last: int, length: int, forward: b
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> int:
     """Twice the signed area of a triangle of points [.., 3] int32: negative where a, b, c turn as outlines do."""
     return (np.int64(b[0]) - a[0]) * (np.int64(c[2]) - a[2]) - (np.int64(c[0]) - a[0]) * (np.int64(b[2]) - a[2])
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def between(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
     """Whether c lies on the segment from a to b, ends included."""
     if turn(a, b, c) != 0:
@@ -183,7 +184,7 @@ def between(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
     return min(a[2], b[2]) <= c[2] <= max(a[2], b[2])
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def cross_inside(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
     """Whether the segments ab and cd cross at a point inside of both."""
     first, second, third, fourth = turn(a, b, c), turn(a, b, d), turn(c, d, a), turn(c, d, b)
@@ -192,19 +193,19 @@ def cross_inside(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> 
     return (first < 0) != (second < 0) and (third < 0) != (fourth < 0)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def touch(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
     """Whether the segments ab and cd have a point in common."""
     return cross_inside(a, b, c, d) or between(a, b, c) or between(a, b, d) or between(c, d, a) or between(c, d, b)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def same_place(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two points coincide seen from above."""
     return a[0] == b[0] and a[2] == b[2]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def in_cone(before: np.ndarray, corner: np.ndarray, after: np.ndarray, target: np.ndarray) -> bool:
     """Whether the line from a corner of an outline to a target starts strictly into the inside."""
     if turn(before, corner, after) <= 0:
@@ -212,7 +213,7 @@ def in_cone(before: np.ndarray, corner: np.ndarray, after: np.ndarray, target: n
     return not (turn(corner, target, after) <= 0 and turn(target, corner, before) <= 0)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, spared: int) -> bool:
     """Whether the segment ab touches an edge of a ring, but for the edges at its vertex ``spared``."""
     for row in range(len(ring)):
@@ -227,7 +228,7 @@ def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, spared: int) -> boo
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, hole: int) -> tuple[int, int]:
     """Find the shortest line that joins a hole to the outline without touching anything else.
 

@@ -15,13 +15,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from gym_batchnav.system.jit import ENTRY, INNER
+
 MOST_ADDED = 120  # vertices of one polygon, so that Detour's 8-bit counts of vertices and triangles suffice
 MOST_TRIANGLES = 2 * MOST_ADDED + 4
 REACH = 2  # cells around a place in which its floor is looked for: outlines are cut short by no more
 ON_EDGE = 1e-6  # square cells
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _area(points: np.ndarray, a: int, b: int, c: int) -> float:
     """Twice the area of a triangle seen from above, positive for triangles that wind as polygons do."""
     return (points[c, 0] - points[a, 0]) * (points[b, 2] - points[a, 2]) - (points[b, 0] - points[a, 0]) * (
@@ -29,7 +31,7 @@ def _area(points: np.ndarray, a: int, b: int, c: int) -> float:
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _floor_near(
     start: np.ndarray,
     floor: np.ndarray,
@@ -63,7 +65,7 @@ def _floor_near(
     return expected
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _locate(points: np.ndarray, triangles: np.ndarray, count: int, x: float, z: float) -> tuple[int, float]:
     """The triangle that holds (x, z), or is nearest to holding it, and the height there."""
     best, slack, height = 0, -np.inf, 0.0
@@ -80,7 +82,7 @@ def _locate(points: np.ndarray, triangles: np.ndarray, count: int, x: float, z: 
     return best, height
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _across(triangles: np.ndarray, count: int, start: int, end: int) -> tuple[int, int]:
     """The triangle with an edge from ``start`` to ``end`` and the corner in front of that edge, or -1 twice."""
     for row in range(count):
@@ -90,7 +92,7 @@ def _across(triangles: np.ndarray, count: int, start: int, end: int) -> tuple[in
     return -1, -1
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> int:
     """Add vertex ``new`` to a triangulation and restore the Delaunay property; return the count of triangles."""
     row, _ = _locate(points, triangles, count, points[new, 0], points[new, 2])
@@ -120,7 +122,7 @@ def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> 
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
     """Flip inner edges until every triangle's circumcircle is empty."""
     for _ in range(4 * count):
@@ -150,7 +152,7 @@ def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
             return
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _edge_samples(
     points: np.ndarray,
     a: int,
@@ -207,7 +209,7 @@ def _edge_samples(
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _inner_samples(
     points: np.ndarray,
     size: int,
@@ -245,7 +247,7 @@ def _inner_samples(
     return samples[:count]
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def triangulate_floors(
     vertices: np.ndarray,
     polygons: np.ndarray,

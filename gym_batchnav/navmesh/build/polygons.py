@@ -10,9 +10,10 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.build.contours import cross_inside, in_cone, same_place, touch, turn
+from gym_batchnav.system.jit import ENTRY, INNER
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _is_diagonal(points: np.ndarray, ring: np.ndarray, count: int, first: int, last: int, loose: bool) -> bool:
     """Whether two of ``ring[:count]`` see each other through the inside; loosely, edges may be touched."""
     a, b = points[ring[first]], points[ring[last]]
@@ -34,7 +35,7 @@ def _is_diagonal(points: np.ndarray, ring: np.ndarray, count: int, first: int, l
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _triangulate(points: np.ndarray) -> np.ndarray:
     """Cut ears off a ring of points [N, 3] int32, the shortest cut first: [T, 3] int64 rows of points.
 
@@ -79,7 +80,7 @@ def _triangulate(points: np.ndarray) -> np.ndarray:
     return triangles[: num_triangles + 1]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _join(
     points: np.ndarray,
     first: np.ndarray,
@@ -130,7 +131,7 @@ def _join(
     return size
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
     """Divide the inside of a ring into convex polygons.
 

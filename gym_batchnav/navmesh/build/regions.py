@@ -10,11 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from gym_batchnav.system.jit import ENTRY, INNER
+
 EXPANSIONS = 8  # rounds in which regions grow at every level before new ones are born
 SOLID = 0  # the region of spans that belong to none
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Smooth a distance field [S] over nine cells (boxBlur), which saves the watershed many tiny regions."""
     blurred = distance.copy()
@@ -34,7 +36,7 @@ def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
     return blurred
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _expand(links: np.ndarray, region: np.ndarray, reach: np.ndarray, todo: np.ndarray, count: int, rounds: int) -> int:
     """Let regions grow into the spans ``todo[:count]``, at most ``rounds`` cells far; return how many are left.
 
@@ -66,7 +68,7 @@ def _expand(links: np.ndarray, region: np.ndarray, reach: np.ndarray, todo: np.n
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _flood(
     links: np.ndarray,
     distance: np.ndarray,
@@ -109,7 +111,7 @@ def _flood(
     return filled > 0
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _sorted_by_depth(distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sort spans by their distance [S] in whole cells, then by number.
 
@@ -130,7 +132,7 @@ def _sorted_by_depth(distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return start, spans
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _join(todo: np.ndarray, count: int, more: np.ndarray, region: np.ndarray) -> int:
     """Merge spans without a region into ``todo[:count]``, drop those that have one from it, and return the new count.
 
@@ -155,7 +157,7 @@ def _join(todo: np.ndarray, count: int, more: np.ndarray, region: np.ndarray) ->
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]:
     """Divide spans into regions: basins of the distance field grow from its peaks down.
 
@@ -195,7 +197,7 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
     return region, number
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tuple[np.ndarray, np.ndarray]:
     """Walk once around every region and note the regions met in order.
 

@@ -13,13 +13,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from gym_batchnav.system.jit import ENTRY, INNER
+
 STEP_X = np.array([-1, 0, 1, 0])
 STEP_Z = np.array([0, 1, 0, -1])
 OPEN_SKY = 2**30  # the ceiling over a span that nothing covers
 MOST_STEPS = 2**29  # past other spans while all are put into their columns: six seconds or less
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _split(
     points: np.ndarray, count: int, axis: int, limit: np.float32, below: np.ndarray, above: np.ndarray
 ) -> tuple[int, int]:
@@ -61,7 +63,7 @@ def _split(
     return num_below, num_above
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def rasterise(
     points: np.ndarray,
     triangles: np.ndarray,
@@ -154,7 +156,7 @@ def rasterise(
     return head, following, spans, num_spans
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def flatten(
     head: np.ndarray, following: np.ndarray, spans: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -181,7 +183,7 @@ def flatten(
     return start, bottom, top, walkable
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def filter_ledges(
     start: np.ndarray, bottom: np.ndarray, top: np.ndarray, walkable: np.ndarray, width: int, height: int, climb: int
 ) -> None:
@@ -232,7 +234,7 @@ def filter_ledges(
                 walkable[span] = False
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def link(
     start: np.ndarray, column: np.ndarray, floor: np.ndarray, ceiling: np.ndarray, width: int, height: int, climb: int
 ) -> np.ndarray:
@@ -266,7 +268,7 @@ def link(
     return links
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def boundary_distance(links: np.ndarray) -> np.ndarray:
     """Distance field of Recast's rcErodeWalkableArea: two sweeps of a chamfer transform.
 
@@ -289,7 +291,7 @@ def boundary_distance(links: np.ndarray) -> np.ndarray:
     return distance
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _relax(links: np.ndarray, distance: np.ndarray, span: int, first: int, second: int) -> None:
     beside = links[span, first]
     if beside >= 0:

@@ -24,6 +24,7 @@ from gym_batchnav.navmesh.kernels.visibility import (
     next_cone,
     open_cones,
 )
+from gym_batchnav.system.jit import ENTRY, INNER
 
 CELL = 0.1  # metres; more where one of the limits below would be exceeded
 MAX_CELLS = 1 << 17
@@ -75,7 +76,7 @@ class _Samples(NamedTuple):
     touched: np.ndarray  # [Q] int32, pieces with such a sample
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float, out: np.ndarray) -> int:
     """Keep the part of a convex polygon [n, 2] where ``sign * coordinate <= sign * limit``."""
     kept = 0
@@ -93,7 +94,7 @@ def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float,
     return kept
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _clip_to_cell(ground: Ground, polygon: int, low_x: float, low_z: float, cell: float, work: np.ndarray) -> int:
     """The part of a polygon inside a cell, in ``work[0, :n]`` for the n that is returned."""
     count = ground.num_vertices[polygon]
@@ -105,7 +106,7 @@ def _clip_to_cell(ground: Ground, polygon: int, low_x: float, low_z: float, cell
     return _clip(work[1], count, 1, 1.0, low_z + cell, work[0])
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _cut(
     ground: Ground, origin_x: float, origin_z: float, cell: float, grid: np.ndarray, candidates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,7 +151,7 @@ def _cut(
     return pieces[: total + 1].copy(), outlines[:size].copy(), outline_start[: total + 1].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _sort_samples(num_polygons: int, pieces: np.ndarray, outlines: np.ndarray, outline_start: np.ndarray) -> _Samples:
     """The corners of all pieces, pulled in a little, by polygon."""
     num_pieces = len(pieces) - 1
@@ -177,7 +178,7 @@ def _sort_samples(num_polygons: int, pieces: np.ndarray, outlines: np.ndarray, o
     return _Samples(start, point, owner, stamp, times, np.empty(num_pieces, np.int32))
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _mark(
     samples: _Samples,
     corners: Corners,
@@ -222,7 +223,7 @@ def _mark(
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _list_corners(
     ground: Ground,
     corners: Corners,
@@ -274,7 +275,7 @@ def _list_corners(
     return True, by_piece
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def piece_at(cells: Cells, polygon: int, x: float, z: float) -> int:
     """The piece of ``polygon`` at a point, -1 if rounding put the point beside it."""
     column, row = int((x - cells.frame[0]) / cells.frame[2]), int((z - cells.frame[1]) / cells.frame[2])

@@ -11,6 +11,7 @@ from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corn
 from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import corners_at, goals_at
 from gym_batchnav.navmesh.kernels.motion import try_step
+from gym_batchnav.system.jit import INNER
 
 AT_CORNER = 0.1  # metres: an agent so near to a corner heads for the next one
 LEAST_MOVE = 0.1  # of a step's length; an agent that moves less counts as standing
@@ -35,7 +36,7 @@ class Stride(NamedTuple):
     sliding: bool
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _waypoint(row: np.ndarray, goal: int, corner: int, x: float, y: float, z: float) -> tuple[float, float]:
     """The x and z to head for: the path's first corner or, for an agent that stands at it, the next one."""
     corners, goals = corners_at(row), goals_at(row)
@@ -53,7 +54,7 @@ def _waypoint(row: np.ndarray, goal: int, corner: int, x: float, y: float, z: fl
     return corners.point[corner, 0], corners.point[corner, 2]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _best_turn(
     row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride
 ) -> tuple[float, float, int]:
@@ -81,7 +82,7 @@ def _best_turn(
     return distance, best, best_turns
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float, stride: Stride) -> Spot:
     """The spot that a step along a heading leads to; polygon -1 if the agent would hardly move."""
     length = stride.forward_step
@@ -93,7 +94,7 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
     return Spot(to_int64(p), px, py, pz)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def follow(
     row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
 ) -> int:
@@ -123,7 +124,7 @@ def follow(
     return 2 if turns_needed > 0 else 3
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _best_of_all_turns(
     row: np.ndarray,
     goal: int,

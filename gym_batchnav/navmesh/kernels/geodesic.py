@@ -10,25 +10,26 @@ from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground, cells_at, corners_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import walk_straight
 from gym_batchnav.navmesh.kernels.visibility import Sight, inward, look_around, make_sight
+from gym_batchnav.system.jit import ENTRY, INNER
 
 AT_CORNER = 1e-3  # metres: a walk that ends so near to a corner reaches it
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def sees(ground: Ground, polygon: int, x: float, z: float, goal_polygon: int, goal_x: float, goal_z: float) -> bool:
     """Whether a straight line joins two points of known polygons."""
     goal_x, goal_z = inward(ground, goal_polygon, goal_x, goal_z)
     return walk_straight(ground, polygon, x, z, goal_x, goal_z, goal_polygon)[1] == goal_polygon
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def distance_3d(points: np.ndarray, row: int, x: float, y: float, z: float) -> float:
     """Straight distance of a row of ``points`` [n, 3] to a point, metres."""
     dx, dy, dz = points[row, 0] - x, points[row, 1] - y, points[row, 2] - z
     return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def fill_goal_fields(
     ground: Ground,
     corners: Corners,
@@ -66,7 +67,7 @@ def fill_goal_fields(
                     field[goal, c] = length
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def distance_and_corner(row: np.ndarray, goal: int, polygon: int, x: float, y: float, z: float) -> tuple[float, int]:
     """Distance of a point of ``polygon`` to a goal, by look-up.
 
@@ -97,7 +98,7 @@ def distance_and_corner(row: np.ndarray, goal: int, polygon: int, x: float, y: f
     return _look_for_corner(ground, corners, field, polygon, x, y, z)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _best_listed(
     points: np.ndarray, cells: Cells, field: np.ndarray, piece: int, x: float, y: float, z: float, above: float
 ) -> tuple[float, int]:
@@ -114,7 +115,7 @@ def _best_listed(
     return best, best_listed
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _reaches(ground: Ground, points: np.ndarray, corner: int, polygon: int, x: float, z: float) -> bool:
     """Whether a straight walk to a corner ends within a millimetre of it."""
     dx, dz = points[corner, 0] - x, points[corner, 2] - z
@@ -122,7 +123,7 @@ def _reaches(ground: Ground, points: np.ndarray, corner: int, polygon: int, x: f
     return (1.0 - free) ** 2 * (dx * dx + dz * dz) <= AT_CORNER * AT_CORNER
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _look_for_corner(
     ground: Ground, corners: Corners, field: np.ndarray, polygon: int, x: float, y: float, z: float
 ) -> tuple[float, int]:
@@ -138,7 +139,7 @@ def _look_for_corner(
     return best, best_corner
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _pair(
     ground: Ground,
     corners: Corners,
@@ -172,7 +173,7 @@ def _pair(
     return best, first, last
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def pair_distances(
     ground: Ground,
     corners: Corners,
@@ -201,7 +202,7 @@ def pair_distances(
         )[0]
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def corners_on_path(
     ground: Ground, corners: Corners, polygon: int, point: np.ndarray, goal_polygon: int, goal: np.ndarray
 ) -> tuple[float, np.ndarray]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from gym_batchnav.system.jit import ENTRY
+
 
 def fit_grid(
     boxes: np.ndarray, origin: np.ndarray, high: np.ndarray, finest: float, most_cells: int, most_entries: int
@@ -34,7 +36,7 @@ def fit_grid(
         cell *= 1.5
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def bucket_boxes(
     boxes: np.ndarray, origin_x: float, origin_z: float, cell: float, nz: int, nx: int
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from numba import njit
 from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.layout import Ground
 from gym_batchnav.navmesh.record import NavMeshData
+from gym_batchnav.system.jit import ENTRY, INNER
 
 to_int64: Any = np.int64  # for type checkers, to which np.int64 is no int
 GRID_CELL = 0.5  # metres; more where one of the two limits would be exceeded
@@ -53,13 +54,13 @@ def make_ground(mesh: NavMeshData) -> Ground:
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def outside(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> float:
     """Positive if the point lies outside the polygon whose edge goes from a to b (twice the triangle's area)."""
     return (bx - ax) * (z - az) - (bz - az) * (x - ax)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def contains(ground: Ground, polygon: int, x: float, z: float) -> bool:
     """Whether a point lies over or under a polygon; its border belongs to it."""
     outline = ground.outline
@@ -73,7 +74,7 @@ def contains(ground: Ground, polygon: int, x: float, z: float) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def nearest_on_segment(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> tuple[float, float, float]:
     """Squared distance to the segment from a to b, seen from above, and the nearest point on it."""
     dx, dz = bx - ax, bz - az
@@ -85,7 +86,7 @@ def nearest_on_segment(ax: float, az: float, bx: float, bz: float, x: float, z: 
     return (x - px) ** 2 + (z - pz) ** 2, px, pz
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float, float]:
     """Squared distance to a polygon's border, seen from above, and the nearest point on it."""
     outline = ground.outline
@@ -101,7 +102,7 @@ def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tupl
     return best, best_x, best_z
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
     """Height of the floor of a polygon; a point a little beside it takes the nearest detail triangle's plane."""
     surface = ground.surface
@@ -123,7 +124,7 @@ def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
     return height
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _box_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, bool]:
     """A lower bound of ``nearest_polygon``'s cost, and whether the polygon's box lies within the half extents."""
     box = ground.boxes[polygon]
@@ -134,7 +135,7 @@ def _box_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tup
     return dx * dx + dz * dz + rise * rise, dx <= 2.0 and dy <= 4.0 and dz <= 2.0
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _snap_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, float, float, float]:
     """What it costs to snap a point to a polygon, see ``nearest_polygon``, and the point there."""
     if contains(ground, polygon, x, z):
@@ -145,7 +146,7 @@ def _snap_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tu
     return distance2 + (height - y) ** 2, px, height, pz
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: float, z: float) -> bool:
     """Whether the polygon nearest to a point lies on the island of ``polygon``.
 
@@ -176,7 +177,7 @@ def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: fl
     return nearest >= 0 and ground.islands[nearest] == island
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, float, float, float]:
     """Habitat's snap: the nearest polygon within half extents of (2, 4, 2) m.
 
@@ -214,7 +215,7 @@ def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, 
     return best_polygon, best_x, best_y, best_z
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _snap(ground: Ground, points: np.ndarray, snapped: np.ndarray, polygons: np.ndarray) -> None:
     for i in range(len(points)):
         polygon, x, y, z = nearest_polygon(ground, points[i, 0], points[i, 1], points[i, 2])
@@ -239,7 +240,7 @@ def snap_points(ground: Ground, points: np.ndarray) -> tuple[np.ndarray, np.ndar
     return snapped, polygons
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def cover_map(ground: Ground, low_x: float, low_z: float, cell: float, reach: float, out: np.ndarray) -> None:
     """Mark the samples of a map [Z, X] bool that a polygon lies above or below, or within ``reach`` beside."""
     for p in range(len(ground.num_vertices)):
@@ -255,7 +256,7 @@ def cover_map(ground: Ground, low_x: float, low_z: float, cell: float, reach: fl
                     out[j, i] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def fill_heights(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> None:
     """Write the floor's height into the y of points [N, 3] of known polygons [N]."""
     for i in range(len(points)):

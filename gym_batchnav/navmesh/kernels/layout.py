@@ -23,6 +23,8 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
+from gym_batchnav.system.jit import INNER
+
 COLUMNS = 3  # of a row, per array: address and first two dimensions
 GRID_CELL_COLUMN = 2  # of a frame
 
@@ -253,25 +255,25 @@ _read_goals = _reader(Goals)
 _read_drops = _reader(Drops)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def ground_at(row: np.ndarray) -> Ground:
     """The ground that a row points to."""
     return _read_ground(row)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def corners_at(row: np.ndarray) -> Corners:
     """The corners that a row points to."""
     return _read_corners(row)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def cells_at(row: np.ndarray) -> Cells:
     """The cells that a row points to."""
     return _read_cells(row)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def goals_at(row: np.ndarray) -> Goals:
     """The goals that a row points to."""
     return _read_goals(row)

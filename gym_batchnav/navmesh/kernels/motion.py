@@ -17,11 +17,12 @@ from gym_batchnav.navmesh.kernels.ground import (
     to_int64,
 )
 from gym_batchnav.navmesh.kernels.layout import Ground, ground_at
+from gym_batchnav.system.jit import ENTRY, INNER
 
 QUEUE = 48  # polygons that one slide may visit, as in Detour
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def walk_straight(
     ground: Ground, polygon: int, x: float, z: float, end_x: float, end_z: float, goal_polygon: int
 ) -> tuple[float, int]:
@@ -62,7 +63,7 @@ def walk_straight(
     return free, polygon
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def slide(
     ground: Ground,
     queue: np.ndarray,
@@ -125,7 +126,7 @@ def slide(
     return best_polygon, best_x, best_z, False
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def try_step(
     row: np.ndarray,
     queue: np.ndarray,
@@ -157,13 +158,13 @@ def try_step(
     return reached, to_x, floor_height(ground, reached, to_x, to_z), to_z
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def has_collided(moved2: float, wanted2: float) -> bool:
     """Habitat's test, of squared lengths in metres."""
     return moved2 + 1e-5 < wanted2
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def wall_distance(ground: Ground, queue: np.ndarray, polygon: int, x: float, z: float, farthest: float) -> float:
     """Distance to the nearest wall that can be reached from ``polygon``, seen from above, at most ``farthest``.
 
@@ -197,7 +198,7 @@ def wall_distance(ground: Ground, queue: np.ndarray, polygon: int, x: float, z: 
     return np.sqrt(best)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def move_points(
     row: np.ndarray,
     polygons: np.ndarray,
@@ -220,7 +221,7 @@ def move_points(
         out[i, 0], out[i, 1], out[i, 2] = px, py, pz
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def wall_distances(ground: Ground, polygons: np.ndarray, points: np.ndarray, farthest: float, out: np.ndarray) -> None:
     """``wall_distance`` for points [N, 3] of known polygons [N]; NaN for those without one (-1)."""
     queue = np.empty(len(ground.num_vertices), np.int32)

@@ -21,6 +21,7 @@ from numba import njit
 
 from gym_batchnav.navmesh.kernels.ground import floor_height, to_int64
 from gym_batchnav.navmesh.kernels.layout import Corners, Ground
+from gym_batchnav.system.jit import ENTRY, INNER
 
 REFLEX = np.pi + 1e-9  # radians
 SIGHT_TOLERANCE = 1e-7  # square metres: twice the area of a triangle that counts as flat
@@ -65,7 +66,7 @@ def make_corners(ground: Ground) -> Corners:
     return Corners(points, walls, corner_of, fan_start, fan, edge_start, edges, between)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def make_sight(num_polygons: int, num_corners: int) -> Sight:
     """Scratch for a ground of that size."""
     size = 6 * num_polygons + 6
@@ -78,7 +79,7 @@ def make_sight(num_polygons: int, num_corners: int) -> Sight:
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def grown(array: np.ndarray, used: int, size: int) -> np.ndarray:
     """A longer copy of the used part of an array [n] int32."""
     longer = np.empty(size, np.int32)
@@ -87,7 +88,7 @@ def grown(array: np.ndarray, used: int, size: int) -> np.ndarray:
     return longer
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
     """The next polygon around a vertex, and the vertex's index in it; -1 at a wall."""
     outline = ground.outline
@@ -104,7 +105,7 @@ def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
     return -1, -1
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _direction(ground: Ground, polygon: int, start: int, end: int) -> tuple[float, float]:
     """Unit vector from one vertex of a polygon to another."""
     dx = ground.outline[polygon, end, 0] - ground.outline[polygon, start, 0]
@@ -113,7 +114,7 @@ def _direction(ground: Ground, polygon: int, start: int, end: int) -> tuple[floa
     return dx / length, dz / length
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Corners, one for each fan of polygons around a vertex: a vertex where two fans meet has two."""
     num_polygons = len(ground.num_vertices)
@@ -159,7 +160,7 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def inward(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float]:
     """The point moved a hair towards the middle of its polygon, so that it lies inside whatever the rounding."""
     n = ground.num_vertices[polygon]
@@ -170,7 +171,7 @@ def inward(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, flo
     return x + (middle_x / n - x) * INWARD, z + (middle_z / n - z) * INWARD
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int, x: float, z: float) -> int:
     """Push the cones of a point through the edges of its own polygon, except those at vertex ``skip`` (-1: none)."""
     n = ground.num_vertices[polygon]
@@ -189,7 +190,7 @@ def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int,
     return size
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _note(sight: Sight, corner: int, count: int) -> int:
     """Append a corner to those that are seen unless it is there already; returns their number."""
     now = sight.stamp[-1]
@@ -200,7 +201,7 @@ def _note(sight: Sight, corner: int, count: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def next_cone(
     ground: Ground, sight: Sight, size: int, x: float, z: float
 ) -> tuple[int, int, float, float, float, float]:
@@ -231,13 +232,13 @@ def next_cone(
     return size, polygon, left_x, left_z, right_x, right_z
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def in_cone(left_x: float, left_z: float, right_x: float, right_z: float, dx: float, dz: float) -> bool:
     """Whether a direction lies in a cone; its sides belong to it."""
     return left_x * dz - left_z * dx <= SIGHT_TOLERANCE and dx * right_z - dz * right_x <= SIGHT_TOLERANCE
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, count: int, x: float, z: float) -> int:
     """Follow the cones on the stack to the walls and note every corner and polygon in them."""
     for _ in range(MOST_CONES * len(ground.num_vertices)):
@@ -254,7 +255,7 @@ def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, coun
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def is_taut(points: np.ndarray, walls: np.ndarray, corner: int, x: float, z: float) -> bool:
     """Whether a path from (x, z) could bend at a corner: both of its walls lie on one side of the line."""
     ux, uz = points[corner, 0] - x, points[corner, 2] - z
@@ -267,7 +268,7 @@ def is_taut(points: np.ndarray, walls: np.ndarray, corner: int, x: float, z: flo
     return (first >= -slack and second >= -slack) or (first <= slack and second <= slack)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x: float, z: float) -> int:
     """Corners that a point of ``polygon`` sees along taut lines: ``sight.seen[:n]`` for the n that is returned.
 
@@ -285,7 +286,7 @@ def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x:
     return _keep_taut(corners.point, corners.walls, sight, count, x, z)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _keep_taut(points: np.ndarray, walls: np.ndarray, sight: Sight, count: int, x: float, z: float) -> int:
     kept = 0
     for k in range(count):
@@ -296,7 +297,7 @@ def _keep_taut(points: np.ndarray, walls: np.ndarray, sight: Sight, count: int, 
     return kept
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _taut_graph(
     ground: Ground,
     sight: Sight,
@@ -351,14 +352,14 @@ def _taut_graph(
     return edge_start, edges[:total].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def length_between(points: np.ndarray, a: int, b: int) -> float:
     """Straight distance of two corners, metres."""
     dx, dy, dz = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
     return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _all_shortest_paths(points: np.ndarray, edge_start: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Dijkstra's algorithm from every corner."""
     num_corners = len(points)

@@ -40,6 +40,7 @@ from gym_batchnav.render.embree.surface import (
     WRAP_U,
     WRAP_V,
 )
+from gym_batchnav.system.jit import INNER
 
 
 @cache
@@ -73,7 +74,7 @@ def alpha_filter() -> Any:
     return reject_holes
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _is_seen(
     surfaces: Surfaces,
     axes: np.ndarray,
@@ -110,7 +111,7 @@ def _is_seen(
     return alpha >= factors[CUTOFF]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _trilinear_alpha(
     surfaces: Surfaces, material: np.ndarray, square: np.float32, u: np.float32, v: np.float32
 ) -> np.float32:
@@ -126,7 +127,7 @@ def _trilinear_alpha(
     return (fine + blend * (coarse - fine)) * np.float32(1 / 255)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _footprint(
     record: np.ndarray,
     axes: np.ndarray,
@@ -148,7 +149,7 @@ def _footprint(
     return longest
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
     """The alpha of the corners' colours, weighted."""
     mixed = (np.float32(1.0) - u - v) * np.float32((words[COLOR] >> 24) & 255)
@@ -156,7 +157,7 @@ def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
     return mixed * np.float32(1 / 255)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.float32, v: np.float32) -> np.float32:
     """The alpha of a texture at (u, v) on a mip level, 0 to 255."""
     num_textures, side = surfaces.num_textures, 1 << (surfaces.last_level - level)
@@ -173,7 +174,7 @@ def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _alpha(texel: int) -> np.float32:
     """The alpha of a texel, 0 to 255."""
     return np.float32((texel >> 24) & 255)

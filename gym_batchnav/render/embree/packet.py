@@ -14,6 +14,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from gym_batchnav.system.jit import INNER
+
 LANES = 16
 
 
@@ -160,7 +162,7 @@ pointer: Any = intrinsic(_type_pointer)
 _call: Any = intrinsic(_type_intersect)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def new_packet() -> np.ndarray:
     """[_WORDS] int32 on a 64-byte boundary, as Embree wants it."""
     buffer = np.empty(_WORDS + 16, np.int32)
@@ -168,7 +170,7 @@ def new_packet() -> np.ndarray:
     return buffer[start : start + _WORDS]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: np.float32) -> None:
     """Write what all packets of a view share."""
     packet[:] = 0
@@ -183,7 +185,7 @@ def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: n
     packet[ARGUMENTS], packet[ARGUMENTS + 1] = _COHERENT, _ALL_FEATURES
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
     """Have Embree ask ``hit_filter`` about every hit on a surface that rays may pass through.
 
@@ -206,7 +208,7 @@ def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_fi
             floats[AXES + 3 * axis + k] = axes[axis, k]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def aim(
     packet: np.ndarray,
     floats: np.ndarray,
@@ -242,7 +244,7 @@ def aim(
         packet[HIT + lane] = NOTHING
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: np.ndarray) -> None:
     """Trace the sixteen rays of a packet, ``width`` at a time.
 

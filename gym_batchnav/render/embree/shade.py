@@ -38,11 +38,12 @@ from gym_batchnav.render.embree.packet import (
 )
 from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
+from gym_batchnav.system.jit import INNER
 
 LOG2_ERROR = 4e-5  # of the logarithm in find_levels
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndarray) -> bool:
     """Read the materials and corners of what the rays have hit; returns whether any surface has a texture.
 
@@ -63,7 +64,7 @@ def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndar
     return bool(none >= 0)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
     """Read how textures lie on the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
     for lane in range(16):
@@ -72,7 +73,7 @@ def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
             packet[RECORD + 16 * word + lane] = triangle[word]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
     """Write the light on the surfaces; the normal is the triangle's, turned to the viewer."""
     ambient, diffuse = brightness[0], brightness[1]
@@ -86,7 +87,7 @@ def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) ->
         floats[SHINE + lane] = ambient + diffuse * max(np.float32(0.0), cosine)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(**INNER, fastmath={"contract"})
 def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
     """Write the texture coordinates and the squares of the longer axes of the pixels' footprints, in textures.
 
@@ -121,7 +122,7 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
         floats[SQUARE + lane] = max(u_a * u_a + v_a * v_a, u_b * u_b + v_b * v_b)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(**INNER, fastmath={"contract"})
 def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
     """Write the mip levels at which the footprints' longer axes are one texel: whole part and fraction.
 
@@ -148,7 +149,7 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
         floats[BLEND + lane] = level - np.float32(fine)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int) -> None:
     """Write the indices of the 2x2 texels around the texture coordinates on two mip levels, and the place between them.
 
@@ -179,13 +180,13 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
             floats[WITHIN + 32 * k + 16 + lane] = down
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: int, texture: int) -> int:
     """Index in a texture pool of the first texel of a texture on a mip level of ``side`` texels a side."""
     return num_textures * level_starts[level] + texture * side * side
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def neighbours(at: np.float32, side: int, mode: int) -> tuple[int, int, np.float32]:
     """The two texels along an axis that a texture coordinate lies between, and how far from the first to the second."""
     x = at * np.float32(side) - np.float32(0.5)
@@ -194,7 +195,7 @@ def neighbours(at: np.float32, side: int, mode: int) -> tuple[int, int, np.float
     return wrap_texel(first, side, mode), wrap_texel(first + 1, side, mode), x - before
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def wrap_texel(texel: int, side: int, mode: int) -> int:
     """A texel's row or column inside the texture; ``side`` is a power of two."""
     turned = texel & (2 * side - 1)
@@ -203,14 +204,14 @@ def wrap_texel(texel: int, side: int, mode: int) -> int:
     return texel & (side - 1) if mode == REPEAT else mirrored if mode == MIRROR else clamped
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def read_texels(packet: np.ndarray, texels: np.ndarray) -> None:
     """Replace each texel index by the texel that it points to."""
     for k in range(TEXELS, TEXELS + 128):
         packet[k] = texels[packet[k]]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(**INNER, fastmath={"contract"})
 def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
     """Write the colours of the textures, interpolated between texels and levels."""
     one = np.float32(1.0)
@@ -228,7 +229,7 @@ def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
                 floats[COLOR + 32 + lane] += weight * _decode(np.int32((texel >> 16) & 255))
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(**INNER, fastmath={"contract"})
 def _decode(byte: np.int32) -> np.float32:
     """The linear light of an sRGB byte, within 0.004 bytes of the standard."""
     x = np.float32(byte) * np.float32(1 / 255)
@@ -239,7 +240,7 @@ def _decode(byte: np.int32) -> np.float32:
     return curve if x > np.float32(0.04045) else x * np.float32(1 / 12.92)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(**INNER, fastmath={"contract"})
 def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> None:
     """Write the product of light, factor, vertex colour and texture, in whole steps from 0 to ``steps``."""
     one, half = np.float32(1.0), np.float32(0.5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import carray, njit, prange
+from numba import carray, njit
 
 from gym_batchnav.render.embree.packet import (
     FAR,
@@ -38,6 +38,8 @@ from gym_batchnav.render.embree.shade import (
     read_texels,
 )
 from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
+from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.parallel import for_each
 
 # What kernels know of a slot; all zero for an empty one. Those of the surfaces are zero where no kernel reads them.
 SLOT = np.dtype(
@@ -90,7 +92,7 @@ class Output(NamedTuple):
     semantic: np.ndarray  # [N, H, W] int32
 
 
-@njit(parallel=True, cache=True, nogil=True)
+@njit(**ENTRY)
 def draw(tracer: Tracer, views: Views, lens: Lens, shading: Shading, bands: int, out: Output) -> None:
     """Draw any of the three sensors.
 
@@ -102,24 +104,16 @@ def draw(tracer: Tracer, views: Views, lens: Lens, shading: Shading, bands: int,
         bands: Parts that a view is cut into, so that few views keep all threads busy.
         out: Written.
     """
+    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, lens, shading, out))
+
+
+@njit(**INNER)
+def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, shading: Shading, out: Output) -> None:
+    """Draw one of ``bands`` bands of rows of one of ``views.order``."""
     rows = (lens.height + 4 * bands - 1) // (4 * bands) * 4
-    for item in prange(len(views.order) * bands):
-        n, first = views.order[item // bands], item % bands * rows
-        _draw_view(n, first, min(first + rows, lens.height), tracer, views, lens, shading, out)
-
-
-@njit(cache=True, nogil=True)
-def _draw_view(
-    n: int,
-    first_row: int,
-    last_row: int,
-    tracer: Tracer,
-    views: Views,
-    lens: Lens,
-    shading: Shading,
-    out: Output,
-) -> None:
-    """Draw rows ``first_row`` to before ``last_row`` of view ``n``."""
+    n = views.order[item // bands]
+    first_row = item % bands * rows
+    last_row = min(first_row + rows, lens.height)
     slot, view = views.table[views.slots[n]], views.matrices[n]
     depth, rgb, semantic = out.depth[n], out.rgb[n], out.semantic[n]
     objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
@@ -163,7 +157,7 @@ def _draw_view(
                     rgb[row, column, 2] = shading.encode[packet[SHOWN + 32 + lane]] if hit else 0
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _any_hit(packet: np.ndarray) -> bool:
     """Whether any ray of a packet has hit something."""
     common = NOTHING

@@ -19,6 +19,7 @@ from gym_batchnav.render.opengl import shaders
 from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.mirror import DRAW_COMMAND, SceneMirror
 from gym_batchnav.render.opengl.prepare import NUM_CLASSES
+from gym_batchnav.system.jit import ENTRY
 
 MAX_INSTANCES = 1 << 20  # pairs of view and chunk that one pass may have to hold
 MAX_PASS_VIEWS = 65535  # work groups along y that OpenGL guarantees
@@ -265,7 +266,7 @@ def _words(records: np.ndarray) -> np.ndarray:
     return records.view(np.uint32).reshape(len(records), -1)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _cull(
     bounds: np.ndarray,
     chunk_triangle: np.ndarray,

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from gym_batchnav.system.jit import ENTRY, INNER
+
 MAX_CORNERS = 10_000  # of one face
 # Error codes of ``read_lines``.
 FINE, NO_NUMBER, TOO_FEW, NO_CORNER, TOO_MANY = 0, 1, 2, 3, 4
@@ -17,24 +19,24 @@ _VERTEX, _UV, _FACE, _SKIPPED, _IGNORED, _STATEMENT = 0, 1, 2, 3, 4, 5
 _MAX_DIGITS = 18  # that int64 holds
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _is_space(byte: int) -> bool:
     return byte == 32 or 9 <= byte <= 13
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _is_digit(byte: int) -> bool:
     return 48 <= byte <= 57
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _line_end(text: np.ndarray, at: int) -> int:
     while at < len(text) and text[at] != _LINE_FEED and text[at] != _RETURN:
         at += 1
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _word_start(text: np.ndarray, at: int, stop: int) -> int:
     """Where the next word begins; ``stop`` if there is none before it or a comment."""
     while at < stop and _is_space(text[at]):
@@ -42,14 +44,14 @@ def _word_start(text: np.ndarray, at: int, stop: int) -> int:
     return stop if at < stop and text[at] == _HASH else at
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _word_end(text: np.ndarray, at: int, stop: int) -> int:
     while at < stop and not _is_space(text[at]):
         at += 1
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _kind(text: np.ndarray, at: int, word_stop: int) -> int:
     """The kind of a line, from its first word, ``at`` to ``word_stop``."""
     if at == word_stop:
@@ -66,7 +68,7 @@ def _kind(text: np.ndarray, at: int, word_stop: int) -> int:
     return _IGNORED if length == 1 and first == ord("s") else _STATEMENT
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _num_words(text: np.ndarray, at: int, stop: int) -> int:
     num_words = 0
     at = _word_start(text, at, stop)
@@ -76,7 +78,7 @@ def _num_words(text: np.ndarray, at: int, stop: int) -> int:
     return num_words
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def count_lines(text: np.ndarray, counts: np.ndarray) -> None:
     """Count the statements of a text by kind.
 
@@ -109,7 +111,7 @@ def count_lines(text: np.ndarray, counts: np.ndarray) -> None:
         at = stop + 1
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _number(text: np.ndarray, at: int, stop: int) -> tuple[float, int]:
     """The number that begins at ``at`` and where it ends, -1 if it is none; words like nan or inf give NaN."""
     negative = text[at] == _MINUS
@@ -153,7 +155,7 @@ def _number(text: np.ndarray, at: int, stop: int) -> tuple[float, int]:
     return -value if negative else value, at
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _numbers(text: np.ndarray, at: int, stop: int, out: np.ndarray) -> int:
     """Read at most ``len(out)`` numbers; returns how many there are, -1 if a word is no number."""
     num_read = 0
@@ -167,7 +169,7 @@ def _numbers(text: np.ndarray, at: int, stop: int, out: np.ndarray) -> int:
     return num_read
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _row(text: np.ndarray, at: int, stop: int, num_rows: int) -> tuple[int, int]:
     """The row, from 0, that an index names, and where it ends.
 
@@ -187,7 +189,7 @@ def _row(text: np.ndarray, at: int, stop: int, num_rows: int) -> tuple[int, int]
     return row if 0 <= row < num_rows else -2, at
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _face(
     text: np.ndarray,
     at: int,
@@ -216,7 +218,7 @@ def _face(
     return num_corners
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def read_lines(
     text: np.ndarray,
     vertices: np.ndarray,
@@ -284,7 +286,7 @@ def read_lines(
     return FINE, -1
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def cut_fans(first_corner: np.ndarray, spans: np.ndarray, corners: np.ndarray, triangles: np.ndarray) -> None:
     """Cut faces into fans.
 

@@ -234,7 +234,7 @@ def test_polygons_are_convex_and_cover_the_outline(plan: np.ndarray, limit: int)
             corners = ring[row[row >= 0]]
             assert 3 <= len(corners) <= limit
             for k in range(len(corners)):
-                assert contours.turn(corners[k - 1], corners[k], corners[(k + 1) % len(corners)]) <= 0
+                assert contours.turn.py_func(corners[k - 1], corners[k], corners[(k + 1) % len(corners)]) <= 0
             total += area(corners)
         assert total == area(ring)
 

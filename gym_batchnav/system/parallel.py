@@ -1,0 +1,91 @@
+"""Parallel loops over a kernel that is compiled once, as serial code.
+
+The body of a ``numba.prange`` is compiled again in two libraries of its own, each time with all kernels that it calls.
+Here the threads get a kernel's address instead, from one small parallel loop that all kernels share.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from gym_batchnav.system.jit import INNER
+
+_BYTES = ir.IntType(8).as_pointer()
+_WORD = ir.IntType(64)
+_TASK = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD])  # of the arguments and the item
+
+
+def _call_task(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Generate the code of ``_call``."""
+    task, arguments, item = args
+    builder.call(builder.inttoptr(task, _TASK.as_pointer()), [builder.inttoptr(arguments, _BYTES), item])
+    return context.get_dummy_value()
+
+
+def _type_call(typing_context: Any, task: Any, arguments: Any, item: Any) -> Any:
+    """Call a task, given as an address, with the address of its arguments and the number of the item."""
+    return types.void(types.int64, types.int64, types.int64), _call_task
+
+
+_call: Any = intrinsic(_type_call)
+
+
+@njit(parallel=True, **INNER)
+def _run(task: int, arguments: int, count: int) -> None:
+    """Call a task with the items 0 to ``count`` - 1, by all threads."""
+    for item in prange(count):
+        _call(task, arguments, item)
+
+
+def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any) -> Any:
+    """Call ``kernel(item, *arguments)`` for the items 0 to ``count`` - 1, by all threads.
+
+    The kernel returns None and must not raise: nobody would hear of it.
+    """
+    item_types = (types.int64, *arguments.types)
+    called = kernel.get_call_type(typing_context, item_types, {})
+    assert called.return_type == types.none, "a parallel loop has no results"
+    run = types.Dispatcher(_run)
+    run_types = run.get_call_type(typing_context, (types.int64,) * 3, {})
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, number, given = args
+        values = builder.alloca(given.type)  # lives as long as the calling kernel, which waits for the threads
+        builder.store(given, values)
+        number = context.cast(builder, number, signature.args[1], types.int64)
+        task = _define_task(context, builder, _compiled(context, kernel, called), called, given.type)
+        addresses = [builder.ptrtoint(task, _WORD), builder.ptrtoint(values, _WORD), number]
+        context.call_internal(builder, _compiled(context, run, run_types), run_types, addresses)
+        return context.get_dummy_value()
+
+    return types.void(kernel, count, arguments), generate
+
+
+for_each: Any = intrinsic(_type_for_each)
+
+
+def _compiled(context: Any, kernel: Any, signature: Any) -> Any:
+    """The descriptor of a compiled kernel, whose machine code is linked to the one that is being generated."""
+    result = kernel.dispatcher.get_compile_result(signature)
+    context.active_code_library.add_linking_library(result.library)
+    return result.fndesc
+
+
+def _define_task(context: Any, builder: Any, descriptor: Any, signature: Any, packed: Any) -> Any:
+    """Define the function that unpacks the arguments and calls the kernel with them and an item."""
+    name = f"task.{descriptor.mangled_name}"
+    task = ir.Function(builder.module, _TASK, builder.module.get_unique_name(name))
+    task.linkage = "internal"
+    inside = ir.IRBuilder(task.append_basic_block("entry"))
+    pointer, item = task.args
+    values = inside.load(inside.bitcast(pointer, packed.as_pointer()))
+    context.call_internal_no_propagate(
+        inside, descriptor, signature, [item, *cgutils.unpack_tuple(inside, values, len(signature.args) - 1)]
+    )
+    inside.ret_void()
+    return task
