@@ -255,8 +255,8 @@ def _polygonise(
 ) -> NavMeshData | None:
     """Outline the regions, divide them into convex polygons and give those their heights; None if nothing is left."""
     max_length = int(np.float32(settings.edge_max_len) / np.float32(settings.cell_size))
-    borders = trace(floor.links, floor.floor, floor.column, region, grid.width)
-    outlines = region_outlines(*borders, settings.edge_max_error, max_length)
+    points, start, owners = trace(floor.links, floor.floor, floor.column, region, grid.width)
+    outlines = region_outlines(points, start, owners, settings.edge_max_error, max_length)
     numbers = [number for number, rings in sorted(outlines.items()) for _ in rings]
     tolerance = min(2 * grid.climb, grid.height - 1)
     # Corners of two regions are seen from spans that lie up to two steps apart; other storeys are farther.

@@ -294,7 +294,7 @@ def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.n
             regions[high].above_below.add(low)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Return every pair of regions, ``lower << 32 | upper``, of which one has a span over the other: [n] int64, once.
 
@@ -320,7 +320,7 @@ def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
     return table[table >= 0]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _keep(table: np.ndarray, key: int) -> int:
     """Put a key into a hash table whose length is a power of two; return 1 if it is new, else 0."""
     last = len(table) - 1

@@ -14,6 +14,7 @@ from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.ground import contains, floor_height, nearest_on_outline, to_int64
 from gym_batchnav.navmesh.kernels.layout import Drops, Ground
 from gym_batchnav.navmesh.record import NavMeshSettings
+from gym_batchnav.system.jit import ENTRY, INNER
 
 NODE_CELL = 0.025  # metres between nodes; more where there would be too many, or too many triangles to test
 MAX_NODES = 1 << 21
@@ -95,7 +96,7 @@ def _lay_out(ground: Ground, cell: float) -> tuple[np.ndarray, np.ndarray]:
     return start, size.astype(np.int32)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _bucket(grid: np.ndarray, frame: np.ndarray, x: float, z: float) -> tuple[int, int]:
     """Row and column of the bucket that holds a point, or of the nearest."""
     row = min(max(int((z - frame[1]) / frame[2]), 0), grid.shape[0] - 1)
@@ -103,7 +104,7 @@ def _bucket(grid: np.ndarray, frame: np.ndarray, x: float, z: float) -> tuple[in
     return row, column
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _count_tests(
     ground: Ground, start: np.ndarray, size: np.ndarray, cell: float, grid: np.ndarray, frame: np.ndarray
 ) -> int:
@@ -122,7 +123,7 @@ def _count_tests(
     return to_int64(tests)
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def _measure(
     ground: Ground,
     drops: Drops,
@@ -159,7 +160,7 @@ def _measure(
                     drops.drop[drops.start[p] + j * nx + i] = height - floor
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _height_on(surfaces: np.ndarray, t: int, x: float, z: float) -> float:
     """Height at which a vertical line meets a triangle, -inf where it does not; borders belong to it."""
     ax, ay, az = np.float64(surfaces[t, 0, 0]), np.float64(surfaces[t, 0, 1]), np.float64(surfaces[t, 0, 2])
@@ -173,7 +174,7 @@ def _height_on(surfaces: np.ndarray, t: int, x: float, z: float) -> float:
     return ay + u * (surfaces[t, 1, 1] - ay) + v * (surfaces[t, 2, 1] - ay)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def drop_at(ground: Ground, drops: Drops, polygon: int, x: float, z: float) -> float:
     """Metres from the navmesh down to the visible floor at a point of a polygon; negative where the floor is higher.
 
@@ -203,7 +204,7 @@ def drop_at(ground: Ground, drops: Drops, polygon: int, x: float, z: float) -> f
     return c if u < 0.5 else d
 
 
-@njit(cache=True, nogil=True)
+@njit(**ENTRY)
 def lower_points(ground: Ground, drops: Drops, polygons: np.ndarray, points: np.ndarray) -> None:
     """Lower points [N, 3] of polygons [N] (-1 for none) from the navmesh to the visible floor, in place."""
     for i in range(len(points)):

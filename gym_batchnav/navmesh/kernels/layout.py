@@ -279,7 +279,7 @@ def goals_at(row: np.ndarray) -> Goals:
     return _read_goals(row)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def drops_at(row: np.ndarray) -> Drops:
     """The drops that a row points to."""
     return _read_drops(row)
