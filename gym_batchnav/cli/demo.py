@@ -32,6 +32,7 @@ def demo(
     --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif.
     """
     from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.library.sources import are_shipped
     from gym_batchnav.preparation.kernels import warm_up_batch
     from gym_batchnav.system.progress import share_progress
     from gym_batchnav.system.storage import make_folder
@@ -40,7 +41,7 @@ def demo(
     console = Console(stderr=as_json, soft_wrap=True)
     make_folder(out)
     started = time.perf_counter()
-    warm_up_batch(num_envs, renderer, draws=True, follows=True)
+    warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=not are_shipped(scene))
     env = BatchNavEnv(num_envs, scenes=scene, renderer=renderer)
     try:
         device = f"{env.renderer.name} on {env.renderer.device}"

@@ -16,7 +16,7 @@ from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.sources import SceneSpec
+from gym_batchnav.library.sources import SceneSpec, are_shipped
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
@@ -120,9 +120,10 @@ class BatchSettings:
             raise ValueError("renderer= belongs to another library: also pass library= of the environment that made it")
         if shared is not None:
             return shared
-        warm_up_batch(self.num_envs, self.renderer_name, draws=bool(self.pictures))
+        scenes = "apartments" if scenes is None else scenes
+        warm_up_batch(self.num_envs, self.renderer_name, draws=bool(self.pictures), samples=not are_shipped(scenes))
         return make_library(
-            "apartments" if scenes is None else scenes,
+            scenes,
             self.num_envs,
             preparer,
             once=self.episode_order == "once",

@@ -56,6 +56,11 @@ def shipped_scenes() -> dict[str, Path]:
     return {path.stem: path for path in sorted(assets_dir().glob("apartment_*.glb"))}
 
 
+def are_shipped(spec: SceneSpec) -> bool:
+    """Whether a specification names shipped apartments, which come with navmeshes and episodes."""
+    return isinstance(spec, str) and (spec == "apartments" or spec in shipped_scenes())
+
+
 def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[SceneSource]:
     """Return the sources of the scenes that a specification names, in order; nothing is loaded yet.
 

@@ -35,10 +35,10 @@ def warm_up(processes: int | None = None) -> Compiled:
         processes: The number of processes; one per processor, at most 8, by default.
     """
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
-    return compile_ahead([_drawing("auto"), _MEASURING, _BUILDING, *navigation, _READING], processes)
+    return compile_ahead([_drawing("auto"), _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes)
 
 
-def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False) -> None:
+def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False, samples: bool = False) -> None:
     """Compile what a batch of agents in scenes with navmeshes needs.
 
     Args:
@@ -46,15 +46,21 @@ def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = Fal
         renderer: The name of the renderer.
         draws: Whether the agents see anything.
         follows: Whether the follower of shortest paths will be asked.
+        samples: Whether episodes may have to be sampled, which the shipped scenes do not need.
     """
-    drawing = [_drawing(renderer)] if draws else []
-    compile_ahead([*drawing, _MEASURING, _walking(num_envs), *([_following(num_envs)] if follows else [])])
+    workloads = [_drawing(renderer)] if draws else []
+    workloads += [_PREPARING, _walking(num_envs)]
+    if follows:
+        workloads.append(_following(num_envs))
+    if samples:
+        workloads.append(_QUERYING)
+    compile_ahead(workloads)
 
 
 def warm_up_building(measures: bool = False, draws_with: str | None = None) -> None:
     """Compile the navmesh builder, on request with distances on navmeshes and a renderer."""
     drawing = [] if draws_with is None else [_drawing(draws_with)]
-    compile_ahead([*drawing, _BUILDING, *([_MEASURING] if measures else [])])
+    compile_ahead([*drawing, _BUILDING, *([_PREPARING, _QUERYING] if measures else [])])
 
 
 def draw_small_scene(renderer: str) -> None:
@@ -73,17 +79,27 @@ def draw_small_scene(renderer: str) -> None:
     drawer.close()
 
 
-def measure_small_navmesh() -> None:
-    """Prepare a shipped navmesh for distances and ask it one question of each kind."""
-    navmesh = NavMesh.load(assets_dir() / f"{_SMALL_SCENE}.navmesh")
-    points = navmesh.random_points(4, np.random.default_rng(0))
+def prepare_small_navmesh() -> None:
+    """Prepare a shipped navmesh for the agents of a batch."""
+    navmesh, points = _small_navmesh()
     navmesh.tables(points)
     navmesh.visible_floor(points, navmesh.drops(_ROOM, _FLOOR))
+
+
+def query_small_navmesh() -> None:
+    """Ask a shipped navmesh one question of each kind, as sampling episodes and maps do."""
+    navmesh, points = _small_navmesh()
     navmesh.geodesic_distance(points, points[::-1])
     navmesh.shortest_path(points[0], points[1])
     navmesh.distance_to_obstacle(points)
     navmesh.move(points, points + np.float32(0.1))
     navmesh.top_down_map(1.0)
+
+
+def _small_navmesh() -> tuple[NavMesh, np.ndarray]:
+    """The smallest shipped navmesh and some points [4, 3] on it."""
+    navmesh = NavMesh.load(assets_dir() / f"{_SMALL_SCENE}.navmesh")
+    return navmesh, navmesh.random_points(4, np.random.default_rng(0))
 
 
 def build_small_navmesh() -> None:
@@ -121,7 +137,8 @@ def read_small_obj() -> None:
             load_scene(path)
 
 
-_MEASURING = Workload("distances", measure_small_navmesh)
+_PREPARING = Workload("preparing navmeshes", prepare_small_navmesh)
+_QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
 
