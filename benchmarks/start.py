@@ -1,7 +1,9 @@
 """How long the package takes to start: import, --help, and a first script and the demo with empty caches.
 
 python benchmarks/start.py             # a table
-python benchmarks/start.py --check     # also exit with status 1 where a bar is missed twice
+python benchmarks/start.py --check     # also exit with status 1 where a limit is exceeded twice
+
+The bars are goals for two free cores; the limits are for CI, whose machines are shared.
 
 Run it on a machine with nothing else to do. Each figure is the best of its tries, since other work only adds time.
 """
@@ -39,7 +41,8 @@ class Start(NamedTuple):
     Attributes:
         name: A title.
         command: Its command.
-        bar: Seconds that it may take.
+        bar: Seconds that it should take on two free cores.
+        limit: Seconds beyond which ``--check`` fails.
         cold: Whether caches are empty.
         until: A word on standard error that ends the measurement; the end of the command by default.
     """
@@ -47,16 +50,17 @@ class Start(NamedTuple):
     name: str
     command: list[str]
     bar: float
+    limit: float
     cold: bool = False
     until: str | None = None
 
 
 STARTS = (
-    Start("import gym_batchnav, beyond gymnasium", [sys.executable, "-c", IMPORT], 1.0),
-    Start("gym-batchnav --help", [sys.executable, "-m", "gym_batchnav.cli", "--help"], 0.5),
-    Start("a script's first step, empty caches", [sys.executable, "-c", FIRST_SCRIPT], 30.0, cold=True),
-    Start("the demo's first frame, empty caches", SHORT_DEMO, 30.0, cold=True, until="Ready after"),
-    Start("the demo of ten seconds, warm caches", DEMO, 25.0),
+    Start("import gym_batchnav, beyond gymnasium", [sys.executable, "-c", IMPORT], 1.0, 1.0),
+    Start("gym-batchnav --help", [sys.executable, "-m", "gym_batchnav.cli", "--help"], 0.5, 1.0),
+    Start("a script's first step, empty caches", [sys.executable, "-c", FIRST_SCRIPT], 30.0, 60.0, cold=True),
+    Start("the demo's first frame, empty caches", SHORT_DEMO, 30.0, 60.0, cold=True, until="Ready after"),
+    Start("the demo of ten seconds, warm caches", DEMO, 25.0, 25.0),
 )
 
 
@@ -88,18 +92,18 @@ def seconds_of(start: Start) -> float:
 def main() -> None:
     """Print a line for each start."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="exit with status 1 where a bar is missed")
+    parser.add_argument("--check", action="store_true", help="exit with status 1 where a limit is exceeded")
     options = parser.parse_args()
     print("| start | seconds | bar |\n|---|---|---|")
-    missed = False
+    exceeded = False
     for start in STARTS:
         seconds = seconds_of(start)
         if seconds > start.bar or not start.cold:
             seconds = min(seconds, seconds_of(start))
-        missed |= seconds > start.bar
+        exceeded |= seconds > start.limit
         print(f"| {start.name} | {seconds:.2f} | {start.bar:g} |", flush=True)
-    if options.check and missed:
-        sys.exit("a start takes longer than its bar")
+    if options.check and exceeded:
+        sys.exit("a start takes longer than its limit")
 
 
 if __name__ == "__main__":
