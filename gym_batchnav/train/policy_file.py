@@ -32,6 +32,7 @@ from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, m
 FORMAT = "gym_batchnav policy 2"
 MAX_BYTES = 256 * 2**20
 MAX_HEADER_BYTES = 2**18
+MAX_REASON = 300  # characters of an error about a damaged file
 MAX_SENSORS = 64  # besides the camera
 MAX_READINGS = 2**16  # of all sensors besides the camera
 TASKS: dict[str, type[Task]] = {task.__name__: task for task in (PointNav, Explore, Flee)}
@@ -222,7 +223,8 @@ def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
             raise ValueError(f"its weights are not those of a {about.kind!r} policy for such pictures")
         policy.load_state_dict(weights, assign=True)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueError(f"policy file '{path}' is damaged: {error}") from error
+        reason = str(error)[:MAX_REASON]  # it may quote the file, whose texts may be long
+        raise ValueError(f"policy file '{path}' is damaged: {reason}") from error
     return policy, about
 
 

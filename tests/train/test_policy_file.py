@@ -97,6 +97,13 @@ def test_descriptions_that_cannot_be_are_damage(described, path):
         load_policy(path)
 
 
+def test_a_long_text_of_a_file_does_not_flood_the_message(path):
+    changed(path, described={"kind": "x" * 100_000})
+    with pytest.raises(ValueError, match="is damaged") as caught:
+        load_policy(path)
+    assert len(str(caught.value)) < 1000
+
+
 def test_weights_of_another_shape_kind_or_number_are_damage(path):
     good = path.read_bytes()
     first, second = "action_embedding.weight", "goal_embedding.weight"
