@@ -39,7 +39,7 @@ class TestMemory:
 
     def test_what_nobody_declared_is_neither_read_nor_written(self, arrays):
         memory = Memory(arrays)
-        with pytest.raises(KeyError, match=r"'counts'.*there is 'count', 'trail'"):
+        with pytest.raises(KeyError, match=r"'counts'.*known are 'count', 'trail'"):
             memory["counts"]
         with pytest.raises(KeyError, match="'counts'"):
             memory["counts"] = np.zeros(4)

@@ -533,11 +533,11 @@ class TestWrongUse:
         for use, message in (
             (
                 lambda: env.set_pose(np.zeros((3, 3)), np.zeros(4)),
-                r"position is float64 \(3, 3\): give numbers \(4, 3\)",
+                r"position is float64 \(3, 3\): pass numbers \(4, 3\)",
             ),
-            (lambda: env.set_pose(env.agents.position, np.zeros(3)), r"heading is float64 \(3,\): give numbers \(4,\)"),
+            (lambda: env.set_pose(env.agents.position, np.zeros(3)), r"heading is float64 \(3,\): pass numbers \(4,\)"),
             (lambda: env.pictures([99]), "environment 99: there are environments 0 to 3"),
-            (lambda: env.pictures([0.5]), r"indices are float64 \(1,\): give integers"),
+            (lambda: env.pictures([0.5]), r"indices are float64 \(1,\): pass integers"),
             (lambda: env.pictures(size=0), "size=0"),
             (lambda: env.scene_name(9), "environment 9: there are environments 0 to 3"),
             (lambda: env.episode_name(-1), "environment -1"),

@@ -100,6 +100,8 @@ def test_a_program_may_end_while_a_scene_loads(steps, tmp_path):
 
 
 UNPREPARED_HOMES = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started us aside
 import os, sys, threading, time
 import numpy as np
 from gym_batchnav.env.batch_env import BatchNavEnv
@@ -138,6 +140,8 @@ def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path
 
 
 SLOW_SCENE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started us aside
 import sys, time
 sys.path.insert(0, {tests!r})
 from rooms import box_room

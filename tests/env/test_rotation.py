@@ -184,16 +184,17 @@ def test_the_limit_is_told_as_the_user_wrote_it(make):
 
 @pytest.mark.opengl
 def test_what_scenes_take_on_the_device_is_known_and_limited(make):
-    rooms = [replace(box_room(f"{i}"), textures=(np.full((8, 8, 4), 200, np.uint8),)) for i in range(2)]
+    textures = (np.full((8, 8, 4), 200, np.uint8), np.full((8, 8, 4), 100, np.uint8))
+    rooms = [replace(box_room(f"{i}"), textures=textures) for i in range(2)]
     for room in rooms:
-        room.materials.texture[:] = 0
+        room.materials.texture[:] = 0, 1, 0
     keywords = {"resident_scenes": None, "renderer": "opengl", "sensors": ("depth", "rgb")}
     env = make(scenes=rooms, **keywords)
     env.reset(seed=0)
     stats = env.library.stats()
     # A room is 108 vertices (position 12 bytes, texture coordinates 8, colour 4), 36 triangles (corners 12, record 16)
-    # and 3 materials (record 32, number of the texture 4); its texture has all levels from 256 x 256 to 1 x 1.
-    room_bytes = 108 * 24 + 36 * 28 + 3 * 36 + 4 * (4**9 - 1) // 3
+    # and 3 materials (record 32, number of the texture 4); a texture has all levels from 256 x 256 to 1 x 1.
+    room_bytes = 108 * 24 + 36 * 28 + 3 * 36 + 2 * 4 * (4**9 - 1) // 3
     assert stats["device_bytes"] == env.renderer._scenes.nbytes == 2 * room_bytes
     limited = make(scenes=rooms, max_scene_bytes=stats["bytes"], **keywords)
     limited.reset(seed=0)
