@@ -140,7 +140,7 @@ class TestEvaluation:
         class Steps(Nothing):
             name = "num_steps"
 
-        with pytest.raises(ValueError, match=r"measures \['num_steps'\].*others"):
+        with pytest.raises(ValueError, match=r"measures \['num_steps'\].*rename"):
             evaluate(make(measures=(Steps(),)), RandomAgent())
 
     def test_a_policy_is_told_what_its_environment_lacks(self, make):
