@@ -26,7 +26,7 @@ from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettin
 from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 
 MAX_COLUMNS = 3 * 2**21  # of the grid: at 5 cm, 125 m x 125 m; a column takes about 30 bytes
-MAX_SPANS = 3 * 2**21  # solid spans of all columns; one takes up to 80 bytes
+MAX_SPANS = 2**25  # solid spans of all columns; one takes up to 80 bytes
 MAX_PAIRS = 2**27  # of spans in the same column: 40 storeys of as many spans; four seconds or less
 MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles: five seconds or less
 MAX_LEVELS = 2**20  # cells along one axis, which float32 still tells apart
