@@ -26,7 +26,8 @@ def test_they_are_small_and_learned_from_as_many_frames():
 @pytest.mark.slow
 def test_sight_tells_in_homes_that_neither_saw():
     homes = PRESETS["cpu"].held_out[:6]
-    env = PRESETS["cpu"].make_evaluation_env(24, 4, scenes=homes)
+    _, about = load_policy(SEES)
+    env = PRESETS["cpu"].make_evaluation_env(24, 4, scenes=homes, **about.env_keywords())
     sees, blind = (evaluate(env, PolicyAgent(load_policy(path)[0])) for path in (SEES, BLIND))
     env.close()
     assert len(sees) == len(blind) == 24
