@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.build.regions import SOLID
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
 # The corner of a cell behind the edge that faces each direction.
 CORNER_X = np.array([0, 1, 1, 0])
@@ -257,12 +257,12 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
                 continue
             if not in_cone(outline[k - 1], outline[k], outline[(k + 1) % len(outline)], corner):
                 continue
-            if _blocked(outline[k], corner, outline, k):
+            if _blocked(outline[k], corner, outline, to_int64(k)):
                 continue
             free = True
             for other in range(len(hole_start) - 1):
                 ring = holes[hole_start[other] : hole_start[other + 1]]
-                if _blocked(outline[k], corner, ring, -1):
+                if _blocked(outline[k], corner, ring, to_int64(-1)):
                     free = False
                     break
             if free:

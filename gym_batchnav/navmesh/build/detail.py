@@ -337,7 +337,9 @@ def triangulate_floors(
                 index = polygons[polygon, corner] if corner < size else len(vertices) + num_added + corner - size
                 faces[num_faces, k] = index
             num_faces += 1
-        added[num_added : num_added + num_points - size] = points[size:num_points]
-        num_added += num_points - size
+        for row in range(size, num_points):
+            for k in range(3):
+                added[num_added, k] = points[row, k]
+            num_added += 1
         first_face[polygon + 1] = num_faces
     return added[:num_added], faces[:num_faces], first_face

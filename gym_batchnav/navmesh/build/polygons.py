@@ -76,7 +76,8 @@ def _triangulate(points: np.ndarray) -> np.ndarray:
         before = (here - 1) % count
         ear[before] = _is_diagonal(points, ring, count, before, (before + 2) % count, False)
         ear[here] = _is_diagonal(points, ring, count, here, (here + 2) % count, False)
-    triangles[num_triangles] = ring[:3]
+    for k in range(3):
+        triangles[num_triangles, k] = ring[k]
     return triangles[: num_triangles + 1]
 
 
@@ -187,7 +188,8 @@ def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
         sizes[first] = _join(
             points, polygons[first], sizes[first], polygons[second], sizes[second], start, end, limit, joined
         )
-        polygons[first, : sizes[first]] = joined[: sizes[first]]
+        for k in range(sizes[first]):
+            polygons[first, k] = joined[k]
         sizes[second] = 0
         for row in range(num_edges):
             for side in range(2):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
 EXPANSIONS = 8  # rounds in which regions grow at every level before new ones are born
 SOLID = 0  # the region of spans that belong to none
@@ -174,7 +174,7 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
     todo, stack = np.empty(len(links), np.int32), np.empty(4 * len(links) + 1, np.int32)
     start, by_depth = _sorted_by_depth(distance)
     depth = len(start) - 2  # of the deepest spans that are not among todo yet
-    number, count = 1, 0
+    number, count = to_int64(1), to_int64(0)
     level = (distance.max() + 1) & ~1
     while level > 0:
         level = max(level - 2, 0)
@@ -188,7 +188,7 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
                 links, distance, region, reach, todo[place], max(level - 2, 0), number, stack
             ):
                 number += 1
-    count = 0
+    count = to_int64(0)
     for span in range(len(links)):
         if region[span] == SOLID:
             todo[count] = span

@@ -13,12 +13,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
 STEP_X = np.array([-1, 0, 1, 0])
 STEP_Z = np.array([0, 1, 0, -1])
 OPEN_SKY = 2**30  # the ceiling over a span that nothing covers
 MOST_STEPS = 2**29  # past other spans while all are put into their columns: six seconds or less
+
+
+@njit(**INNER)
+def _copy_point(points: np.ndarray, row: int, out: np.ndarray, out_row: int) -> None:
+    """Copy one row of [n, 3]. Assigning rows would compile the message of NumPy's error about shapes, for seconds."""
+    for k in range(3):
+        out[out_row, k] = points[row, k]
 
 
 @njit(**INNER)
@@ -54,10 +61,10 @@ def _split(
         else:
             keep_below, keep_above = side >= 0, side <= 0
         if keep_below:
-            below[num_below] = points[index]
+            _copy_point(points, index, below, num_below)
             num_below += 1
         if keep_above:
-            above[num_above] = points[index]
+            _copy_point(points, index, above, num_above)
             num_above += 1
         last = index
     return num_below, num_above
@@ -103,12 +110,12 @@ def rasterise(
     per_metre, per_level = np.float32(1) / cell_size, np.float32(1) / cell_height
     for triangle in range(len(triangles)):
         for k in range(3):
-            rest[k] = points[triangles[triangle, k]]
-        num_rest = 3
+            _copy_point(points, to_int64(triangles[triangle, k]), rest, k)
+        num_rest = to_int64(3)
         first_z = min(int(min(rest[0, 2], rest[1, 2], rest[2, 2]) * per_metre), depth - 1)
         last_z = min(int(max(rest[0, 2], rest[1, 2], rest[2, 2]) * per_metre), depth - 1)
         for z in range(first_z, last_z + 1):
-            num_row, num_rest = _split(rest, num_rest, 2, np.float32(z + 1) * cell_size, row, spare)
+            num_row, num_rest = _split(rest, num_rest, to_int64(2), np.float32(z + 1) * cell_size, row, spare)
             rest, spare = spare, rest
             if num_row < 3:
                 continue
@@ -116,7 +123,7 @@ def rasterise(
             for k in range(1, num_row):
                 low, high = min(low, row[k, 0]), max(high, row[k, 0])
             for x in range(min(int(low * per_metre), width - 1), min(int(high * per_metre), width - 1) + 1):
-                num_cell, num_row = _split(row, num_row, 0, np.float32(x + 1) * cell_size, cell, spare)
+                num_cell, num_row = _split(row, num_row, to_int64(0), np.float32(x + 1) * cell_size, cell, spare)
                 row, spare = spare, row
                 if num_cell < 3:
                     continue

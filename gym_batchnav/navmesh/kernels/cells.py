@@ -97,13 +97,13 @@ def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float,
 @njit(**INNER)
 def _clip_to_cell(ground: Ground, polygon: int, low_x: float, low_z: float, cell: float, work: np.ndarray) -> int:
     """The part of a polygon inside a cell, in ``work[0, :n]`` for the n that is returned."""
-    count = ground.num_vertices[polygon]
+    count = to_int64(ground.num_vertices[polygon])
     for i in range(count):
         work[0, i, 0], work[0, i, 1] = ground.outline[polygon, i, 0], ground.outline[polygon, i, 1]
-    count = _clip(work[0], count, 0, -1.0, low_x, work[1])
-    count = _clip(work[1], count, 0, 1.0, low_x + cell, work[0])
-    count = _clip(work[0], count, 1, -1.0, low_z, work[1])
-    return _clip(work[1], count, 1, 1.0, low_z + cell, work[0])
+    for axis, low in enumerate((low_x, low_z)):
+        count = _clip(work[0], count, axis, -1.0, low, work[1])
+        count = _clip(work[1], count, axis, 1.0, low + cell, work[0])
+    return count
 
 
 @njit(**ENTRY)
@@ -135,10 +135,14 @@ def _cut(
             begin, end = grid[j, i, 0], grid[j, i, 1]
             grid[j, i, 0] = total
             for k in range(begin, end):
-                count = _clip_to_cell(ground, candidates[k], origin_x + i * cell, origin_z + j * cell, cell, work)
+                count = _clip_to_cell(
+                    ground, to_int64(candidates[k]), origin_x + i * cell, origin_z + j * cell, cell, work
+                )
                 if size + count > len(outlines):
                     longer = np.empty((2 * len(outlines), 2), np.float32)
-                    longer[:size] = outlines[:size]
+                    for row in range(size):  # assigning a slice compiles the text of its error, for seconds
+                        longer[row, 0] = outlines[row, 0]
+                        longer[row, 1] = outlines[row, 1]
                     outlines = longer
                 if count > 2:
                     pieces[total, 0] = candidates[k]
@@ -240,14 +244,14 @@ def _list_corners(
     num_corners, num_pieces = len(corners.point), len(pieces) - 1
     sight = make_sight(len(ground.num_vertices), num_corners)
     seen_from, listed = np.empty(num_pieces, np.int32), np.empty(num_pieces, np.int32)  # pairs, corner by corner
-    total = 0
+    total = to_int64(0)
     for corner in range(num_corners):
         x, z = corners.point[corner, 0], corners.point[corner, 2]
-        found = 0
+        found = to_int64(0)
         for k in range(corners.fan_start[corner], corners.fan_start[corner + 1]):
             own = to_int64(corners.fan[k, 0])
             found = _mark(samples, corners, corner, own, 0.0, 0.0, 0.0, 0.0, found)  # sees all of it
-            size = open_cones(ground, sight, 0, own, to_int64(corners.fan[k, 1]), x, z)
+            size = open_cones(ground, sight, to_int64(0), own, to_int64(corners.fan[k, 1]), x, z)
             for _ in range(MOST_CONES * len(ground.num_vertices)):
                 if size == 0:
                     break

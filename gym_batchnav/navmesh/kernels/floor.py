@@ -209,7 +209,9 @@ def lower_points(ground: Ground, drops: Drops, polygons: np.ndarray, points: np.
     """Lower points [N, 3] of polygons [N] (-1 for none) from the navmesh to the visible floor, in place."""
     for i in range(len(points)):
         if polygons[i] >= 0:
-            points[i, 1] -= drop_at(ground, drops, polygons[i], np.float64(points[i, 0]), np.float64(points[i, 2]))
+            points[i, 1] -= drop_at(
+                ground, drops, to_int64(polygons[i]), np.float64(points[i, 0]), np.float64(points[i, 2])
+            )
 
 
 def check_drops(drops: Drops) -> None:

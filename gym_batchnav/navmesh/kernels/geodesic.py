@@ -59,7 +59,7 @@ def fill_goal_fields(
         for p in range(seen.shape[1]):
             seen[goal, p] = sight.entered_at[p] == sight.stamp[-1]
         for k in range(count):
-            corner = sight.seen[k]
+            corner = to_int64(sight.seen[k])
             first = distance_3d(corners.point, corner, x, y, z)
             for c in range(field.shape[1]):
                 length = first + corners.between[corner, c]
@@ -119,7 +119,7 @@ def _best_listed(
 def _reaches(ground: Ground, points: np.ndarray, corner: int, polygon: int, x: float, z: float) -> bool:
     """Whether a straight walk to a corner ends within a millimetre of it."""
     dx, dz = points[corner, 0] - x, points[corner, 2] - z
-    free = walk_straight(ground, polygon, x, z, x + dx, z + dz, -1)[0]
+    free = walk_straight(ground, polygon, x, z, x + dx, z + dz, to_int64(-1))[0]
     return (1.0 - free) ** 2 * (dx * dx + dz * dz) <= AT_CORNER * AT_CORNER
 
 
@@ -132,7 +132,7 @@ def _look_for_corner(
     count = look_around(ground, corners, sight, polygon, x, z)
     best, best_corner = np.inf, -1
     for k in range(count):
-        corner = sight.seen[k]
+        corner = to_int64(sight.seen[k])
         length = distance_3d(corners.point, corner, x, y, z) + field[corner]
         if length < best:
             best, best_corner = length, corner
@@ -163,10 +163,10 @@ def _pair(
     others = look_around(ground, corners, sight, goal_polygon, goal_x, goal_z)
     best, first, last = np.inf, -1, -1
     for k in range(others):
-        b = sight.seen[k]
+        b = to_int64(sight.seen[k])
         behind = distance_3d(corners.point, b, goal_x, goal_y, goal_z)
         for m in range(count):
-            a = mine[m]
+            a = to_int64(mine[m])
             length = distance_3d(corners.point, a, x, y, z) + (behind + corners.between[a, b])
             if length < best:
                 best, first, last = length, a, b
@@ -209,7 +209,7 @@ def corners_on_path(
     """Length of the shortest path of two points [3] float32, inf for none, and the corners [n] int32 it bends at."""
     num_corners = len(corners.point)
     sight, mine = make_sight(len(ground.num_vertices), num_corners), np.empty(num_corners, np.int32)
-    length, corner, last = _pair(ground, corners, sight, mine, polygon, point, goal_polygon, goal)
+    length, corner, last = _pair(ground, corners, sight, mine, to_int64(polygon), point, to_int64(goal_polygon), goal)
     path = np.empty(num_corners, np.int32)
     size = 0
     while corner >= 0 and size < num_corners:
@@ -219,7 +219,7 @@ def corners_on_path(
         if corner != last:
             x, y, z = corners.point[corner, 0], corners.point[corner, 1], corners.point[corner, 2]
             for k in range(corners.edge_start[corner], corners.edge_start[corner + 1]):
-                other = corners.edges[k]
+                other = to_int64(corners.edges[k])
                 rest = distance_3d(corners.point, other, x, y, z) + corners.between[other, last]
                 if rest < best:
                     best, following = rest, other

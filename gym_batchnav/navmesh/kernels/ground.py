@@ -7,17 +7,14 @@ once per navmesh by ``make_ground``. They compute in float64 and int64: what is 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.layout import Ground
 from gym_batchnav.navmesh.record import NavMeshData
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
-to_int64: Any = np.int64  # for type checkers, to which np.int64 is no int
 GRID_CELL = 0.5  # metres; more where one of the two limits would be exceeded
 MAX_GRID_CELLS = 1 << 18
 MAX_GRID_ENTRIES = 1 << 22  # polygons listed by all cells together
@@ -168,7 +165,7 @@ def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: fl
         last = min(max(int((x + reach - low_x) / cell), 0), top)
         for j in range(max(int((z - reach - low_z) / cell), 0), min(int((z + reach - low_z) / cell), bottom) + 1):
             for k in range(ground.grid[j, first, 0], ground.grid[j, last, 1]):  # the cells of a row follow each other
-                rival = ground.grid_polygons[k]
+                rival = to_int64(ground.grid_polygons[k])
                 if ground.islands[rival] != island and _box_cost(ground, rival, x, y, z)[0] <= cost:
                     alone = False
     if alone:
@@ -204,7 +201,7 @@ def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, 
                 if i < 0 or i >= nx:
                     continue
                 for k in range(ground.grid[j, i, 0], ground.grid[j, i, 1]):
-                    polygon = ground.grid_polygons[k]
+                    polygon = to_int64(ground.grid_polygons[k])
                     bound, near = _box_cost(ground, polygon, x, y, z)
                     if not near or bound >= best:
                         continue
@@ -260,4 +257,4 @@ def cover_map(ground: Ground, low_x: float, low_z: float, cell: float, reach: fl
 def fill_heights(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> None:
     """Write the floor's height into the y of points [N, 3] of known polygons [N]."""
     for i in range(len(points)):
-        points[i, 1] = floor_height(ground, polygons[i], points[i, 0], points[i, 2])
+        points[i, 1] = floor_height(ground, to_int64(polygons[i]), np.float64(points[i, 0]), np.float64(points[i, 2]))

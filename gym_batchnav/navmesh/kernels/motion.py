@@ -56,7 +56,7 @@ def walk_straight(
         if exit_edge < 0:
             return 1.0, polygon
         free = min(max(free, exit_t), 1.0)
-        beyond = ground.neighbours[polygon, exit_edge]
+        beyond = to_int64(ground.neighbours[polygon, exit_edge])
         if beyond < 0:
             return free, polygon
         polygon = beyond
@@ -98,7 +98,7 @@ def slide(
     queue[0] = polygon
     size, head = 1, 0
     while head < size:
-        current = queue[head]
+        current = to_int64(queue[head])
         head += 1
         if contains(ground, current, end_x, end_z):
             return current, end_x, end_z, True
@@ -147,7 +147,7 @@ def try_step(
         Polygon, x, y and z reached.
     """
     ground = ground_at(row)
-    free, reached = walk_straight(ground, polygon, x, z, end_x, end_z, -1)
+    free, reached = walk_straight(ground, polygon, x, z, end_x, end_z, to_int64(-1))
     if free >= 1.0:  # a slide would end there too
         return reached, end_x, floor_height(ground, reached, end_x, end_z), end_z
     to_x, to_z, arrived = x + free * (end_x - x), z + free * (end_z - z), False

@@ -92,7 +92,7 @@ def grown(array: np.ndarray, used: int, size: int) -> np.ndarray:
 def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
     """The next polygon around a vertex, and the vertex's index in it; -1 at a wall."""
     outline = ground.outline
-    beyond = ground.neighbours[polygon, vertex]
+    beyond = to_int64(ground.neighbours[polygon, vertex])
     if beyond >= 0:
         n = ground.num_vertices[beyond]
         for j in range(n):
@@ -101,8 +101,8 @@ def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
                 and outline[beyond, j, 0] == outline[polygon, vertex, 0]
                 and outline[beyond, j, 1] == outline[polygon, vertex, 1]
             ):
-                return beyond, j
-    return -1, -1
+                return beyond, to_int64(j)
+    return to_int64(-1), to_int64(-1)
 
 
 @njit(**INNER)
@@ -128,8 +128,8 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
             if ground.neighbours[p, (i - 1) % ground.num_vertices[p]] >= 0:
                 continue  # only the first polygon of a fan, which has a wall before the vertex
             angle, begin = 0.0, size
-            first_x, first_z = _direction(ground, p, i, (i - 1) % ground.num_vertices[p])
-            polygon, vertex = p, i
+            polygon, vertex = to_int64(p), to_int64(i)
+            first_x, first_z = _direction(ground, polygon, vertex, (vertex - 1) % ground.num_vertices[p])
             last_x, last_z = first_x, first_z
             while polygon >= 0 and size - begin < num_polygons and size < most:
                 n = ground.num_vertices[polygon]
@@ -144,7 +144,7 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
                 continue
             x, z = ground.outline[p, i, 0], ground.outline[p, i, 1]
             points[corners, 0], points[corners, 2] = x, z
-            points[corners, 1] = floor_height(ground, p, x, z)
+            points[corners, 1] = floor_height(ground, p, np.float64(x), np.float64(z))
             walls[corners, 0, 0], walls[corners, 0, 1] = first_x, first_z
             walls[corners, 1, 0], walls[corners, 1, 1] = last_x, last_z
             for k in range(begin, size):
@@ -247,7 +247,7 @@ def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, coun
         size, polygon, left_x, left_z, right_x, right_z = next_cone(ground, sight, size, x, z)
         sight.entered_at[polygon] = sight.stamp[-1]
         for i in range(ground.num_vertices[polygon]):
-            corner = corner_of[polygon, i]
+            corner = to_int64(corner_of[polygon, i])
             if corner >= 0:
                 dx, dz = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
                 if in_cone(left_x, left_z, right_x, right_z, dx, dz):
@@ -277,11 +277,11 @@ def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x:
     x, z = inward(ground, polygon, x, z)
     sight.stamp[-1] += 1
     sight.entered_at[polygon] = sight.stamp[-1]
-    count = 0
+    count = to_int64(0)
     for i in range(ground.num_vertices[polygon]):
         if corners.corner_of[polygon, i] >= 0:
-            count = _note(sight, corners.corner_of[polygon, i], count)
-    size = open_cones(ground, sight, 0, polygon, -1, x, z)
+            count = _note(sight, to_int64(corners.corner_of[polygon, i]), count)
+    size = open_cones(ground, sight, to_int64(0), polygon, to_int64(-1), x, z)
     count = _expand(ground, corners.corner_of, sight, size, count, x, z)
     return _keep_taut(corners.point, corners.walls, sight, count, x, z)
 
@@ -290,7 +290,7 @@ def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x:
 def _keep_taut(points: np.ndarray, walls: np.ndarray, sight: Sight, count: int, x: float, z: float) -> int:
     kept = 0
     for k in range(count):
-        corner = sight.seen[k]
+        corner = to_int64(sight.seen[k])
         if is_taut(points, walls, corner, x, z):
             sight.seen[kept] = corner
             kept += 1
@@ -326,17 +326,17 @@ def _taut_graph(
     num_corners = len(points)
     edge_start = np.zeros(num_corners + 1, np.int32)
     edges = np.empty(16 * num_corners + 16, np.int32)
-    total = 0
+    total = to_int64(0)
     for c in range(num_corners):
         x, z = points[c, 0], points[c, 2]
         sight.stamp[-1] += 1
-        count, size = 0, 0
+        count = to_int64(0)
         for k in range(fan_start[c], fan_start[c + 1]):
             polygon = to_int64(fan[k, 0])
             for i in range(ground.num_vertices[polygon]):
                 if corner_of[polygon, i] >= 0:
-                    count = _note(sight, corner_of[polygon, i], count)
-            size = open_cones(ground, sight, 0, polygon, fan[k, 1], x, z)
+                    count = _note(sight, to_int64(corner_of[polygon, i]), count)
+            size = open_cones(ground, sight, to_int64(0), polygon, to_int64(fan[k, 1]), x, z)
             count = _expand(ground, corner_of, sight, size, count, x, z)
         count = _keep_taut(points, walls, sight, count, x, z)
         if total + count > len(edges):

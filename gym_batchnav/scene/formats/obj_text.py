@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
 MAX_CORNERS = 10_000  # of one face
 # Error codes of ``read_lines``.
@@ -88,7 +88,7 @@ def count_lines(text: np.ndarray, counts: np.ndarray) -> None:
             faces with three corners or more, corners and triangles, of lines and points, and of all other statements.
     """
     counts[:] = 0
-    at = 0
+    at = to_int64(0)
     while at < len(text):
         stop = _line_end(text, at)
         at = _word_start(text, at, stop)
@@ -244,8 +244,9 @@ def read_lines(
     Returns:
         An error code (``FINE`` for none) and the beginning of the line that it concerns.
     """
-    num_vertices, num_uvs, num_faces, num_statements, corner = 0, 0, 0, 0, 0
-    six, at = np.zeros(6), 0
+    zero = to_int64(0)
+    num_vertices, num_uvs, num_faces, num_statements, corner = zero, zero, zero, zero, zero
+    six, at = np.zeros(6), zero
     first_corner[0] = 0
     while at < len(text):
         line, stop = at, _line_end(text, at)
@@ -259,9 +260,10 @@ def read_lines(
             if num_read < (3 if kind == _VERTEX else 1):
                 return TOO_FEW, line
             if kind == _VERTEX:
-                vertices[num_vertices] = six[:3]
-                if len(colors):
-                    colors[num_vertices] = six[3:]
+                for k in range(3):  # assigning a row would compile the text of an error about shapes, for seconds
+                    vertices[num_vertices, k] = six[k]
+                    if len(colors):
+                        colors[num_vertices, k] = six[3 + k]
                 num_vertices += 1
             else:
                 uvs[num_uvs, 0] = six[0]
