@@ -165,12 +165,12 @@ def test_a_damaged_file_is_refused_or_read_whole(written, place, value):
     ("offset", "layout", "value", "message"),
     [
         (0, "<I", 0x12345678, "magic number"),
-        (4, "<i", 3, "version 3 is not known"),
+        (4, "<i", 3, "version 3 is not supported"),
         (SET_BYTES + SETTINGS_BYTES + 4, "<i", 2**31 - 1, "2147483647 bytes"),
         (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES, "<i", 1, "magic 0x00000001"),
         (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 4, "<i", 6, "version 6"),
         (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 24, "<i", -1, "negative counts"),
-        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 28, "<i", 2**31 - 1, "its counts make"),
+        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 28, "<i", 2**31 - 1, "its counts require"),
     ],
 )
 def test_a_wrong_header_is_named(written, offset, layout, value, message):
