@@ -289,7 +289,7 @@ def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
 
 
 def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):
-    for name, limit, said in (("MAX_JSON_ITEMS", 5, "entries, of which at most 5"), ("MAX_JSON_BYTES", 40, "at most")):
+    for name, limit, said in (("MAX_JSON_ITEMS", 5, "entries, the limit is 5"), ("MAX_JSON_BYTES", 40, "the limit is 40")):
         with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{said}"):
             patch.setattr(json_values, name, limit)
             load(folder)

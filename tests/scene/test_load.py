@@ -387,14 +387,14 @@ def many_copies(glb):
         (break_json(extensionsRequired=["KHR_texture_basisu"]), "KHR_texture_basisu.*PNG or JPEG"),
         (break_item("nodes", 0, extensions={"EXT_mesh_gpu_instancing": {}}), "EXT_mesh_gpu_instancing"),
         (break_item("accessors", 0, count=10**12), "count"),
-        (break_item("accessors", 0, count=5), "reaches beyond its bufferView"),
+        (break_item("accessors", 0, count=5), "exceeds its bufferView"),
         (break_item("accessors", 0, count=-1), "count -1"),
         (break_item("accessors", 0, count=2.0), r"count 2\.0"),
         (break_item("accessors", 0, componentType=5130), "wrong type"),
         (break_item("accessors", 0, type="VEC2"), "wrong type"),
-        (break_item("accessors", 0, byteOffset=4), "reaches beyond its bufferView"),
-        (break_item("bufferViews", 0, byteLength=10**6), "reaches beyond its buffer"),
-        (break_item("bufferViews", 0, byteStride=4), "reaches beyond its bufferView"),
+        (break_item("accessors", 0, byteOffset=4), "exceeds its bufferView"),
+        (break_item("bufferViews", 0, byteLength=10**6), "exceeds its buffer"),
+        (break_item("bufferViews", 0, byteStride=4), "exceeds its bufferView"),
         (break_item("bufferViews", 0, buffer=1), "number 1 of its 1 buffers"),
         (break_item("meshes", 0, primitives=[{}]), "malformed"),
         (break_item("meshes", 0, primitives=7), "primitives is not a JSON list"),
@@ -444,7 +444,7 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
     stream = io.BytesIO()
     Image.new("RGB", (60, 20)).save(stream, "WEBP")
     monkeypatch.setattr(images, "MAX_COSTLY_PIXELS", 1000)
-    with pytest.raises(ValueError, match="image it has 60x20 pixels, of which at most 1,000 are read"):
+    with pytest.raises(ValueError, match="image it has 60x20 pixels, the limit is 1,000"):
         images.open_image(stream.getvalue(), "it")
 
 
@@ -468,7 +468,7 @@ def test_ktx2_pictures_are_refused(tmp_path):
         ("a.fbx", b"Kaydara", "'.fbx' are not read"),
         ("a.obj", b"hello, world", "no triangles"),
         ("a.obj", b"v 0 0\nf 1 1 1\n", "line 1 says .v 0 0.: that is too few coordinates"),
-        ("a.obj", b"v 0 0 0\nf 1 2 3\n", "does not exist before it"),
+        ("a.obj", b"v 0 0 0\nf 1 2 3\n", "not defined before it"),
         ("a.obj", b"v 0 0 zero\n", "line 1 says 'v 0 0 zero'"),
         ("a.obj", b"mtllib ../../a.mtl\nv 0 0 0\nf 1 1 1\n", "not inside its folder"),
         ("a.ply", b"ply\nhello", "header has no end"),
@@ -514,14 +514,14 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
     glb.mesh(*parts).load(tmp_path)
     for module, name, limit, reason in (
         (assemble, "MAX_SCENE_PIXELS", 3000, "more than 3,000 pixels together"),
-        (assemble, "FREE_PIXELS", -(10**6), "pixels together"),
+        (assemble, "FREE_PIXELS", -(10**6), "pixels in total"),
         (assemble, "MAX_TRIANGLES", 3, "more than 3 triangles"),
         (assemble, "MAX_PARTS", 1, "more than 1 parts"),
-        (assemble, "FREE_ELEMENTS", -1000, "vertices and triangles out of"),
+        (assemble, "FREE_ELEMENTS", -1000, "vertices and triangles from"),
         (gltf, "MAX_ELEMENTS_READ", 20, "read more than 20 vertices and indices"),
         (gltf, "MAX_NODES", 0, "has 1 nodes"),
         (json_values, "MAX_JSON_BYTES", 100, "bytes of JSON"),
-        (json_values, "MAX_JSON_ITEMS", 30, "entries, of which at most 30"),
+        (json_values, "MAX_JSON_ITEMS", 30, "entries, the limit is 30"),
     ):
         with monkeypatch.context() as patch, pytest.raises(SceneError, match=reason):
             patch.setattr(module, name, limit)
@@ -538,7 +538,7 @@ def test_large_files_may_hold_more_than_small_ones(tmp_path, monkeypatch):
     glb.mesh(glb.primitive(np.random.default_rng(0).random((900, 3)).astype(np.float32), None))
     assert len(glb.load(tmp_path).triangles) == 300
     glb.json["nodes"], glb.json["scenes"] = [{"mesh": 0}] * 20, [{"nodes": list(range(20))}]
-    with pytest.raises(SceneError, match="use its meshes less often"):
+    with pytest.raises(SceneError, match="instance its meshes less often"):
         glb.load(tmp_path)
     glb.view(bytes(40_000))
     glb.load(tmp_path)
@@ -798,7 +798,7 @@ def test_a_far_scene_with_a_navmesh_stays_and_says_so(tmp_path):
         glb.load(tmp_path)
     vertices = np.array([[20_001, 0, 1], [20_001, 0, 4], [20_004, 0, 4], [20_004, 0, 1]], np.float32)
     NavMesh.build(vertices, np.array([[0, 1, 2], [0, 2, 3]], np.int32)).save(tmp_path / "made.navmesh")
-    with pytest.warns(UserWarning, match=r"reaches 20,009 m from its origin.*\.navmesh lies beside"):
+    with pytest.warns(UserWarning, match=r"extends 20,009 m from its origin.*has a \.navmesh"):
         scene = glb.load(tmp_path)
     assert scene.metadata["origin"] == (0.0, 0.0, 0.0)
 
@@ -830,7 +830,7 @@ def test_errors_carry_their_scene_and_reason(tmp_path):
 def test_an_odd_shaped_picture_is_refused_by_its_side():
     stream = io.BytesIO()
     Image.new("1", (1, 2**17)).save(stream, "PNG")
-    with pytest.raises(ValueError, match="image tall has 1x131072 pixels, of which at most 65,536 a side"):
+    with pytest.raises(ValueError, match="image tall has 1x131072 pixels, the limit is 65,536 per side"):
         images.open_image(stream.getvalue(), "tall")
 
 

@@ -47,5 +47,5 @@ def test_folders_and_what_lies_nowhere_are_refused(tmp_path):
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match="its folder may not be written to"):
+    with pytest.raises(PermissionError, match="its folder is not writable"):
         write_atomically(tmp_path / "file", b"")
