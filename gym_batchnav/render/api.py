@@ -133,7 +133,7 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     opengl_device = _opengl_device() if name != "embree" else None
     if name == "opengl" and opengl_device is None:
         raise RuntimeError(
-            "renderer='opengl' requires OpenGL 4.3 or newer, which was not found: install a driver "
+            "renderer='opengl' needs OpenGL 4.3 or newer, which was not found: install a driver "
             "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'"
         )
     if opengl_device is not None and (name == "opengl" or not is_software(opengl_device) or not _has_embree()):
@@ -170,7 +170,7 @@ def check_device(device: str, renderer: str) -> None:
     opengl_device = _opengl_device()
     if opengl_device is None:
         raise RuntimeError(
-            f"obs_device={device!r} requires OpenGL 4.3 or newer on an NVIDIA device, which was not found: pass "
+            f"obs_device={device!r} needs OpenGL 4.3 or newer on an NVIDIA device, which was not found: pass "
             "obs_device='cpu', or install NVIDIA's OpenGL (libnvidia-gl; in a container "
             "NVIDIA_DRIVER_CAPABILITIES=all) and moderngl"
         )

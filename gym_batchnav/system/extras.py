@@ -26,5 +26,5 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
     except MissingExtraError:
         raise
     except ImportError as error:
-        message = f'{what} requires the extra [{extra}] ({error}): pip install "gym-batchnav[{extra}]"'
+        message = f'{what} needs the extra [{extra}] ({error}): pip install "gym-batchnav[{extra}]"'
         raise MissingExtraError(message, name=error.name) from error

@@ -132,9 +132,9 @@ def test_a_recipe_makes_the_same_scene_elsewhere(tmp_path, monkeypatch):
         assert other.name == source.name == scene.name == again.name and other.recipe == recipe
         assert np.array_equal(scene.vertices, again.vertices)
         assert scene.metadata.keys() == again.metadata.keys()
-    with pytest.raises(ValueError, match="no recipe"):
+    with pytest.raises(ValueError, match="not a recipe"):
         source_from_recipe({"kind": "wish"})
-    with pytest.raises(ValueError, match="no recipe"):
+    with pytest.raises(ValueError, match="not a recipe"):
         source_from_recipe({"kind": "file", "wrong": 1})
 
 

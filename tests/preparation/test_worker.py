@@ -75,7 +75,7 @@ def test_a_refused_scene_is_told_and_the_next_is_prepared(worker, folder, tmp_pa
         worker.prepare(recipe(folder / "damaged.glb"))
     with pytest.raises(ValueError, match="'wall'"):
         worker.prepare(recipe(folder / "wall.glb"))
-    with pytest.raises(ValueError, match="no recipe"):
+    with pytest.raises(ValueError, match="not a recipe"):
         worker.prepare({"kind": "wish"})
     save_glb(box_room(), tmp_path / "gone.glb")
     lost = recipe(tmp_path / "gone.glb")

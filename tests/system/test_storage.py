@@ -40,7 +40,7 @@ def test_an_interruption_leaves_nothing_partial(tmp_path, monkeypatch):
 def test_folders_and_what_lies_nowhere_are_refused(tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
         write_atomically(tmp_path, b"")
-    with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: make it first"):
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: create it first"):
         write_atomically(tmp_path / "none" / "file", b"")
 
 

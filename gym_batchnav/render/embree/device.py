@@ -170,7 +170,7 @@ def _load_library() -> ctypes.CDLL:
     """Load Embree's C library and declare the types of the functions used here."""
     spec = importlib.util.find_spec("embreex")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("renderer='embree' requires the package embreex: pip install 'embreex>=4.4'")
+        raise RuntimeError("renderer='embree' needs the package embreex: pip install 'embreex>=4.4'")
     package = Path(next(iter(spec.submodule_search_locations)))
     folders = (package.parent / "embreex.libs", package / ".dylibs", package)
     found = [file for folder in folders for file in sorted(folder.glob("*embree4*"))]

@@ -34,10 +34,10 @@ def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
         try:
             modules.append(importlib.import_module(name))
         except ImportError as error:
-            raise RuntimeError(f"{keyword}='cuda' requires {name} ({error}): {_INSTALL} {keyword}='cpu'") from error
+            raise RuntimeError(f"{keyword}='cuda' needs {name} ({error}): {_INSTALL} {keyword}='cpu'") from error
     torch, core = modules
     if not hasattr(core, "GraphicsResource"):
-        raise RuntimeError(f"{keyword}='cuda' requires a cuda.core with GraphicsResource: {_INSTALL} {keyword}='cpu'")
+        raise RuntimeError(f"{keyword}='cuda' needs a cuda.core with GraphicsResource: {_INSTALL} {keyword}='cpu'")
     if not torch.cuda.is_available():
         raise RuntimeError(f"{keyword}='cuda': torch finds no NVIDIA device: use {keyword}='cpu'")
     return torch, core
