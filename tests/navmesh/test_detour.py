@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from floors import areas_from_above
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,14 +51,6 @@ def assert_same(first: NavMeshData, second: NavMeshData) -> None:
 def written(tmp_path: Path) -> Path:
     write_navmesh(two_rooms(), tmp_path / "rooms.navmesh")
     return tmp_path / "rooms.navmesh"
-
-
-def areas_from_above(mesh: NavMeshData) -> np.ndarray:
-    areas = []
-    for row in mesh.polygons:
-        x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
-        areas.append((np.roll(x, -1) @ z - x @ np.roll(z, -1)) / 2)
-    return np.array(areas)
 
 
 @pytest.mark.data

@@ -7,6 +7,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import trimesh
+from floors import areas_from_above
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,14 +51,6 @@ def soup(*parts):
 def slab(x, z, top=0.0):
     """A floor from (0, 0) to (x, z)."""
     return box([0, top - 0.1, 0], [x, top, z])
-
-
-def areas_from_above(mesh: NavMeshData) -> np.ndarray:
-    areas = []
-    for row in mesh.polygons:
-        x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
-        areas.append((np.roll(x, -1) @ z - x @ np.roll(z, -1)) / 2)
-    return np.array(areas)
 
 
 def island_areas(mesh: NavMeshData) -> np.ndarray:
