@@ -56,33 +56,32 @@ def generate_apartment(
 ) -> Scene:
     """Generate a furnished home.
 
-    The same arguments give the same bytes on one machine with the same versions of the package and of NumPy; elsewhere
-    the last digits of sines and logarithms, and what follows from them, may differ.
+    On one machine, with the same versions of the package and of NumPy, equal arguments give equal bytes. Elsewhere the
+    last digits of sines and logarithms may differ, and so may the home.
 
     Args:
-        seed: Not negative.
-        area: Of the floors between the walls of all rooms, furnished or not, 25 to 400 square metres; the home's is
-            within 2% of it. An agent of radius 0.1 m can walk on about half of a small home and 70% of the largest.
-            None draws it: mostly 45 to 120.
-        storeys: 1, or from 120 square metres up 2, joined by stairs that an agent who climbs 0.2 m can walk; None
-            draws the number.
-        closed_doors: How many rooms with a single door are shut off by it, as far as there are such rooms: each is an
-            island of its own. None draws 0, 1 or 2.
-        triangles: About how many the scene shall have, 5,000 to 1,000,000: curves are cut finer or coarser to come
-            near it; if that is not enough, ornaments are left out. Homes over 100 square metres take more
-            than 5,000: about 50 a square metre.
-        name: Of the scene; ``apartment_<seed>`` by default.
+        seed: Seed of the home, not negative.
+        area: Floor area of all rooms between their walls, 25 to 400 square metres; the result is within 2% of it. An
+            agent of radius 0.1 m can walk on about half of a small home and 70% of the largest. None draws an area,
+            mostly from 45 to 120.
+        storeys: 1, or 2 from 120 square metres, connected by stairs with steps of at most 0.2 m; None draws the number.
+        closed_doors: Number of rooms with a single door whose door is closed, if there are such rooms; each becomes an
+            island. None draws 0, 1 or 2.
+        triangles: Approximate number of triangles, 5,000 to 1,000,000. The level of detail is chosen to match it, and
+            ornaments are left out if that is not enough. Homes over 100 square metres have at least about 50 triangles
+            per square metre.
+        name: Name of the scene; ``apartment_<seed>`` by default.
 
     Returns:
-        A Scene whose objects are pieces of furniture and parts of the shell; ``semantic_class`` gives the class of
-        each name. ``metadata`` holds ``area`` (as found, square metres), ``rooms`` (``type``, ``name``, ``bounds``
-        [x0, z0, x1, z1] in metres, ``storey`` and ``floor``, the height of its floor), ``doors`` (``rooms``,
-        ``center`` [x, z], ``axis``, ``width``, ``height``, ``storey``, ``closed``), ``ceiling`` (metres over each
-        floor), ``free_space`` (see ``free_space``) and ``instances``: semantic id -> (prototype, [4, 4] transform);
-        pieces of one prototype share their geometry.
+        A Scene whose objects are pieces of furniture and parts of the shell; ``semantic_class`` returns the class of
+        an object's name. ``metadata`` holds ``area`` (the actual area, square metres), ``rooms`` (``type``, ``name``,
+        ``bounds`` [x0, z0, x1, z1] in metres, ``storey`` and ``floor``, the height of the floor), ``doors`` (``rooms``,
+        ``center`` [x, z], ``axis``, ``width``, ``height``, ``storey``, ``closed``), ``ceiling`` (metres above each
+        floor), ``free_space`` (see ``free_space``) and ``instances``: semantic id -> (prototype, [4, 4] transform).
+        Pieces of one prototype share their geometry.
 
     Raises:
-        ValueError: An argument is out of its range.
+        ValueError: If an argument is out of its range.
     """
     _check(seed, area, storeys, closed_doors, triangles)
 
@@ -138,13 +137,13 @@ def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int
     if area is not None and not LEAST_AREA <= area <= LARGEST_AREA:
         raise ValueError(f"area={area}: pass {LEAST_AREA:g} to {LARGEST_AREA:g} square metres")
     if storeys not in (None, 1, 2):
-        raise ValueError(f"storeys={storeys}: a home has 1 or 2")
+        raise ValueError(f"storeys={storeys}: pass 1 or 2")
     if storeys == 2 and (area is None or area < LEAST_AREA_OF_TWO):
         raise ValueError(f"storeys=2 needs an area of at least {LEAST_AREA_OF_TWO:g} square metres: pass one")
     if closed_doors is not None and closed_doors < 0:
         raise ValueError(f"closed_doors={closed_doors}: pass a number that is not negative")
     if not LEAST_TRIANGLES <= triangles <= MOST_TRIANGLES:
-        raise ValueError(f"triangles={triangles}: a home takes {LEAST_TRIANGLES:,} to {MOST_TRIANGLES:,}")
+        raise ValueError(f"triangles={triangles}: pass {LEAST_TRIANGLES:,} to {MOST_TRIANGLES:,}")
 
 
 def _furnish(

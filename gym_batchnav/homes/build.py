@@ -59,8 +59,8 @@ class Builder:
     """Collects shapes; ``solid`` returns them as one mesh.
 
     Args:
-        finishes: Of the apartment, by name.
-        detail: How finely curves are cut. Draws from ``rng`` must not depend on it.
+        finishes: Finishes of the apartment, by name.
+        detail: Level of detail of curves. Draws from ``rng`` must not depend on it.
         rng: Random stream of this prototype.
     """
 
@@ -113,7 +113,7 @@ class Builder:
         pitch: float = 0.0,
         shade: float = 1.0,
     ) -> None:
-        """Add a box whose underside is centred on ``at``; its edges are bevelled as far as the detail goes."""
+        """Add a box whose underside is centred on ``at``; its edges are bevelled if the level of detail allows it."""
         fineness = self.detail.level * (bevel / 0.008) ** 0.5
         arc = int(fineness / 2.2)
         shape = shapes.rounded_box(size, bevel, arc) if arc else shapes.box(size, bevel if fineness > 0.75 else 0.0)
@@ -182,11 +182,11 @@ class Builder:
         """Add an upright rectangle that faces +z, its lower edge centred on ``at``.
 
         Args:
-            finish: Its name.
+            finish: Name of the finish.
             size: Width and height, metres.
             at: Middle of the lower edge.
             crop: (u0, v0, u1, v1) of the texture to show, v from the top; None lays the texture at its real size.
-            yaw: Radians.
+            yaw: Rotation about y, radians.
         """
         x, y = size[0] / 2, size[1]
         shape = shapes.sheet(np.array([[[-x, 0, 0], [x, 0, 0]], [[-x, y, 0], [x, y, 0]]]))

@@ -28,7 +28,7 @@ _JOINED_TO = {  # by preference
     "stairs": ("hall",),
 }
 _GOOD_ENOUGH = 5  # candidates among which the best is taken,
-_PATIENCE = 2_000  # or as many as there are after this many tries,
+_PATIENCE = 2_000  # or the number found after this many tries,
 _TRIES = 20_000  # if there is one at all
 
 Cell = tuple[float, float, float, float]  # x0, z0, x1, z1

@@ -51,7 +51,7 @@ def semantic_class(name: str) -> str:
         name: One of ``Scene.objects``, also of a scene that was saved and loaded again.
 
     Raises:
-        ValueError: No object of a generated scene is called so.
+        ValueError: If no object of a generated scene has such a name.
     """
     kind = re.sub(r"_\d+$", "", name)
     part = kind.split("_")[0]

@@ -21,7 +21,7 @@ class Daylight:
 
     Args:
         room: With its windows.
-        sun: [3], the way the sunlight goes, of length 1.
+        sun: [3], unit vector along the sunlight.
     """
 
     def __init__(self, room: Room, sun: np.ndarray) -> None:

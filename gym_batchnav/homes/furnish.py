@@ -26,8 +26,8 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
     """Furnish a room by its kind and return its pieces.
 
     Args:
-        layout: Of the empty room.
-        style: Of the apartment.
+        layout: Layout of the empty room.
+        style: Style of the apartment.
         dined: Whether another room has a dining table; a living room without needs one.
     """
     kind = layout.room.kind

@@ -16,35 +16,35 @@ from gym_batchnav.homes.walls import CASING
 Rect = tuple[float, float, float, float]  # x0, z0, x1, z1, metres
 _GRID = 0.1  # metres, cells of the walking check
 _FLAT = 0.02  # metres, the height up to which a piece is a rug
-_CORRIDOR = 0.28  # metres, half the width of the ways between furniture that must stay open
+_CORRIDOR = 0.28  # metres, half the width of the paths between furniture that must stay free
 
 
 @dataclass(frozen=True, slots=True)
 class Prototype:
-    """A piece of furniture: how to build it, and a key that says so."""
+    """A piece of furniture: the function that builds it and a unique key."""
 
     key: str
     build: Callable[[Builder], None]
 
 
 class Piece(NamedTuple):
-    """A prototype in its place."""
+    """A prototype placed in a room."""
 
     prototype: Prototype
     kind: str
     room: int
     matrix: np.ndarray  # [4, 4]
     rect: Rect  # footprint in the world
-    low: float  # metres, its lowest and highest point
-    high: float
+    low: float  # metres, height of the lowest point
+    high: float  # metres, height of the highest point
 
 
 class Catalogue:
-    """Builds prototypes, each once for every detail asked for.
+    """A cache of prototypes, each built once per level of detail.
 
     Args:
-        finishes: Of the apartment.
-        stream: Gives the random stream of a name.
+        finishes: Finishes of the apartment.
+        stream: Returns the random stream of a name.
     """
 
     def __init__(self, finishes: dict[str, Finish], stream: Callable[[str], np.random.Generator]) -> None:
@@ -157,9 +157,9 @@ class RoomLayout:
         """Put a prototype here unless it would cut off a part of the floor.
 
         Args:
-            prototype: What.
-            kind: Its name without a number.
-            matrix: Where [4, 4].
+            prototype: The prototype to place.
+            kind: Name of the piece without a number.
+            matrix: [4, 4], from the prototype's frame to the room's.
             access: Depth of the floor in front of it to keep free of other furniture, metres.
             check: Whether the floor has to stay in one part.
         """
@@ -192,9 +192,9 @@ class RoomLayout:
         """Put a prototype against a wall where it fits.
 
         Args:
-            prototype: What.
-            kind: Its name without a number.
-            walls: Which walls to try; all by default.
+            prototype: The prototype to place.
+            kind: Name of the piece without a number.
+            walls: The walls to try; all by default.
             prefer: ``"middle"`` of the wall, ``"corner"``, ``"nook"`` (only in a corner), or ``"any"``.
             access: Depth of the floor in front of it to keep free, metres.
             gap: Distance from the wall, metres.

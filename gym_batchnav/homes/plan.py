@@ -14,7 +14,7 @@ from gym_batchnav.homes.stairs import SLAB, Stairs
 
 DOOR_HEIGHT = 2.10  # metres, clear
 OUTER_WALL = 0.25  # metres
-_PROGRAMMES = 8  # choices of rooms to try, where some do not go together
+_PROGRAMMES = 8  # choices of rooms to try, since some cannot be laid out
 JAMB = 0.03  # metres, thickness of the lining inside an opening
 _WINDOWS = {  # width, sill and top, metres
     "living": (1.8, 0.85, 2.25),
@@ -142,12 +142,12 @@ def make_plan(rng: np.random.Generator, area: float, storeys: int, closed_doors:
 
     Args:
         rng: Random stream.
-        area: Of all floors between the walls, square metres; the plan's comes near it.
+        area: Target of the total floor area between walls, square metres.
         storeys: 1 or 2.
-        closed_doors: How many doors stand closed, as far as rooms have only one; None draws the number.
+        closed_doors: Number of closed doors, limited to rooms with a single door; None draws the number.
 
     Raises:
-        RuntimeError: No plan was found.
+        RuntimeError: If no plan was found.
     """
     attempts = (divide(rng, choose_rooms(rng, area, storeys)) for _ in range(_PROGRAMMES))
     divisions = next((found for found in attempts if found is not None), None)

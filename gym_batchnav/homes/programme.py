@@ -47,7 +47,7 @@ def choose_rooms(rng: np.random.Generator, area: float, storeys: int) -> tuple[R
 
     Args:
         rng: Random stream.
-        area: Of the floors of all rooms and of the stairwell, square metres.
+        area: Floor area of all rooms and the stairwell, square metres.
         storeys: 1 or 2.
     """
     if storeys == 2:

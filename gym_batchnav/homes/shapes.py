@@ -83,10 +83,10 @@ def rounded_box(size: Sequence[float], radius: float, arc: int, flat: int = 1, b
 
     Args:
         size: Width, height and depth, metres.
-        radius: Of the edges, metres, at most half the smallest side.
+        radius: Radius of the edges, metres, at most half the smallest side.
         arc: Segments of the eighth of a circle on either side of an edge.
         flat: Segments across the flat of a face.
-        bulge: How far the middle of top and bottom swells out, metres, inside ``size``.
+        bulge: Height of the bulge of top and bottom, metres, included in ``size``.
     """
     half = np.asarray(size, np.float64) / 2
     half = half - np.array([0, bulge, 0])
@@ -114,7 +114,7 @@ def lathe(profile: Sequence[tuple[float, float]], segments: int, scale: tuple[fl
     Args:
         profile: (radius, y) pairs, metres, from the bottom up for a front that faces outwards; a radius of 0 closes it.
         segments: Around the axis.
-        scale: Of x and z, for ovals.
+        scale: Factors of x and z, for ovals.
     """
     radius, height = np.array(profile, np.float64).T
     angle = np.linspace(0, 2 * np.pi, segments + 1)

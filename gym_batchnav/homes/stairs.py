@@ -59,7 +59,7 @@ def build_stairs(b: Builder, stairs: Stairs, wall: str) -> None:
 
     Args:
         b: Receives them.
-        stairs: Measures.
+        stairs: Dimensions of the stairwell.
         wall: Finish of the wall between the flights.
     """
     half, inner, near, far = stairs.width / 2, _SPINE / 2, stairs.landing, stairs.landing + stairs.run

@@ -20,7 +20,7 @@ def noise(rng: np.random.Generator, slope: float, stretch: float = 1.0) -> np.nd
     Args:
         rng: Random stream.
         slope: Power by which amplitude falls with frequency: 0 is white, 2 is cloudy.
-        stretch: How many times longer features are along u than along v.
+        stretch: Ratio of the length of features along u to that along v.
     """
     v, u = np.fft.fftfreq(SIZE)[:, None] * SIZE, np.fft.rfftfreq(SIZE)[None] * SIZE
     frequency = np.hypot(u * stretch, v)

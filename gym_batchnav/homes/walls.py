@@ -47,7 +47,7 @@ def wall_grid(wall: Wall, height: float, cell: float) -> tuple[np.ndarray, np.nd
 
     Args:
         wall: With its openings.
-        height: Of the room, metres.
+        height: Height of the room, metres.
         cell: Largest side of a cell, metres.
 
     Returns:

@@ -118,7 +118,7 @@ class SceneBuilder:
         Args:
             vertices: [V, 3] float.
             triangles: [T, 3] integers, each below V.
-            material: Its material; a texture needs ``uvs``.
+            material: Material of the part; a texture needs ``uvs``.
             uvs: [V, 2] float.
             colors: [V, 4] uint8.
 

@@ -36,7 +36,7 @@ class Frame:
     up: str  # "y", "z" or the name of the file that states it
 
     def facts(self) -> dict[str, object]:
-        """The entries of ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
+        """Return the entries of ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
         factors = self.factors.tolist()
         scale = factors[0] if len(set(factors)) == 1 else tuple(factors)
         return {"up": self.up, "scale": scale, "origin": tuple(self.origin.tolist())}

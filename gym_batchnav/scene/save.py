@@ -92,7 +92,7 @@ class _Writer:
         }
 
     def glb(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         self._add_objects()
         binary = self._layout_buffers()
         document: dict[str, Any] = {

@@ -194,7 +194,7 @@ def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_fi
         floats: The packet as float32.
         axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
         hit_filter: Address of the filter function.
-        surfaces: What the filter reads.
+        surfaces: The surfaces that the filter reads.
     """
     wide = packet.view(np.int64)
     wide[ARGUMENTS // 2 + 1] = packet.ctypes.data + 4 * CONTEXT
@@ -228,7 +228,7 @@ def aim(
         view: [4, 4] float32, world-to-camera.
         x: Column of the first pixel.
         y: Row of the first pixel.
-        lens: Of the camera.
+        lens: The camera.
     """
     half = np.float32(0.5)
     rx, ry, rz = view[0, 0], view[0, 1], view[0, 2]

@@ -16,7 +16,7 @@ def draco_counts(data: bytes) -> tuple[int, int]:
     Vertices may still be split where attributes have seams.
 
     Raises:
-        ValueError: It is no mesh in the version of Draco that glTF allows.
+        ValueError: If it is not a mesh in the version of Draco that glTF allows.
     """
     if len(data) < 12 or not data.startswith(_MAGIC) or data[7] != _MESH or data[8] > _EDGEBREAKER:
         raise ValueError("its Draco data is not a mesh: the file is damaged, re-export it")
@@ -48,7 +48,7 @@ def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         The triangles [T, 3] uint32, and by their numbers in the data the attributes [V, width].
 
     Raises:
-        ValueError: DracoPy is not installed, or the data is damaged.
+        ValueError: If DracoPy is not installed, or the data is damaged.
     """
     try:
         dracopy = importlib.import_module("DracoPy")

@@ -31,8 +31,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
         scene: The name of the scene, or its number if it has no name; the default scene if not given.
 
     Raises:
-        ValueError: The file is damaged, uses an unsupported feature or has no scene of that name.
-        OSError: A buffer's file is missing.
+        ValueError: If the file is damaged, uses an unsupported feature or has no scene of the name.
+        OSError: If the file of a buffer is missing.
     """
     document = GltfDocument(files)
     reader = _Reader(document, builder)

@@ -101,7 +101,7 @@ class GltfDocument:
         """Return a scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
 
         Args:
-            scene: Its number; None means all nodes without a parent and their descendants.
+            scene: Number of the scene; None means all nodes without a parent and their descendants.
         """
         if scene is not None:
             roots = list(sequence(self.item("scenes", scene).get("nodes", []), "nodes"))
@@ -128,7 +128,7 @@ class GltfDocument:
         """Return an accessor's values [count, width]: as stored, or float32 in [-1, 1] if they are normalized.
 
         Args:
-            index: Its number.
+            index: Number of the accessor.
             widths: The allowed numbers of components.
         """
         accessor, what = self.item("accessors", index), f"accessor {index}"

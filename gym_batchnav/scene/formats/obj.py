@@ -70,7 +70,7 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
         builder: The builder that receives the content.
 
     Raises:
-        ValueError: The file is damaged, or far larger than its bytes account for.
+        ValueError: If the file is damaged, or expands to far more than its size justifies.
     """
     text = _read(files.main())
     groups, libraries, num_curves = _groups(text)

@@ -135,7 +135,7 @@ def _checked_off(data: bytes) -> bytes:
     """Return an OFF text without comments and blank lines, for which trimesh's expressions take very long.
 
     Raises:
-        ValueError: It is too large, or its header promises more lines than follow.
+        ValueError: If it is too large, or its header declares more lines than follow.
     """
     _check_size(data)
     kept: list[bytes] = []

@@ -247,7 +247,7 @@ class _Dataset:
         """Return the file of a path in the dataset's folder.
 
         Raises:
-            ValueError: The path, or a link on it, leads out of that folder.
+            ValueError: If the path, or a link on it, leads out of that folder.
         """
         found = self._folder / _plain_path(path)
         if not found.resolve().is_relative_to(self._folder.resolve()):

@@ -41,7 +41,7 @@ class PatternSearch:
             Paths relative to the folder, in no particular order and possibly more than once.
 
         Raises:
-            ValueError: The pattern, or all patterns together, exceed the limits above.
+            ValueError: If the pattern, or all patterns together, exceed the limits above.
         """
         self._num_patterns += 1
         if self._num_patterns > MAX_PATTERNS:
