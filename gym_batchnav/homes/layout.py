@@ -154,7 +154,7 @@ class RoomLayout:
     def place(
         self, prototype: Prototype, kind: str, matrix: np.ndarray, access: float = 0.0, check: bool = True
     ) -> Piece | None:
-        """Put a prototype here unless it would cut off a part of the floor.
+        """Place a prototype unless it would cut off a part of the floor.
 
         Args:
             prototype: The prototype to place.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
 }
 SENSORS = tuple(SENSOR_FORMATS)
 DEVICES = ("cpu", "cuda")
+
+Batch = TypeVar("Batch")
 
 
 class Target(Protocol):
@@ -208,3 +211,43 @@ def empty_pictures(camera: Camera, sensors: Sequence[str], num_views: int) -> di
 def most_in_flight(buffers: int) -> int:
     """Return the number of batches that may be in flight on a target with ``buffers`` sets of images."""
     return min(2, buffers)
+
+
+class InFlight(Generic[Batch]):
+    """The batches of a target that have begun but not finished.
+
+    Args:
+        buffers: Number of sets of images of the target.
+    """
+
+    def __init__(self, buffers: int) -> None:
+        self._limit = most_in_flight(buffers)
+        self._batches: deque[Batch] = deque()
+
+    def check_idle(self, action: str) -> None:
+        """Raise RuntimeError if a batch is in flight."""
+        if self._batches:
+            raise RuntimeError(f"{action} while a batch is in flight: call finish first")
+
+    def check_space(self) -> None:
+        """Raise RuntimeError unless another batch may begin."""
+        if len(self._batches) >= self._limit:
+            raise RuntimeError(f"begin with {len(self._batches)} in flight: call finish before the next begin")
+
+    def add(self, batch: Batch) -> None:
+        """Add a batch that has begun."""
+        self._batches.append(batch)
+
+    def check_begun(self) -> None:
+        """Raise RuntimeError unless a batch is in flight."""
+        if not self._batches:
+            raise RuntimeError("finish without begin: call begin(slots, views) first")
+
+    def take(self) -> Batch:
+        """Remove the oldest batch and return it; see ``check_begun``."""
+        self.check_begun()
+        return self._batches.popleft()
+
+    def clear(self) -> None:
+        """Remove all batches."""
+        self._batches.clear()

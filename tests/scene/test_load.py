@@ -659,7 +659,7 @@ def test_draco_is_not_decoded_where_it_makes_more_than_it_may(tmp_path, monkeypa
     corners["count"] -= 3
     with pytest.raises(SceneError, match="declares 9 vertices and 8 triangles, more than its accessors"):
         packed.load(tmp_path)
-    for place, byte, reason in ((5, 1, "version 1.2, not 2.2"), (7, 0, "no mesh"), (0, 0, "no mesh")):
+    for place, byte, reason in ((5, 1, "version 1.2, not 2.2"), (7, 0, "not a mesh"), (0, 0, "not a mesh")):
         packed.binary[view["byteOffset"] + place], kept = byte, packed.binary[view["byteOffset"] + place]
         with pytest.raises(SceneError, match=reason):
             packed.load(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, most_in_flight
+from gym_batchnav.render.api import SENSOR_FORMATS, InFlight, empty_pictures
 from gym_batchnav.render.checks import check_rigid, check_slots
 from gym_batchnav.render.embree.packet import Lens
 from gym_batchnav.render.embree.trace import SLOT, Output, Shading, Tracer, Views, draw
@@ -45,7 +44,7 @@ class EmbreeTarget:
         self._slots = renderer.slot_table(camera.cull_backfaces, size, masked_only="rgb" not in sensors)
         self._sets = [empty_pictures(camera, sensors, num_views) for _ in range(buffers)]
         self._next_set = 0
-        self._in_flight: deque[dict[str, np.ndarray]] = deque()
+        self._in_flight: InFlight[dict[str, np.ndarray]] = InFlight(buffers)
         self._last: _Batch | None = None
         self._closed = False
         self._lens = _lens(camera, sensors)
@@ -53,7 +52,8 @@ class EmbreeTarget:
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
         """Draw every view; see ``Target.render``."""
-        self._check_idle("render")
+        self._check_usable()
+        self._in_flight.check_idle("render")
         self._check(slots, views)
         check_rigid(views)
         self.begin(slots, views)
@@ -66,13 +66,12 @@ class EmbreeTarget:
     def finish(self) -> dict[str, Any]:
         """Return the pictures of the oldest batch in flight; see ``Target.finish``."""
         self._check_usable()
-        if not self._in_flight:
-            raise RuntimeError("finish without begin: call begin(slots, views) first")
-        return self._in_flight.popleft()
+        return self._in_flight.take()
 
     def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
         """Draw the views that have changed and copy the rest; see ``Target.refresh``."""
-        self._check_idle("refresh")
+        self._check_usable()
+        self._in_flight.check_idle("refresh")
         self._begin(slots, views, refresh=True)
         return self.finish()
 
@@ -90,12 +89,6 @@ class EmbreeTarget:
             raise RuntimeError("this EmbreeTarget is closed: make a new one with renderer.target")
         self._renderer.claim.claim_thread("drawing with Embree")
 
-    def _check_idle(self, doing: str) -> None:
-        """Raise RuntimeError unless the target is usable and no batch is in flight."""
-        self._check_usable()
-        if self._in_flight:
-            raise RuntimeError(f"{doing} while a batch is in flight: call finish first")
-
     def _check(self, slots: np.ndarray, views: np.ndarray) -> None:
         """Raise ValueError unless the slots and the shapes and types of both arrays are valid."""
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
@@ -103,8 +96,7 @@ class EmbreeTarget:
     def _begin(self, slots: np.ndarray, views: np.ndarray, refresh: bool) -> None:
         """Draw all views, or with ``refresh`` only those that have changed, into the next set of pictures."""
         self._check_usable()
-        if len(self._in_flight) >= most_in_flight(len(self._sets)):
-            raise RuntimeError(f"begin with {len(self._in_flight)} in flight: call finish before the next begin")
+        self._in_flight.check_space()
         self._check(slots, views)
         self._renderer.follow_library()
         # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
@@ -119,7 +111,7 @@ class EmbreeTarget:
         self._draw(slots, views, np.flatnonzero(~kept), pictures)
         self._next_set = (self._next_set + 1) % len(self._sets)
         self._last = _Batch(self._renderer.library.generation, slots, views, pictures)
-        self._in_flight.append(pictures)
+        self._in_flight.add(pictures)
 
     def _unchanged(self, slots: np.ndarray, views: np.ndarray) -> np.ndarray:
         """Return which views [n] bool are the same as in the last batch."""

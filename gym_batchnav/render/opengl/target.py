@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, most_in_flight
+from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, InFlight
 from gym_batchnav.render.checks import check_rigid, check_slots
 from gym_batchnav.render.lighting import brightness, light_directions
 from gym_batchnav.render.opengl.cuda import CudaPictures
@@ -99,14 +98,15 @@ class OpenGLTarget:
         self._device, self._num_sets = device, buffers
         self._objects: _DeviceObjects | None = None
         self._num_begun = 0  # batches so far
-        self._in_flight: deque[tuple[int, int]] = deque()  # number of the batch, views in it
+        self._in_flight: InFlight[tuple[int, int]] = InFlight(buffers)  # number of the batch, views in it
         self._closed = False
         depth_only = self._sensors == ("depth",)
         self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NO_FAR_PLANE
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
         """Draw every view and return the pictures; see ``Target.render``."""
-        self._check_idle("render")
+        self._check_usable()
+        self._in_flight.check_idle("render")
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         check_rigid(views)
         self.begin(slots, views)
@@ -114,15 +114,15 @@ class OpenGLTarget:
 
     def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
         """Draw every view, since the last bit of pictures depends on their tile; see ``Target.refresh``."""
-        self._check_idle("refresh")
+        self._check_usable()
+        self._in_flight.check_idle("refresh")
         self.begin(slots, views)
         return self.finish()
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
         """Start drawing every view on the device, without waiting for it; see ``Target.begin``."""
         self._check_usable()
-        if len(self._in_flight) >= most_in_flight(self._num_sets):
-            raise RuntimeError(f"begin with {len(self._in_flight)} in flight: call finish before the next begin")
+        self._in_flight.check_space()
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         slots, views = np.asarray(slots, np.int64), np.asarray(views, np.float32)
         pipeline = self._renderer.pipeline
@@ -138,18 +138,17 @@ class OpenGLTarget:
                     self._pack(pipeline, self._objects, len(slots[part]))
                     self._append(pipeline, self._objects.gathered, pictures, first, len(slots[part]))
             pipeline.context.flush()
-        self._in_flight.append((self._num_begun, len(slots)))
+        self._in_flight.add((self._num_begun, len(slots)))
         self._num_begun += 1
 
     def finish(self) -> dict[str, Any]:
         """Wait for the pictures of the oldest batch in flight and return them; see ``Target.finish``."""
         self._check_usable()
-        if not self._in_flight:
-            raise RuntimeError("finish without begin: call begin(slots, views) first")
+        self._in_flight.check_begun()
         assert self._objects is not None
         context = self._renderer.pipeline.context
         with context:
-            images = self._objects.pictures.take(*self._in_flight.popleft())
+            images = self._objects.pictures.take(*self._in_flight.take())
             context.check("drawing")
         return images
 
@@ -170,12 +169,6 @@ class OpenGLTarget:
         if self._closed:
             raise RuntimeError("this OpenGL target is closed: make a new one with renderer.target")
         self._renderer.claim.claim_thread("drawing with OpenGL")
-
-    def _check_idle(self, doing: str) -> None:
-        """Raise RuntimeError unless the target is usable and no batch is in flight."""
-        self._check_usable()
-        if self._in_flight:
-            raise RuntimeError(f"{doing} while a batch is in flight: call finish first")
 
     def _draw(self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray) -> None:
         """Draw one page of views into the tiles of the framebuffer."""
