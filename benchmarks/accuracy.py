@@ -1,4 +1,4 @@
-"""Navmeshes against independent truth: moves, distances, the builder, the follower, one line a scene.
+"""Accuracy of navmeshes against independent references: moves, distances, the builder, the follower; a line per scene.
 
 python benchmarks/accuracy.py [--data ../shared]
 """
@@ -23,7 +23,7 @@ FLAT = np.array([1, 0, 1], np.float32)
 
 
 def move_figures(mesh: NavMesh, moves: dict[str, Any]) -> str:
-    """How far moves end from Detour's, seen from above; the start where the end lies on another island."""
+    """Return the horizontal distances of moves from Detour's; moves to another island must stay at the start."""
     ends, _ = mesh.move(np.array(moves["start"]), np.array(moves["end"]))
     stays = np.array(moves["end_other_island"], bool)[:, None]
     error = np.hypot(*(ends - np.where(stays, moves["start"], moves["result"]))[:, [0, 2]].T)
@@ -31,7 +31,7 @@ def move_figures(mesh: NavMesh, moves: dict[str, Any]) -> str:
 
 
 def distance_figures(mesh: NavMesh, pairs: dict[str, Any], storeys: int) -> str:
-    """How far distances are from the exact ones, seen from above and, where storeys overlap, in space."""
+    """Return the errors of distances, horizontal and, where storeys overlap, in space."""
     start, goal = np.array(pairs["start"]), np.array(pairs["end"])
     detour, in_space = np.array(pairs["detour"]), mesh.geodesic_distance(start, goal)
     longer = (in_space - 1.001 * detour).max()
@@ -50,7 +50,7 @@ def distance_figures(mesh: NavMesh, pairs: dict[str, Any], storeys: int) -> str:
 
 
 def builder_figures(oracle: dict[str, Any], data: Path) -> str:
-    """Area, islands and path lengths of a navmesh built here against Recast's."""
+    """Compare area, islands and path lengths of a navmesh built here with Recast's."""
     parts = trimesh.load(data / "scenes" / oracle["source"], process=False, force="scene").dump()
     offsets = np.cumsum([0, *(len(part.vertices) for part in parts)])
     triangles = np.concatenate([np.asarray(part.faces) + k for part, k in zip(parts, offsets, strict=False)])
@@ -68,7 +68,7 @@ def builder_figures(oracle: dict[str, Any], data: Path) -> str:
 
 
 def follower_figures(mesh: NavMesh, sliding: bool) -> float:
-    """Mean SPL of the greedy follower at 30 degrees a turn and success within 0.25 m."""
+    """Return the mean SPL of the greedy follower at 30 degrees per turn and success within 0.25 m."""
     points, polygons = mesh.random_points_and_polygons(1000, np.random.default_rng(1))
     fits = mesh.polygon_island[polygons[:500]] == mesh.polygon_island[polygons[500:]]
     fits &= mesh.geodesic_distance(points[:500], points[500:]) > 1

@@ -1,4 +1,4 @@
-"""What adapters to RL libraries cost: frames/s of a batch by itself and through each, in turns, in one process.
+"""The cost of adapters to RL libraries: frames/s of a batch alone and through each adapter, in turns, in one process.
 
 python benchmarks/adapters.py                     # those whose libraries are installed
 python benchmarks/adapters.py sb3 --seconds 10
@@ -64,7 +64,7 @@ def tianshou(batch: BatchNavEnv) -> Step:
     env.reset()
 
     def step(actions: np.ndarray) -> None:
-        """As a Collector does: what has ended is reset."""
+        """Reset what has ended, as a Collector does."""
         _, _, terminated, truncated, _ = env.step(actions)
         ended = np.nonzero(terminated | truncated)[0]
         if len(ended) > 0:
@@ -107,7 +107,7 @@ def torchrl(batch: BatchNavEnv) -> Step:
     now = env.reset()
 
     def step(actions: np.ndarray) -> None:
-        """As a Collector does: what has ended is reset."""
+        """Reset what has ended, as a Collector does."""
         nonlocal now
         _, now = env.step_and_maybe_reset(now.set("action", torch.from_numpy(actions)))
 
@@ -115,7 +115,7 @@ def torchrl(batch: BatchNavEnv) -> Step:
 
 
 class Adapter(NamedTuple):
-    """An adapter: the module it needs, the keywords of its batch, and what wraps and resets it and tells its step."""
+    """An adapter: its module, the keywords of its batch, and functions that wrap, reset and step it."""
 
     module: str
     keywords: dict[str, Any]
@@ -137,7 +137,7 @@ ADAPTERS = {
 
 
 def alone(batch: BatchNavEnv) -> Step:
-    """The batch by itself, told to begin episodes where it does not do so of its own accord."""
+    """Return the step of the batch alone, with resets if it does not begin episodes itself."""
     batch.reset(seed=0)
 
     def step(actions: np.ndarray) -> None:
@@ -158,7 +158,7 @@ def seconds_of(step: Step, actions: np.ndarray) -> float:
 
 
 def compare(adapter: Adapter, num_envs: int, seconds: float) -> tuple[float, float]:
-    """Frames/s of the batch by itself and through the adapter, of two batches alike that take turns."""
+    """Return the frames/s of a batch alone and of an equal batch through the adapter, in turns."""
     batches = [BatchNavEnv(num_envs, renderer="embree", **adapter.keywords) for _ in range(2)]
     steps = (alone(batches[0]), adapter.wrap(batches[1]))
     rng, moves = np.random.default_rng(0), (1 - STOP_SHARE) / 3
@@ -176,7 +176,7 @@ def compare(adapter: Adapter, num_envs: int, seconds: float) -> tuple[float, flo
 
 
 def main() -> None:
-    """Print a line for each adapter."""
+    """Print one line per adapter."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=", ".join(ADAPTERS))
     parser.add_argument("--num-envs", type=int, default=256, help="environments that step together (256)")

@@ -1,4 +1,4 @@
-"""How long generating a home takes, against the bar of 2 s.
+"""The time to generate a home, against the target of 2 s.
 
 python benchmarks/generate.py
 """

@@ -1,4 +1,4 @@
-"""Navigation alone: agent steps per second, preparation, goals, episodes.
+"""Navigation without rendering: agent steps per second, preparation, goals, episodes.
 
 python benchmarks/navigation.py                      # furnished plans of 70 to 430 m2, one thread, several N
 python benchmarks/navigation.py house.glb --threads 2 --num-agents 4096 --seconds 2
@@ -23,7 +23,7 @@ ROOM = 5.0  # metres, the side of a room of a furnished plan
 
 
 def boxes_to_triangles(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices [8 B, 3] and triangles [12 B, 3], fronts outward, of boxes [B, 2, 3] (low and high corner)."""
+    """Return vertices [8 B, 3] and triangles [12 B, 3], fronts outward, of boxes [B, 2, 3] (low and high corner)."""
     pick = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)])
     faces = np.array([[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]])
     vertices = np.take_along_axis(boxes[:, :, None, :], pick[None, None].reshape(1, 1, 8, 3).astype(int), axis=1)
@@ -34,7 +34,7 @@ def boxes_to_triangles(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def furnished_plan(rooms_a_side: int, seed: int = 0) -> NavMesh:
-    """Square rooms with doors of 0.9 m to their neighbours and six pieces of furniture each."""
+    """Return square rooms with doors of 0.9 m to their neighbours and six pieces of furniture each."""
     rng = np.random.default_rng(seed)
     side = ROOM * rooms_a_side
     boxes = [[[0, -0.1, 0], [side, 0, side]]]
@@ -56,7 +56,7 @@ def furnished_plan(rooms_a_side: int, seed: int = 0) -> NavMesh:
 
 
 def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, seed: int = 0) -> dict[str, float]:
-    """Walk agents about the largest island, all of them moving, turning away from what they hit.
+    """Move agents about the largest island; they turn away from obstacles.
 
     Returns:
         Seconds to prepare the tables and the bytes they hold, microseconds for a goal, agent steps/s of step and
@@ -117,7 +117,7 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
 
 
 def episodes_per_second(navmesh: NavMesh, num_episodes: int = 20_000) -> float:
-    """How many episodes Habitat's rules give in a second."""
+    """Return the number of episodes sampled per second by Habitat's rules."""
     rng = np.random.default_rng(0)
     sample_episodes(navmesh, 100, rng)
     start = time.perf_counter()

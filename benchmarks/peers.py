@@ -28,7 +28,7 @@ Draw = Callable[[int], Any]  # draws so many frames and returns the last picture
 
 
 def gym_batchnav() -> tuple[str, Draw]:
-    """Ours: what is drawn, and how to draw frames of it."""
+    """Return a description of our scene and a function that draws frames of it."""
     from gym_batchnav.env.batch_env import BatchNavEnv
 
     env = BatchNavEnv(256, scenes="apartments", sensors=("rgb",), reuse_buffers=True)
@@ -45,7 +45,7 @@ def gym_batchnav() -> tuple[str, Draw]:
 
 
 def miniworld() -> tuple[str, Draw]:
-    """Four textured rooms and a box, drawn by OpenGL."""
+    """Return four textured rooms and a box, drawn by OpenGL."""
     import pyglet
 
     pyglet.options["headless"] = True
@@ -68,7 +68,7 @@ def miniworld() -> tuple[str, Draw]:
 
 
 def vizdoom() -> tuple[str, Draw]:
-    """A maze of textured rooms, drawn by Doom's own software renderer."""
+    """Return a maze of textured rooms, drawn by Doom's own software renderer."""
     import random
 
     import numpy as np
@@ -99,7 +99,7 @@ def vizdoom() -> tuple[str, Draw]:
 
 
 def pybullet() -> tuple[str, Draw]:
-    """A walled floor with tables and toys, drawn by TinyRenderer."""
+    """Return a walled floor with tables and toys, drawn by TinyRenderer."""
     import math
     import random
 
@@ -144,7 +144,7 @@ PACKAGES = {"miniworld": ["miniworld"], "vizdoom": ["vizdoom"], "pybullet": ["py
 
 
 def work(name: str) -> None:
-    """Run as a worker: tell what is drawn, then draw as many frames as each line of the input says."""
+    """Run as a worker: describe the scene, then draw the number of frames given on each line of input."""
     about, draw = WORKERS[name]()
     if draw(256).std() < 2:
         sys.exit("its pictures are blank")
@@ -179,7 +179,7 @@ class Contender:
         self.about = told[0]
 
     def rate(self, frames: int) -> float:
-        """Frames/s of one round, all processes together."""
+        """Return the frames/s of one round, of all processes together."""
         share = frames // len(self.workers)
         start = time.perf_counter()
         for worker in self.workers:
@@ -196,7 +196,7 @@ class Contender:
             worker.wait()
 
     def _line(self, worker: subprocess.Popen[str], start: str) -> str:
-        """The rest of the next line that begins so; libraries print lines of their own."""
+        """Return the rest of the next line with a prefix; libraries print lines of their own."""
         for line in worker.stdout:
             if line.startswith(start):
                 return line.removeprefix(start).strip()
@@ -207,7 +207,7 @@ class Contender:
 
 
 def environment(name: str, folder: Path) -> Path:
-    """The Python of a library's own virtual environment, made when it is not there.
+    """Return the Python of a library's own virtual environment, which is made if it does not exist.
 
     Raises:
         RuntimeError: pip cannot install the library.

@@ -1,4 +1,4 @@
-"""The speed that this version promises, relative to a calibration loop that is timed beside it.
+"""The promised speed of this version, relative to a calibration loop that is timed with it.
 
 python benchmarks/promises.py              # a table
 python benchmarks/promises.py --check      # also exit with status 1 where a promise is missed
@@ -40,7 +40,7 @@ def measure(promise: Promise, seconds: float) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print a line for each promise."""
+    """Print one line per promise."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="exit with status 1 where a promise is missed")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each of them (5)")

@@ -1,4 +1,4 @@
-"""The speed of the renderers against what is wanted of them: what, figure, bar, met or not.
+"""The speed of the renderers against targets: name, figure, target, met or not.
 
 python benchmarks/render.py                     # everything, about two minutes
 python benchmarks/render.py --only threads      # one part; see --help for their names
@@ -39,7 +39,7 @@ NUM_VIEWS = 256
 
 @dataclass(frozen=True)
 class Row:
-    """One figure and what is wanted of it."""
+    """A figure and its target."""
 
     what: str
     figure: float | None  # None: not measured
@@ -50,11 +50,11 @@ class Row:
 
     @property
     def met(self) -> bool:
-        """Whether the figure is what is wanted."""
+        """Return whether the figure meets its target."""
         return self.figure is not None and (self.figure <= self.bar if self.at_most else self.figure >= self.bar)
 
     def __str__(self) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         figure = "-" if self.figure is None else f"{self.figure:,.0f}" if self.bar > 10 else f"{self.figure:.3f}"
         bar = f"{'<=' if self.at_most else '>='} {self.bar:,g}"
         verdict = "met" if self.met else "NOT MET" if self.figure is not None else "not measured"
@@ -62,7 +62,7 @@ class Row:
 
 
 def absolute(data: Path, seconds: float, renderer: str, sensors: tuple[str, ...], bars: dict[str, float]) -> list[Row]:
-    """Frames/s in each scene."""
+    """Measure the frames/s in each scene."""
     rows = []
     for scene, bar in bars.items():
         source = scene if scene == APARTMENTS else data / "scenes" / scene
@@ -77,7 +77,7 @@ def absolute(data: Path, seconds: float, renderer: str, sensors: tuple[str, ...]
 
 
 def triangles(_: Path, seconds: float) -> list[Row]:
-    """An apartment of a million triangles against the same at 20,000, from the same places."""
+    """Compare an apartment of a million triangles with the same at 20,000, from the same places."""
     plain = generate_apartment(0, triangles=20_000)
     plain = dataclasses.replace(plain, navmesh=NavMesh.build(plain.vertices, plain.triangles, NavMeshSettings()))
     curved = dataclasses.replace(generate_apartment(0, triangles=1_000_000), navmesh=plain.navmesh)
@@ -93,7 +93,7 @@ def triangles(_: Path, seconds: float) -> list[Row]:
 
 
 def sizes(_: Path, seconds: float) -> list[Row]:
-    """Frames/s at 128 x 128 and 256 x 256 against 64 x 64."""
+    """Compare the frames/s at 128 x 128 and 256 x 256 with those at 64 x 64."""
     with ExitStack() as stack:
         draw = {
             str(side): stack.enter_context(embree(APARTMENTS, num_views=64, camera=Camera(side, side))).draw
@@ -107,14 +107,14 @@ def sizes(_: Path, seconds: float) -> list[Row]:
 
 
 def views(_: Path, seconds: float) -> list[Row]:
-    """Time a frame of a large batch against that of a small one."""
+    """Compare the time per frame of a large batch with that of a small one."""
     with embree(APARTMENTS) as few, embree(APARTMENTS, num_views=4096) as many:
         rates = interleaved({"few": few.draw, "many": many.draw}, seconds)
     return [ratio("time a frame, N=4,096 to N=256", rates, "few", "many", 1.2, at_most=True)]
 
 
 def threads(_: Path, seconds: float) -> list[Row]:
-    """Two threads against one."""
+    """Compare two threads with one."""
     if numba.config.NUMBA_NUM_THREADS < 2:
         return [Row("two threads to one", None, 1.7, 0, note="this machine has one")]
 
@@ -123,23 +123,25 @@ def threads(_: Path, seconds: float) -> list[Row]:
         return draw()
 
     before = numba.get_num_threads()
-    with embree(APARTMENTS) as drawn:
-        rates = interleaved({"two": partial(on, 2, drawn.draw), "one": partial(on, 1, drawn.draw)}, seconds)
+    with embree(APARTMENTS) as drawing_batch:
+        rates = interleaved(
+            {"two": partial(on, 2, drawing_batch.draw), "one": partial(on, 1, drawing_batch.draw)}, seconds
+        )
     numba.set_num_threads(before)
     return [ratio("two threads to one", rates, "two", "one", 1.7)]
 
 
 def memory(_: Path, __: float) -> list[Row]:
-    """Resident bytes that a view costs besides its pixels, where a target is three thousand views larger."""
+    """Measure the resident bytes per view besides its pixels, on a target that is three thousand views larger."""
     rows, pixels = [], 4 * 64 * 64  # float32
     # Embree draws into the pictures that are handed out; OpenGL holds them on its device as well.
     for renderer, copies in (("embree", 1), ("opengl", 2)):
         held = []
         for num_views in (1024, 1024, 4096):  # the first is for what is made once
-            with drawing(APARTMENTS, num_views, renderer=renderer, buffers=1) as drawn:
+            with drawing(APARTMENTS, num_views, renderer=renderer, buffers=1) as drawing_batch:
                 before = psutil.Process().memory_info().rss
-                drawn.draw()
-                drawn.draw()
+                drawing_batch.draw()
+                drawing_batch.draw()
                 held.append(psutil.Process().memory_info().rss - before)
         figure = (held[2] - held[1]) / (4096 - 1024) - copies * pixels
         note = "more than its pixels" if copies == 1 else "more than its pixels here and on the device"
@@ -148,7 +150,7 @@ def memory(_: Path, __: float) -> list[Row]:
 
 
 def tessellated(scene: Scene, pieces: int) -> Scene:
-    """The scene with every triangle cut into ``pieces`` squared."""
+    """Return the scene with every triangle divided into ``pieces`` squared."""
     corners = [(i, j) for i in range(pieces + 1) for j in range(pieces + 1 - i)]
     number = {corner: index for index, corner in enumerate(corners)}
     small = [[(i, j), (i + 1, j), (i, j + 1)] for i, j in corners if i + j < pieces]
@@ -158,7 +160,7 @@ def tessellated(scene: Scene, pieces: int) -> Scene:
     weights = np.stack([1 - i - j, i, j], axis=1)
 
     def spread(values: np.ndarray) -> np.ndarray:
-        """Of the corners of every small triangle, from those of the large ones."""
+        """Interpolate the corners of all small triangles from those of the large ones."""
         spread_values = np.einsum("pc,tcx->tpx", weights, values[scene.triangles])
         return spread_values.reshape(-1, values.shape[1]).astype(values.dtype)
 
@@ -178,7 +180,7 @@ embree = partial(drawing, num_views=NUM_VIEWS, renderer="embree")
 
 
 def ratio(what: str, rates: dict[str, list[float]], upper: str, lower: str, bar: float, at_most: bool = False) -> Row:
-    """The median ratio of the frames/s of two works that took turns."""
+    """Return the median ratio of the frames/s of two workloads that took turns."""
     figure = float(np.median(np.divide(rates[upper], rates[lower])))
     note = f"{np.median(rates[upper]):,.0f} and {np.median(rates[lower]):,.0f} frames/s"
     return Row(f"embree, depth, {what}", figure, bar, float(np.median(rates["calibration"])), at_most, note)
@@ -199,13 +201,13 @@ PARTS: dict[str, Callable[[Path, float], list[Row]]] = {
 
 
 def measured(parts: list[str], data: Path, seconds: float) -> Iterator[Row]:
-    """The rows of some parts, as they are measured."""
+    """Yield the rows of some parts as they are measured."""
     for part in parts:
         yield from PARTS[part](data, seconds)
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """A row for JSON."""
+    """Return a row for JSON."""
     return dataclasses.asdict(row) | {"met": row.met}
 
 

@@ -1,4 +1,4 @@
-"""Scenes that rotate: what it costs stepping, memory and start-up.
+"""The cost of rotating scenes: stepping, memory and start-up.
 
 python benchmarks/rotation.py                       # all parts
 python benchmarks/rotation.py --only throughput     # throughput, loader, busy, memory, ready, slot, sharing
@@ -33,7 +33,7 @@ DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared"))
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure and what is wanted of it."""
+    """A figure and its target."""
 
     what: str
     figure: float
@@ -42,17 +42,17 @@ class Bar:
 
     @property
     def met(self) -> bool:
-        """Whether the figure is what is wanted."""
+        """Return whether the figure meets its target."""
         return self.figure <= self.bar if self.at_most else self.figure >= self.bar
 
     def __str__(self) -> str:
-        """A line for people."""
+        """Return a readable line."""
         verdict = "met" if self.met else "NOT MET"
         return f"  {self.what}: {self.figure:.3g} (bar {'<=' if self.at_most else '>='} {self.bar:g}), {verdict}"
 
 
 def steps(env: BatchNavEnv, count: int) -> np.ndarray:
-    """Milliseconds of each of ``count`` steps along shortest paths; finding the actions is not counted."""
+    """Return the milliseconds of each of ``count`` steps along shortest paths, without finding the actions."""
     times = np.empty(count)
     for index in range(count):
         actions = env.shortest_path_actions()
@@ -63,7 +63,7 @@ def steps(env: BatchNavEnv, count: int) -> np.ndarray:
 
 
 def throughput(seconds: float) -> list[Bar]:
-    """64 scenes of one size, K=8, N=256, depth: rotation on against off, in turns; each figure takes ``seconds``."""
+    """Compare stepping with and without rotation, in turns of ``seconds``: 64 equal scenes, K=8, N=256, depth."""
     bars = []
     for rotate_every in (250, 50):
         still = BatchNavEnv(256, scenes="procedural:0-7?area=80")
@@ -90,7 +90,7 @@ def throughput(seconds: float) -> list[Bar]:
 
 
 def loader(seconds: float, pace: int = 150) -> list[Bar]:
-    """Scenes that no cache has, N=256, depth, K=8: made by a process of their own, or by the thread beside the steps.
+    """Compare preparation of uncached scenes by a worker process and by the loader's thread: N=256, depth, K=8.
 
     Each turn is of ``pace`` steps, in which one scene is made; nothing works for the others meanwhile. ``seconds`` for
     all turns together. It has no bar.
@@ -132,7 +132,7 @@ def loader(seconds: float, pace: int = 150) -> list[Bar]:
 
 
 def wait_for_loaders() -> float:
-    """Wait until neither this process nor its children compute; returns the seconds until they ended."""
+    """Wait until this process and its children are idle, and return the seconds."""
     begin = time.perf_counter()
     while True:
         before, clock = _seconds_computed(), time.perf_counter()
@@ -148,7 +148,7 @@ def _seconds_computed() -> float:
 
 
 def busy(seconds: float) -> list[Bar]:
-    """Steps per change of scene beside two processes that never rest, as a multiple of what was asked for."""
+    """Measure the steps per change of scene, relative to the requested steps, beside two busy processes."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
         env = BatchNavEnv(4, scenes="apartments", sensors=(), resident_scenes=2, rotate_every=50,
@@ -173,7 +173,7 @@ def busy(seconds: float) -> list[Bar]:
 
 
 def memory(swaps: int = 200) -> list[Bar]:
-    """Resident memory after every swap, without the first tenth of them."""
+    """Measure the resident memory after every swap except the first tenth."""
     env = BatchNavEnv(
         64, scenes="procedural:0-63", resident_scenes=8, rotate_every=1, max_episode_steps=60,
         deterministic_rotation=True,
@@ -202,7 +202,7 @@ def memory(swaps: int = 200) -> list[Bar]:
 
 
 def ready() -> list[Bar]:
-    """1,000 scenes listed: until the first observation, with a new cache and again."""
+    """Measure the time to the first observation with 1,000 scenes listed, with an empty cache and again."""
     with tempfile.TemporaryDirectory() as cache:
         for what in ("cache not filled", "cache filled"):
             start = time.perf_counter()
@@ -215,7 +215,7 @@ def ready() -> list[Bar]:
 
 
 def slot() -> list[Bar]:
-    """A cached scene of 150,000 triangles into a slot."""
+    """Measure the time to load a cached scene of 150,000 triangles into a slot."""
     bars = []
     file = DATA / "scenes/aws_small_house/aws_small_house.glb"
     (source,) = scene_sources(file, DiskCache())
@@ -242,7 +242,7 @@ def slot() -> list[Bar]:
 
 
 def sharing() -> list[Bar]:
-    """N=1,024 agents in 32 scenes against one."""
+    """Compare N=1,024 agents in 32 scenes with the same number in one."""
     shared = BatchNavEnv(1024, scenes="procedural:0-31", resident_scenes=32)
     shared.reset(seed=0)
     steps(shared, 5)

@@ -1,4 +1,4 @@
-"""How long the package takes to start: import, --help, and a first script and the demo with empty caches.
+"""The time to start: import, --help, and a first script and the demo with empty caches.
 
 python benchmarks/start.py             # a table
 python benchmarks/start.py --check     # also exit with status 1 where a limit is exceeded twice
@@ -36,7 +36,7 @@ SHORT_DEMO = [*DEMO, "--seconds", "1"]
 
 
 class Start(NamedTuple):
-    """A way to start.
+    """A way to start the package.
 
     Attributes:
         name: A title.
@@ -65,7 +65,7 @@ STARTS = (
 
 
 def seconds_of(start: Start) -> float:
-    """Run one start in a fresh folder; return its seconds."""
+    """Run one start in a new folder and return its seconds."""
     with tempfile.TemporaryDirectory() as folder:
         env = dict(os.environ)
         if start.cold:
@@ -90,7 +90,7 @@ def seconds_of(start: Start) -> float:
 
 
 def main() -> None:
-    """Print a line for each start."""
+    """Print one line per start."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="exit with status 1 where a limit is exceeded")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Training end to end: frames/s of the preset ``cpu`` by part, and the memory of a large batch, in a minute or two.
+"""Training end to end, in a minute or two: frames/s of the preset ``cpu`` by part, and memory of a large batch.
 
 python benchmarks/train.py [--seconds 30] [--preset cpu]
 """
@@ -22,7 +22,7 @@ LEAST_FPS, MOST_WAIT, MOST_MEMORY = 1500, 0.10, 6 * 2**30
 
 
 def speed(preset: str, seconds: float) -> dict[str, Any]:
-    """What a short training of a preset comes to."""
+    """Return the figures of a short training with a preset."""
     with train_extra():
         from gym_batchnav.train.run.run import TrainingRun
 
@@ -35,7 +35,7 @@ def speed(preset: str, seconds: float) -> dict[str, Any]:
 
 
 def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
-    """Peak bytes of this process, which trains until as many scenes have changed as are resident."""
+    """Return the peak memory of this process, which trains until as many scenes have changed as are resident."""
     with train_extra():
         import torch
 
@@ -54,7 +54,7 @@ def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
 
 
 def apart(what: str, **options: Any) -> dict[str, Any]:
-    """The figures of one of the functions above, from a fresh process."""
+    """Return the figures of one of the functions above, run in a new process."""
     call = f"import json, runpy; print(json.dumps(runpy.run_path({__file__!r})[{what!r}](**{options!r})))"
     done = subprocess.run([sys.executable, "-c", call], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])

@@ -43,7 +43,7 @@ class EpisodeState:
     Attributes:
         seed: [N] uint64, keys the draws of each environment.
         count: [N] int64, episodes begun since the last seeding.
-        noise: [N] uint64, keys the noise of the current episode, see ``TaskState.uniform``.
+        noise: [N] uint64, keys the noise of the current episode; see ``TaskState.uniform``.
         episode: [N] int32, row in the scene's EpisodeSet.
         start: [N, 3] float32, metres.
         start_heading: [N] float32, radians.
@@ -57,7 +57,7 @@ class EpisodeState:
         num_collisions: [N] int32, moves that ended at an obstacle.
         stopped: [N] bool, whether the last action was STOP.
         done: [N] bool, whether the episode has ended and no new one has begun.
-        valid: [N] bool, False where no episode is left to run.
+        valid: [N] bool, False if no episode is left to run.
     """
 
     seed: np.ndarray
@@ -140,7 +140,7 @@ class Memory(Mapping[str, np.ndarray]):
         self._arrays = dict(arrays)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return the array of a name; KeyError for one that no component has declared."""
+        """Return the array of a name; raise KeyError for a name that no component has declared."""
         if name not in self._arrays:
             known = ", ".join(map(repr, self._arrays)) or "none"
             raise KeyError(f"memory {name!r}: no component's memory() returned this name; known are {known}")
@@ -150,8 +150,8 @@ class Memory(Mapping[str, np.ndarray]):
         """Write values into the array of a name.
 
         Raises:
-            KeyError: No component has declared the name.
-            ValueError: The values have another shape, or a dtype that cannot be cast to the array's.
+            KeyError: If no component has declared the name.
+            ValueError: If the values have a wrong shape, or a dtype that cannot be cast to the array's.
         """
         array = self[name]
         if values is array:  # `memory[name] += 1` has already written in place
@@ -166,7 +166,7 @@ class Memory(Mapping[str, np.ndarray]):
         return iter(self._arrays)
 
     def __len__(self) -> int:
-        """The number of arrays."""
+        """Return the number of arrays."""
         return len(self._arrays)
 
 
@@ -176,10 +176,10 @@ def arrays_of(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:
-    """Raise unless ``write_arrays`` can write the given arrays.
+    """Raise ValueError unless ``write_arrays`` can write the given arrays.
 
     Raises:
-        ValueError: An array is missing or has another shape, for example because the number of environments differs.
+        ValueError: If an array is missing or has a wrong shape, for example of another number of environments.
     """
     for name, current in arrays.items():
         found = np.asarray(given[name]) if name in given else None

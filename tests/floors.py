@@ -126,3 +126,12 @@ def oracle(data_dir: Path, scene: str) -> dict[str, Any]:
 def scene_mesh(data_dir: Path, scene: str) -> NavMesh:
     """Recast's navmesh of a scene."""
     return NavMesh.load(data_dir / "fixtures" / scene / "recast.navmesh")
+
+
+def areas_from_above(mesh: NavMeshData) -> np.ndarray:
+    """Signed areas of polygons seen from above, square metres: positive if they wind as in Detour's files."""
+    areas = []
+    for row in mesh.polygons:
+        x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
+        areas.append((np.roll(x, -1) @ z - x @ np.roll(z, -1)) / 2)
+    return np.array(areas)

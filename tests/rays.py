@@ -88,3 +88,15 @@ def highest_surface(corners: np.ndarray, eye: np.ndarray) -> float:
     height = a[:, 1] + s * u[:, 1] + t * v[:, 1]
     hit = ~upright & (np.minimum(np.minimum(s, t), 1 - s - t) >= -1e-9) & (height <= y)
     return float(height[hit].max(initial=-np.inf))
+
+
+def to_linear(value: np.ndarray) -> np.ndarray:
+    """Decode sRGB bytes by the standard (IEC 61966-2-1), in double precision."""
+    value = np.asarray(value) / 255.0
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def to_srgb(light: np.ndarray) -> np.ndarray:
+    """Encode linear light as unrounded sRGB bytes by the standard."""
+    light = np.asarray(light)
+    return 255 * np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)

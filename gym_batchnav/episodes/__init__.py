@@ -1,1 +1,1 @@
-"""Episodes: sampled on a navmesh or read from a Habitat dataset, and the order in which they run."""
+"""Episodes: sampling on a navmesh, Habitat datasets, and the order in which episodes run."""

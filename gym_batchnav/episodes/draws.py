@@ -9,22 +9,24 @@ _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 def _scramble(value: np.ndarray) -> np.ndarray:
-    """SplitMix64's output function (Steele, Lea and Flood 2014): a bijection on 64 bits that mixes them well."""
+    """Apply SplitMix64's output function (Steele, Lea and Flood 2014), a mixing bijection on 64-bit integers."""
     value = (value ^ (value >> np.uint64(30))) * _MIX[0]
     value = (value ^ (value >> np.uint64(27))) * _MIX[1]
     return value ^ (value >> np.uint64(31))
 
 
 def keyed_uniform(seed: np.ndarray, episode: int | np.ndarray, draw: int | np.ndarray) -> np.ndarray:
-    """Uniform numbers in [0, 1), each a pure function of its key.
+    """Return uniform numbers in [0, 1), each a pure function of its key.
+
+    The three arguments are broadcast against each other.
 
     Args:
         seed: [N] uint64, the seed of each environment.
         episode: [N] int, index of the episode within its environment.
-        draw: Index of the draw within that episode, a number or [N]. The three are broadcast against each other.
+        draw: Index of the draw within that episode, a number or [N].
 
     Returns:
-        [N] float64, or of the broadcast shape.
+        Float64 of the broadcast shape.
     """
     state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
     state = _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.asarray(draw, np.uint64)))
@@ -32,6 +34,6 @@ def keyed_uniform(seed: np.ndarray, episode: int | np.ndarray, draw: int | np.nd
 
 
 def episode_key(seed: np.ndarray, episode: np.ndarray) -> np.ndarray:
-    """Return keys [N] uint64 of the noise of episodes: a pure function of seeds [N] or [1] and numbers [N] int."""
+    """Return the keys [N] uint64 of the noise of episodes, a pure function of seeds [N] or [1] and numbers [N] int."""
     state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
     return _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.uint64(1)))

@@ -15,13 +15,14 @@ import numpy as np
 from gym_batchnav.episodes.sampling import EpisodeSet, episode_set
 from gym_batchnav.system.storage import write_atomically
 
-MAX_BYTES = 2**27  # of one file
-MAX_ITEMS = 2**22  # objects, lists and values of one file; each takes up to 200 bytes while it is read
-MAX_SCENES = 10_000  # different ids in a dataset; Habitat-Matterport 3D has 1,000 scenes
-MAX_FOLDERS = 64  # before the file in a scene's id
-MAX_TOTAL_BYTES, MAX_TOTAL_ITEMS = 2**31, 2**27  # of all files; an item takes some ten bytes once its file was read
+MAX_BYTES = 2**27  # per file
+MAX_ITEMS = 2**22  # objects, lists and values per file; each takes up to 200 bytes while the file is read
+MAX_SCENES = 10_000  # distinct ids in a dataset; Habitat-Matterport 3D has 1,000 scenes
+MAX_FOLDERS = 64  # in a scene's id
+MAX_TOTAL_BYTES = 2**31  # of all files
+MAX_TOTAL_ITEMS = 2**27  # of all files; an item takes about ten bytes after its file has been read
 
-# Keys of a row that other tasks' datasets have and PointNav's have not (habitat-lab, habitat/datasets).
+# Keys of a row that other tasks' datasets have and PointNav's do not (habitat-lab, habitat/datasets).
 _OTHER_TASKS = {
     "object_category": "ObjectNav",
     "goal_image_id": "InstanceImageNav",
@@ -29,30 +30,29 @@ _OTHER_TASKS = {
     "question": "embodied question answering",
     "rigid_objs": "rearrangement",
 }
-# The same for whole files, which may have no rows.
+# Such keys of a whole file, which may have no rows.
 _OTHER_TASKS_OF_FILES = {
     "category_to_task_category_id": "ObjectNav",
     "goals_by_category": "ObjectNav",
     "instruction_vocab": "vision-and-language navigation",
 }
 
-FileState = tuple[str, int, int]  # path, time of the last change, nanoseconds, and size, bytes
+FileState = tuple[str, int, int]  # path, time of the last change in nanoseconds, and size in bytes
 
-
-_LARGEST = 1e9  # of a number; it keeps squares finite
+_LARGEST = 1e9  # limit of numbers, which keeps their squares finite
 
 
 class _Size(NamedTuple):
-    """The amount read so far."""
+    """The amount of data read so far."""
 
     num_bytes: int
     num_items: int
 
 
 class _Episodes(NamedTuple):
-    """Episodes of one scene in one file."""
+    """The episodes of one scene in one file."""
 
-    rows: np.ndarray  # [E] int64, numbers among those of all files
+    rows: np.ndarray  # [E] int64, numbers of the rows, counted across all files
     ids: list[str]
     values: np.ndarray  # [E, 8] float64: start (3), heading, goal (3), distance
 
@@ -60,34 +60,34 @@ class _Episodes(NamedTuple):
 def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
     """Read the episodes of a Habitat PointNav dataset.
 
-    The file may hold several scenes; a top-level file without episodes stands for the files in ``content/`` beside it.
+    The file may hold several scenes. If it has no episodes, the files in the folder ``content/`` next to it are read.
 
     Args:
         path: A ``.json`` or ``.json.gz`` file.
 
     Returns:
-        One EpisodeSet per scene, by the name of its ``scene_id``: the file's stem, preceded by as many folders as are
-        needed to make it unique (``"attic/room"``). If one id is a suffix of another, both are the same scene.
+        One EpisodeSet per scene, by the scene's name. That is the stem of the file in its ``scene_id``, with the fewest
+        folders that make it unique (``"attic/room"``). If one id is a suffix of another, both are the same scene.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is not a PointNav dataset, is too large, or holds no episode; the message names the row and
-            the field.
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not a PointNav dataset, is too large, or holds no episode; the message names the row
+            and the field.
     """
     path = Path(path)
     rows, size = _read_rows(path, _Size(0, 0))
     by_scene = _by_scene(path, rows, 0)
     if not rows:
         num_rows = 0
-        for part in _content_of(path):  # each is made small before the next is read
+        for part in _content_of(path):  # each is reduced to arrays before the next is read
             rows, size = _read_rows(part, size)
             for parts, found in _by_scene(part, rows, num_rows).items():
                 by_scene.setdefault(parts, []).extend(found)
             num_rows += len(rows)
     if not by_scene:
-        raise ValueError(f"{path}: no episodes, neither in it nor in files of a folder content/ beside it")
+        raise ValueError(f"{path}: there are no episodes in it or in the files of a folder content/ next to it")
     if len(by_scene) > MAX_SCENES:
-        raise ValueError(f"{path}: {len(by_scene):,} scenes, of which at most {MAX_SCENES:,} are read; split the file")
+        raise ValueError(f"{path}: {len(by_scene):,} scenes, the limit is {MAX_SCENES:,}: split the file")
     names = _names(list(by_scene))
     merged: dict[str, list[_Episodes]] = {}
     for parts, found in by_scene.items():
@@ -96,10 +96,10 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
 
 
 def state_of_files(path: Path) -> tuple[FileState, ...]:
-    """Return path, time and size of all files that ``read_episodes`` may read: equal states read equal episodes.
+    """Return path, time and size of all files that ``read_episodes`` may read; equal states give equal episodes.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: If there is no such file.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such episode file: pass the path of a .json or .json.gz")
@@ -108,19 +108,19 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
 
 
 def _content_of(path: Path) -> list[Path]:
-    """Return the files of ``content/`` beside a dataset's top-level file."""
+    """Return the files of the folder ``content/`` next to a dataset's top-level file."""
     return sorted((path.parent / "content").glob("*.json*"))
 
 
 def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | None:
-    """Return the name of the scene in a dataset that any of several names means; None if none does.
+    """Return a scene's name in a dataset, or None if the dataset does not have the scene.
 
     Args:
-        by_scene: The names that ``read_episodes`` gives.
-        aliases: The scene's name, path or ``scene_id``, any of which may have folders before it.
+        by_scene: The names that ``read_episodes`` returned.
+        aliases: The scene's name, path or ``scene_id``, each with or without folders.
 
     Raises:
-        ValueError: Several scenes are meant equally well.
+        ValueError: If several scenes match equally well.
     """
     known = [(name, _parts(name)) for name in by_scene]
     shared = {name: max((_num_shared(parts, _parts(alias)) for alias in aliases), default=0) for name, parts in known}
@@ -128,26 +128,26 @@ def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | No
     found = [name for name, parts in known if most > 0 and shared[name] == most]
     if len(found) > 1:
         several = ", ".join(sorted(found)[:5])
-        raise ValueError(f"it has several scenes of that name ({several}): pass the scene's path with its folders")
+        raise ValueError(f"it has several scenes of this name ({several}): pass the scene's path with its folders")
     return found[0] if found else None
 
 
 def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None:
-    """Write episodes as Habitat's ``.json`` or ``.json.gz``; the file appears whole or not at all.
+    """Write episodes as Habitat's ``.json`` or ``.json.gz``, atomically.
 
     Args:
         by_scene: The episodes of every ``scene_id``.
         path: The file, ``.json`` or ``.json.gz``.
 
     Raises:
-        ValueError: The path ends otherwise.
+        ValueError: If the path has another ending.
     """
     if not Path(path).name.endswith((".json", ".json.gz")):
-        raise ValueError(f"{path}: name a file of episodes .json or .json.gz")
+        raise ValueError(f"{path}: the name of a file of episodes must end in .json or .json.gz")
     rows = [row for scene_id, episodes in by_scene.items() for row in _rows_of(scene_id, episodes)]
     path = Path(path)
     text = json.dumps({"episodes": rows}).encode()
-    # A fixed time stamp, so that equal episodes make equal files.
+    # A fixed time stamp, so that equal episodes give equal files.
     content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
     write_atomically(path, content)
 
@@ -179,12 +179,12 @@ def _rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
 
 
 def scene_stem(scene_id: str) -> str:
-    """The name of a scene in Habitat's ``scene_id``: the file name without folders and suffixes."""
+    """Return the file name in Habitat's ``scene_id``, without folders and suffixes."""
     return _parts(scene_id)[-1]
 
 
 def _parts(scene_id: str) -> tuple[str, ...]:
-    """The folders of a scene's id and the stem of its file."""
+    """Return the folders of a scene's id and the stem of its file."""
     *folders, file = scene_id.replace("\\", "/").split("/")
     return (*(folder for folder in folders if folder not in ("", ".")), file.split(".", 1)[0])
 
@@ -196,38 +196,41 @@ def _num_shared(first: tuple[str, ...], second: tuple[str, ...]) -> int:
 
 
 def _names(ids: list[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """The name of every id: the shortest of its ends that no other has; one that is the end of one other has its."""
+    """Return the name of every id: its shortest end that no other id has.
+
+    An id that is itself the end of exactly one longer id gets that id's name.
+    """
     ends = {parts[first:] for parts in ids for first in range(1, len(parts))}
     longest = [parts for parts in ids if parts not in ends]
-    ending_so: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    by_end: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for parts in longest:
         for first in range(len(parts)):
-            ending_so.setdefault(parts[first:], []).append(parts)
-    meant = {parts: ending_so[parts][0] if len(ending_so[parts]) == 1 else parts for parts in ids}
-    return {parts: _shortest(whole, ending_so) for parts, whole in meant.items()}
+            by_end.setdefault(parts[first:], []).append(parts)
+    whole = {parts: by_end[parts][0] if len(by_end[parts]) == 1 else parts for parts in ids}
+    return {parts: _shortest(longer, by_end) for parts, longer in whole.items()}
 
 
-def _shortest(parts: tuple[str, ...], ending_so: Mapping[tuple[str, ...], list[tuple[str, ...]]]) -> str:
-    own = (parts[-count:] for count in range(1, len(parts)) if len(ending_so[parts[-count:]]) == 1)
+def _shortest(parts: tuple[str, ...], by_end: Mapping[tuple[str, ...], list[tuple[str, ...]]]) -> str:
+    own = (parts[-count:] for count in range(1, len(parts)) if len(by_end[parts[-count:]]) == 1)
     return "/".join(next(own, parts))
 
 
 def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
-    """Return the rows under "episodes" of one file, and the amount read with it.
+    """Return the rows under "episodes" of one file, and the amount read including this file.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no file of episodes, or too large.
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is not a file of episodes, or too large.
     """
     text = _read_text(path)
     num_items = sum(map(text.count, (b"{", b"[", b",")))
     if num_items > MAX_ITEMS:
-        raise ValueError(f"{path}: {num_items:,} entries, of which at most {MAX_ITEMS:,} are read; split the file")
+        raise ValueError(f"{path}: {num_items:,} entries, the limit is {MAX_ITEMS:,}: split the file")
     size = _Size(before.num_bytes + len(text), before.num_items + num_items)
     if size.num_bytes > MAX_TOTAL_BYTES or size.num_items > MAX_TOTAL_ITEMS:
         raise ValueError(
-            f"{path}: with the files before it these are more than {MAX_TOTAL_BYTES:,} bytes or "
-            f"{MAX_TOTAL_ITEMS:,} entries; take files out of the folder"
+            f"{path}: this file and those before it exceed {MAX_TOTAL_BYTES:,} bytes or {MAX_TOTAL_ITEMS:,} entries: "
+            "take files out of the folder"
         )
     try:
         document = json.loads(text)
@@ -245,7 +248,7 @@ def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
 def _read_text(path: Path) -> bytes:
     """Return the content of a file, decompressed."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: no regular file; pass a .json or .json.gz")
+        raise ValueError(f"{path}: it is not a regular file: pass a .json or .json.gz")
     try:
         opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
@@ -255,7 +258,7 @@ def _read_text(path: Path) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise _no_dataset(path, error) from error
     if len(text) > MAX_BYTES:
-        raise ValueError(f"{path}: more than {MAX_BYTES:,} bytes of episodes; split the file by scene")
+        raise ValueError(f"{path}: more than {MAX_BYTES:,} bytes of episodes: split the file by scene")
     return text
 
 
@@ -265,14 +268,14 @@ def _no_dataset(path: Path, error: Exception) -> ValueError:
 
 
 def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) -> None:
-    """Raise ValueError for the keys of another task's dataset."""
+    """Raise ValueError if there are keys of another task's dataset."""
     for key, task in others.items():
         if key in found:
-            raise ValueError(f"{path}: episodes of {task} (they have {key!r}); only PointNav's are read")
+            raise ValueError(f"{path}: episodes of {task} (they have {key!r}); only PointNav is supported")
 
 
 def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[str, ...], list[_Episodes]]:
-    """Group the rows of a file by their scene's id; ``first`` rows came before them."""
+    """Group the rows of a file by their scene's id; ``first`` is the number of rows in earlier files."""
     found: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
     for index, row in enumerate(rows):
         scene_id = _name(row.get("scene_id", ""))
@@ -283,7 +286,7 @@ def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[
 
 
 def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: int) -> _Episodes:
-    """Parse rows of one scene, given with their numbers in the file; a missing geodesic distance reads NaN."""
+    """Parse rows of one scene, given with their numbers in the file; a missing geodesic distance becomes NaN."""
     ids, values = [], np.empty((len(numbered), 8))
     for k, (index, row) in enumerate(numbered):
         try:
@@ -343,6 +346,6 @@ def _joined(found: list[_Episodes]) -> EpisodeSet:
 
 
 def _yaw(rotation: list[float]) -> float:
-    """Return the heading, radians, of a quaternion [x, y, z, w]: of the forward direction -z after it, from above."""
+    """Return the heading in radians of the forward direction -z rotated by a quaternion [x, y, z, w]."""
     x, y, z, w = rotation
     return float(np.arctan2(2 * (x * z + w * y), 1 - 2 * (x * x + y * y)))

@@ -1,4 +1,4 @@
-"""Episodes (a start and a goal each), sampled by the rules of Habitat's PointNav generator."""
+"""Sampling of episodes, pairs of a start and a goal, by the rules of Habitat's PointNav generator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EpisodeSet:
     distance: np.ndarray  # [E] float32, geodesic distance from start to goal, metres
 
     def __len__(self) -> int:
-        """The number of episodes."""
+        """Return the number of episodes."""
         return len(self.start)
 
     @property
@@ -33,7 +33,7 @@ class EpisodeSet:
 def episode_set(
     start: np.ndarray, heading: np.ndarray, goal: np.ndarray, distance: np.ndarray, ids: tuple[str, ...] = ()
 ) -> EpisodeSet:
-    """An EpisodeSet of rows start [E, 3], heading [E], goal [E, 3] and distance [E], with equal goals shared."""
+    """Return an EpisodeSet of start [E, 3], heading [E], goal [E, 3] and distance [E], with equal goals stored once."""
     goals, goal_index = np.unique(np.asarray(goal, np.float32).reshape(-1, 3), axis=0, return_inverse=True)
     return EpisodeSet(
         ids=ids or tuple(str(index) for index in range(len(start))),
@@ -47,43 +47,43 @@ def episode_set(
 
 @dataclass(frozen=True, slots=True)
 class SamplingRules:
-    """Limits on the pairs of points that make an episode; the defaults are Habitat's."""
+    """Limits on the pairs of points that form an episode; the defaults are Habitat's."""
 
     min_island_radius: float = 1.5  # metres
     max_height_difference: float = 0.5  # metres
     min_distance: float = 1.0  # metres, geodesic
     max_distance: float = 30.0  # metres, geodesic
     straight_ratio: float = 1.1  # pairs with a smaller geodesic / euclidean ratio are mostly rejected
-    retries: int = 10  # starts tried for one goal
+    retries: int = 10  # starts tried per goal
     give_up_after: int = 100_000  # goals tried without success before an error is raised
 
     def __post_init__(self) -> None:
-        """Raise ValueError for limits that no pair of points can keep."""
+        """Raise ValueError for limits that no pair of points can satisfy."""
         if not 0 <= self.min_distance < self.max_distance:
             raise ValueError(
                 f"min_distance={self.min_distance} and max_distance={self.max_distance}: "
-                "the first must be smaller, and neither negative"
+                "the first must be smaller and not negative"
             )
 
 
 def sample_episodes(
     navmesh: NavMesh, num_episodes: int, rng: np.random.Generator, rules: SamplingRules | None = None
 ) -> EpisodeSet:
-    """Draw episodes as Habitat's generator does (habitat-lab, pointnav_generator.py), many at a time.
+    """Sample episodes as Habitat's generator does (habitat-lab, pointnav_generator.py), many at a time.
 
-    A goal is a uniform point of an island that is large enough; up to ``retries`` uniform starts are tried for it. A
-    start fits if it lies on the goal's floor and island at a geodesic distance within the limits; a nearly straight
-    pair (ratio r below ``straight_ratio``) is kept with probability 20 (r - 0.98)^2. Headings are uniform.
+    Goals are uniform on all islands that are large enough, and up to ``retries`` uniform starts are tried per goal. A
+    start is accepted on the goal's floor and island, at a geodesic distance within the limits. A nearly straight pair
+    (ratio r below ``straight_ratio``) is accepted with probability 20 (r - 0.98)^2. Headings are uniform.
 
     Raises:
-        ValueError: The navmesh has no island or no pair of points that fits the rules.
+        ValueError: If no island or no pair of points satisfies the rules.
     """
     rules = rules or SamplingRules()
     radii = navmesh.island_radius
     if not (radii >= rules.min_island_radius).any():
         raise ValueError(
-            f"no island reaches a radius of {rules.min_island_radius} m (the largest has {radii.max():.2f} m): "
-            "too small to sample episodes in; bring your own with episode_file="
+            f"no island has a radius of {rules.min_island_radius} m or more (the largest has {radii.max():.2f} m): "
+            "the scene is too small to sample episodes; pass your own with episode_file="
         )
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     num_found = num_tried = 0
@@ -95,7 +95,7 @@ def sample_episodes(
         num_tried += batch
         if num_found == 0 and num_tried >= rules.give_up_after:
             raise ValueError(
-                f"no pair of points out of {num_tried * rules.retries} lies {rules.min_distance} to "
+                f"none of {num_tried * rules.retries} pairs of points lies {rules.min_distance} to "
                 f"{rules.max_distance} m apart on one floor: choose other distances, or pass your own episodes "
                 "with episode_file="
             )
@@ -107,7 +107,7 @@ def sample_episodes(
 def _compatible_pairs(
     navmesh: NavMesh, num_goals: int, rng: np.random.Generator, rules: SamplingRules
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Starts, goals and distances of the pairs that fit, at most one for each of ``num_goals`` goals tried."""
+    """Try ``num_goals`` goals and return the starts, goals and distances of accepted pairs, at most one per goal."""
     goals, goal_polygons = navmesh.random_points_and_polygons(num_goals, rng)
     fits = navmesh.island_radius[navmesh.polygon_island[goal_polygons]] >= rules.min_island_radius
     goals, goal_islands = goals[fits], navmesh.polygon_island[goal_polygons[fits]]

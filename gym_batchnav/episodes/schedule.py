@@ -13,19 +13,19 @@ EPISODE_ORDERS = ("random", "once")
 
 
 class EpisodeSchedule:
-    """Chooses (slot, episode) pairs. Episodes are numbered consecutively across slots.
+    """A chooser of (slot, episode) pairs; episodes are numbered consecutively across slots.
 
-    In order ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws an episode of the
-    slot with replacement, keyed by its own seed and count. In order ``"once"`` the environments share one queue of all
-    episodes, the slots in turn, until none is left.
+    In order ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws one of the slot's
+    episodes with replacement, keyed by its own seed and count. In order ``"once"`` the environments share one queue of
+    all episodes, which takes the slots in turn, until none is left.
 
-    If scenes rotate, ``follow`` must be called after every change, lanes take the place of slots, and only ``"random"``
-    is possible.
+    If scenes rotate, ``follow`` must be called after every change, lanes replace slots, and only ``"random"`` is
+    possible.
 
     Args:
         num_episodes: [K], the number of episodes of every slot.
         order: ``"random"`` or ``"once"``.
-        rotates: Whether slots will come to hold other scenes; an episode's number is then its row in its scene.
+        rotates: Whether the scenes of slots change; an episode's number is then its row in its scene.
     """
 
     def __init__(self, num_episodes: Sequence[int], order: str = "random", *, rotates: bool = False) -> None:
@@ -43,47 +43,49 @@ class EpisodeSchedule:
 
     @property
     def total(self) -> int:
-        """The number of episodes of all slots together."""
+        """The total number of episodes of all slots."""
         return int(self._offsets[-1])
 
     def restart(self, order: str) -> None:
         """Restart in the given order.
 
         Raises:
-            ValueError: There is no such order, or scenes rotate and every episode is to run once.
+            ValueError: If there is no such order, or the order is ``"once"`` and scenes rotate.
         """
         if order not in EPISODE_ORDERS:
             raise ValueError(f"episode_order={order!r}: choose from {', '.join(map(repr, EPISODE_ORDERS))}")
         if order == "once" and self._rotates:
             raise ValueError(
-                "episode_order='once' needs every scene resident: list fewer, or set resident_scenes= to their number"
+                "episode_order='once' requires all scenes to be resident: pass fewer scenes, or set resident_scenes= "
+                "to their number"
             )
         self.order = order
         self._next = 0
 
     def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
-        """The numbers, counted through all slots unless these rotate, of rows ``episode`` [N] in slots ``slot`` [N]."""
+        """Return the numbers of episodes [N] in slots [N], counted across all slots unless scenes rotate."""
         return episode.astype(np.int64) if self._rotates else self._offsets[slot] + episode
 
     def locate(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Slot and row of the episodes of the given numbers [N]: the inverse of ``index``."""
+        """Return the slots and rows of the episodes with the given numbers [N]: the inverse of ``index``."""
         slot = np.searchsorted(self._offsets, index, side="right") - 1
         return slot, index - self._offsets[slot]
 
     def slot(self, env: np.ndarray, count: np.ndarray) -> np.ndarray:
-        """The slots [M] that environments [M] enter next after ``count`` [M] episodes, in order ``"random"``."""
+        """Return the slots [M] that environments [M] enter after ``count`` [M] episodes, in order ``"random"``."""
         return self._active[(env + count) % len(self._active)]
 
     def draw(self, env: np.ndarray, seed: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The next episodes of some environments.
+        """Choose the next episodes of some environments.
 
         Args:
             env: [M] int, indices of the environments, ascending.
             seed: [M] uint64, their seeds.
-            count: [M] int, how many episodes each has begun before.
+            count: [M] int, number of episodes that each has begun before.
 
         Returns:
-            Slot [M], row in the slot's episodes [M], and whether there was one left [M]; slot and row are 0 where not.
+            The slots [M], rows in the slots' episodes [M], and whether an episode was left [M]; if not, slot and row
+            are 0.
         """
         if self.order == "once":
             left = self._queue[self._next : self._next + len(env)]
@@ -95,10 +97,10 @@ class EpisodeSchedule:
         return slot, row, np.ones(len(env), bool)
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that ``set_state`` needs to resume from here."""
+        """Return the state that ``set_state`` restores."""
         return {"order": self.order, "next": self._next}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that ``get_state`` gave."""
+        """Resume from a state that ``get_state`` returned."""
         self.restart(state["order"])
         self._next = int(state["next"])

@@ -1,4 +1,4 @@
-"""Procedural furnished homes: from a seed to a textured Scene whose rooms, doors and stairs can be walked."""
+"""Procedural furnished homes: textured Scenes generated from a seed, with rooms, doors and stairs."""
 
 from __future__ import annotations
 
@@ -56,33 +56,32 @@ def generate_apartment(
 ) -> Scene:
     """Generate a furnished home.
 
-    The same arguments give the same bytes on one machine with the same versions of the package and of NumPy; elsewhere
-    the last digits of sines and logarithms, and what follows from them, may differ.
+    On one machine, with the same versions of the package and of NumPy, equal arguments give equal bytes. Elsewhere the
+    last digits of sines and logarithms may differ, and so may the home.
 
     Args:
-        seed: Not negative.
-        area: Of the floors between the walls of all rooms, furnished or not, 25 to 400 square metres; the home's is
-            within 2% of it. An agent of radius 0.1 m can walk on about half of a small home and 70% of the largest.
-            None draws it: mostly 45 to 120.
-        storeys: 1, or from 120 square metres up 2, joined by stairs that an agent who climbs 0.2 m can walk; None
-            draws the number.
-        closed_doors: How many rooms with a single door are shut off by it, as far as there are such rooms: each is an
-            island of its own. None draws 0, 1 or 2.
-        triangles: About how many the scene shall have, 5,000 to 1,000,000: curves are cut finer or coarser to come
-            near it, and where even that is too much, ornaments are left out. Homes over 100 square metres take more
-            than 5,000: about 50 a square metre.
-        name: Of the scene; ``apartment_<seed>`` by default.
+        seed: Seed of the home, not negative.
+        area: Floor area of all rooms between their walls, 25 to 400 square metres; the result is within 2% of it. An
+            agent of radius 0.1 m can walk on about half of a small home and 70% of the largest. None draws an area,
+            mostly from 45 to 120.
+        storeys: 1, or 2 from 120 square metres, connected by stairs with steps of at most 0.2 m; None draws the number.
+        closed_doors: Number of rooms with a single door whose door is closed, if there are such rooms; each becomes an
+            island. None draws 0, 1 or 2.
+        triangles: Approximate number of triangles, 5,000 to 1,000,000. The level of detail is chosen to match it, and
+            ornaments are left out if that is not enough. Homes over 100 square metres have at least about 50 triangles
+            per square metre.
+        name: Name of the scene; ``apartment_<seed>`` by default.
 
     Returns:
-        A Scene whose objects are pieces of furniture and parts of the shell; ``semantic_class`` gives the class of
-        each name. ``metadata`` holds ``area`` (as found, square metres), ``rooms`` (``type``, ``name``, ``bounds``
-        [x0, z0, x1, z1] in metres, ``storey`` and ``floor``, the height of its floor), ``doors`` (``rooms``,
-        ``center`` [x, z], ``axis``, ``width``, ``height``, ``storey``, ``closed``), ``ceiling`` (metres over each
-        floor), ``free_space`` (see ``free_space``) and ``instances``: semantic id -> (prototype, [4, 4] transform);
-        pieces of one prototype share their geometry.
+        A Scene whose objects are pieces of furniture and parts of the shell; ``semantic_class`` returns the class of
+        an object's name. ``metadata`` holds ``area`` (the actual area, square metres), ``rooms`` (``type``, ``name``,
+        ``bounds`` [x0, z0, x1, z1] in metres, ``storey`` and ``floor``, the height of the floor), ``doors`` (``rooms``,
+        ``center`` [x, z], ``axis``, ``width``, ``height``, ``storey``, ``closed``), ``ceiling`` (metres above each
+        floor), ``free_space`` (see ``free_space``) and ``instances``: semantic id -> (prototype, [4, 4] transform).
+        Pieces of one prototype share their geometry.
 
     Raises:
-        ValueError: An argument is out of its range.
+        ValueError: If an argument is out of its range.
     """
     _check(seed, area, storeys, closed_doors, triangles)
 
@@ -134,23 +133,23 @@ def generate_apartment(
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
     """Raise ValueError unless all arguments are in their range."""
     if seed < 0:
-        raise ValueError(f"seed={seed}: pass a seed of 0 or more")
+        raise ValueError(f"seed={seed}: pass a seed that is not negative")
     if area is not None and not LEAST_AREA <= area <= LARGEST_AREA:
         raise ValueError(f"area={area}: pass {LEAST_AREA:g} to {LARGEST_AREA:g} square metres")
     if storeys not in (None, 1, 2):
-        raise ValueError(f"storeys={storeys}: a home has 1 or 2")
+        raise ValueError(f"storeys={storeys}: pass 1 or 2")
     if storeys == 2 and (area is None or area < LEAST_AREA_OF_TWO):
         raise ValueError(f"storeys=2 needs an area of at least {LEAST_AREA_OF_TWO:g} square metres: pass one")
     if closed_doors is not None and closed_doors < 0:
-        raise ValueError(f"closed_doors={closed_doors}: pass 0 or more")
+        raise ValueError(f"closed_doors={closed_doors}: pass a number that is not negative")
     if not LEAST_TRIANGLES <= triangles <= MOST_TRIANGLES:
-        raise ValueError(f"triangles={triangles}: a home takes {LEAST_TRIANGLES:,} to {MOST_TRIANGLES:,}")
+        raise ValueError(f"triangles={triangles}: pass {LEAST_TRIANGLES:,} to {MOST_TRIANGLES:,}")
 
 
 def _furnish(
     plan: Plan, catalogue: Catalogue, style: Style, stream: Callable[[str], np.random.Generator]
 ) -> list[Piece]:
-    """The pieces of all rooms, each as seen from the floor of its storey; living rooms come last."""
+    """Return the pieces of all rooms, relative to the floor of their storey; living rooms come last."""
     pieces: list[Piece] = []
     for i in sorted(range(len(plan.rooms)), key=lambda i: plan.rooms[i].kind == "living"):
         layout = RoomLayout(plan, i, catalogue, stream(f"room {plan.rooms[i].name}"))
@@ -159,7 +158,7 @@ def _furnish(
 
 
 def _accents(pieces: list[Piece], rng: np.random.Generator) -> dict[int, int]:
-    """The accent wall of living room and bedrooms: the one behind the sofa or the bed."""
+    """Return the accent walls of living rooms and bedrooms, those behind the sofa or the bed."""
     accents = {}
     for piece in pieces:
         if piece.kind in ("tv", "bed") and rng.random() < 0.75:
@@ -168,7 +167,7 @@ def _accents(pieces: list[Piece], rng: np.random.Generator) -> dict[int, int]:
 
 
 def _floor_shading(pieces: list[Piece]) -> Shading:
-    """How much light the pieces of a room leave on its floor: less under and beside them."""
+    """Return the share of light that the pieces of a room leave on its floor, less under and next to them."""
     rects = [(piece.rect, piece.low) for piece in pieces if piece.low < 0.5 and piece.high > 0.05]
 
     def shading(x: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -182,17 +181,17 @@ def _floor_shading(pieces: list[Piece]) -> Shading:
 
 
 def _count(objects: list[tuple[str, Solid]]) -> int:
-    """Triangles of named solids."""
+    """Count the triangles of named solids."""
     return sum(len(solid.triangles) for _, solid in objects)
 
 
 def _count_pieces(catalogue: Catalogue, pieces: list[Piece], level: float) -> int:
-    """Triangles of pieces at a level of detail."""
+    """Count the triangles of pieces at a level of detail."""
     return sum(len(catalogue.solid(piece.prototype, level).triangles) for piece in pieces)
 
 
 def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int) -> list[Piece]:
-    """The pieces, less as many kinds of ornaments as it takes to stay within a number of triangles."""
+    """Return the pieces without the kinds of ornaments that exceed a number of triangles."""
     kept = pieces
     for kind in _ORNAMENTS:
         if _count_pieces(catalogue, kept, _COARSEST) <= budget:
@@ -202,12 +201,12 @@ def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int) -
 
 
 def _choose_level(catalogue: Catalogue, pieces: list[Piece], budget: int) -> float:
-    """The finest detail found at which the furniture stays within a number of triangles."""
+    """Return the finest detail found at which the furniture stays within a number of triangles."""
     return largest_within(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
 
 
 def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
-    """The smallest cell found, metres, with which the shell stays within a number of triangles, or the coarsest.
+    """Return the smallest cell found, in metres, that keeps the shell within a number of triangles, or the coarsest.
 
     Args:
         plan: Floor plan.
@@ -219,7 +218,7 @@ def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
 
 
 def _name_pieces(pieces: list[Piece], solids: list[Solid], matrices: list[np.ndarray]) -> list[tuple[str, Solid]]:
-    """Names with a number for each kind, and solids in the world."""
+    """Return the pieces' names, numbered within each kind, and their solids in the world."""
     counts: dict[str, int] = {}
     objects = []
     for piece, solid, matrix in zip(pieces, solids, matrices, strict=True):
@@ -236,7 +235,7 @@ def _assemble(
     seed: int,
     metadata: dict[str, object],
 ) -> Scene:
-    """One Scene of all objects, with the materials that they use."""
+    """Return one Scene of all objects, with the materials that they use."""
     solids = [solid for _, solid in objects]
     starts = np.cumsum([0] + [len(solid.vertices) for solid in solids])
     finish = np.concatenate([solid.finish for solid in solids])

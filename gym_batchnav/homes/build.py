@@ -1,4 +1,4 @@
-"""The builder: shapes in finishes put together into a prototype, at a chosen fineness."""
+"""The builder, which assembles shapes with finishes into a prototype at a level of detail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Solid(NamedTuple):
     finish: np.ndarray  # [T] int64, position in the builder's finishes
 
     def placed(self, matrix: np.ndarray) -> Solid:
-        """The solid moved by a rigid matrix [4, 4]."""
+        """Return the solid moved by a rigid matrix [4, 4]."""
         return self._replace(vertices=self.vertices @ matrix[:3, :3].T + matrix[:3, 3])
 
 
@@ -37,16 +37,16 @@ class Detail:
     level: float
 
     def segments(self, fine: float, least: int = 4) -> int:
-        """Segments of something that has ``fine`` of them at level 1."""
+        """Return the number of segments of a curve that has ``fine`` of them at level 1."""
         return max(least, round(fine * self.level))
 
     def around(self, fine: int, least: int = 8) -> int:
-        """Segments of a circle, a multiple of four, so that it always reaches the same bounds."""
+        """Return the number of segments of a circle, a multiple of four so that its bounds are always the same."""
         return max(least if self.level > COARSEST else 6, 4 * round(fine * self.level / 4))
 
 
 def transform(at: Vector = (0, 0, 0), yaw: float = 0.0, pitch: float = 0.0) -> np.ndarray:
-    """Matrix [4, 4] that tips by ``pitch`` about x, then turns by ``yaw`` about y (radians), then moves to ``at``."""
+    """Return the matrix [4, 4] rotating by ``pitch`` about x, then ``yaw`` about y (radians), then moves to ``at``."""
     cos, sin, up, down = np.cos(yaw), np.sin(yaw), np.cos(pitch), np.sin(pitch)
     matrix = np.eye(4)
     turn = np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
@@ -59,8 +59,8 @@ class Builder:
     """Collects shapes; ``solid`` returns them as one mesh.
 
     Args:
-        finishes: Of the apartment, by name.
-        detail: How finely curves are cut. Draws from ``rng`` must not depend on it.
+        finishes: Finishes of the apartment, by name.
+        detail: Level of detail of curves. Draws from ``rng`` must not depend on it.
         rng: Random stream of this prototype.
     """
 
@@ -96,7 +96,7 @@ class Builder:
         self._parts.append(Solid(vertices + np.asarray(at, np.float64), uvs, light, shape.triangles, index))
 
     def empty(self) -> Builder:
-        """A builder like this one that holds nothing yet."""
+        """Return an empty builder with the same settings."""
         return Builder(self._finishes, self.detail, self.rng)
 
     def merge(self, solid: Solid) -> None:
@@ -113,7 +113,7 @@ class Builder:
         pitch: float = 0.0,
         shade: float = 1.0,
     ) -> None:
-        """Add a box whose underside is centred on ``at``; its edges are bevelled as far as the detail goes."""
+        """Add a box whose underside is centred on ``at``; its edges are bevelled if the level of detail allows it."""
         fineness = self.detail.level * (bevel / 0.008) ** 0.5
         arc = int(fineness / 2.2)
         shape = shapes.rounded_box(size, bevel, arc) if arc else shapes.box(size, bevel if fineness > 0.75 else 0.0)
@@ -182,11 +182,11 @@ class Builder:
         """Add an upright rectangle that faces +z, its lower edge centred on ``at``.
 
         Args:
-            finish: Its name.
+            finish: Name of the finish.
             size: Width and height, metres.
             at: Middle of the lower edge.
             crop: (u0, v0, u1, v1) of the texture to show, v from the top; None lays the texture at its real size.
-            yaw: Radians.
+            yaw: Rotation about y, radians.
         """
         x, y = size[0] / 2, size[1]
         shape = shapes.sheet(np.array([[[-x, 0, 0], [x, 0, 0]], [[-x, y, 0], [x, y, 0]]]))
@@ -203,7 +203,7 @@ class Builder:
         self.add(finish, shape, at, shade=shade)
 
     def solid(self) -> Solid:
-        """Everything added so far as one mesh."""
+        """Return everything added so far as one mesh."""
         starts = np.cumsum([0] + [len(part.vertices) for part in self._parts])
         return Solid(
             np.concatenate([part.vertices for part in self._parts]),
@@ -215,7 +215,7 @@ class Builder:
 
 
 def _along_the_grain(shape: Shape) -> np.ndarray:
-    """Texture coordinates of a box with u along the longer side of each of its six patches."""
+    """Return the texture coordinates of a box with u along the longer side of each of its six patches."""
     uvs = shape.uvs.reshape(6, -1, 2)
     extent = np.ptp(uvs, axis=1)
     swap = (extent[:, 1] > extent[:, 0])[:, None, None]

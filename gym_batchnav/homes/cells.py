@@ -1,6 +1,6 @@
-"""Cells: rectangles divided among rooms, so that each has good proportions and can be joined to the others.
+"""Division of rectangles into cells for rooms, with good proportions and connections.
 
-Small storeys are cut in two again and again at random; larger ones have rooms along both sides of a corridor, and, if
+Small storeys are split in two recursively at random; larger ones have rooms along both sides of a corridor, and, if
 they have one, a stairwell at its end. Candidates are drawn until some are joined the way homes are: every room off the
 hall (or the living room), the kitchen open to the living room.
 """
@@ -28,7 +28,7 @@ _JOINED_TO = {  # by preference
     "stairs": ("hall",),
 }
 _GOOD_ENOUGH = 5  # candidates among which the best is taken,
-_PATIENCE = 2_000  # or as many as there are after this many tries,
+_PATIENCE = 2_000  # or the number found after this many tries,
 _TRIES = 20_000  # if there is one at all
 
 Cell = tuple[float, float, float, float]  # x0, z0, x1, z1
@@ -66,14 +66,14 @@ def divide(rng: np.random.Generator, storeys: tuple[Rooms, ...]) -> tuple[Divisi
 
 
 def _cut_freely(rng: np.random.Generator, rooms: Rooms) -> tuple[Division, ...] | None:
-    """A rectangle cut at random, or None where rooms come out badly."""
+    """Split a rectangle at random; return None if the rooms have bad proportions."""
     kinds = tuple(kind for kind, _ in rooms)
     draws = rng.random(40).tolist()  # Enough for six areas and five cuts.
     areas = [area * (0.85 + 0.3 * draws.pop()) for _, area in rooms]
-    wanted = sum(area for _, area in rooms) * (1.005 + 0.006 * len(rooms))  # With the walls inside.
-    areas = [area * wanted / sum(areas) for area in areas]
-    width = round((wanted * (1.0 + 0.9 * draws.pop())) ** 0.5, 2)
-    extent = (width, round(wanted / width, 2))
+    total = sum(area for _, area in rooms) * (1.005 + 0.006 * len(rooms))  # including inner walls
+    areas = [area * total / sum(areas) for area in areas]
+    width = round((total * (1.0 + 0.9 * draws.pop())) ** 0.5, 2)
+    extent = (width, round(total / width, 2))
     cells: list[Cell] = [(0.0, 0.0, 0.0, 0.0)] * len(kinds)
     if not _cut(draws, (0.0, 0.0, *extent), list(range(len(kinds))), areas, kinds, cells):
         return None
@@ -106,13 +106,13 @@ def _cut(
 
 
 def _well_shaped(kind: str, cell: Cell) -> bool:
-    """Whether a cell is wide enough for its room and not too slim."""
+    """Return whether a cell is wide enough for its room and not too slim."""
     short, long = sorted((cell[2] - cell[0], cell[3] - cell[1]))
     return short >= _LEAST[kind] + INNER_WALL and long <= _SLIMMEST[kind] * short
 
 
 def _along_corridor(rng: np.random.Generator, storeys: tuple[Rooms, ...]) -> tuple[Division, ...] | None:
-    """Two rows of rooms with a corridor along x between them on every storey, then mirrored and turned at random."""
+    """Lay out two rows of rooms along a corridor on every storey, mirrored and rotated at random."""
     stairs = len(storeys) > 1
     sizes = [area for rooms in storeys for kind, area in rooms if kind != "hall"]
     usual = float(np.mean(sizes)) ** 0.5
@@ -147,7 +147,7 @@ def _along_corridor(rng: np.random.Generator, storeys: tuple[Rooms, ...]) -> tup
 def _rows(
     rng: np.random.Generator, rooms: Rooms, lines: tuple[float, float, float, float], reserve: float, open_end: bool
 ) -> list[tuple[str, Cell]] | None:
-    """Kinds and cells of one storey, or None where rooms come out badly.
+    """Return the kinds and cells of one storey, or None if the rooms have bad proportions.
 
     Args:
         rng: Random stream.
@@ -167,10 +167,10 @@ def _rows(
         left = left[2:]
     spans = ((0.0, near, wide), (far, deep, round(wide - reserve, 2)))
     order = [left[i] for i in rng.permutation(len(left))]
-    wanted = sum(area for _, area in left)
+    total = sum(area for _, area in left)
     first: list[tuple[str, float]] = []
     share = near * (wide - start) / (near * (wide - start) + (deep - far) * (spans[1][2] - start))
-    while order and sum(area for _, area in first) + order[-1][1] / 2 < share * wanted:
+    while order and sum(area for _, area in first) + order[-1][1] / 2 < share * total:
         first.append(order.pop())
     for (z0, z1, end), row in zip(spans, (first, order), strict=True):
         if not row:
@@ -191,7 +191,7 @@ def _rows(
 
 
 def _rotated(cell: Cell, extent: tuple[float, float], flips: np.ndarray, turned: bool) -> Cell:
-    """A cell of a rectangle that is mirrored along x and z, then has x and z swapped."""
+    """Mirror a cell of a rectangle along x and z, then swap x and z."""
     x0, z0, x1, z1 = cell
     if flips[0]:
         x0, x1 = round(extent[0] - x1, 2), round(extent[0] - x0, 2)
@@ -201,7 +201,7 @@ def _rotated(cell: Cell, extent: tuple[float, float], flips: np.ndarray, turned:
 
 
 def shared_line(a: Cell, b: Cell) -> tuple[int, float, float, float]:
-    """The line two cells share: its axis (0: x is constant), where it lies, and its interval; empty if they do not."""
+    """Return the shared line of two cells: its axis (0: x is constant), position and interval, or an empty interval."""
     for axis in (0, 1):
         other = 1 - axis
         low, high = max(a[other], b[other]), min(a[other + 2], b[other + 2])
@@ -212,7 +212,7 @@ def shared_line(a: Cell, b: Cell) -> tuple[int, float, float, float]:
 
 
 def find_links(kinds: tuple[str, ...], cells: list[Cell]) -> tuple[tuple[int, int], ...] | None:
-    """Pairs of rooms to join by doors so that all can be reached, or None."""
+    """Return pairs of rooms to connect by doors so that all can be reached, or None."""
     links = []
     hub = kinds.index("hall") if "hall" in kinds else kinds.index("living")
     for i, kind in enumerate(kinds):
@@ -233,14 +233,14 @@ def find_links(kinds: tuple[str, ...], cells: list[Cell]) -> tuple[tuple[int, in
 
 
 def _outer_length(cell: Cell, extent: tuple[float, float]) -> float:
-    """The longest side of a cell that lies outside, metres."""
+    """Return the longest outer side of a cell, in metres."""
     x0, z0, x1, z1 = cell
     along_x = (x1 - x0) if z0 == 0 or z1 == extent[1] else 0.0
     return max(along_x, (z1 - z0) if x0 == 0 or x1 == extent[0] else 0.0)
 
 
 def _cost(division: Division) -> float:
-    """How far a plan is from a good one; infinite where a room that needs a window has no outer wall."""
+    """Return the penalty of a plan, inf if a room that needs a window has no outer wall."""
     kinds, cells, links, extent = division
     cost = 0.0
     for kind, cell in zip(kinds, cells, strict=True):

@@ -1,4 +1,4 @@
-"""Semantic classes of generated scenes: the kind of an object, read from its name."""
+"""Semantic classes of generated scenes, derived from the names of objects."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ SEMANTIC_CLASSES = tuple(_CLASSES)
 
 
 def semantic_class(name: str) -> str:
-    """The class of an object of a generated scene, such as ``"chair"`` for ``"office_chair_2"``.
+    """Return the class of an object of a generated scene, such as ``"chair"`` for ``"office_chair_2"``.
 
     Args:
         name: One of ``Scene.objects``, also of a scene that was saved and loaded again.
 
     Raises:
-        ValueError: No object of a generated scene is called so.
+        ValueError: If no object of a generated scene has such a name.
     """
     kind = re.sub(r"_\d+$", "", name)
     part = kind.split("_")[0]

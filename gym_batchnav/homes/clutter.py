@@ -1,4 +1,4 @@
-"""Where things lie about: on the floor near the walls, and on the tables."""
+"""Placement of clutter on the floor near walls and on tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scatter(layout: RoomLayout) -> None:
 
 
 def _things(layout: RoomLayout) -> list[tuple[Prototype, str]]:
-    """The clutter that may lie in a room of this kind, with its name."""
+    """Return the clutter of a kind of room, with its names."""
     toys = [(prototype(clutter.toys, kind=kind), "toys") for kind in (0, 1)]
     books = (prototype(clutter.books), "books")
     bag = (prototype(clutter.bag), "bag")

@@ -1,4 +1,4 @@
-"""Daylight: how bright windows make a room, and the patches of sun on its floor."""
+"""Daylight: the brightness of rooms from their windows, and patches of sun on floors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Daylight:
 
     Args:
         room: With its windows.
-        sun: [3], the way the sunlight goes, of length 1.
+        sun: [3], unit vector along the sunlight.
     """
 
     def __init__(self, room: Room, sun: np.ndarray) -> None:
@@ -30,7 +30,7 @@ class Daylight:
         self._panes = [(wall, opening) for wall in room.walls for opening in wall.openings if opening.kind == "window"]
 
     def at(self, points: np.ndarray) -> np.ndarray:
-        """Share of light [...] at points [..., 3] in metres, counted from the floor of the room's storey."""
+        """Return the share of light [...] at points [..., 3] in metres, counted from the floor of the room's storey."""
         if not self._panes:
             return np.full(points.shape[:-1], _LAMPLIT)
         sky = np.zeros(points.shape[:-1])
@@ -44,7 +44,7 @@ class Daylight:
         return 1 - (1 - _AMBIENT) * np.exp(-sky / _ENOUGH)
 
     def sun_patches(self) -> list[np.ndarray]:
-        """Convex polygons [K, 2] (x, z) of sun on the floor, clockwise seen from above."""
+        """Return the convex polygons [K, 2] (x, z) of sun on the floor, clockwise seen from above."""
         patches = []
         for wall, opening in self._panes:
             inward = wall.point(0.0, 1.0) - wall.point(0.0)
@@ -66,13 +66,13 @@ class Daylight:
 
 
 def draw_sun(rng: np.random.Generator) -> np.ndarray:
-    """The way of the sunlight [3]: 35 to 50 degrees down, from anywhere."""
+    """Return a random direction of the sunlight [3], 35 to 50 degrees downwards."""
     height, bearing = np.radians(rng.uniform(35, 50)), rng.uniform(0, 2 * np.pi)
     return np.array([np.cos(height) * np.sin(bearing), -np.sin(height), np.cos(height) * np.cos(bearing)])
 
 
 def clip(polygon: np.ndarray, rect: Sequence[float]) -> np.ndarray:
-    """The part of a convex polygon [K, 2] inside a rectangle (x0, z0, x1, z1): [L, 2], empty if there is none."""
+    """Clip a convex polygon [K, 2] to a rectangle (x0, z0, x1, z1): [L, 2], empty if nothing is left."""
     for axis, bound, sign in ((0, rect[0], 1), (1, rect[1], 1), (0, rect[2], -1), (1, rect[3], -1)):
         inside = sign * (polygon[:, axis] - bound)
         kept = []
@@ -88,7 +88,7 @@ def clip(polygon: np.ndarray, rect: Sequence[float]) -> np.ndarray:
 
 
 def _turning_up(polygon: np.ndarray) -> np.ndarray:
-    """The polygon in the order whose fan of triangles faces up."""
+    """Return the polygon in the order in which its fan of triangles faces up."""
     x, z = polygon.T
     turn = (x * np.roll(z, -1) - z * np.roll(x, -1)).sum()
     return polygon if turn < 0 else polygon[::-1]

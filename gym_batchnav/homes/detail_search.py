@@ -16,7 +16,7 @@ _FARTHEST = 4.0  # times the last x, how far up a step goes where no upper end i
 
 
 def largest_within(count: Callable[[float], int], limit: int, least: float, usual: float) -> float:
-    """The largest x found with ``count(x) <= limit``, or ``least``.
+    """Return the largest x found with ``count(x) <= limit``, or ``least``.
 
     This is the method of false position (regula falsi) on log(count) against log(x), since the triangles of a curve
     grow about like a power of its level of detail.

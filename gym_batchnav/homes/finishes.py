@@ -1,4 +1,4 @@
-"""Finishes: the materials of one apartment, chosen to match."""
+"""The finishes of an apartment: matching materials."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ class _Palette(NamedTuple):
 
 
 def choose_finishes(rng: np.random.Generator) -> dict[str, Finish]:
-    """The finishes of an apartment, by purpose."""
+    """Return the finishes of an apartment, by purpose."""
     palette = _draw_palette(rng)
     return {**_surfaces(rng, palette), **_furniture(rng, palette), **_HARD, **_decoration(rng, palette)}
 
 
 def _pick(rng: np.random.Generator, options: Sequence[_Option]) -> _Option:
-    """One of several options, each as likely."""
+    """Choose one of several options with equal probability."""
     return options[int(rng.integers(len(options)))]
 
 
@@ -137,7 +137,7 @@ def _draw_palette(rng: np.random.Generator) -> _Palette:
 
 
 def _surfaces(rng: np.random.Generator, palette: _Palette) -> dict[str, Finish]:
-    """Floors, walls, ceilings, doors and the view through windows."""
+    """Choose the finishes of floors, walls, ceilings, doors and the view through windows."""
     glaze = _pick(rng, _GLAZES)
     painted = [Finish(color, textures.plaster, 2.5) for color in palette.walls]
     return {
@@ -161,7 +161,7 @@ def _surfaces(rng: np.random.Generator, palette: _Palette) -> dict[str, Finish]:
 
 
 def _furniture(rng: np.random.Generator, palette: _Palette) -> dict[str, Finish]:
-    """Wood, stone and cloth."""
+    """Choose the finishes of wood, stone and cloth."""
     return {
         "wood": Finish(palette.woods[0], textures.wood_grain, 0.9, grain=True),
         "wood2": Finish(palette.woods[1], textures.wood_grain, 0.9, grain=True),
@@ -182,7 +182,7 @@ def _furniture(rng: np.random.Generator, palette: _Palette) -> dict[str, Finish]
 
 
 def _decoration(rng: np.random.Generator, palette: _Palette) -> dict[str, Finish]:
-    """Plants, books, pictures and bright small things."""
+    """Choose the finishes of plants, books, pictures and small objects."""
     return {
         "pot": Finish(_pick(rng, _POTS)),
         **_SMALL,
@@ -192,7 +192,7 @@ def _decoration(rng: np.random.Generator, palette: _Palette) -> dict[str, Finish
 
 
 def make_materials(finishes: Sequence[Finish], seed: int) -> tuple[Materials, tuple[np.ndarray, ...]]:
-    """Materials, one row a finish, and the textures that they share.
+    """Return the materials, one row per finish, and their textures.
 
     A texture is keyed by its painter alone: two finishes with one painter show one picture in two colours.
     """

@@ -1,4 +1,4 @@
-"""Where the floor is free, known from the plan and the furniture: the truth that a navmesh can be held against."""
+"""The free floor, computed from the plan and the furniture: the ground truth for tests of navmeshes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW = 100  # points whose hull is found as soon without leaving any out
 
 
 def free_space(plan: Plan, pieces: Sequence[Piece], solids: Sequence[Solid]) -> list[dict[str, object]]:
-    """The free floor of every storey, for an agent 1.5 m tall that climbs 0.2 m.
+    """Return the free floor of every storey, for an agent 1.5 m tall that climbs 0.2 m.
 
     Args:
         plan: Floor plan.
@@ -44,21 +44,21 @@ def free_space(plan: Plan, pieces: Sequence[Piece], solids: Sequence[Solid]) -> 
 
 
 def _doorway(door: Door) -> list[float]:
-    """The floor between the faces of the wall in an open door."""
+    """Return the floor between the faces of the wall in an open door."""
     (x, z), half = door.center, door.width / 2
     across, along = (INNER_WALL / 2, half) if door.axis == "x" else (half, INNER_WALL / 2)
     return [x - across, z - along, x + across, z + along]
 
 
 def _landing(wall: Wall, stairs: Stairs) -> list[float]:
-    """The landing before the flights, which is the same on both storeys."""
+    """Return the landing before the flights, which is the same on both storeys."""
     a, b = wall.point(-stairs.width / 2), wall.point(stairs.width / 2, stairs.landing)
     low, high = np.minimum(a, b), np.maximum(a, b)
     return [float(low[0]), float(low[2]), float(high[0]), float(high[2])]
 
 
 def _footprint(solid: Solid, matrix: np.ndarray) -> np.ndarray:
-    """The convex outline [K, 2] of the part of a solid that blocks an agent; empty for none."""
+    """Return the convex outline [K, 2] of the part of a solid that blocks an agent; empty for none."""
     height = solid.vertices[:, 1][solid.triangles]
     stops = (height.max(axis=1) > _STEPPED_OVER) & (height.min(axis=1) < _WALKED_UNDER)
     used = np.zeros(len(solid.vertices), bool)
@@ -68,7 +68,7 @@ def _footprint(solid: Solid, matrix: np.ndarray) -> np.ndarray:
 
 
 def _convex_hull(points: np.ndarray) -> np.ndarray:
-    """The corners [K, 2] of the convex hull of points [N, 2], in order (Andrew's monotone chain)."""
+    """Return the corners [K, 2] of the convex hull of points [N, 2], in order (Andrew's monotone chain)."""
     unique = np.unique(_outer_points(points).round(4), axis=0)
     chains = []
     for run in (unique.tolist(), unique[::-1].tolist()):
@@ -82,7 +82,7 @@ def _convex_hull(points: np.ndarray) -> np.ndarray:
 
 
 def _outer_points(points: np.ndarray) -> np.ndarray:
-    """The points [N, 2] without those more than a millimetre inside the octagon of the outermost ones."""
+    """Drop points [N, 2] that lie more than a millimetre inside the octagon of the outermost points."""
     if len(points) < _FEW:
         return points
     angle = np.arange(8) * (np.pi / 4)
@@ -98,5 +98,5 @@ def _outer_points(points: np.ndarray) -> np.ndarray:
 
 
 def _cross(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
-    """Positive where the way from a through b to c turns left."""
+    """Return a positive number if the path from a through b to c turns left."""
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])

@@ -1,4 +1,4 @@
-"""The contents of each room: doors, curtains, the furniture of its kind, pictures, a lamp."""
+"""Furnishing of rooms: doors, curtains, furniture by kind of room, pictures and lamps."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gym_batchnav.homes.wet_rooms import complete_kitchen, furnish_bath, furnish
 
 
 def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
-    """Furnish a room by its kind; returns its pieces.
+    """Furnish a room by its kind and return its pieces.
 
     Args:
-        layout: Of the empty room.
-        style: Of the apartment.
+        layout: Layout of the empty room.
+        style: Style of the apartment.
         dined: Whether another room has a dining table; a living room without needs one.
     """
     kind = layout.room.kind
@@ -62,7 +62,7 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
 
 
 def _furnish_living(layout: RoomLayout, style: Style, kinds: list[str], dined: bool) -> None:
-    """Sofa and television, and whatever the other rooms of the home lack: a bed, a kitchen, a dining table."""
+    """Place a sofa and a television, and what no other room has: a bed, a kitchen, a dining table."""
     start, accesses = len(layout.pieces), len(layout.access)
     if "bedroom" not in kinds:
         furnish_kitchen(layout, style, 2.9)
@@ -78,14 +78,14 @@ def _furnish_living(layout: RoomLayout, style: Style, kinds: list[str], dined: b
 
 
 def _hang_lamp(layout: RoomLayout, style: str) -> Piece:
-    """A lamp in the middle of the ceiling."""
+    """Hang a lamp in the middle of the ceiling."""
     x0, z0, x1, z1 = layout.room.bounds
     lamp = prototype(decor.ceiling_lamp, height=layout.room.height, style=style)
     return layout.stand_on(lamp, "ceiling_lamp", upright(((x0 + x1) / 2, (z0 + z1) / 2), 0.0))
 
 
 def _hang_doors(layout: RoomLayout) -> None:
-    """Leaves of the doors that this room owns: shut, or standing open along the nearer wall."""
+    """Place the leaves of this room's doors, closed or open along the nearer wall."""
     for wall in layout.room.walls:
         for opening in wall.openings:
             if opening.kind != "door" or not opening.owner:
@@ -111,13 +111,13 @@ def _hang_doors(layout: RoomLayout) -> None:
 
 
 def _own_zone(zone: tuple[float, float, float, float], wall: Wall, u: float) -> bool:
-    """Whether a clear zone is the one before the door whose leaf hangs at ``u``."""
+    """Return whether a clear zone is that of the door with its leaf at ``u``."""
     x, _, z = wall.point(u, 0.3)
     return zone[0] - 0.01 <= x <= zone[2] + 0.01 and zone[1] - 0.01 <= z <= zone[3] + 0.01
 
 
 def _dress_windows(layout: RoomLayout) -> None:
-    """Curtains and radiators."""
+    """Place curtains and radiators."""
     kind, height = layout.room.kind, layout.room.height
     if kind not in ("living", "bedroom", "study"):
         return
@@ -139,7 +139,7 @@ def _dress_windows(layout: RoomLayout) -> None:
 
 
 def _pictures(layout: RoomLayout, count: int) -> None:
-    """Pictures where walls are bare: over a sofa or a bed first, then in the middle of walls."""
+    """Place pictures on bare walls: first over a sofa or a bed, then in the middle of walls."""
     spots = []
     for piece in layout.pieces:
         if piece.kind in ("sofa", "bed", "sideboard", "desk"):

@@ -1,4 +1,4 @@
-"""Where furniture may stand: footprints in a room, doors kept clear, every part of the floor kept reachable."""
+"""The layout of a room: footprints of furniture, with doors kept clear and the whole floor reachable."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from gym_batchnav.homes.walls import CASING
 Rect = tuple[float, float, float, float]  # x0, z0, x1, z1, metres
 _GRID = 0.1  # metres, cells of the walking check
 _FLAT = 0.02  # metres, the height up to which a piece is a rug
-_CORRIDOR = 0.28  # metres, half the width of the ways between furniture that must stay open
+_CORRIDOR = 0.28  # metres, half the width of the paths between furniture that must stay free
 
 
 @dataclass(frozen=True, slots=True)
 class Prototype:
-    """A piece of furniture: how to build it, and a key that says so."""
+    """A piece of furniture: the function that builds it and a unique key."""
 
     key: str
     build: Callable[[Builder], None]
 
 
 class Piece(NamedTuple):
-    """A prototype in its place."""
+    """A prototype placed in a room."""
 
     prototype: Prototype
     kind: str
     room: int
     matrix: np.ndarray  # [4, 4]
     rect: Rect  # footprint in the world
-    low: float  # metres, its lowest and highest point
-    high: float
+    low: float  # metres, height of the lowest point
+    high: float  # metres, height of the highest point
 
 
 class Catalogue:
-    """Builds prototypes, each once for every detail asked for.
+    """A cache of prototypes, each built once per level of detail.
 
     Args:
-        finishes: Of the apartment.
-        stream: Gives the random stream of a name.
+        finishes: Finishes of the apartment.
+        stream: Returns the random stream of a name.
     """
 
     def __init__(self, finishes: dict[str, Finish], stream: Callable[[str], np.random.Generator]) -> None:
@@ -54,7 +54,7 @@ class Catalogue:
         self._solids: dict[tuple[str, float], Solid] = {}
 
     def solid(self, prototype: Prototype, level: float) -> Solid:
-        """The prototype at a level of detail."""
+        """Return the prototype at a level of detail."""
         key = (prototype.key, level)
         if key not in self._solids:
             builder = Builder(self.finishes, Detail(level), self.stream(prototype.key))
@@ -63,7 +63,7 @@ class Catalogue:
         return self._solids[key]
 
     def bounds(self, prototype: Prototype) -> np.ndarray:
-        """[2, 3], metres: the smallest and largest corner of the prototype."""
+        """Return the smallest and largest corner of the prototype [2, 3], metres."""
         if prototype.key not in self._bounds:
             vertices = self.solid(prototype, 0.5).vertices
             self._bounds[prototype.key] = np.stack([vertices.min(axis=0), vertices.max(axis=0)])
@@ -71,12 +71,12 @@ class Catalogue:
 
 
 def overlap(a: Rect, b: Rect, margin: float = 0.0) -> bool:
-    """Whether two rectangles overlap, or come closer than ``margin``."""
+    """Return whether two rectangles overlap, or come closer than ``margin``."""
     return a[0] < b[2] + margin and b[0] < a[2] + margin and a[1] < b[3] + margin and b[1] < a[3] + margin
 
 
 def placed_rect(bounds: np.ndarray, matrix: np.ndarray) -> Rect:
-    """The footprint of a box [2, 3] moved by a matrix [4, 4]."""
+    """Return the footprint of a box [2, 3] moved by a matrix [4, 4]."""
     corners = np.array([(x, 0, z) for x in bounds[:, 0] for z in bounds[:, 2]]) @ matrix[:3, :3].T + matrix[:3, 3]
     return (
         float(corners[:, 0].min()),
@@ -117,12 +117,12 @@ class RoomLayout:
         return self.plan.rooms[self.index]
 
     def at_wall(self, prototype: Prototype, wall: Wall, u: float, gap: float = 0.015) -> np.ndarray:
-        """The matrix that puts the back of a prototype at a wall, its middle at ``u``."""
+        """Return the matrix that puts the back of a prototype at a wall, its middle at ``u``."""
         bounds = self.catalogue.bounds(prototype)
         return wall.matrix(u - float(bounds[:, 0].mean()), gap - float(bounds[0, 2]))
 
     def fits(self, prototype: Prototype, matrix: np.ndarray, margin: float = 0.02, ignore_access: bool = False) -> bool:
-        """Whether a prototype can stand here: inside the room, off other pieces, doors, windows and accesses."""
+        """Return whether a prototype can stand here: inside the room, clear of pieces, doors, windows and accesses."""
         bounds = self.catalogue.bounds(prototype)
         rect = placed_rect(bounds, matrix)
         low, high = bounds[:, 1] + matrix[1, 3]
@@ -142,7 +142,7 @@ class RoomLayout:
         return not any(self._blocks(wall, rect, low, high) for wall in self.room.walls)
 
     def _blocks(self, wall: Wall, rect: Rect, low: float, high: float) -> bool:
-        """Whether a box stands right before a door or a window of a wall and hides it."""
+        """Return whether a box stands directly in front of a door or a window of a wall."""
         for opening in wall.openings:
             edge = 0.03 if opening.kind == "window" else CASING + 0.02
             a, c = wall.point(opening.u0 - edge, 0.0), wall.point(opening.u1 + edge, 0.25)
@@ -154,12 +154,12 @@ class RoomLayout:
     def place(
         self, prototype: Prototype, kind: str, matrix: np.ndarray, access: float = 0.0, check: bool = True
     ) -> Piece | None:
-        """Put a prototype here unless it would cut off a part of the floor.
+        """Place a prototype unless it would cut off a part of the floor.
 
         Args:
-            prototype: What.
-            kind: Its name without a number.
-            matrix: Where [4, 4].
+            prototype: The prototype to place.
+            kind: Name of the piece without a number.
+            matrix: [4, 4], from the prototype's frame to the room's.
             access: Depth of the floor in front of it to keep free of other furniture, metres.
             check: Whether the floor has to stay in one part.
         """
@@ -192,9 +192,9 @@ class RoomLayout:
         """Put a prototype against a wall where it fits.
 
         Args:
-            prototype: What.
-            kind: Its name without a number.
-            walls: Which walls to try; all by default.
+            prototype: The prototype to place.
+            kind: Name of the piece without a number.
+            walls: The walls to try; all by default.
             prefer: ``"middle"`` of the wall, ``"corner"``, ``"nook"`` (only in a corner), or ``"any"``.
             access: Depth of the floor in front of it to keep free, metres.
             gap: Distance from the wall, metres.
@@ -239,7 +239,7 @@ class RoomLayout:
         self.access.append(zone)
 
     def walkable(self) -> bool:
-        """Whether all doors and nearly all free floor are joined by ways 0.6 m wide."""
+        """Return whether paths 0.6 m wide connect all doors and nearly all of the free floor."""
         if not self.doorsteps:
             return True
         for radius, pocket in ((_CORRIDOR, 0.5), (0.12, 0.2)):
@@ -254,7 +254,7 @@ class RoomLayout:
         return True
 
     def free_floor(self, radius: float) -> np.ndarray:
-        """Cells [Z, X] of the room whose middle is at least ``radius`` away from walls and furniture."""
+        """Return the cells [Z, X] of the room whose centre is at least ``radius`` from walls and furniture."""
         x0, z0, x1, z1 = self.room.bounds
         x = x0 + _GRID * (np.arange(int((x1 - x0) / _GRID)) + 0.5)
         z = (z0 + _GRID * (np.arange(int((z1 - z0) / _GRID)) + 0.5))[:, None]
@@ -267,7 +267,7 @@ class RoomLayout:
 
 
 def flood(free: np.ndarray, start: tuple[int, int]) -> np.ndarray:
-    """The free cells joined to ``start`` through sides."""
+    """Return the free cells that are connected to ``start`` across sides."""
     along_rows, along_columns = _stretches(free), _stretches(free.T).T
     reached = np.zeros_like(free)
     reached[start] = free[start]
@@ -281,12 +281,12 @@ def flood(free: np.ndarray, start: tuple[int, int]) -> np.ndarray:
 
 
 def _stretches(free: np.ndarray) -> np.ndarray:
-    """For every free cell the number of the stretch of free cells of its row that it is in."""
+    """Number the runs of free cells in every row, and return the number of every free cell."""
     begins = free.copy()
     begins[:, 1:] &= ~free[:, :-1]
     return np.cumsum(begins).reshape(free.shape)
 
 
 def upright(at: tuple[float, float], yaw: float, y: float = 0.0) -> np.ndarray:
-    """Matrix [4, 4] that stands something at x, z, turned by ``yaw`` radians."""
+    """Return the matrix [4, 4] that places an object at x, z, rotated by ``yaw`` radians."""
     return transform((at[0], y, at[1]), yaw)

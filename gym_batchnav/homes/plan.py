@@ -1,4 +1,4 @@
-"""Floor plans: typed rooms on one storey or two, with walls, doors between them and windows to the outside."""
+"""Floor plans: rooms of given kinds on one or two storeys, with walls, doors and windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gym_batchnav.homes.stairs import SLAB, Stairs
 
 DOOR_HEIGHT = 2.10  # metres, clear
 OUTER_WALL = 0.25  # metres
-_PROGRAMMES = 8  # choices of rooms to try, where some do not go together
+_PROGRAMMES = 8  # choices of rooms to try, since some cannot be laid out
 JAMB = 0.03  # metres, thickness of the lining inside an opening
 _WINDOWS = {  # width, sill and top, metres
     "living": (1.8, 0.85, 2.25),
@@ -59,16 +59,16 @@ class Wall:
         return self.side * np.pi / 2
 
     def matrix(self, u: float = 0.0, out: float = 0.0, y: float = 0.0) -> np.ndarray:
-        """Matrix [4, 4] from the frame of a point on the wall, ``out`` metres in front of it, to the world."""
+        """Return the matrix [4, 4] from the frame of a point ``out`` metres in front of the wall to the world."""
         return transform(tuple(self.point(u, out, y)), self.yaw)
 
     def point(self, u: float, out: float = 0.0, y: float = 0.0) -> np.ndarray:
-        """[3], metres, in the world."""
+        """Return a point of the wall in the world [3], metres."""
         cos, sin = (1, 0, -1, 0)[self.side], (0, 1, 0, -1)[self.side]
         return np.array([self.middle[0] + cos * u + sin * out, y, self.middle[1] - sin * u + cos * out])
 
     def along(self, x: float, z: float) -> float:
-        """The coordinate u of a point of the world."""
+        """Return the coordinate u of a point of the world."""
         cos, sin = (1, 0, -1, 0)[self.side], (0, 1, 0, -1)[self.side]
         return cos * (x - self.middle[0]) - sin * (z - self.middle[1])
 
@@ -123,7 +123,7 @@ class Plan:
         return self.height + SLAB
 
     def floor(self, storey: int) -> float:
-        """Height of a storey's floor, metres."""
+        """Return the height of a storey's floor, metres."""
         return storey * self.rise
 
     @property
@@ -142,15 +142,15 @@ def make_plan(rng: np.random.Generator, area: float, storeys: int, closed_doors:
 
     Args:
         rng: Random stream.
-        area: Of all floors between the walls, square metres; the plan's comes near it.
+        area: Target of the total floor area between walls, square metres.
         storeys: 1 or 2.
-        closed_doors: How many doors stand closed, as far as rooms have only one; None draws the number.
+        closed_doors: Number of closed doors, limited to rooms with a single door; None draws the number.
 
     Raises:
-        RuntimeError: No plan was found.
+        RuntimeError: If no plan was found.
     """
-    drawn = (divide(rng, choose_rooms(rng, area, storeys)) for _ in range(_PROGRAMMES))
-    divisions = next((found for found in drawn if found is not None), None)
+    attempts = (divide(rng, choose_rooms(rng, area, storeys)) for _ in range(_PROGRAMMES))
+    divisions = next((found for found in attempts if found is not None), None)
     if divisions is None:
         raise RuntimeError(f"no floor plan of {area:g} square metres was found: try another seed or area")
     closed = _choose_closed(rng, divisions, closed_doors)
@@ -172,7 +172,7 @@ def make_plan(rng: np.random.Generator, area: float, storeys: int, closed_doors:
 def _choose_closed(
     rng: np.random.Generator, divisions: tuple[Division, ...], count: int | None
 ) -> set[tuple[int, tuple[int, int]]]:
-    """The doors to stand closed, as (storey, link): each shuts one room off that has no other door."""
+    """Return the doors to close, as (storey, link); each leads to a room without another door."""
     ends = []
     for storey, division in enumerate(divisions):
         for link in division.links:
@@ -180,9 +180,9 @@ def _choose_closed(
             single = sum(link[1] in other for other in division.links) == 1
             if single and "stairs" not in kinds and kinds != {"living", "kitchen"} and kinds != {"living", "hall"}:
                 ends.append((storey, link))
-    drawn = int(rng.choice(3, p=[0.65, 0.27, 0.08]))
+    random_count = int(rng.choice(3, p=[0.65, 0.27, 0.08]))
     order = rng.permutation(len(ends))
-    return {ends[i] for i in order[: drawn if count is None else count]}
+    return {ends[i] for i in order[: random_count if count is None else count]}
 
 
 def _add_rooms(rooms: list[Room], division: Division, storey: int, height: float, storeys: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The room programme of a home of a given size: its storeys, their rooms, and the wanted area of each."""
+"""The room programme of a home of a given size: its storeys, their rooms, and the target area of each."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def choose_storeys(rng: np.random.Generator, area: float) -> int:
 
 
 def choose_rooms(rng: np.random.Generator, area: float, storeys: int) -> tuple[Rooms, ...]:
-    """The rooms of every storey, from the ground up, with the areas they ask for; without the stairwell.
+    """Return the rooms of every storey, from the ground up, with their target areas, without the stairwell.
 
     Args:
         rng: Random stream.
-        area: Of the floors of all rooms and of the stairwell, square metres.
+        area: Floor area of all rooms and the stairwell, square metres.
         storeys: 1 or 2.
     """
     if storeys == 2:
@@ -65,7 +65,7 @@ def choose_rooms(rng: np.random.Generator, area: float, storeys: int) -> tuple[R
 
 
 def _fill(order: tuple[int, tuple[str, ...]], area: float) -> Rooms:
-    """A hall and as many rooms of an order as an area wants."""
+    """Return a hall and as many rooms of a list as fit into an area."""
     count, kinds = order
     inside = area * (1 - _CORRIDOR_SHARE)
     while count < len(kinds) and sum(_AREA[kind] for kind in kinds[:count]) * _SPACIOUS < inside:
@@ -76,5 +76,5 @@ def _fill(order: tuple[int, tuple[str, ...]], area: float) -> Rooms:
 
 
 def _scaled(kinds: tuple[str, ...], asked: np.ndarray, area: float) -> Rooms:
-    """Areas in proportion to the wanted ones."""
+    """Scale the areas of rooms to a total, in proportion to their target areas."""
     return tuple((kind, float(size)) for kind, size in zip(kinds, asked * area / asked.sum(), strict=True))

@@ -1,4 +1,4 @@
-"""How living rooms, bedrooms, studies and halls are furnished."""
+"""Furnishing of living rooms, bedrooms, studies and halls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gym_batchnav.homes.style import Style, prototype
 
 
 def _facing(layout: RoomLayout, distance: float, depth: float) -> list[tuple[float, Wall, float, float]]:
-    """Places for a group that faces a wall: (cost, wall, u, distance), best first."""
+    """Return places for a group that faces a wall: (cost, wall, u, distance), best first."""
     options = []
     for wall in layout.room.walls:
         across = layout.room.size[wall.side % 2 == 0]
@@ -24,7 +24,7 @@ def _facing(layout: RoomLayout, distance: float, depth: float) -> list[tuple[flo
 
 
 def furnish_lounge(layout: RoomLayout, style: Style) -> None:
-    """Sofa and television, as large as there is room for."""
+    """Place sofa and television, as large as the room allows."""
     room = layout.room
     widths = (2.1, 1.75, 1.5) if min(room.size) > 3.9 else (1.75, 1.5)
     if not any(_lounge(layout, style, width) for width in widths):
@@ -33,7 +33,7 @@ def furnish_lounge(layout: RoomLayout, style: Style) -> None:
 
 
 def complete_living(layout: RoomLayout, style: Style, dine: bool) -> None:
-    """Shelves, plants, chairs, and a dining place if ``dine`` says so."""
+    """Place shelves, plants, chairs, and with ``dine`` a dining table."""
     if dine:
         dining(layout, style)
     shelf = prototype(living.bookshelf, width=float(layout.rng.choice([0.9, 1.2, 1.6])), height=2.0)
@@ -52,7 +52,7 @@ def complete_living(layout: RoomLayout, style: Style, dine: bool) -> None:
 
 
 def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
-    """A television at one wall and a sofa that faces it; False if there is no place for them."""
+    """Place a television at one wall and a sofa that faces it; return False if there is no place for them."""
     bench = prototype(living.tv_bench, width={2.1: 1.8, 1.75: 1.4}.get(width, 1.1))
     sofa = prototype(living.sofa, width=width, arms=style.arms)
     for _, wall, u, gap in _facing(layout, 2.9, 0.95):
@@ -88,7 +88,7 @@ def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
 
 
 def dining(layout: RoomLayout, style: Style) -> bool:
-    """A table with two to six chairs around it, as large as the room allows; False if none fits."""
+    """Place a table with two to six chairs around it, as large as the room allows; return False if none fits."""
     x0, z0, x1, z1 = layout.room.bounds
     for length, count in ((1.8, 6), (1.5, 4), (1.2, 4), (0.9, 2)):
         round_top = style.table == "round" and length < 1.7
@@ -138,7 +138,7 @@ def _set_table(
 
 
 def furnish_bedroom(layout: RoomLayout) -> None:
-    """A bed with its tables, a wardrobe, a desk or a chest."""
+    """Place a bed with its tables, a wardrobe, a desk or a chest."""
     first = layout.room.name == "bedroom_1"
     blanket = ("blanket", "bright", "bright2", "towel")[0 if first else int(layout.rng.integers(1, 4))]
     attempts = ((1.6, 1.4), (1.4, 1.2), (1.2, 0.9)) if first else ((1.2, 0.9), (0.9,), (0.9,))
@@ -169,7 +169,7 @@ def furnish_bedroom(layout: RoomLayout) -> None:
 
 
 def furnish_sleeping_place(layout: RoomLayout) -> None:
-    """A bed in a corner and a wardrobe, in a home without a bedroom."""
+    """Place a bed in a corner and a wardrobe, in a home without a bedroom."""
     for width in (1.4, 1.2, 0.9):
         bed = prototype(sleeping.bed, width=width, blanket="blanket")
         if layout.along_walls(bed, "bed", prefer="corner", access=0.4):
@@ -180,7 +180,7 @@ def furnish_sleeping_place(layout: RoomLayout) -> None:
 
 
 def furnish_study(layout: RoomLayout) -> None:
-    """A desk, bookshelves and an easy chair."""
+    """Place a desk, bookshelves and an easy chair."""
     _place_desk(layout)
     for width in (1.6, 1.2):
         layout.along_walls(prototype(living.bookshelf, width=width, height=2.0), "bookshelf", prefer="corner")
@@ -194,7 +194,7 @@ def furnish_study(layout: RoomLayout) -> None:
 
 
 def _place_desk(layout: RoomLayout) -> None:
-    """A desk at a wall with a swivel chair before it."""
+    """Place a desk at a wall with a swivel chair before it."""
     placed = layout.along_walls(prototype(living.desk, width=1.2), "desk", prefer="any", access=0.75)
     if placed is None:
         return
@@ -206,7 +206,7 @@ def _place_desk(layout: RoomLayout) -> None:
 
 
 def _place_bed(layout: RoomLayout, widths: tuple[float, ...], blanket: str) -> Piece | None:
-    """The widest bed that fits, its head at a wall without openings if there is one."""
+    """Place the widest bed that fits, its head at a wall without openings if there is one."""
     for width in widths:
         bed = prototype(sleeping.bed, width=width, blanket=blanket)
         prefer = "middle" if width > 1.0 else "corner"
@@ -218,7 +218,7 @@ def _place_bed(layout: RoomLayout, widths: tuple[float, ...], blanket: str) -> P
 
 
 def _place_wardrobe(layout: RoomLayout) -> Piece | None:
-    """The widest wardrobe that fits."""
+    """Place the widest wardrobe that fits."""
     for width in (2.0, 1.5, 1.0, 0.8):
         wardrobe = prototype(sleeping.wardrobe, width=width)
         placed = layout.along_walls(wardrobe, "wardrobe", prefer="corner", access=0.5)
@@ -228,12 +228,12 @@ def _place_wardrobe(layout: RoomLayout) -> Piece | None:
 
 
 def _solid_walls(layout: RoomLayout) -> list[Wall]:
-    """The walls without openings, or all if there is none."""
+    """Return the walls without openings, or all if there is none."""
     return [wall for wall in layout.room.walls if not wall.openings] or list(layout.room.walls)
 
 
 def furnish_hall(layout: RoomLayout) -> None:
-    """Coats, shoes, a mirror, a runner."""
+    """Place coats, shoes, a mirror and a runner."""
     layout.along_walls(prototype(sleeping.coat_rack), "coat_rack", access=0.3, gap=0.004)
     layout.along_walls(prototype(sleeping.shoe_cabinet), "shoe_cabinet", access=0.5)
     layout.along_walls(prototype(sleeping.shoes), "shoes", access=0.0, gap=0.05)

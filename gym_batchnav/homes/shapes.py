@@ -35,7 +35,7 @@ class Shape(NamedTuple):
 
 
 def _chamfer_seams() -> np.ndarray:
-    """Triangles [32, 3] that join the six face patches of a chamfered box along its edges and corners."""
+    """Return the triangles [32, 3] that join the six face patches of a chamfered box along its edges and corners."""
     signs = _FACES[:, None, 0] + _CORNERS[:, :1] * _FACES[:, None, 1] + _CORNERS[:, 1:] * _FACES[:, None, 2]
     index = {(face, tuple(sign)): 4 * face + i for face in range(6) for i, sign in enumerate(signs[face].astype(int))}
     face_of = {(axis, sign): 2 * axis + (sign < 0) for axis in range(3) for sign in (-1, 1)}
@@ -62,13 +62,13 @@ _SEAMS = _chamfer_seams()
 
 
 def _grid_triangles(rows: int, columns: int) -> np.ndarray:
-    """Triangles of a grid of points; the front is where columns run right and rows run up."""
+    """Return the triangles of a grid of points; the front is where columns run right and rows run up."""
     corner = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).reshape(-1, 1)
     return (corner[:, None] + np.array([[0, 1, columns + 1], [0, columns + 1, columns]])).reshape(-1, 3)
 
 
 def box(size: Sequence[float], bevel: float = 0.0) -> Shape:
-    """A box that stands centred on the origin, flat faces 12 triangles; with a ``bevel`` (metres) 44."""
+    """Return a box that stands centred on the origin, with 12 triangles, or 44 with a ``bevel`` (metres)."""
     half = np.asarray(size, np.float64) / 2
     normal, tangent, bitangent = (_FACES[:, None, k] for k in range(3))
     inner = half - bevel
@@ -79,14 +79,14 @@ def box(size: Sequence[float], bevel: float = 0.0) -> Shape:
 
 
 def rounded_box(size: Sequence[float], radius: float, arc: int, flat: int = 1, bulge: float = 0.0) -> Shape:
-    """A box with round edges, standing centred on the origin.
+    """Return a box with round edges, standing centred on the origin.
 
     Args:
         size: Width, height and depth, metres.
-        radius: Of the edges, metres, at most half the smallest side.
+        radius: Radius of the edges, metres, at most half the smallest side.
         arc: Segments of the eighth of a circle on either side of an edge.
         flat: Segments across the flat of a face.
-        bulge: How far the middle of top and bottom swells out, metres, inside ``size``.
+        bulge: Height of the bulge of top and bottom, metres, included in ``size``.
     """
     half = np.asarray(size, np.float64) / 2
     half = half - np.array([0, bulge, 0])
@@ -109,12 +109,12 @@ def rounded_box(size: Sequence[float], radius: float, arc: int, flat: int = 1, b
 
 
 def lathe(profile: Sequence[tuple[float, float]], segments: int, scale: tuple[float, float] = (1.0, 1.0)) -> Shape:
-    """A profile turned about the y axis.
+    """Return a profile turned about the y axis.
 
     Args:
         profile: (radius, y) pairs, metres, from the bottom up for a front that faces outwards; a radius of 0 closes it.
         segments: Around the axis.
-        scale: Of x and z, for ovals.
+        scale: Factors of x and z, for ovals.
     """
     radius, height = np.array(profile, np.float64).T
     angle = np.linspace(0, 2 * np.pi, segments + 1)
@@ -138,7 +138,7 @@ def lathe(profile: Sequence[tuple[float, float]], segments: int, scale: tuple[fl
 
 
 def tube(path: Sequence[Sequence[float]], radius: float | Sequence[float], segments: int, caps: bool = False) -> Shape:
-    """A round bar along a path of points [P, 3]; one radius, or one a point; four segments give a square bar."""
+    """Return a round bar along points [P, 3], with one radius or one per point; four segments give a square bar."""
     points = np.asarray(path, np.float64)
     radii = np.broadcast_to(np.asarray(radius, np.float64), (len(points),))
     forward = np.gradient(points, axis=0)
@@ -167,7 +167,7 @@ def tube(path: Sequence[Sequence[float]], radius: float | Sequence[float], segme
 
 
 def sheet(points: np.ndarray) -> Shape:
-    """A surface through a grid of points [R, C, 3]; its front is where columns run right and rows run up."""
+    """Return a surface through a grid of points [R, C, 3]; its front is where columns run right and rows run up."""
     rows, columns = points.shape[:2]
     across = np.linalg.norm(np.diff(points, axis=1), axis=2).mean(axis=0)
     up = np.linalg.norm(np.diff(points, axis=0), axis=2).mean(axis=1)
@@ -177,7 +177,7 @@ def sheet(points: np.ndarray) -> Shape:
 
 
 def fan(corners: np.ndarray) -> Shape:
-    """A convex polygon [K, 3]; its front is where the corners run counter-clockwise."""
+    """Return a convex polygon [K, 3]; its front is where the corners run counter-clockwise."""
     count = len(corners)
     steps = np.arange(1, count - 1)
     triangles = np.stack([np.zeros_like(steps), steps, steps + 1], axis=1)
@@ -185,7 +185,7 @@ def fan(corners: np.ndarray) -> Shape:
 
 
 def without_loose(shape: Shape) -> Shape:
-    """The shape without the vertices that no triangle uses."""
+    """Return the shape without the vertices that no triangle uses."""
     used = np.zeros(len(shape.vertices), bool)
     used[shape.triangles] = True
     row = np.cumsum(used) - 1

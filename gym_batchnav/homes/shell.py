@@ -1,4 +1,4 @@
-"""The shell of a home: walls, floors, ceilings and stairs, on grids as fine as asked for."""
+"""The shell of a home: walls, floors, ceilings and stairs, on grids of a given cell size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build_shell(
     shading: Sequence[Shading],
     accents: dict[int, int],
 ) -> list[tuple[str, Solid]]:
-    """The objects of the shell.
+    """Return the objects of the shell.
 
     Args:
         plan: Floor plan.
@@ -92,7 +92,7 @@ def build_shell(
 
 
 def num_cells(plan: Plan, cell: float) -> int:
-    """How many cells, two triangles each, ``build_shell`` lays on walls, floors, ceilings and the outside."""
+    """Count the cells, of two triangles each, that ``build_shell`` makes on walls, floors, ceilings and outside."""
     cells = sum(len(run) - 1 for run in _outer_runs(plan, cell))
     for room in plan.rooms:
         cells += sum(int(wall_grid(wall, room.height, cell)[2].sum()) for wall in room.walls)
@@ -103,7 +103,7 @@ def num_cells(plan: Plan, cell: float) -> int:
 
 
 def _stairs(plan: Plan, b: Builder) -> Solid:
-    """The stairs in the world, with the landing that they start from."""
+    """Return the stairs in the world, with the landing that they start from."""
     assert plan.stairs is not None
     wall, stairs = plan.stairs
     b.mat("floor", (stairs.width, stairs.landing), (0, 0, stairs.landing / 2), DOORSTEP_LIGHT)
@@ -112,7 +112,7 @@ def _stairs(plan: Plan, b: Builder) -> Solid:
 
 
 def _floor(b: Builder, room: Room, finish: str, cell: float, daylight: Daylight, shading: Shading) -> None:
-    """The floor of a room with the patches of sun on it."""
+    """Build the floor of a room with the patches of sun on it."""
     x0, z0, x1, z1 = room.bounds
     across, along = _room_lines(room, cell)
     x, z = np.meshgrid(across, along[::-1])  # Rows run towards -z: the face looks up.
@@ -125,12 +125,12 @@ def _floor(b: Builder, room: Room, finish: str, cell: float, daylight: Daylight,
 
 
 def _laid_along(shape: shapes.Shape, room: Room) -> shapes.Shape:
-    """A level shape with its texture fixed to the world, planks lying along the room."""
+    """Return a level shape with its texture fixed to the world, planks lying along the room."""
     return shape._replace(uvs=shape.vertices[:, [2, 0] if room.size[1] > room.size[0] else [0, 2]])
 
 
 def _ceiling(b: Builder, room: Room, cell: float, daylight: Daylight) -> None:
-    """The ceiling of a room."""
+    """Build the ceiling of a room."""
     x0, z0, x1, z1 = room.bounds
     x, z = np.meshgrid(*_room_lines(room, cell))
     points = np.stack([x, np.full_like(x, room.height), z], axis=-1)
@@ -139,13 +139,13 @@ def _ceiling(b: Builder, room: Room, cell: float, daylight: Daylight) -> None:
 
 
 def _room_lines(room: Room, cell: float) -> tuple[np.ndarray, np.ndarray]:
-    """The lines along x and z of the grid on a room's floor or ceiling."""
+    """Return the lines along x and z of the grid on a room's floor or ceiling."""
     x0, z0, x1, z1 = room.bounds
     return grid_lines(x0, x1, cell), grid_lines(z0, z1, cell)
 
 
 def _outside(b: Builder, plan: Plan, cell: float) -> None:
-    """The outer faces, and caps over the walls' thickness for views from above; they face down: none can be walked."""
+    """Build the outer faces, and caps on the walls for views from above, which face down so that none is walkable."""
     t, height, top = OUTER_WALL, plan.floor(plan.storeys - 1) + plan.height, plan.storeys - 1
     for run in _outer_runs(plan, cell):
         points = np.stack([np.stack([run[:, 0], np.full(len(run), y), run[:, 1]], axis=1) for y in (0.0, height)])
@@ -166,7 +166,7 @@ def _outside(b: Builder, plan: Plan, cell: float) -> None:
 
 
 def _outer_runs(plan: Plan, cell: float) -> list[np.ndarray]:
-    """The lines [N, 2] (x, z) between the cells of the four outer faces."""
+    """Return the lines [N, 2] (x, z) between the cells of the four outer faces."""
     x1, z1 = plan.extent[0] + OUTER_WALL, plan.extent[1] + OUTER_WALL
     corners = np.array([[-OUTER_WALL, -OUTER_WALL], [-OUTER_WALL, z1], [x1, z1], [x1, -OUTER_WALL]])
     counts = [int(np.linalg.norm(side) / max(cell, 1.0)) for side in np.roll(corners, -1, axis=0) - corners]

@@ -55,11 +55,11 @@ class Stairs:
 
 
 def build_stairs(b: Builder, stairs: Stairs, wall: str) -> None:
-    """Landings, flights, the wall between them and the guard above them.
+    """Build landings, flights, the wall between them and the guard above them.
 
     Args:
         b: Receives them.
-        stairs: Measures.
+        stairs: Dimensions of the stairwell.
         wall: Finish of the wall between the flights.
     """
     half, inner, near, far = stairs.width / 2, _SPINE / 2, stairs.landing, stairs.landing + stairs.run
@@ -81,7 +81,7 @@ def build_stairs(b: Builder, stairs: Stairs, wall: str) -> None:
 
 
 def _spine(b: Builder, stairs: Stairs, wall: str) -> None:
-    """The wall between the flights: its upper edge falls with the second one."""
+    """Build the wall between the flights, whose upper edge follows the second flight."""
     inner, near, far = _SPINE / 2, stairs.landing, stairs.landing + stairs.run
     high, low = stairs.rise + _RAIL, stairs.rise / 2 + _RAIL
     sides: tuple[Quad, ...] = (
@@ -98,7 +98,7 @@ def _spine(b: Builder, stairs: Stairs, wall: str) -> None:
 
 
 def _rails(b: Builder, stairs: Stairs) -> None:
-    """A guard on the upper landing over the first flight, and a handrail on the wall of each flight."""
+    """Build a guard on the upper landing over the first flight, and a handrail on the wall of each flight."""
     inner, near, far = _SPINE / 2, stairs.landing, stairs.landing + stairs.run
     z, top, wide = near - 0.04, stairs.rise, stairs.flight
     centre = -inner - wide / 2
@@ -113,7 +113,7 @@ def _rails(b: Builder, stairs: Stairs) -> None:
 
 
 def _quad(b: Builder, finish: str, corners: Quad) -> None:
-    """A quadrilateral, counter-clockwise from its lower left corner."""
+    """Build a quadrilateral, counter-clockwise from its lower left corner."""
     lower_left, lower_right, upper_right, upper_left = corners
     b.add(
         finish, shapes.sheet(np.array([[lower_left, lower_right], [upper_left, upper_right]], np.float64)), shade=_LIGHT
@@ -121,7 +121,7 @@ def _quad(b: Builder, finish: str, corners: Quad) -> None:
 
 
 def _level(b: Builder, finish: str, rect: tuple[float, float, float, float], y: float, down: bool = False) -> None:
-    """A level rectangle (u0, z0, u1, z1) that faces up, or down."""
+    """Build a horizontal rectangle (u0, z0, u1, z1) that faces up, or down."""
     u0, z0, u1, z1 = rect
     if down:
         _quad(b, finish, ((u0, y, z0), (u1, y, z0), (u1, y, z1), (u0, y, z1)))
@@ -130,10 +130,10 @@ def _level(b: Builder, finish: str, rect: tuple[float, float, float, float], y: 
 
 
 def _facing_out(b: Builder, finish: str, us: tuple[float, float], ys: tuple[float, float], z: float) -> None:
-    """An upright rectangle that faces the entrance."""
+    """Build an upright rectangle that faces the entrance."""
     _quad(b, finish, ((us[1], ys[0], z), (us[0], ys[0], z), (us[0], ys[1], z), (us[1], ys[1], z)))
 
 
 def _facing_in(b: Builder, finish: str, us: tuple[float, float], ys: tuple[float, float], z: float) -> None:
-    """An upright rectangle that faces away from the entrance."""
+    """Build an upright rectangle that faces away from the entrance."""
     _quad(b, finish, ((us[0], ys[0], z), (us[1], ys[0], z), (us[1], ys[1], z), (us[0], ys[1], z)))

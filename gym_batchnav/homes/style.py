@@ -1,4 +1,4 @@
-"""The choices that one apartment makes once, and prototypes with their options."""
+"""The style choices of an apartment, and prototypes with their options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gym_batchnav.homes.layout import Prototype
 
 
 def prototype(build: Callable[..., None], **options: Any) -> Prototype:
-    """A prototype of a furniture function with its options, keyed by both."""
+    """Return the prototype of a furniture function with its options, which together are its key."""
     key = build.__name__ + "".join(f":{name}={value}" for name, value in options.items())
 
     def make(b: Builder) -> None:

@@ -1,4 +1,4 @@
-"""Tileable pictures of surfaces, painted with NumPy: wood, tiles, cloth, plaster, leaves, pictures.
+"""Tileable textures, painted with NumPy: wood, tiles, cloth, plaster, leaves and pictures.
 
 A painter takes a random stream and returns sRGB values [SIZE, SIZE, 3] between 0 and 1. Those that a finish tints
 (plaster, cloth, grain) are near white, so that one texture serves many colours.
@@ -15,12 +15,12 @@ Painter = Callable[[np.random.Generator], np.ndarray]
 
 
 def noise(rng: np.random.Generator, slope: float, stretch: float = 1.0) -> np.ndarray:
-    """Tileable fractal noise [SIZE, SIZE] of mean 0 and deviation 1.
+    """Return tileable fractal noise [SIZE, SIZE] of mean 0 and deviation 1.
 
     Args:
         rng: Random stream.
         slope: Power by which amplitude falls with frequency: 0 is white, 2 is cloudy.
-        stretch: How many times longer features are along u than along v.
+        stretch: Ratio of the length of features along u to that along v.
     """
     v, u = np.fft.fftfreq(SIZE)[:, None] * SIZE, np.fft.rfftfreq(SIZE)[None] * SIZE
     frequency = np.hypot(u * stretch, v)
@@ -32,19 +32,19 @@ def noise(rng: np.random.Generator, slope: float, stretch: float = 1.0) -> np.nd
 
 
 def _mix(dark: tuple[float, float, float], light: tuple[float, float, float], amount: np.ndarray) -> np.ndarray:
-    """Colours between two, by an amount [...] from 0 to 1."""
+    """Interpolate between two colours by an amount [...] from 0 to 1."""
     share = np.clip(amount, 0, 1)[..., None]
     return np.array(dark) * (1 - share) + np.array(light) * share
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates v [SIZE, 1] and u [1, SIZE] of the pixel centres, from 0 to 1."""
+    """Return the coordinates v [SIZE, 1] and u [1, SIZE] of the pixel centres, from 0 to 1."""
     centres = (np.arange(SIZE) + 0.5) / SIZE
     return centres[:, None], centres[None]
 
 
 def _grain(rng: np.random.Generator) -> np.ndarray:
-    """Wood grain along u, mean 0."""
+    """Paint wood grain along u, mean 0."""
     fibres = 0.5 * noise(rng, 0.7, 24) + 0.5 * noise(rng, 1.2, 10)
     rings = np.sin(8 * noise(rng, 1.9, 9) + 3 * noise(rng, 1.6, 14))
     return 0.6 * fibres + 0.5 * rings
@@ -53,7 +53,7 @@ def _grain(rng: np.random.Generator) -> np.ndarray:
 def _planks(
     rng: np.random.Generator, dark: tuple[float, float, float], light: tuple[float, float, float]
 ) -> np.ndarray:
-    """Ten rows of planks along u, joints staggered."""
+    """Paint ten rows of planks along u, with staggered joints."""
     rows, length = 10, SIZE
     v = np.arange(SIZE) * rows / SIZE
     row = v.astype(int)
@@ -69,22 +69,22 @@ def _planks(
 
 
 def oak_planks(rng: np.random.Generator) -> np.ndarray:
-    """A light parquet."""
+    """Paint a light parquet."""
     return _planks(rng, (0.60, 0.43, 0.26), (0.84, 0.68, 0.48))
 
 
 def walnut_planks(rng: np.random.Generator) -> np.ndarray:
-    """A dark parquet."""
+    """Paint a dark parquet."""
     return _planks(rng, (0.29, 0.18, 0.11), (0.54, 0.37, 0.24))
 
 
 def grey_planks(rng: np.random.Generator) -> np.ndarray:
-    """A weathered grey parquet."""
+    """Paint a weathered grey parquet."""
     return _planks(rng, (0.50, 0.45, 0.40), (0.76, 0.72, 0.66))
 
 
 def herringbone(rng: np.random.Generator) -> np.ndarray:
-    """Parquet blocks, one to four, laid in a zigzag."""
+    """Paint herringbone parquet with blocks of ratio one to four."""
     cells = 16  # The pattern repeats every 2 x 4 blocks' widths; 16 of them fill the tile.
     y, x = np.arange(SIZE)[:, None] * cells / SIZE, np.arange(SIZE)[None] * cells / SIZE
     column, line = x.astype(int), y.astype(int)
@@ -101,14 +101,14 @@ def herringbone(rng: np.random.Generator) -> np.ndarray:
 
 
 def wood_grain(rng: np.random.Generator) -> np.ndarray:
-    """Plain boards for furniture, near white, to be tinted."""
+    """Paint plain boards for furniture, near white, to be tinted."""
     return _mix((0.66, 0.62, 0.58), (1.0, 0.99, 0.97), 0.66 + 0.2 * _grain(rng) + 0.06 * noise(rng, 1.5, 4))
 
 
 def _tiles(
     rng: np.random.Generator, rows: int, columns: int, shift: float, joint: float, glaze: np.ndarray, grout: float
 ) -> np.ndarray:
-    """Rectangular tiles; ``glaze`` [SIZE, SIZE, 3] is their colour, ``joint`` the half width of the grout in tiles."""
+    """Paint rectangular tiles of colour ``glaze`` [SIZE, SIZE, 3]; ``joint`` is half the grout's width, in tiles."""
     v, u = _grid()
     row = np.floor(v * rows).astype(int)
     across = u * columns + shift * (row % 2)
@@ -121,13 +121,13 @@ def _tiles(
 
 
 def floor_tiles(rng: np.random.Generator) -> np.ndarray:
-    """Two by two stone tiles."""
+    """Paint two by two stone tiles."""
     stone = _mix((0.58, 0.56, 0.52), (0.82, 0.80, 0.76), 0.5 + 0.16 * noise(rng, 1.3) + 0.07 * noise(rng, 0.5))
     return _tiles(rng, 2, 2, 0.0, 0.012, stone, 0.50)
 
 
 def checker_tiles(rng: np.random.Generator) -> np.ndarray:
-    """Four by four tiles, light and dark."""
+    """Paint four by four tiles, light and dark."""
     v, u = _grid()
     dark = ((v * 4).astype(int) + (u * 4).astype(int)) % 2
     stone = _mix((0.27, 0.29, 0.31), (0.88, 0.87, 0.84), 1 - dark + 0.05 * noise(rng, 1.2))
@@ -135,42 +135,42 @@ def checker_tiles(rng: np.random.Generator) -> np.ndarray:
 
 
 def wall_tiles(rng: np.random.Generator) -> np.ndarray:
-    """Small square glazed tiles, near white, to be tinted."""
+    """Paint small square glazed tiles, near white, to be tinted."""
     glaze = _mix((0.80, 0.82, 0.83), (1.0, 1.0, 1.0), 0.75 + 0.1 * noise(rng, 1.6))
     return _tiles(rng, 6, 6, 0.0, 0.03, glaze, 0.74)
 
 
 def subway_tiles(rng: np.random.Generator) -> np.ndarray:
-    """Wide glazed tiles in running bond, near white, to be tinted."""
+    """Paint wide glazed tiles in running bond, near white, to be tinted."""
     glaze = _mix((0.82, 0.83, 0.83), (1.0, 1.0, 1.0), 0.75 + 0.1 * noise(rng, 1.6))
     return _tiles(rng, 8, 4, 0.5, 0.035, glaze, 0.70)
 
 
 def brick(rng: np.random.Generator) -> np.ndarray:
-    """A wall of red bricks."""
+    """Paint a wall of red bricks."""
     clay = _mix((0.45, 0.22, 0.15), (0.74, 0.43, 0.32), 0.5 + 0.16 * noise(rng, 0.6) + 0.10 * noise(rng, 1.4))
     return _tiles(rng, 12, 4, 0.5, 0.07, clay, 0.68) * (1 + 0.03 * noise(rng, 0.4))[..., None]
 
 
 def marble(rng: np.random.Generator) -> np.ndarray:
-    """Polished pale stone with veins."""
+    """Paint polished pale stone with veins."""
     veins = np.exp(-6 * np.abs(noise(rng, 1.7))) + 0.5 * np.exp(-9 * np.abs(noise(rng, 1.5)))
     return _mix((0.93, 0.92, 0.90), (0.52, 0.51, 0.50), 0.65 * veins + 0.05 * noise(rng, 1.2))
 
 
 def granite(rng: np.random.Generator) -> np.ndarray:
-    """Dark speckled stone."""
+    """Paint dark speckled stone."""
     return _mix((0.16, 0.16, 0.17), (0.62, 0.60, 0.57), 0.30 + 0.13 * noise(rng, 0.5) + 0.1 * noise(rng, 1.0))
 
 
 def plaster(rng: np.random.Generator) -> np.ndarray:
-    """Painted wall, near white, to be tinted."""
+    """Paint a plastered wall, near white, to be tinted."""
     tone = 0.965 + 0.010 * noise(rng, 1.5) + 0.006 * noise(rng, 0.5)
     return np.clip(tone, 0, 1)[..., None] * np.ones(3)
 
 
 def wallpaper(rng: np.random.Generator) -> np.ndarray:
-    """Stripes or damask leaves on paper, near white, to be tinted."""
+    """Paint stripes or damask leaves on paper, near white, to be tinted."""
     v, u = _grid()
     if rng.random() < 0.4:
         motif = 0.5 + 0.5 * np.tanh(8 * np.sin(2 * np.pi * 4 * u + 0 * v))
@@ -182,14 +182,14 @@ def wallpaper(rng: np.random.Generator) -> np.ndarray:
 
 
 def weave(rng: np.random.Generator) -> np.ndarray:
-    """Upholstery cloth, near white, to be tinted."""
+    """Paint upholstery cloth, near white, to be tinted."""
     v, u = _grid()
     threads = np.sin(2 * np.pi * 32 * u) * np.sin(2 * np.pi * 32 * v)
     return _mix((0.62, 0.62, 0.62), (1, 1, 1), 0.68 + 0.13 * threads + 0.09 * noise(rng, 0.3) + 0.05 * noise(rng, 1.4))
 
 
 def carpet(rng: np.random.Generator) -> np.ndarray:
-    """Woven rug: a lattice of rhombs and stripes, near white, to be tinted."""
+    """Paint a woven rug: a lattice of rhombs and stripes, near white, to be tinted."""
     v, u = _grid()
     rhomb = np.abs((u * 2) % 1 - 0.5) + np.abs((v * 2) % 1 - 0.5)
     lines = np.exp(-(((rhomb * 4) % 1 - 0.5) ** 2) / 0.02)
@@ -199,12 +199,12 @@ def carpet(rng: np.random.Generator) -> np.ndarray:
 
 
 def brushed_metal(rng: np.random.Generator) -> np.ndarray:
-    """Steel brushed along u."""
+    """Paint brushed steel along u."""
     return _mix((0.58, 0.59, 0.60), (0.86, 0.87, 0.88), 0.5 + 0.16 * noise(rng, 0.4, 40))
 
 
 def leaf(rng: np.random.Generator) -> np.ndarray:
-    """One leaf across the whole image, stalk at u = 0, with its ribs."""
+    """Paint one leaf across the whole image, stalk at u = 0, with its ribs."""
     v, u = _grid()
     across = np.abs(v - 0.5) * 2
     middle = np.exp(-((across / 0.05) ** 2))
@@ -214,7 +214,7 @@ def leaf(rng: np.random.Generator) -> np.ndarray:
 
 
 def book_spines(rng: np.random.Generator) -> np.ndarray:
-    """Thirty-two spines side by side, each a 32nd of u: bands, titles, many colours."""
+    """Paint thirty-two spines side by side, each a 32nd of u: bands, titles, many colours."""
     count, width = 32, SIZE // 32
     covers = ["8c2f2b", "b5563a", "d8a23c", "e9dfc8", "2f4a3c", "5f7f56", "28425e", "4f7ca0", "1f2226", "6b4a36"]
     covers += ["c9bfae", "7a3b4b", "a9b8bd", "d9d3c2", "3c3a4f", "c77f5a"]
@@ -237,7 +237,7 @@ def book_spines(rng: np.random.Generator) -> np.ndarray:
 
 
 def pictures(rng: np.random.Generator) -> np.ndarray:
-    """Four paintings, one a quarter of the image: a landscape, a sea, an abstract, a flower."""
+    """Paint four pictures, one per quarter of the image: a landscape, a sea, an abstract, a flower."""
     half = SIZE // 2
     v, u = np.mgrid[:half, :half] / half
     soft = noise(rng, 1.8)
@@ -271,7 +271,7 @@ def pictures(rng: np.random.Generator) -> np.ndarray:
 
 
 def outdoors(rng: np.random.Generator) -> np.ndarray:
-    """The view through windows: a bright sky, far hills and trees along the lower edge; it repeats along u."""
+    """Paint the view through windows: a bright sky, far hills and trees along the lower edge; it repeats along u."""
     v, u = _grid()
     clouds = noise(rng, 1.7, 1.6)
     sky = _mix((0.56, 0.76, 0.97), (0.93, 0.97, 1.0), 0.25 + v * 0.75 + 0.0 * u)
@@ -288,7 +288,7 @@ def outdoors(rng: np.random.Generator) -> np.ndarray:
 
 
 def paint(painter: Painter, rng: np.random.Generator) -> np.ndarray:
-    """The picture as a texture [SIZE, SIZE, 4] uint8, opaque."""
+    """Return the picture as a texture [SIZE, SIZE, 4] uint8, opaque."""
     image = np.full((SIZE, SIZE, 4), 255, np.uint8)
     image[..., :3] = np.rint(np.clip(painter(rng), 0, 1) * 255)
     return image

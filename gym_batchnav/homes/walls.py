@@ -1,4 +1,4 @@
-"""Walls and the fillings of their openings: window panes, frames, doors; grids on which light falls."""
+"""Walls and their openings: window panes, frames, doors, and the grids for shading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VIEW = 3.6  # metres that the picture behind the windows is high; its horizon i
 
 
 def grid_lines(low: float, high: float, cell: float, marks: Sequence[float] = ()) -> np.ndarray:
-    """Grid lines from low to high at most ``cell`` apart, closer near the ends, through all ``marks``."""
+    """Return grid lines from low to high at most ``cell`` apart, closer near the ends, through all ``marks``."""
     stops = sorted({low, high, *marks})
     near = [d for d, coarsest in ((0.35, 2.5), (0.10, 1.2)) if 2.5 * d < high - low and cell < coarsest]
     shaded = [low + d for d in near] + [high - d for d in near]
@@ -29,7 +29,7 @@ def grid_lines(low: float, high: float, cell: float, marks: Sequence[float] = ()
 
 
 def corner_shade(distances: Sequence[np.ndarray], depth: float = 0.16) -> np.ndarray:
-    """Share of light left beside edges at the given distances (metres)."""
+    """Return the share of light near edges at the given distances (metres)."""
     light = np.ones(())
     for distance in distances:
         light = light * (1 - depth * np.exp(-distance / 0.22))
@@ -37,17 +37,17 @@ def corner_shade(distances: Sequence[np.ndarray], depth: float = 0.16) -> np.nda
 
 
 def _hole(opening: Opening) -> tuple[float, float, float, float]:
-    """u0, u1, y0, y1 of the opening cut out of the wall: a door's lining stands outside its clear width."""
+    """Return u0, u1, y0, y1 of the hole of an opening; a door's lining lies outside its clear width."""
     jamb = 0.0 if opening.kind == "window" else JAMB
     return opening.u0 - jamb, opening.u1 + jamb, opening.y0, opening.y1 + jamb
 
 
 def wall_grid(wall: Wall, height: float, cell: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The grid on a wall.
+    """Return the grid on a wall.
 
     Args:
         wall: With its openings.
-        height: Of the room, metres.
+        height: Height of the room, metres.
         cell: Largest side of a cell, metres.
 
     Returns:
@@ -65,7 +65,7 @@ def wall_grid(wall: Wall, height: float, cell: float) -> tuple[np.ndarray, np.nd
 
 
 def wall_face(b: Builder, wall: Wall, height: float, cell: float, finish: str, daylight: Daylight) -> None:
-    """The face of a wall as a grid without its holes; lengths in metres."""
+    """Build the face of a wall as a grid without its holes; lengths in metres."""
     us, ys, solid = wall_grid(wall, height, cell)
     u, y = np.meshgrid(us, ys)
     shape = shapes.sheet(np.stack([u, y, 0 * u], axis=-1))
@@ -78,7 +78,7 @@ def wall_face(b: Builder, wall: Wall, height: float, cell: float, finish: str, d
 
 
 def skirting(b: Builder, wall: Wall) -> None:
-    """Boards along the foot of a wall, between its doors."""
+    """Build skirting boards along a wall, between its doors."""
     gaps = sorted((o.u0 - CASING, o.u1 + CASING) for o in wall.openings if o.kind != "window")
     ends = [-wall.length / 2, *(u for gap in gaps for u in gap), wall.length / 2]
     for start, stop in zip(ends[::2], ends[1::2], strict=True):
@@ -87,7 +87,7 @@ def skirting(b: Builder, wall: Wall) -> None:
 
 
 def window(b: Builder, opening: Opening, finish: str) -> None:
-    """Reveal, frame, pane and sill of a window."""
+    """Build reveal, frame, pane and sill of a window."""
     u0, u1, y0, y1, depth = opening.u0, opening.u1, opening.y0, opening.y1, opening.depth
     corners = [(u0, y0), (u1, y0), (u1, y1), (u0, y1)]
     for (ua, ya), (ub, yb) in zip(corners, corners[1:] + corners[:1], strict=True):
@@ -111,7 +111,7 @@ def window(b: Builder, opening: Opening, finish: str) -> None:
 
 
 def frame(b: Builder, opening: Opening, both: bool) -> None:
-    """Lining and casings of a doorway, on ``both`` sides of the wall or one, and the strip of floor in it."""
+    """Build lining and casings of a doorway, on ``both`` sides of the wall or one, and the strip of floor in it."""
     width, height, depth = opening.u1 - opening.u0, opening.y1, opening.depth
     middle, reach = (opening.u0 + opening.u1) / 2, 0.006
     long = depth + reach * (2 if both else 1)
@@ -130,7 +130,7 @@ def frame(b: Builder, opening: Opening, both: bool) -> None:
 
 
 def door_leaf(b: Builder, width: float = 0.88, height: float = 2.07) -> None:
-    """A panelled door leaf, hinged at x = 0, reaching to +x, 4 cm thick about z = 0, with handles on both sides."""
+    """Build a panelled door leaf from its hinge at x = 0 towards +x, 4 cm thick, with handles on both sides."""
     b.box("door", (width, height, 0.04), (width / 2, 0.01, 0), 0.003)
     for face in (-1, 1):
         for low, high in ((0.15, 0.80), (0.98, 1.95)):
@@ -146,7 +146,7 @@ def door_leaf(b: Builder, width: float = 0.88, height: float = 2.07) -> None:
 
 
 def front_door(b: Builder, opening: Opening) -> None:
-    """The closed leaf of the entrance."""
+    """Build the closed entrance door."""
     leaf = b.empty()
     door_leaf(leaf, opening.u1 - opening.u0, opening.y1)
     b.merge(leaf.solid().placed(transform((opening.u0, -0.01, -opening.depth + 0.05))))

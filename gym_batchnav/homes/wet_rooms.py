@@ -1,4 +1,4 @@
-"""How kitchens and bathrooms are furnished."""
+"""Furnishing of kitchens and bathrooms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ATTEMPTS = 9  # to place the units of a bathroom
 
 
 def furnish_kitchen(layout: RoomLayout, style: Style, longest: float = 3.8) -> bool:
-    """A row of kitchen units along a wall, at most ``longest`` metres; False if there is no place for it."""
+    """Place a row of kitchen units of at most ``longest`` metres along a wall; return False if none fits."""
     runs = _free_runs(layout)
     for length in np.arange(longest, 1.99, -0.3):
         for wall, start, stop in runs:
@@ -26,7 +26,7 @@ def furnish_kitchen(layout: RoomLayout, style: Style, longest: float = 3.8) -> b
 
 
 def complete_kitchen(layout: RoomLayout) -> None:
-    """A dresser or an open shelf, and a plant, where a kitchen has walls left."""
+    """Place a dresser or an open shelf, and a plant, on the free walls of a kitchen."""
     if layout.rng.random() < 0.5:
         layout.along_walls(prototype(living.sideboard, width=1.2, height=0.86), "dresser", prefer="middle", access=0.5)
     else:
@@ -36,7 +36,7 @@ def complete_kitchen(layout: RoomLayout) -> None:
 
 
 def _free_runs(layout: RoomLayout) -> list[tuple[Wall, float, float]]:
-    """Stretches of wall along which base units fit, as (wall, u0, u1), longest first."""
+    """Return the stretches of wall where base units fit, as (wall, u0, u1), longest first."""
     probe = prototype(kitchen.cupboard, width=0.2, drawers=0)
     runs = []
     for wall in layout.room.walls:
@@ -48,7 +48,7 @@ def _free_runs(layout: RoomLayout) -> list[tuple[Wall, float, float]]:
 
 
 def _units(length: float, backwards: bool) -> list[tuple[Prototype, str, float]]:
-    """Prototype, kind and width of the units that fill a length."""
+    """Return the prototype, kind and width of the units that fill a length."""
     spare = length - 0.62 - 0.8 - 0.6
     count = max(1, round(spare / 0.55)) if spare > 0.2 else 0
     wide = round(spare / max(count, 1), 3)
@@ -89,7 +89,7 @@ def _place_row(layout: RoomLayout, style: Style, wall: Wall, u: float, length: f
 
 
 def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width: float, kind: str) -> None:
-    """Tiles, and a cupboard, a shelf or a hood over one unit, where no window is; things on the worktop."""
+    """Place tiles, and a cupboard, a shelf or a hood over one unit, where no window is; things on the worktop."""
     tiles = prototype(kitchen.splash_back, width=width)
     matrix = wall.matrix(u, 0.006)
     if layout.fits(tiles, matrix, margin=-0.02):
@@ -109,7 +109,7 @@ def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width
 
 
 def furnish_bath(layout: RoomLayout) -> None:
-    """Tub or shower, basin with mirror, toilet and accessories."""
+    """Place tub or shower, basin with mirror, toilet and accessories."""
     start, accesses = len(layout.pieces), len(layout.access)
     bathe = layout.rng.random() < 0.65
     for attempt in range(_ATTEMPTS):
@@ -136,12 +136,12 @@ def furnish_bath(layout: RoomLayout) -> None:
 
 
 def _place_tub(layout: RoomLayout) -> Piece | None:
-    """A bath tub along a wall."""
+    """Place a bath tub along a wall."""
     return layout.along_walls(prototype(bath.bath_tub), "bath_tub", prefer="corner", access=0.5, gap=0.004)
 
 
 def _complete_basin(layout: RoomLayout, basin: Piece) -> None:
-    """A mirror over the basin, unless a window is there, and a mat before it."""
+    """Place a mirror over the basin, unless a window is there, and a mat before it."""
     glass = prototype(decor.mirror, width=0.6, height=0.85, middle=1.55, frame="chrome")
     matrix = basin.matrix @ upright((0, -0.21), 0.0)
     if layout.fits(glass, matrix):

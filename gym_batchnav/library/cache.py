@@ -18,7 +18,7 @@ from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.storage import write_atomically
 
 MAX_BYTES = 20 * 10**9
-_VERSION = 2  # of the entries' layout; raise it to forget all that was stored
+_VERSION = 2  # of the entries' layout; increasing it invalidates all stored entries
 _SUFFIX = ".entry"
 _ALIGNMENT = 64  # bytes
 _CHECKSUM = slice(0, 32)  # SHA-256 of all that follows: the header's length, the header, the arrays
@@ -28,7 +28,7 @@ _SHARE = 64  # the folder is measured again after every max_bytes / _SHARE store
 
 
 class CacheWarning(UserWarning):
-    """The folder or disk of a cache cannot be used."""
+    """The category of warnings about a cache whose folder or disk cannot be used."""
 
 
 class DiskCache:
@@ -68,7 +68,7 @@ class DiskCache:
             data = self._read(path)
             if data is not None:
                 arrays = _parse(data)
-                with suppress(OSError):  # a folder that may only be read serves as well
+                with suppress(OSError):  # a read-only folder is fine
                     os.utime(path)
                 return arrays
         except FileNotFoundError:
@@ -85,7 +85,7 @@ class DiskCache:
         return None
 
     def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays under ``key``, in place of what was there.
+        """Store arrays under ``key``, replacing an existing entry.
 
         Args:
             key: Everything that determines the arrays: a digest of their source, and the maker's name, version and
@@ -93,7 +93,7 @@ class DiskCache:
             arrays: Arrays of numbers, bools or text, not of objects.
 
         Raises:
-            ValueError: An array holds Python objects, records or empty text.
+            ValueError: If an array holds Python objects, records or empty text.
         """
         data = _compose(arrays)
         if len(data) > self.max_bytes:
@@ -110,7 +110,7 @@ class DiskCache:
             self._warn(error)
 
     def _path(self, key: str) -> Path:
-        name = f"{_VERSION} {key}".encode(errors="surrogatepass")  # names of files need not be UTF-8
+        name = f"{_VERSION} {key}".encode(errors="surrogatepass")  # file names need not be UTF-8
         return self.directory / f"{hashlib.sha256(name).hexdigest()}{_SUFFIX}"
 
     def _read(self, path: Path) -> bytearray | None:
@@ -136,7 +136,7 @@ class DiskCache:
             being_written = path.name.startswith(".")
             if (excess > 0 and not being_written) or (being_written and used < time.time() - _STALE):
                 excess -= size
-                with suppress(PermissionError):  # Windows keeps what somebody reads
+                with suppress(PermissionError):  # Windows does not remove files that are open
                     path.unlink(missing_ok=True)
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
@@ -164,13 +164,13 @@ def _write(path: Path, data: bytes) -> None:
     """Write an entry; where the system does not replace open files, an entry that is being read is left unchanged."""
     try:
         write_atomically(path, data)
-    except PermissionError:  # Windows replaces no file that is open
+    except PermissionError:  # Windows does not replace files that are open
         if os.name != "nt" or not path.exists():
             raise
 
 
 def _compose(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """An entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays."""
+    """Return an entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays."""
     rows, chunks, offset = [], [], 0
     for name, values in arrays.items():
         array = np.asarray(values)
@@ -189,10 +189,10 @@ def _compose(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _parse(data: bytearray) -> dict[str, np.ndarray]:
-    """The arrays of an entry, as views of its bytes.
+    """Return the arrays of an entry as views of its bytes.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: If it is damaged.
     """
     if hashlib.sha256(memoryview(data)[_CHECKSUM.stop :]).digest() != data[_CHECKSUM]:
         raise ValueError("wrong checksum")
@@ -204,7 +204,7 @@ def _parse(data: bytearray) -> dict[str, np.ndarray]:
             if dtype.hasobject or offset < 0:
                 raise ValueError("not an array of numbers or text")
             arrays[name] = np.frombuffer(data, dtype, math.prod(shape), start + offset).reshape(shape)
-    except Exception as error:  # NumPy raises anything on odd names of types
+    except Exception as error:  # NumPy raises errors of any kind for unknown names of types
         raise ValueError(f"malformed header: {error}") from error
     return arrays
 

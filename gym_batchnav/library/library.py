@@ -20,7 +20,7 @@ from gym_batchnav.system.notices import warn_user
 
 
 class SceneLibrary:
-    """Scenes in slots, each held once however many agents use it.
+    """Scenes in slots, each stored once for any number of agents.
 
     New episodes begin in the *active* slots, one per lane. If more scenes are listed than there are lanes, they rotate:
     a background thread loads the next scene into a spare slot, which takes over a lane a few steps later, and the slot
@@ -63,7 +63,7 @@ class SceneLibrary:
         release_worker: Callable[[], None] | None = None,
     ) -> None:
         if not sources:
-            raise ValueError("a SceneLibrary needs at least one scene")
+            raise ValueError("a SceneLibrary requires at least one scene")
         self.names = tuple(source.name for source in sources)
         self._num_lanes = min(num_active or len(sources), len(sources))
         self.rotates = self._num_lanes < len(sources)
@@ -79,7 +79,7 @@ class SceneLibrary:
         self._pace = RotationPace(rotate_every)
         self._loader = BackgroundLoader(prepare_ahead)
         self._next_user = 0
-        self._users: dict[int, np.ndarray] = {}  # by key, [num_slots] bool: where each user's agents are
+        self._users: dict[int, np.ndarray] = {}  # by key, [num_slots] bool: slots with agents of each user
         self._user_steps: dict[int, int] = {}
         self._refusals = Refusals(self.names)
         self._supply = SceneSupply(self._sources, self._slots, self._refusals, prepare_ahead)
@@ -133,31 +133,31 @@ class SceneLibrary:
         return int(self._slots.memory[1])
 
     def scene(self, slot: int) -> Scene:
-        """The scene in a slot.
+        """Return the scene in a slot.
 
         Raises:
-            ValueError: The slot is empty, or there is no such slot.
+            ValueError: If the slot is empty or does not exist.
         """
         return self._slots.scene(slot)
 
     def name(self, slot: int) -> str:
-        """The name of the scene in a slot; see ``scene``."""
+        """Return the name of the scene in a slot; see ``scene``."""
         return self._slots.scene(slot).name
 
     def prepared(self, slot: int, key: int) -> Any:
-        """The result of the preparer ``key`` for the scene in ``slot``, None if the slot is empty."""
+        """Return the result of the preparer ``key`` for the scene in ``slot``, or None if the slot is empty."""
         return self._slots.prepared(slot, key)
 
     def put(self, slot: int, scene: Scene | None) -> None:
         """Place a scene in a slot, or None to empty it; data derived from the old scene is released.
 
         Raises:
-            ValueError: Agents are in the slot, or a preparer refuses the scene; the slot then keeps its scene.
+            ValueError: If agents are in the slot, or a preparer refuses the scene; the slot then keeps its scene.
         """
         if not 0 <= slot < self.num_slots:
             raise ValueError(f"slot {slot}: the scene library has slots 0 to {self.num_slots - 1}")
         if any(slots[slot] for slots in self._users.values()):
-            raise ValueError(f"slot {slot} cannot take another scene: agents are in it; use a spare slot")
+            raise ValueError(f"slot {slot} cannot hold another scene: agents are in it; use a spare slot")
         made = {} if scene is None else {key: preparer(scene) for key, preparer in self._slots.preparers.items()}
         self._slots.install(slot, (-1, scene, made))
 
@@ -168,7 +168,7 @@ class SceneLibrary:
         memory together with its results.
 
         Raises:
-            ValueError: Agents of others may be in such a scene, or it is the last one; nothing changes then.
+            ValueError: If other users' agents may be in such a scene, or it is the last one; nothing changes then.
         """
         reasons = dict(self._refusals.reasons)
         plan = self._plan.get_state()
@@ -218,7 +218,7 @@ class SceneLibrary:
         }
 
     def _role_of(self, slot: int) -> str:
-        """Whether the scene in a slot is ``resident``, ``arriving`` or ``leaving``."""
+        """Return whether the scene in a slot is ``resident``, ``arriving`` or ``leaving``."""
         if self._arriving is not None and slot == self._arriving[0]:
             return "arriving"
         return "resident" if slot in self.active or self.source_index[slot] < 0 else "leaving"
@@ -308,13 +308,13 @@ class SceneLibrary:
         """Resume from the state of a library with the same scenes, loading those that are not in a slot.
 
         Raises:
-            ValueError: The state belongs to other scenes, one of them can no longer be loaded, or agents of another
+            ValueError: If the state belongs to other scenes, one of them can no longer be loaded, or agents of another
                 user are in a scene that would change; nothing changes then.
         """
         missing = {"names", "source_index", "active", "plan", "refused", "arriving", "step", "next_swap", "num_swaps"}
         missing -= set(state)
         if missing:
-            raise ValueError(f"library state without {', '.join(sorted(missing))}: pass what get_state() returned")
+            raise ValueError(f"library state: {', '.join(sorted(missing))} are missing: pass the result of get_state()")
         refused = self._refusals.check_state(state["refused"])
         contents = self._supply.contents_of(state)
         for slot, content in enumerate(contents):
@@ -339,7 +339,7 @@ class SceneLibrary:
         """Fill every lane with the first scenes of the plan.
 
         Raises:
-            ValueError: No scene can be loaded, or none fits.
+            ValueError: If no scene can be loaded, or none fits.
         """
         self._loader.cancel()
         contents = self._supply.first_scenes(self._plan, self._num_lanes)
@@ -351,7 +351,7 @@ class SceneLibrary:
         """Replace scenes that a new preparer refuses (by slot) or whose results need too much memory.
 
         Raises:
-            ValueError: Agents may be in such a scene, or no scene is left.
+            ValueError: If agents may be in such a scene, or no scene is left.
         """
         for slot, error in refusals.items():
             if self._users or self.source_index[slot] < 0:
@@ -418,7 +418,7 @@ class SceneLibrary:
             self._arriving = slot, self._step + SETTLE_STEPS
         else:
             limit = f"max_scene_bytes={self._slots.max_scene_bytes}"
-            self._refusals.pass_over(content[0], f"{limit} beside the {counted(self.num_held)} that are resident")
+            self._refusals.pass_over(content[0], f"{limit} besides the {counted(self.num_held)} in memory")
 
     def _request_next(self) -> None:
         """Request the next scene of the plan."""
@@ -430,7 +430,7 @@ class SceneLibrary:
             held.add(int(self.source_index[self._arriving[0]]))
         index = self._plan.next(held | set(self._refusals.reasons))
         if index is None:
-            self._nothing_next = situation  # the list is searched again when something has changed
+            self._nothing_next = situation  # the list is searched again after a change
             return
         niceness = 0 if self._deterministic else self._pace.niceness
         self._pace.request()

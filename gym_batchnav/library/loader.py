@@ -20,10 +20,10 @@ Abandoned = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of preparing one scene in another process.
+    """The result of preparing one scene in another process.
 
     Attributes:
-        error: Why the scene cannot be loaded; None if it can.
+        error: The reason why the scene cannot be loaded, or None.
         warnings: Sentences for the user.
     """
 
@@ -37,7 +37,7 @@ PrepareAhead = Callable[[Sequence[SceneSource], int, Abandoned], list[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Result of a request: a scene and the preparers' results, or the error that occurred."""
+    """The result of a request: a scene and the preparers' results, or the error that occurred."""
 
     index: int
     scene: Scene | None
@@ -56,7 +56,7 @@ def load(index: int, source: Callable[[], Scene], preparers: Preparers, abandone
                 break
             made[key] = preparer(scene)
         return Loaded(index, scene, made)
-    except Exception as error:  # a preparer or a format's reader may raise anything, and stepping must go on
+    except Exception as error:  # any error of a preparer or a reader must not interrupt stepping
         return Loaded(index, None, {}, error)
 
 
@@ -91,12 +91,12 @@ class _Order:
     loaded: Loaded | None = None
 
     def abandoned(self) -> bool:
-        """Whether the scene is no longer needed, or the program is about to end."""
+        """Return whether the scene is no longer needed, or the program is about to end."""
         return self.cancelled.is_set() or not threading.main_thread().is_alive()
 
 
 class BackgroundLoader:
-    """Loads one scene at a time, in a thread that ends when the scene is loaded.
+    """A loader of one scene at a time, in a thread that ends when the scene is loaded.
 
     The interpreter waits for the thread at exit, because Embree and OpenGL must not be interrupted. The thread notices
     the exit and stops waiting for other processes.
@@ -151,7 +151,7 @@ def _run(
     prepare_ahead: PrepareAhead | None,
     previous: threading.Thread | None,
 ) -> None:
-    """Fulfil an order once the thread of the one before has ended."""
+    """Fulfil an order after the thread of the previous order has ended."""
     try:
         if previous is not None:
             previous.join()
@@ -177,14 +177,14 @@ def _load(
     if outcome.error is not None:
         return Loaded(order.index, None, {}, outcome.error, outcome.warnings)
     with contextlib.suppress(OSError, AttributeError, TypeError):
-        # Only the GNU C library has it; without it, it keeps a fifth more where scenes of many sizes come and go.
+        # Only the GNU C library has it; without the call, rotation of scenes of many sizes keeps a fifth more memory.
         ctypes.CDLL(None).malloc_trim(0)
     loaded = load(order.index, source.load, preparers, order.abandoned)
     return Loaded(loaded.index, loaded.scene, loaded.made, loaded.error, outcome.warnings)
 
 
 def _lower_priority(niceness: int) -> None:
-    """Lower the priority of the calling thread, where threads have priorities of their own."""
+    """Lower the priority of the calling thread, on systems on which threads have priorities of their own."""
     if sys.platform == "linux" and niceness > 0:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from gym_batchnav.system.notices import warn_user
 
-SETTLE_STEPS = 16  # between a scene's arrival and its first agent: renderers send it to their device meanwhile
-NICENESS = (19, 10, 5, 0)  # by urgency: from otherwise idle time to the share of any other program
+SETTLE_STEPS = 16  # between a scene's arrival and its first agent, in which renderers upload it to their device
+NICENESS = (19, 10, 5, 0)  # by urgency: from idle time only to the priority of any other program
 BEHIND = 4.0  # rotation counts as behind if a change takes more than this many times the requested steps
-WINDOW = 30.0  # seconds over which that is judged
+WINDOW = 30.0  # seconds per assessment
 SILENCE = 600.0  # seconds between two warnings
 _REMEMBERED = 16  # changes over which the mean is reported
 
 
 class RotationPace:
-    """Measures the steps between two changes of scene, raises the loader's priority, and warns when it cannot keep up.
+    """A monitor of the steps between changes of scene, which sets the loader's priority and warns if it is too slow.
 
     Loading runs at the lowest priority as long as scenes are ready when their turn comes. A late scene raises the
     priority of the next one; a scene that is ready in less than half of the time lowers it again.
@@ -28,7 +28,7 @@ class RotationPace:
     """
 
     def __init__(self, rotate_every: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.asked = max(rotate_every, SETTLE_STEPS + 1)  # a change takes this long where it is asked for sooner
+        self.asked = max(rotate_every, SETTLE_STEPS + 1)  # a change takes at least this many steps
         self._clock = clock
         self._urgency = 1
         self._warned: float | None = None
@@ -39,7 +39,7 @@ class RotationPace:
         self._intervals: deque[int] = deque(maxlen=_REMEMBERED)
         self._since_change = 0
         self._since_request = 0
-        self._late = 0  # steps in which a slot was free, a change was due and the scene was not there
+        self._late = 0  # steps in which a slot was free and a change was due, but the scene was not loaded
         self._begin_window()
 
     @property
@@ -110,7 +110,7 @@ class RotationPace:
         if slow and (self._warned is None or now > self._warned + SILENCE):
             self._warned = now
             warn_user(
-                f"scenes change every {achieved:,.0f} steps or less often, not every {self.asked:,} as asked: loading "
-                "cannot keep up with stepping; fill the cache first (gym-batchnav scene prepare), raise rotate_every, "
+                f"scenes change every {achieved:,.0f} steps or less often, not every {self.asked:,} as requested: "
+                "loading cannot keep up; fill the cache first (gym-batchnav scene prepare), increase rotate_every, "
                 "leave more of the processor free, or set deterministic_rotation=True, which waits for scenes"
             )

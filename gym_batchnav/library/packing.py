@@ -1,4 +1,4 @@
-"""Scene records as named arrays, the form in which DiskCache keeps them."""
+"""Scenes as named arrays, the form in which DiskCache stores them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gym_batchnav.scene.scene import MASK, MIRROR, Materials, Scene
 _MESH = ("vertices", "triangles", "triangle_material", "triangle_object")
 _OPTIONAL = ("uvs", "colors")
 _MATERIALS = tuple(field.name for field in fields(Materials))
-_LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of every array with a row for each thing
+_LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of arrays with one row per item
     "vertices": (np.float32, 3),
     "triangles": (np.int32, 3),
     "triangle_material": (np.int32, None),
@@ -38,7 +38,7 @@ def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
     """Pack a scene into arrays of numbers, from which ``unpack_scene`` restores it.
 
     Raises:
-        TypeError: The metadata contain anything but numbers, text, arrays, lists, tuples and dicts.
+        TypeError: If the metadata contain anything but numbers, text, arrays, lists, tuples and dicts.
     """
     arrays = {name: getattr(scene, name) for name in _MESH}
     arrays |= {name: getattr(scene, name) for name in _OPTIONAL if getattr(scene, name) is not None}
@@ -63,7 +63,7 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
     """Restore a scene from the arrays of ``pack_scene``, without copying them.
 
     Raises:
-        ValueError: The arrays are not those of a scene: a name is missing, an array has the wrong type or shape, a
+        ValueError: If the arrays are not those of a scene: a name is missing, an array has a wrong type or shape, a
             coordinate is not finite, or an index is out of range.
     """
     try:
@@ -91,14 +91,14 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
 
 
 def _text(value: Any) -> str:
-    """The value, if it is text."""
+    """Return a value unchanged; raise ValueError unless it is text."""
     if not isinstance(value, str):
-        raise ValueError(f"not a stored scene: a {type(value).__name__} where there is text")
+        raise ValueError(f"not a stored scene: a {type(value).__name__} instead of text")
     return value
 
 
 def _settings(stored: Mapping[str, Any]) -> NavMeshSettings:
-    """The settings of a navmesh, if each is a finite number, or a flag where it must be one."""
+    """Return the settings of a navmesh; raise ValueError unless each is a finite number, or a flag as its default."""
     settings = NavMeshSettings(**stored)
     for each in fields(NavMeshSettings):
         value = getattr(settings, each.name)
@@ -109,15 +109,15 @@ def _settings(stored: Mapping[str, Any]) -> NavMeshSettings:
 
 
 def _metadata(stored: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """The metadata, if they are by name."""
+    """Return the metadata; raise ValueError unless they are a dict with text as keys."""
     metadata = _decode(stored, arrays)
     if not isinstance(metadata, dict):
-        raise ValueError(f"not a stored scene: its metadata are a {type(metadata).__name__}")
+        raise ValueError(f"not a stored scene: its metadata is a {type(metadata).__name__}")
     return {_text(name): value for name, value in metadata.items()}
 
 
 def _encode(value: object, arrays: dict[str, np.ndarray]) -> object:
-    """Encode a value for JSON; arrays in it are added to ``arrays``, and other types than plain values are tagged."""
+    """Encode a value for JSON: arrays are moved to ``arrays``, and types other than plain values are tagged."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, list):
@@ -179,4 +179,4 @@ def _check(scene: Scene) -> None:
     )
     for rows, low, end in ranges:
         if rows.size and not low <= rows.min() <= rows.max() < end:
-            raise ValueError("not a stored scene: an index points nowhere")
+            raise ValueError("not a stored scene: an index is out of range")

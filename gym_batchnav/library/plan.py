@@ -1,4 +1,4 @@
-"""The order in which scenes take turns: an endless walk through the list, shuffled by a seed."""
+"""The order in which scenes take turns: an endless cycle through the list, shuffled by a seed."""
 
 from __future__ import annotations
 

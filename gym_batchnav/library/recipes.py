@@ -23,7 +23,7 @@ from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.code import code_digest
 
-# A stored scene holds a navmesh as it was read, which kernels neither build nor change.
+# The builder and the kernels do not affect a stored scene, which holds its navmesh as it was read.
 _LOADER = partial(
     code_digest,
     "scene/load.py",
@@ -39,7 +39,7 @@ _GENERATOR = partial(
     without=("navmesh/build/", "navmesh/kernels/"),
     packages=("numpy",),
 )
-_BESIDE = (".navmesh", ".stage_config.json")  # files with the scene's name and these suffixes affect loading
+_COMPANIONS = (".navmesh", ".stage_config.json")  # suffixes of files with the scene's name that affect loading
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class SceneFile:
     options: dict[str, Any] = field(default_factory=dict)  # keywords of load_scene
 
     def key(self) -> str:
-        """The cache key: the file's bytes and name, the options and the loader's code."""
+        """Return the cache key: the file's bytes and name, the options and the loader's code."""
         return self._key(digest_of(Path(self.path)))
 
     def is_current(self, scene: Scene, key: str) -> bool:
-        """Whether every file that the scene was made of is as it was."""
+        """Return whether every file that the scene was made from is unchanged."""
         path, files = Path(self.path), files_of(scene)
         return self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
 
     def make(self) -> Scene:
-        """The scene as ``load_scene`` gives it."""
+        """Load the scene with ``load_scene``."""
         return load_scene(self.path, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
@@ -68,7 +68,7 @@ class SceneFile:
         return replace(scene, name=self.name, metadata={**scene.metadata, "path": self.path})
 
     def aliases(self) -> tuple[str, ...]:
-        """Longer names: folder and name, then the whole path."""
+        """Return longer names: folder and name, then the whole path."""
         path = Path(self.path)
         return f"{path.parent.name}/{path.stem}", path.as_posix()
 
@@ -85,15 +85,15 @@ class ProceduralScene:
     options: dict[str, Any] = field(default_factory=dict)  # keywords of generate_apartment
 
     def key(self) -> str:
-        """The cache key: the seed, the options and the generator's code."""
+        """Return the cache key: the seed, the options and the generator's code."""
         return f"procedural {_GENERATOR()} {self.seed} {_plain(self.options)}"
 
     def is_current(self, scene: Scene, key: str) -> bool:
-        """Always: the key holds all it depends on."""
+        """Return True, since the key includes all that the scene depends on."""
         return True
 
     def make(self) -> Scene:
-        """The apartment as ``generate_apartment`` gives it."""
+        """Generate the apartment with ``generate_apartment``."""
         return generate_apartment(self.seed, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
@@ -101,7 +101,7 @@ class ProceduralScene:
         return replace(scene, name=self.name)
 
     def aliases(self) -> tuple[str, ...]:
-        """A longer name: with the options."""
+        """Return a longer name, with the options."""
         options = "&".join(f"{key}={value}" for key, value in self.options.items())
         return (f"{self.name}?{options}",)
 
@@ -115,18 +115,18 @@ class HabitatScene:
     name: str
 
     def key(self) -> str:
-        """The cache key: the bytes of the dataset's and the scene's file, and the loader's code."""
+        """Return the cache key: the bytes of the dataset's and the scene's file, and the loader's code."""
         dataset = Path(self.dataset)
         return self._key(digest_of(dataset), digest_of(dataset.parent / self.handle))
 
     def is_current(self, scene: Scene, key: str) -> bool:
-        """Whether every file that the scene was made of is as it was."""
+        """Return whether every file that the scene was made from is unchanged."""
         dataset, files = Path(self.dataset), files_of(scene)
         main = (dataset.name, self.handle)
         return self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
 
     def make(self) -> Scene:
-        """The scene as ``load_habitat_scene`` gives it."""
+        """Load the scene with ``load_habitat_scene``."""
         return load_habitat_scene(self.dataset, self.handle)
 
     def complete(self, scene: Scene) -> Scene:
@@ -135,7 +135,7 @@ class HabitatScene:
         return replace(scene, name=self.name, metadata={**scene.metadata, "path": str(path)})
 
     def aliases(self) -> tuple[str, ...]:
-        """Longer names: the path in the dataset's folder, then the whole path."""
+        """Return longer names: the path in the dataset's folder, then the whole path."""
         path = (Path(self.dataset).parent / self.handle).as_posix()
         return f"{Path(self.handle).parent.as_posix()}/{self.name}", path
 
@@ -157,8 +157,8 @@ def key_of(recipe: Mapping[str, Any]) -> str:
     """Return the cache key of a scene; for a file, the whole main file is read.
 
     Raises:
-        ValueError: ``recipe`` is not a recipe.
-        OSError: Its file cannot be read.
+        ValueError: If ``recipe`` is not a recipe.
+        OSError: If its file cannot be read.
     """
     return recipe_from(recipe).key()
 
@@ -167,25 +167,25 @@ def recipe_from(recipe: Mapping[str, Any]) -> Recipe:
     """Return the recipe for the plain values of ``describe``.
 
     Raises:
-        ValueError: The values are not a recipe.
+        ValueError: If the values are not a recipe.
     """
     try:
         fields = dict(recipe)
         return _KINDS[fields.pop("kind")](**fields)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{recipe!r} is no recipe of a scene: pass SceneSource.recipe") from error
+        raise ValueError(f"{recipe!r} is not a recipe of a scene: pass SceneSource.recipe") from error
 
 
 def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
     """Return the scene of a recipe from the cache if the entry is current; otherwise make and store it.
 
     Raises:
-        ValueError: The scene cannot be made; the message gives the reason.
+        ValueError: If the scene cannot be made; the message gives the reason.
     """
     try:
         key = recipe.key() if disk is not None else ""
     except OSError:
-        disk = None  # making it says what is wrong with the file
+        disk = None  # making the scene raises an error with the details
     if disk is None:
         return recipe.complete(recipe.make())
     arrays = disk.load(key)
@@ -195,14 +195,14 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
             if recipe.is_current(scene, key):
                 return recipe.complete(scene)
         except (ValueError, KeyError, TypeError):
-            pass  # of another layout, or damaged: made again
+            pass  # an entry of another layout or a damaged one is replaced
     scene = recipe.make()
     disk.store(key, pack_scene(scene))
     return recipe.complete(scene)
 
 
 def files_of(scene: Scene) -> Mapping[str, str]:
-    """SHA-256 of the files that a scene was made of, "" for one that was missing, by path, as the loader noted them."""
+    """Return the SHA-256 of the files that a scene was made from, "" for missing ones, by path."""
     files = scene.metadata.get("files")
     return files if isinstance(files, Mapping) else {}
 
@@ -211,19 +211,19 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
     """Return whether files are unchanged since a scene was made from them.
 
     Args:
-        folder: Where they lie.
-        files: Their SHA-256, "" for those that did not exist, by path in the folder.
-        known: Those that need not be read again.
+        folder: Folder of the files.
+        files: Their SHA-256 by path in the folder, "" for files that did not exist.
+        known: Files that need not be read again.
 
     Returns:
-        False also if a navmesh or a configuration has come to lie beside one of them.
+        Whether they are unchanged; False also if a navmesh or a configuration of one of them has been added.
     """
 
     def digest_now(path: Path) -> str:
         return digest_of(path) if path.is_file() else ""
 
     assets = [Path(name) for name, digest in files.items() if digest and Path(name).suffix.lower() in SUFFIXES]
-    beside = {asset.with_suffix(ending).as_posix() for asset in assets for ending in _BESIDE}
+    beside = {asset.with_suffix(ending).as_posix() for asset in assets for ending in _COMPANIONS}
     try:
         return all(digest_now(folder / name) == files.get(name, "") for name in (files.keys() | beside) - set(known))
     except OSError:
@@ -231,7 +231,7 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the hexadecimal SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):

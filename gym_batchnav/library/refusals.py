@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from gym_batchnav.system.notices import warn_user
 
-# A file that is not there stays away; whatever else the system reports may pass.
+# A missing file is a lasting error; other errors of the system may be temporary.
 _LASTING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 class SceneRefused(ValueError):
-    """A scene can never be used.
+    """The error of a scene that can never be used.
 
     Attributes:
-        scene: Its name.
-        reason: Why, without the name.
+        scene: Name of the scene.
+        reason: The reason, without the name.
     """
 
     def __init__(self, scene: str, reason: str) -> None:
@@ -40,13 +40,13 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a scene cannot be used, without its name if the error stores the two separately."""
+    """Return the reason why a scene cannot be used, without its name if the error stores the two separately."""
     reason = getattr(error, "reason", None)
     return reason if isinstance(reason, str) else str(error) or repr(error)
 
 
 class Refusals:
-    """Records which scenes are refused permanently, which failed, and how many did not fit at their turn.
+    """A record of the scenes that are refused permanently, that failed, and that did not fit at their turn.
 
     Each kind of event causes one warning per scene.
 
@@ -66,10 +66,10 @@ class Refusals:
         self.num_passed_over = 0
 
     def refuse(self, index: int, error: Exception) -> None:
-        """Never use a scene again.
+        """Record that a scene can never be used.
 
         Raises:
-            ValueError: It was the last one.
+            ValueError: If it was the last one.
         """
         name = self._names[index]
         self.reasons[index] = reason_of(error)
@@ -83,7 +83,7 @@ class Refusals:
         self.failures[index] = f"{type(error).__name__}: {reason_of(error)}"
         if is_first:
             warn_user(
-                f"scene {self._names[index]!r} could not be loaded ({self.failures[index]}): it is tried again at its "
+                f"scene {self._names[index]!r} could not be loaded ({self.failures[index]}): it is retried at its "
                 "next turn"
             )
 
@@ -97,34 +97,34 @@ class Refusals:
             )
 
     def none_left(self) -> ValueError:
-        """The error to raise where no scene can be used."""
+        """Return the error to raise if no scene can be used."""
         reasons = "; ".join(f"{name}: {reason}" for name, reason in {**self.failed, **self.refused}.items())
         return ValueError(f"none of the {len(self._names)} scenes can be used: {reasons}")
 
     @property
     def refused(self) -> dict[str, str]:
-        """Why scenes are refused, by name."""
+        """The reasons of refused scenes, by name."""
         return {self._names[index]: reason for index, reason in self.reasons.items()}
 
     @property
     def failed(self) -> dict[str, str]:
-        """The last error of scenes that are tried again, by name."""
+        """The last errors of scenes that will be retried, by name."""
         return {self._names[index]: reason for index, reason in self.failures.items()}
 
     def get_state(self) -> dict[str, str]:
-        """Why scenes are refused, by index as text, so that JSON can hold it."""
+        """Return the reasons of refused scenes, by index as text for JSON."""
         return {str(index): reason for index, reason in self.reasons.items()}
 
     def check_state(self, state: Mapping[str, str]) -> dict[int, str]:
-        """The reasons in a saved state, by index.
+        """Return the reasons in a saved state, by index.
 
         Raises:
-            ValueError: It is of other scenes.
+            ValueError: If the state belongs to other scenes.
         """
         try:
             reasons = {int(index): str(reason) for index, reason in state.items()}
         except (AttributeError, ValueError):
-            raise ValueError(f"refused scenes {state!r}: pass what get_state() returned") from None
+            raise ValueError(f"refused scenes {state!r}: pass the result of get_state()") from None
         if any(not 0 <= index < len(self._names) for index in reasons):
             raise ValueError("the state refuses scenes that are not listed: make the environment with the same scenes=")
         return reasons

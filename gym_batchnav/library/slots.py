@@ -11,7 +11,7 @@ from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.progress import late_progress
 
 Preparer = Callable[[Scene], Any]
-Content = tuple[int, Scene | None, dict[int, Any]]  # index in the list of scenes, scene, what was made of it by key
+Content = tuple[int, Scene | None, dict[int, Any]]  # index in the list of scenes, scene, preparers' results by key
 NOTHING: Content = (-1, None, {})
 
 
@@ -41,11 +41,11 @@ class Slots:
         self.preparers: dict[int, Preparer] = {}
         self._scenes: list[Scene | None] = [None] * num_slots
         self._prepared: list[dict[int, Any]] = [{} for _ in range(num_slots)]
-        self._num_askers: dict[int, int] = {}  # by key
+        self._num_users: dict[int, int] = {}  # by key
         self._next_key = 0
 
     def __len__(self) -> int:
-        """The number of slots, empty ones included."""
+        """Return the number of slots, empty ones included."""
         return len(self.source_index)
 
     @property
@@ -59,20 +59,20 @@ class Slots:
         return tuple(self._scenes)
 
     def scene(self, slot: int) -> Scene:
-        """The scene in a slot.
+        """Return the scene in a slot.
 
         Raises:
-            ValueError: The slot is empty, or there is no such slot.
+            ValueError: If the slot is empty or does not exist.
         """
         if not 0 <= slot < len(self):
             raise ValueError(f"slot {slot}: the scene library has slots 0 to {len(self) - 1}")
         scene = self._scenes[slot]
         if scene is None:
-            raise ValueError(f"slot {slot} of the scene library is empty: put a scene into it")
+            raise ValueError(f"slot {slot} of the scene library is empty: load a scene into it")
         return scene
 
     def prepared(self, slot: int, key: int) -> Any:
-        """The result of the preparer ``key`` for the scene in ``slot``, None if the slot is empty."""
+        """Return the result of the preparer ``key`` for the scene in ``slot``, or None if the slot is empty."""
         return self._prepared[slot].get(key)
 
     def prepare(self, preparer: Preparer) -> tuple[int, dict[int, ValueError]]:
@@ -82,7 +82,7 @@ class Slots:
         """
         for key, known in self.preparers.items():
             if known == preparer:
-                self._num_askers[key] += 1
+                self._num_users[key] += 1
                 return key, {}
         made: dict[int, Any] = {}
         refusals: dict[int, ValueError] = {}
@@ -97,7 +97,7 @@ class Slots:
         key = self._next_key
         self._next_key += 1
         self.preparers[key] = preparer
-        self._num_askers[key] = 1
+        self._num_users[key] = 1
         for slot, result in made.items():
             self._prepared[slot][key] = result
         return key, refusals
@@ -106,31 +106,31 @@ class Slots:
         """Remove a preparer and its results once everyone who added it has removed it; unknown keys are ignored."""
         if key not in self.preparers:
             return
-        self._num_askers[key] -= 1
-        if self._num_askers[key] == 0:
+        self._num_users[key] -= 1
+        if self._num_users[key] == 0:
             del self.preparers[key]
-            del self._num_askers[key]
+            del self._num_users[key]
             for prepared in self._prepared:
                 prepared.pop(key, None)
 
     @property
     def memory(self) -> np.ndarray:
-        """[2] int64, bytes of main memory and of the graphics device that all slots take."""
+        """The bytes of main memory and of the graphics device that all slots take, [2] int64."""
         return sum(map(self.memory_of, self.contents), np.zeros(2, np.int64))
 
     def memory_of(self, content: Content) -> np.ndarray:
-        """[2] int64, bytes of main memory and of the graphics device.
+        """Return the bytes of main memory and of the graphics device that a content takes, [2] int64.
 
         Device memory counts once per user of a preparer, because each has buffers of its own.
         """
         _, scene, made = content
         main = 0 if scene is None else scene.nbytes
         main += sum(getattr(result, "nbytes", 0) for result in made.values())
-        device = sum(getattr(result, "device_nbytes", 0) * self._num_askers[key] for key, result in made.items())
+        device = sum(getattr(result, "device_nbytes", 0) * self._num_users[key] for key, result in made.items())
         return np.array([main, device], np.int64)
 
     def fits(self, memory: np.ndarray) -> bool:
-        """Whether an amount of memory [2], as ``memory`` gives it, is within the limit."""
+        """Return whether an amount of memory [2], as in ``memory``, is within the limit."""
         return self.max_scene_bytes is None or bool((memory <= self.max_scene_bytes).all())
 
     def excess(self) -> str:
@@ -158,7 +158,7 @@ class Slots:
         return list(zip(self.source_index.tolist(), self._scenes, self._prepared, strict=True))
 
     def differs(self, slot: int, content: Content) -> bool:
-        """Whether a slot holds another scene, or the same one from another place in the list."""
+        """Return whether a slot holds another scene, or the same scene from another place in the list."""
         index, scene, _ = content
         return bool(self.source_index[slot] != index) or self._scenes[slot] is not scene
 
@@ -171,5 +171,5 @@ class Slots:
 
 
 def counted(scenes: int) -> str:
-    """``1 scene``, or ``3 scenes``."""
+    """Return ``1 scene``, ``3 scenes`` and so on."""
     return "1 scene" if scenes == 1 else f"{scenes} scenes"

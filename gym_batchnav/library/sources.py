@@ -38,7 +38,7 @@ _PROCEDURAL = "write 'procedural:SEED' or 'procedural:FIRST-LAST', with options 
 
 @dataclass(frozen=True, slots=True)
 class SceneSource:
-    """A scene that can be loaded: its name, how to load it, and a recipe for another process (None: in memory only)."""
+    """A scene that can be loaded: its name, a function that loads it, and its recipe (None if only in memory)."""
 
     name: str
     load: Callable[[], Scene]
@@ -46,18 +46,18 @@ class SceneSource:
 
 
 def assets_dir() -> Path:
-    """The folder of the shipped apartments: inside the installed package, or beside it in a checkout."""
+    """Return the folder of the shipped apartments: in the installed package, or next to it in a checkout."""
     installed = _PACKAGE / "assets"
     return installed if installed.is_dir() else _PACKAGE.parent / "assets"
 
 
 def shipped_scenes() -> dict[str, Path]:
-    """The files of the shipped apartments, by name."""
+    """Return the files of the shipped apartments by name."""
     return {path.stem: path for path in sorted(assets_dir().glob("apartment_*.glb"))}
 
 
 def are_shipped(spec: SceneSpec) -> bool:
-    """Whether a specification names shipped apartments, which come with navmeshes and episodes."""
+    """Return whether a specification names shipped apartments, which have navmeshes and episodes."""
     return isinstance(spec, str) and (spec == "apartments" or spec in shipped_scenes())
 
 
@@ -80,8 +80,8 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
         cache: Stores scenes once they are parsed or generated; None stores none.
 
     Raises:
-        ValueError: There is no scene of that name, or a pattern or folder has no scene.
-        FileNotFoundError: The specification looks like a path, and there is no such file.
+        ValueError: If there is no scene of a name, or a pattern or folder has no scene.
+        FileNotFoundError: If the specification looks like a path, and there is no such file.
     """
     parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
     if not isinstance(parts, Iterable):
@@ -89,13 +89,13 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
     shipped = shipped_scenes()
     found = [recipe for part in parts for recipe in _named(part, shipped)]
     if not found:
-        raise ValueError("scenes=[]: name at least one scene")
+        raise ValueError("scenes=[]: pass at least one scene")
     names = _distinct_names(found)
     return [_source(item, name, cache) for item, name in zip(found, names, strict=True)]
 
 
 def _named(part: str | Path | Scene, shipped: dict[str, Path]) -> Iterator[Recipe | Scene]:
-    """The scenes of one part of a specification."""
+    """Yield the scenes of one part of a specification."""
     if isinstance(part, Scene):
         yield part
     elif not isinstance(part, (str, Path)):
@@ -111,7 +111,7 @@ def _named(part: str | Path | Scene, shipped: dict[str, Path]) -> Iterator[Recip
 
 
 def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
-    """The scene files that a path, a folder or a pattern names."""
+    """Return the scene files of a path, a folder or a pattern."""
     if str(part) == "":
         raise ValueError("scenes='': name at least one scene")
     path = Path(part).expanduser()
@@ -138,13 +138,13 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
 
 
 def _scene_files(paths: Iterable[Path]) -> list[Path]:
-    """The files that can be loaded, sorted."""
+    """Return the files that can be loaded, sorted."""
     endings = (*SUFFIXES, DATASET_ENDING)
     return sorted(path for path in paths if path.name.lower().endswith(endings) and path.is_file())
 
 
 def _scenes_in(path: Path) -> Iterator[Recipe]:
-    """The scene of a file, or those of a dataset."""
+    """Yield the scene of a file, or the scenes of a dataset."""
     if path.name.endswith(DATASET_ENDING):
         for handle in list_scenes(path):
             yield HabitatScene(os.path.abspath(path), handle, scene_name(handle))
@@ -157,14 +157,14 @@ def _file(path: Path) -> SceneFile:
 
 
 def _procedural(part: str) -> Iterator[ProceduralScene]:
-    """The apartments that ``procedural:FIRST-LAST?OPTIONS`` names."""
+    """Yield the apartments of ``procedural:FIRST-LAST?OPTIONS``."""
     match = re.fullmatch(r"procedural:(\d+)(?:-(\d+))?(?:\?(.+))?", part)
     if not match:
         raise ValueError(f"scenes={part!r}: {_PROCEDURAL}")
     first = int(match[1])
     last = int(match[2]) if match[2] else first
     if last < first:
-        raise ValueError(f"scenes={part!r}: the last seed is smaller than the first: swap them")
+        raise ValueError(f"scenes={part!r}: the last seed is smaller than the first: exchange them")
     if last - first >= MAX_SEEDS:
         raise ValueError(f"scenes={part!r}: that is more than {MAX_SEEDS:,} apartments: narrow the range")
     options = _options(part, match[3]) if match[3] else {}
@@ -173,14 +173,14 @@ def _procedural(part: str) -> Iterator[ProceduralScene]:
 
 
 def _options(part: str, text: str) -> dict[str, Any]:
-    """Options after the question mark: numbers for keywords of ``generate_apartment``."""
+    """Parse the options after the question mark, numbers for keywords of ``generate_apartment``."""
     keywords = inspect.signature(generate_apartment).parameters.values()
     known = [word.name for word in keywords if word.kind is word.KEYWORD_ONLY and word.name != "name"]
     options: dict[str, Any] = {}
     try:
         for key, value in parse_qsl(text, keep_blank_values=True, strict_parsing=True):
             if key not in known:
-                raise ValueError(f"{key} is none of {', '.join(known)}")
+                raise ValueError(f"{key} is not one of {', '.join(known)}")
             options[key] = float(value) if "." in value else int(value)
     except ValueError as error:
         raise ValueError(f"scenes={part!r}: {error}: {_PROCEDURAL}") from error
@@ -207,18 +207,18 @@ def _source(item: Recipe | Scene, name: str, cache: DiskCache | None) -> SceneSo
 
 
 def source_of(recipe: Recipe, cache: DiskCache | None) -> SceneSource:
-    """The source that makes the scene of a recipe, through the cache if there is one."""
+    """Return the source of a recipe's scene, which uses the cache if there is one."""
     return SceneSource(recipe.name, partial(load_recipe, recipe, cache), describe(recipe))
 
 
 def source_from_recipe(recipe: Mapping[str, Any], cache: DiskCache | None = None) -> SceneSource:
-    """The source with a ``SceneSource.recipe``.
+    """Return the source with a ``SceneSource.recipe``.
 
     Args:
-        recipe: Plain values, perhaps read from JSON.
-        cache: Where prepared scenes are kept; None keeps none.
+        recipe: Plain values, for example from JSON.
+        cache: Stores prepared scenes; None stores none.
 
     Raises:
-        ValueError: It is no recipe.
+        ValueError: If it is not a recipe.
     """
     return source_of(recipe_from(recipe), cache)

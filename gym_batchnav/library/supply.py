@@ -1,4 +1,4 @@
-"""Load scenes that are needed immediately: the first scene of every lane, and those of a saved state."""
+"""Loading of scenes that are needed immediately: the first scene of every lane, and those of a saved state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gym_batchnav.system.progress import late_progress
 
 
 class SceneSupply:
-    """Loads listed scenes while the caller waits, after worker processes have prepared them in parallel.
+    """A loader of listed scenes for which the caller waits; worker processes prepare them in parallel first.
 
     Args:
         sources: All scenes.
@@ -35,22 +35,22 @@ class SceneSupply:
         self._prepare_ahead = prepare_ahead
 
     def listed_name(self, content: Content) -> str | None:
-        """The name of a slot's scene: as listed, or its own if it was placed by ``put``; None for no scene."""
+        """Return the name of a slot's scene: as listed, or its own if it was placed by ``put``; None for no scene."""
         index, scene, _ = content
         if scene is None:
             return None
         return self._sources[index].name if index >= 0 else scene.name
 
     def contents_of(self, state: Mapping[str, Any]) -> list[Content]:
-        """The contents of all slots in a state; scenes that are not held now are loaded.
+        """Return the contents of all slots in a state, and load the scenes that are not in memory.
 
         Raises:
-            ValueError: They are not the scenes of this library, or one cannot be loaded.
+            ValueError: If they are not the scenes of this library, or one cannot be loaded.
         """
         indices = list(state["source_index"])
         names = list(state["names"])
         if not len(indices) == len(names) == len(self._slots) or state.get("scenes") != len(self._sources):
-            raise ValueError("the state is of other scenes: make the environment with the same scenes=")
+            raise ValueError("the state belongs to other scenes: make the environment with the same scenes=")
         held = {content[0]: content for content in self._slots.contents}
         contents: list[Content] = []
         for slot, (index, name) in enumerate(zip(indices, names, strict=True)):
@@ -70,10 +70,10 @@ class SceneSupply:
         return contents
 
     def _load_one(self, index: int) -> Content:
-        """A scene of the list.
+        """Load a scene of the list.
 
         Raises:
-            ValueError: It cannot be loaded.
+            ValueError: If it cannot be loaded.
         """
         (loaded,) = self._load([index])
         if loaded.error is not None:
@@ -82,12 +82,12 @@ class SceneSupply:
         return index, loaded.scene, loaded.made
 
     def first_scenes(self, plan: ScenePlan, num_lanes: int) -> list[Content]:
-        """The scenes with which a plan begins, one per lane or as many as fit; the plan moves past them.
+        """Return the first scenes of a plan, one per lane or as many as fit; the plan moves past them.
 
-        Scenes that are held already are not loaded again.
+        Scenes that are in memory already are not loaded again.
 
         Raises:
-            ValueError: No scene can be loaded, or none fits.
+            ValueError: If no scene can be loaded, or none fits.
         """
         held = {content[0]: content for content in self._slots.contents if content[0] >= 0}
         chosen: dict[int, Content] = {}
@@ -101,8 +101,8 @@ class SceneSupply:
                 if index is None:
                     break
                 if index not in held:
-                    wanted = self._upcoming(plan, excluded, num_lanes - len(chosen), held)
-                    failed |= self._load_into(held, wanted)
+                    indices = self._upcoming(plan, excluded, num_lanes - len(chosen), held)
+                    failed |= self._load_into(held, indices)
                     continue
                 memory = taken + self._slots.memory_of(held[index])
                 if self._slots.fits(memory):
@@ -139,7 +139,7 @@ class SceneSupply:
         return [index for index in upcoming if index not in held]
 
     def _load_into(self, held: dict[int, Content], indices: Sequence[int]) -> set[int]:
-        """Load scenes into ``held``; returns those that could not be loaded now and are not refused."""
+        """Load scenes into ``held`` and return those that failed without being refused."""
         failed = set()
         for loaded in self._load(indices):
             if loaded.error is None:

@@ -1,8 +1,8 @@
 """NavMeshAgents: movement, distances and path following for thousands of agents on the navmeshes of K slots.
 
-The kernels see one table of addresses with one row per slot, so that swapping a slot writes one row and moves no other
-slot's data. Every kernel works on a block of agents; its parallel variant hands blocks to threads. Agents do
-not meet, so the results equal those of the serial kernel, bit for bit.
+The kernels read one table of addresses with one row per slot, so swapping a slot writes one row and leaves the others'
+data in place. Every kernel processes a block of agents; its parallel variant distributes blocks to threads. Agents do
+not interact, so the results are bit-identical to those of the serial kernel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARALLEL_FROM = 512  # agents; with fewer, starting threads costs more time than
 
 
 class Places(NamedTuple):
-    """Where agents stand, for kernels."""
+    """The positions of agents, for kernels."""
 
     slots: np.ndarray  # [N] int32
     polygon: np.ndarray  # [N] int32
@@ -39,7 +39,7 @@ class Places(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Results of a step, written by kernels."""
+    """The results of a step, written by kernels."""
 
     moved: np.ndarray  # [N] float32, metres walked, in 3-D
     collided: np.ndarray  # [N] bool
@@ -58,9 +58,9 @@ class NavMeshAgents:
 
     def __init__(self, num_slots: int) -> None:
         if num_slots < 1:
-            raise ValueError(f"num_slots={num_slots}: a batch needs at least one slot")
+            raise ValueError(f"num_slots={num_slots}: pass 1 or more")
         self._table = np.zeros((num_slots, ROW_LENGTH), np.int64)
-        self._tables: list[NavigationTables | None] = [None] * num_slots  # keeps what the addresses point to
+        self._tables: list[NavigationTables | None] = [None] * num_slots  # keep alive what the addresses point to
 
     @property
     def num_slots(self) -> int:
@@ -68,7 +68,7 @@ class NavMeshAgents:
         return len(self._tables)
 
     def set_slot(self, slot: int, tables: NavigationTables) -> None:
-        """Install prepared tables in a slot; its polygon and goal numbers mean these from now on."""
+        """Install prepared tables in a slot; from now on its polygon and goal numbers refer to them."""
         self._table[slot] = tables.row()
         self._tables[slot] = tables
 
@@ -78,7 +78,7 @@ class NavMeshAgents:
         self._tables[slot] = None
 
     def tables(self, slot: int) -> NavigationTables | None:
-        """The tables of a slot, None if it is empty."""
+        """Return the tables of a slot, or None if it is empty."""
         return self._tables[slot]
 
     def step(
@@ -107,9 +107,9 @@ class NavMeshAgents:
             forward_step: Metres.
             turn_angle: Radians.
             sliding: Slide along walls; False stops at them.
-            active: [N] bool; the others keep their pose.
+            active: [N] bool; inactive agents keep their pose.
             moved_out: [N] float32, written: metres walked, in 3-D.
-            collided_out: [N] bool, written: Habitat's test.
+            collided_out: [N] bool, written: collisions as Habitat counts them.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.
@@ -139,7 +139,7 @@ class NavMeshAgents:
     def distance(
         self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray, goal_index: np.ndarray, out: np.ndarray
     ) -> None:
-        """Geodesic distance of every agent to a goal of its slot.
+        """Compute the geodesic distance of every agent to a goal of its slot.
 
         Args:
             slots: [N] int32.
@@ -162,9 +162,9 @@ class NavMeshAgents:
             _distance_block(0, size, *arguments)
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Return where the visible floor lies under every agent: positions [N, 3] float32, metres.
+        """Return the points of the visible floor under all agents: [N, 3] float32, metres.
 
-        An agent stands on the navmesh, which is up to some voxels higher. Arguments as for ``step``.
+        Agents stand on the navmesh, which is up to a few voxels higher. The arguments are those of ``step``.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.
@@ -197,11 +197,11 @@ class NavMeshAgents:
             goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
             forward_step: Metres.
             turn_angle: Radians.
-            goal_radius: Metres; STOP within it.
-            sliding: How the agents move.
+            goal_radius: Metres; the action is STOP within this distance.
+            sliding: Whether the agents slide along walls.
 
         Returns:
-            [N] int64, 0 stop (also where there is no path), 1 forward, 2 left, 3 right.
+            [N] int64, 0 stop (also if there is no path), 1 forward, 2 left, 3 right.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.
@@ -242,18 +242,18 @@ def _check(slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> int:
 
 def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
-        raise TypeError(f"{name}: {array.dtype} {array.shape}; a contiguous {np.dtype(dtype)} {shape} is needed")
+        raise TypeError(f"{name} is {array.dtype} {array.shape}: pass a contiguous {np.dtype(dtype)} array of {shape}")
 
 
 @njit(**INNER)
 def _is_placed(table: np.ndarray, slot: int, polygon: int) -> bool:
-    """Whether an agent stands on a polygon of a slot that is filled."""
+    """Return whether an agent stands on a polygon of a slot that is not empty."""
     return 0 <= slot < len(table) and 0 <= polygon < table[slot, NUM_POLYGONS]
 
 
 @njit(**INNER)
 def _wrap(angle: float) -> np.float32:
-    """The angle in [-pi, pi), also after rounding to float32."""
+    """Return an angle in [-pi, pi), even after rounding to float32."""
     wrapped = np.float32(angle - 2.0 * np.pi * np.floor((angle + np.pi) / (2.0 * np.pi)))
     return wrapped if wrapped < np.float32(np.pi) else np.float32(-np.pi)
 

@@ -1,9 +1,9 @@
 """Read and write Habitat's and Recast's ``.navmesh`` files: Detour tiles in an MSET container, versions 1 and 2.
 
-Everything is little-endian and polygon references have 32 bits. A tile's links, bounding-volume tree and
-off-mesh connections are skipped: Detour rebuilds the first, the second is an index, agents do not use the third. The
-layout is that of Detour 1.6 (dtMeshHeader, dtPoly, dtPolyDetail) and of habitat-sim's PathFinder (NavMeshSetHeader,
-NavMeshSettings).
+Everything is little-endian and polygon references have 32 bits. Three sections of a tile are skipped: links, which
+Detour rebuilds; the bounding-volume tree, which is only an index; and off-mesh connections, which agents do not use.
+The layout is that of Detour 1.6 (dtMeshHeader, dtPoly, dtPolyDetail) and of habitat-sim's PathFinder
+(NavMeshSetHeader, NavMeshSettings).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SET_HEADER = np.dtype(
         *(("tile_width", "<f4"), ("tile_height", "<f4"), ("max_tiles", "<i4"), ("max_polygons", "<i4")),
     ]
 )
-# Habitat's NavMeshSettings in the order of its C++ struct: fields of our NavMeshSettings, by name.
+# Fields of our NavMeshSettings, in the order of Habitat's C++ struct of the same name.
 NUMBERS = (
     *("cell_size", "cell_height", "agent_height", "agent_radius", "agent_max_climb", "agent_max_slope_deg"),
     *("region_min_size", "region_merge_size", "edge_max_len", "edge_max_error", "verts_per_poly"),
@@ -56,7 +56,7 @@ POLYGON = np.dtype(
 DETAIL = np.dtype(
     [("vertex_base", "<u4"), ("triangle_base", "<u4"), ("vertices", "u1"), ("triangles", "u1"), ("padding", "<u2")]
 )
-# The sections of a tile in their order in the file, and what one item of each takes.
+# The sections of a tile in the order of the file, with the dtype of their items.
 SECTIONS = {
     "vertices": np.dtype(("<f4", 3)),
     "polygons": POLYGON,
@@ -73,7 +73,7 @@ MAX_FILE_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """The header and the sections of one tile, as in the file."""
+    """The header and the sections of one tile in a file."""
 
     header: np.void
     sections: dict[str, np.ndarray]
@@ -82,11 +82,11 @@ class _Tile:
 def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
     """Read a navmesh that Habitat, Recast's demo or `write_navmesh` wrote.
 
-    A version 1 file holds no settings: the agent and the cell size come from its tile, the rest are the defaults.
+    A version 1 file holds no settings: the agent and the cell size come from its tile, and the rest are the defaults.
     Polygons that are not walkable (flag bit 0 clear) are left out.
 
     Raises:
-        ValueError: The file is not a navmesh, is damaged or larger than 64 MiB, or has several tiles joined by
+        ValueError: If the file is not a navmesh, is damaged or larger than 64 MiB, or has several tiles joined by
             portals.
     """
     try:
@@ -98,22 +98,22 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
 
 def _read_bounded(path: Path) -> bytes:
     if path.exists() and not path.is_file():
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     with path.open("rb") as file:
         data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"more than {MAX_FILE_BYTES:,} bytes: build with a larger cell_size or divide the scene")
+        raise ValueError(f"it has more than {MAX_FILE_BYTES:,} bytes: build with a larger cell_size or split the scene")
     return data
 
 
 def _parse(data: bytes) -> tuple[NavMeshSettings | None, list[_Tile]]:
     if len(data) < SET_HEADER.itemsize:
-        raise ValueError(f"{len(data)} bytes are too few for a header of {SET_HEADER.itemsize}")
+        raise ValueError(f"it has {len(data)} bytes, fewer than its header of {SET_HEADER.itemsize}")
     header = np.frombuffer(data, SET_HEADER, 1)[0]
     if header["magic"] != SET_MAGIC:
-        raise ValueError(f"starts with 0x{int(header['magic']) & 0xFFFFFFFF:08x}, not with the magic number of MSET")
+        raise ValueError(f"it starts with 0x{int(header['magic']) & 0xFFFFFFFF:08x}, not with MSET's magic number")
     if header["version"] not in (1, 2):
-        raise ValueError(f"version {header['version']} is not known (1 and 2 are)")
+        raise ValueError(f"version {header['version']} is not supported, only 1 and 2 are")
     offset = SET_HEADER.itemsize
     settings = None
     if header["version"] == 2:
@@ -124,17 +124,17 @@ def _parse(data: bytes) -> tuple[NavMeshSettings | None, list[_Tile]]:
         size = int(_take(data, offset, TILE_ENTRY, 1, f"entry of tile {index}")["size"][0])
         offset += TILE_ENTRY.itemsize
         if not 0 < size <= len(data) - offset:
-            raise ValueError(f"tile {index} says it has {size} bytes, {len(data) - offset} are left")
+            raise ValueError(f"tile {index} claims {size} bytes, but only {len(data) - offset} are left")
         tiles.append(_parse_tile(data[offset : offset + size], index))
         offset += size
     if offset != len(data):
-        raise ValueError(f"{len(data) - offset} bytes follow after the last tile")
+        raise ValueError(f"{len(data) - offset} bytes follow the last tile")
     return settings, tiles
 
 
-def _take(data: bytes, offset: int, dtype: np.dtype, count: int, what: str) -> np.ndarray:
+def _take(data: bytes, offset: int, dtype: np.dtype, count: int, name: str) -> np.ndarray:
     if len(data) - offset < dtype.itemsize * count:
-        raise ValueError(f"ends inside the {what}")
+        raise ValueError(f"it ends inside the {name}")
     return np.frombuffer(data, dtype, count, offset)
 
 
@@ -149,7 +149,7 @@ def _settings(record: np.void) -> NavMeshSettings:
 
 
 def _shortest(number: np.float32) -> float:
-    """The float that prints as the float32 does: 0.1 rather than 0.10000000149."""
+    """Return the float that prints like a float32: 0.1 rather than 0.10000000149."""
     return float(str(number))
 
 
@@ -158,14 +158,14 @@ def _parse_tile(data: bytes, index: int) -> _Tile:
     if header["magic"] != TILE_MAGIC or header["version"] != TILE_VERSION:
         raise ValueError(
             f"tile {index} has magic 0x{int(header['magic']) & 0xFFFFFFFF:08x} and version {header['version']}, "
-            f"Detour's are 0x{TILE_MAGIC:08x} and {TILE_VERSION}"
+            f"not Detour's 0x{TILE_MAGIC:08x} and {TILE_VERSION}"
         )
     counts = {name: int(header[name]) for name in COUNTS}
     if min(counts.values()) < 0:
         raise ValueError(f"tile {index} has negative counts: {counts}")
     expected = TILE_HEADER.itemsize + sum(dtype.itemsize * counts[name] for name, dtype in SECTIONS.items())
     if expected != len(data):
-        raise ValueError(f"tile {index} has {len(data)} bytes, its counts make {expected}")
+        raise ValueError(f"tile {index} has {len(data)} bytes, but its counts require {expected}")
     sections, offset = {}, TILE_HEADER.itemsize
     for name, dtype in SECTIONS.items():
         sections[name] = np.frombuffer(data, dtype, counts[name], offset)
@@ -176,27 +176,27 @@ def _parse_tile(data: bytes, index: int) -> _Tile:
 
 
 def _check(tile: _Tile, index: int) -> None:
-    """Raise ValueError unless all indices point into the tile."""
+    """Raise ValueError unless all indices are within the tile and all numbers finite."""
     polygons, details = tile.sections["polygons"], tile.sections["details"]
     vertices, detail_vertices = tile.sections["vertices"], tile.sections["detail_vertices"]
     ground = polygons["area_and_type"] >> 6 == 0
     size, used = polygons["size"].astype(np.int64), np.arange(6) < polygons["size"][:, None]
-    used &= ground[:, None]  # The others are off-mesh connections, which have two vertices and no edges.
+    used &= ground[:, None]  # The rest are off-mesh connections, which have two vertices and no edges.
     across = polygons["neighbours"]
     inner = used & (across < PORTAL)
     measures = [tile.header[name] for name in ("height", "radius", "climb", "cells_per_metre")]
     problems = {
-        "measures of the agent that are not finite": not np.isfinite(measures).all(),
+        "agent dimensions that are not finite": not np.isfinite(measures).all(),
         "vertices that are not finite": not (np.isfinite(vertices).all() and np.isfinite(detail_vertices).all()),
         "polygons with fewer than 3 or more than 6 vertices": bool(((size < 3) | (size > 6))[ground].any()),
-        "polygons of vertices that do not exist": bool((polygons["vertices"][used] >= len(vertices)).any()),
+        "polygons with vertices that do not exist": bool((polygons["vertices"][used] >= len(vertices)).any()),
         "polygons with neighbours that do not exist": bool((across[inner] > len(polygons)).any()),
-        "ground polygons behind off-mesh connections": bool(ground[int(ground.sum()) :].any()),
+        "ground polygons after off-mesh connections": bool(ground[int(ground.sum()) :].any()),
         f"{len(details)} detail meshes for {ground.sum()} polygons": len(details) != ground.sum(),
     }
     last_vertex = details["vertex_base"].astype(np.int64) + details["vertices"]
     last_triangle = details["triangle_base"].astype(np.int64) + details["triangles"]
-    problems["detail meshes of vertices or triangles that do not exist"] = bool(
+    problems["detail meshes with vertices or triangles that do not exist"] = bool(
         (last_vertex > len(detail_vertices)).any() or (last_triangle > len(tile.sections["detail_triangles"])).any()
     )
     for problem, present in problems.items():
@@ -226,7 +226,7 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
             )
             if local[row].max() >= len(table):
                 raise ValueError(
-                    f"the detail triangles of polygon {num_polygons + row} have vertices that do not exist"
+                    f"the detail triangles of polygon {num_polygons + row} refer to vertices that do not exist"
                 )
             triangles.append(table[local[row]])
             counts.append(len(local[row]))
@@ -253,7 +253,7 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
 
 
 def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices and neighbours, both [P, 6] int64 padded with -1, of a tile's walkable polygons, renumbered."""
+    """Return the vertices and neighbours of a tile's walkable polygons, both [P, 6] int64 padded with -1."""
     new_index = np.full(len(rows) + 1, -1)
     new_index[1:][walkable] = np.arange(walkable.sum())
     own = rows[walkable]
@@ -264,7 +264,7 @@ def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _local_triangles(tile: _Tile, walkable: np.ndarray) -> list[np.ndarray]:
-    """Detail triangles [T, 3] of every walkable polygon; a fan where Recast could not make any."""
+    """Return the detail triangles [T, 3] of every walkable polygon; a fan if Recast could not make any."""
     triangles = tile.sections["detail_triangles"][:, :3]
     local = []
     for row in np.flatnonzero(walkable):
@@ -280,7 +280,7 @@ def _local_triangles(tile: _Tile, walkable: np.ndarray) -> list[np.ndarray]:
 
 
 def _tile_settings(header: np.void) -> NavMeshSettings:
-    """The settings that a tile's header holds, and defaults for the rest."""
+    """Return the settings that a tile's header holds, with defaults for the rest."""
     measures = {name: _shortest(header[name]) for name in ("height", "radius", "climb")}
     factor = header["cells_per_metre"]
     return NavMeshSettings(
@@ -294,15 +294,15 @@ def _tile_settings(header: np.void) -> NavMeshSettings:
 def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str], version: int = 2) -> None:
     """Write a navmesh as a single Detour tile, which Habitat and Recast's tools load.
 
-    The file is written under another name and renamed, so that a reader never sees half of it.
+    The file is written under a temporary name and renamed, so a reader never sees an incomplete file.
 
     Args:
         mesh: The navmesh.
-        path: Where to write, usually ``*.navmesh``.
+        path: The file, usually ``*.navmesh``.
         version: 2 keeps the settings (Habitat's), 1 does not (Recast's demo).
 
     Raises:
-        ValueError: The mesh is too large for the 16-bit indices of one tile or the 8-bit ones of a detail mesh.
+        ValueError: If the mesh is too large for the 16-bit indices of a tile or the 8-bit indices of a detail mesh.
     """
     if version not in (1, 2):
         raise ValueError(f"version={version}: choose 1 or 2")
@@ -319,7 +319,7 @@ def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str], version: int 
             settings[name] = getattr(mesh.settings, name)
         parts.append(settings.tobytes())
     entry = np.zeros(1, TILE_ENTRY)
-    # A reference is salt, tile and polygon from high to low bits: salt 1, tile 0 of 1, as many bits as polygons need.
+    # A reference holds salt, tile and polygon from high to low bits: salt 1, tile 0 and no bits for the tile.
     entry["reference"], entry["size"] = 1 << (len(mesh.polygons) - 1).bit_length(), len(tile)
     parts += [entry.tobytes(), tile]
     write_atomically(Path(path), b"".join(parts))
@@ -344,11 +344,11 @@ def _tile_bytes(mesh: NavMeshData) -> bytes:
     sections = {
         "vertices": mesh.vertices.astype("<f4"),
         "polygons": polygons,
-        "links": np.zeros(used.sum(), SECTIONS["links"]),  # Room for one link an edge; Detour fills it on loading.
+        "links": np.zeros(used.sum(), SECTIONS["links"]),  # Space for one link per edge, which Detour fills on loading.
         "details": details,
         "detail_vertices": detail_vertices.astype("<f4"),
         "detail_triangles": detail_triangles,
-        # No bounding-volume tree: Detour then looks through all polygons of the tile.
+        # Without a bounding-volume tree Detour searches all polygons of the tile.
         "bounding_volumes": np.zeros(0, SECTIONS["bounding_volumes"]),
         "off_mesh_connections": np.zeros(0, SECTIONS["off_mesh_connections"]),
     }
@@ -364,7 +364,7 @@ def _tile_bytes(mesh: NavMeshData) -> bytes:
 
 
 def _detail_sections(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Detail meshes, their vertices and triangles, with the small local indices that Detour counts in."""
+    """Return the detail meshes, their vertices and their triangles, with Detour's 8-bit local indices."""
     details = np.zeros(len(mesh.polygons), DETAIL)
     points = np.concatenate([mesh.vertices, mesh.detail_vertices])
     vertices, triangles, base = [], [], 0
@@ -375,7 +375,8 @@ def _detail_sections(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray, np.ndar
         table = np.concatenate([corners, extra])
         if len(table) > 255 or len(own) > 255:
             raise ValueError(
-                f"polygon {polygon} has {len(own)} detail triangles of {len(table)} vertices, at most 255 fit"
+                f"polygon {polygon} has {len(own)} detail triangles of {len(table)} vertices, the limit of the format "
+                "is 255: build with a larger detail_sample_dist"
             )
         order = np.argsort(table)
         local = order[np.searchsorted(table[order], own)]
@@ -389,7 +390,7 @@ def _detail_sections(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _boundary_flags(triangles: np.ndarray) -> np.ndarray:
-    """Detour's edge flags [T]: bit 2 e is set where edge e of a triangle is no other triangle's, on the outline."""
+    """Return Detour's edge flags [T]: bit 2 e is set if edge e of a triangle lies on the outline."""
     start, end = triangles, np.roll(triangles, -1, axis=1)
     key = np.minimum(start, end) * 256 + np.maximum(start, end)
     _, inverse, count = np.unique(key, return_inverse=True, return_counts=True)

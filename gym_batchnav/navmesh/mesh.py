@@ -1,4 +1,4 @@
-"""NavMesh: the queries of Habitat's PathFinder, for arrays of points."""
+"""NavMesh: the queries of Habitat's PathFinder for arrays of points."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
 
 __all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
 
-NAVIGABLE_SHIFT = 1e-2  # metres seen from above by which a navigable point may be snapped
+NAVIGABLE_SHIFT = 1e-2  # metres: the largest horizontal distance at which a point near the navmesh is navigable
 SUFFIX = ".navmesh"  # of the files that are written
-MAX_POINTS_DRAWN = 1 << 24  # random points of one call
-MAX_MAP_SAMPLES = 1 << 26  # of a top-down map, a byte each
+MAX_RANDOM_POINTS = 1 << 24  # per call
+MAX_MAP_SAMPLES = 1 << 26  # of a top-down map, one byte each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Island:
-    """A set of polygons between which one can walk."""
+    """A maximal set of polygons connected by walkable paths."""
 
     polygons: np.ndarray  # [n] int32, rows of the navmesh
     area: float  # square metres, measured along slopes
@@ -43,8 +43,8 @@ class Island:
 class NavMesh:
     """Convex polygons of up to six vertices on which agents walk.
 
-    Points are arrays [N, 3] in metres; methods that need a point's polygon snap the point first. Tables are computed by
-    the first query that needs them, and kept.
+    Points are arrays [N, 3] in metres; methods that need a point's polygon snap the point first. Tables are computed
+    when a query first needs them, and then kept.
 
     Args:
         data: The polygons; see ``NavMeshData`` for shapes and conventions.
@@ -73,10 +73,10 @@ class NavMesh:
         """Write a ``.navmesh`` file that Habitat and Recast's tools load.
 
         Raises:
-            ValueError: If the path has another ending, or the navmesh is too large for the format.
+            ValueError: If the path does not end in ``.navmesh``, or the navmesh is too large for the format.
         """
         if Path(path).suffix.lower() != SUFFIX:
-            raise ValueError(f"navmesh file '{os.fspath(path)}': the name must end in {SUFFIX} to be found and read")
+            raise ValueError(f"navmesh file '{os.fspath(path)}': the name must end in {SUFFIX}")
         write_navmesh(self.data, path)
 
     def __getstate__(self) -> NavMeshData:
@@ -119,18 +119,18 @@ class NavMesh:
 
     @property
     def num_islands(self) -> int:
-        """The number of islands: sets of polygons between which one can walk."""
+        """The number of islands, the sets of polygons connected by walkable paths."""
         return self.data.num_islands
 
     def __repr__(self) -> str:
-        """Return the counts in a line."""
+        """Return the area and the counts in one line."""
         area = f"{self.navigable_area:.1f} m2 on {self.num_islands} islands"
         return f"NavMesh({area}, {self.num_polygons:,} polygons, agent radius {self.settings.agent_radius:g} m)"
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Show the navmesh in notebooks, from above and with its counts."""
+        """Show the navmesh in notebooks, as a map with its counts."""
         from gym_batchnav.viz.portraits import navmesh_bundle
 
         return navmesh_bundle(self, include, exclude)
@@ -155,7 +155,7 @@ class NavMesh:
         """Prepare this navmesh and goals [G, 3] (metres, snapped first) for ``NavMeshAgents``.
 
         Any thread may call this: the kernels are serial and release the GIL. Without ``drops`` the visible floor is
-        taken to lie at the height of the navmesh.
+        assumed to be at the height of the navmesh.
 
         Raises:
             ValueError: If a goal lies nowhere near the navmesh, or the tables would take too much memory.
@@ -165,7 +165,7 @@ class NavMesh:
         return NavigationTables(self._ground, self._corners, self._cells, goal_tables, drops)
 
     def drops(self, vertices: np.ndarray, triangles: np.ndarray) -> Drops:
-        """Measure how far the visible floor of a scene lies below this navmesh; see ``kernels.floor.make_drops``.
+        """Measure the distance of a scene's visible floor below this navmesh; see ``kernels.floor.make_drops``.
 
         Args:
             vertices: [V, 3] float32, metres.
@@ -174,12 +174,12 @@ class NavMesh:
         return make_drops(self._ground, self.settings, vertices, triangles)
 
     def check_drops(self, drops: Drops) -> None:
-        """Raise ValueError unless drops, from a cache, are safe to use with this navmesh."""
+        """Raise ValueError unless drops, such as those from a cache, are safe to use with this navmesh."""
         check_parts(self._ground, drops)
         check_drops(drops)
 
     def visible_floor(self, points: np.ndarray, drops: Drops) -> np.ndarray:
-        """Points [N, 3] float32 on the visible floor above or below points [N, 3], snapped first; NaN for none."""
+        """Return the points [N, 3] float32 of the visible floor at points [N, 3], snapped first; NaN for none."""
         snapped, polygons = self.snap_with_polygon(points)
         lower_points(self._ground, drops, polygons, snapped)
         return snapped
@@ -192,12 +192,12 @@ class NavMesh:
         """Use the result of ``geodesic_arrays`` of the same navmesh instead of computing it.
 
         Raises:
-            ValueError: If an array is missing, has another dtype or shape, or holds an index outside of its range: the
-                arrays are those of another navmesh or version, or damaged. The navmesh is as before.
+            ValueError: If an array is missing, has a wrong dtype or shape, or holds an index out of range, because the
+                arrays are damaged or those of another navmesh or version. The navmesh is then unchanged.
         """
         missing = {*Corners._fields, *Cells._fields} - set(arrays)
         if missing:
-            raise ValueError(f"geodesic arrays without {', '.join(sorted(missing))}")
+            raise ValueError(f"geodesic arrays: {', '.join(sorted(missing))} are missing")
         corners = Corners(*(arrays[name] for name in Corners._fields))
         cells = Cells(*(arrays[name] for name in Cells._fields))
         check_parts(self._ground, corners, cells)
@@ -226,12 +226,12 @@ class NavMesh:
 
     @property
     def navigable_area(self) -> float:
-        """Floor area on which an agent's centre can stand, square metres, measured along slopes."""
+        """The area that an agent's centre can reach, in square metres, measured along slopes."""
         return float(self.polygon_area.sum())
 
     @cached_property
     def islands(self) -> tuple[Island, ...]:
-        """The islands: sets of polygons between which one can walk, in the order of their numbers."""
+        """The islands, the sets of polygons connected by walkable paths, in the order of their numbers."""
         areas = np.bincount(self.polygon_island, self.polygon_area, self.num_islands)
         return tuple(
             Island(np.flatnonzero(self.polygon_island == number).astype(np.int32), float(area), float(radius))
@@ -251,22 +251,22 @@ class NavMesh:
         return radius
 
     def snap(self, points: np.ndarray) -> np.ndarray:
-        """The nearest points [N, 3] float32 on the navmesh, NaN where none lies within (2, 4, 2) m along the axes."""
+        """Return the nearest points [N, 3] float32 on the navmesh, NaN if none lies within (2, 4, 2) m in x, y, z."""
         return self.snap_with_polygon(points)[0]
 
     def snap_with_polygon(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest points [N, 3] float32 on the navmesh (NaN for none) and their polygons [N] int32 (-1 for none).
+        """Return the nearest points [N, 3] float32 on the navmesh, NaN for none, and their polygons [N] int32, or -1.
 
-        A polygon above or below a point counts as near as ``max(0, |dy| - agent_max_climb)``.
+        The distance of a polygon above or below a point counts as ``max(0, |dy| - agent_max_climb)``.
         """
         return snap_points(self._ground, points)
 
     def is_navigable(self, points: np.ndarray, max_y_delta: float = 0.5) -> np.ndarray:
-        """Whether points [N, 3] lie on the navmesh: [N] bool.
+        """Return whether points lie on the navmesh: [N] bool.
 
         Args:
             points: [N, 3], metres.
-            max_y_delta: How far above or below the floor a point may lie, metres.
+            max_y_delta: Largest distance of a point above or below the floor, metres.
         """
         points = np.asarray(points, np.float64)
         shift = np.abs(self.snap(points) - points)
@@ -277,39 +277,39 @@ class NavMesh:
 
         Args:
             starts: [N, 3], metres; snapped first. A start that is not near the navmesh does not move.
-            ends: [N, 3], metres. If the nearest polygon belongs to another island, the agent does not move.
+            ends: [N, 3], metres. An agent does not move if the polygon nearest to its end is on another island.
             sliding: Slide along walls; False stops at them.
 
         Returns:
-            Positions [N, 3] float32 and whether they collided [N] bool, by Habitat's test.
+            The positions reached [N, 3] float32, and whether Habitat counts a collision [N] bool.
         """
         starts, polygons = self.snap_with_polygon(starts)
         ends = np.ascontiguousarray(ends, np.float64)
         if ends.shape != starts.shape:
-            raise ValueError(f"ends of shape {ends.shape} for starts of shape {starts.shape}")
+            raise ValueError(f"ends have the shape {ends.shape} and starts {starts.shape}: pass equal shapes")
         out, collided = np.empty(starts.shape, np.float32), np.empty(len(starts), bool)
         move_points(self._row, polygons, starts.astype(np.float64), ends, sliding, out, collided)
         return out, collided
 
     def geodesic_distance(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
-        """Length of the shortest path of every pair.
+        """Return the length of the shortest path between every pair of points.
 
         Args:
             starts: [N, 3], metres.
             goals: [N, 3], metres.
 
         Returns:
-            [N] float64, metres; inf across islands and for points nowhere near the navmesh.
+            [N] float64, metres; inf across islands and for points that are not near the navmesh.
         """
         (starts, polygons), (goals, goal_polygons) = self.snap_with_polygon(starts), self.snap_with_polygon(goals)
         if starts.shape != goals.shape:
-            raise ValueError(f"goals of shape {goals.shape} for starts of shape {starts.shape}")
+            raise ValueError(f"goals have the shape {goals.shape} and starts {starts.shape}: pass equal shapes")
         out = np.empty(len(starts))
         pair_distances(self._ground, self._corners, polygons, starts, goal_polygons, goals, out)
         return out
 
     def shortest_path(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """The shortest path from start [3] to goal [3]: its points [M, 3] float32, none if there is no path."""
+        """Return the points [M, 3] float32 of the shortest path from start [3] to goal [3]; none if unreachable."""
         ends, polygons = self.snap_with_polygon(np.stack([start, goal]))
         length, bends = corners_on_path(self._ground, self._corners, polygons[0], ends[0], polygons[1], ends[1])
         if not np.isfinite(length):
@@ -317,7 +317,7 @@ class NavMesh:
         return np.concatenate([ends[:1], self._corners.point[bends].astype(np.float32), ends[1:]])
 
     def random_points(self, n: int, rng: np.random.Generator, island: int | None = None) -> np.ndarray:
-        """Points [n, 3] float32 on the navmesh, uniform seen from above, on one island or on all."""
+        """Return random points [n, 3] float32 on one island or on all, uniform in the horizontal plane."""
         return self.random_points_and_polygons(n, rng, island)[0]
 
     def random_points_and_polygons(
@@ -326,15 +326,15 @@ class NavMesh:
         """Return points as ``random_points`` does, and the polygons [n] int32 that they lie in.
 
         Raises:
-            TypeError: If ``rng`` is no NumPy generator or ``n`` is no integer.
+            TypeError: If ``rng`` is not a NumPy generator or ``n`` not an integer.
             ValueError: If ``n`` is out of range or there is no polygon to choose from.
         """
         if not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng={rng!r}: pass a NumPy generator, such as np.random.default_rng(0)")
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
             raise TypeError(f"n={n!r}: pass the number of points as an integer")
-        if not 0 <= n <= MAX_POINTS_DRAWN:
-            raise ValueError(f"n={n}: pass a number of points from 0 to {MAX_POINTS_DRAWN:,}")
+        if not 0 <= n <= MAX_RANDOM_POINTS:
+            raise ValueError(f"n={n}: pass a number of points from 0 to {MAX_RANDOM_POINTS:,}")
         area = (
             self.polygon_area_xz
             if island is None
@@ -358,18 +358,18 @@ class NavMesh:
         return points, polygons
 
     def distance_to_obstacle(self, points: np.ndarray, max_distance: float = 2.0) -> np.ndarray:
-        """Distance of points [N, 3] to the nearest wall, seen from above.
+        """Return the horizontal distance of points [N, 3] to the nearest wall.
 
         Returns:
-            [N] float64, metres, at most ``max_distance``; NaN for points nowhere near the navmesh.
+            [N] float64, metres, at most ``max_distance``; NaN for points that are not near the navmesh.
 
         Raises:
             ValueError: If a coordinate is not finite, or ``max_distance`` is negative or NaN.
         """
         if not max_distance >= 0:
-            raise ValueError(f"max_distance={max_distance}: pass a length in metres, 0 or more")
+            raise ValueError(f"max_distance={max_distance}: pass a length in metres that is not negative")
         if not np.isfinite(np.asarray(points, np.float64)).all():
-            raise ValueError("points: some coordinates are not finite; leave those points out")
+            raise ValueError("points: some coordinates are not finite: leave those points out")
         snapped, polygons = self.snap_with_polygon(points)
         out = np.empty(len(snapped))
         wall_distances(self._ground, polygons, snapped, max_distance, out)
@@ -386,7 +386,7 @@ class NavMesh:
             [Z, X] bool; item (j, i) is the point at x = bounds[0, 0] + i * cell, z = bounds[0, 2] + j * cell.
 
         Raises:
-            ValueError: If the cell is not positive, or so small that the map would be too large.
+            ValueError: If the cell is not positive, or so small that the map would exceed its limit.
         """
         if not 0 < cell < np.inf:
             raise ValueError(f"cell={cell}: pass a positive length in metres")
@@ -412,9 +412,9 @@ class NavMesh:
 
 
 def _fan_areas(outline: np.ndarray) -> np.ndarray:
-    """Areas [n, 4], square metres, of the triangles between the first vertex of outlines [n, 6, 2] and their edges.
+    """Return the areas [n, 4], in square metres, of the fans of triangles that make up outlines [n, 6, 2].
 
-    Outlines are padded with their first vertex, which adds triangles without area.
+    Outlines are padded with their first vertex, so the padding adds triangles without area.
     """
     fan = outline[:, 1:] - outline[:, :1]
     return np.abs(fan[:, :-1, 0] * fan[:, 1:, 1] - fan[:, :-1, 1] * fan[:, 1:, 0]) / 2

@@ -1,7 +1,7 @@
-"""NavMeshData: where an agent can stand, as convex polygons with neighbours, heights and islands.
+"""NavMeshData: the walkable area as convex polygons with neighbours, heights and islands.
 
-Both makers of navmeshes, ``build`` and ``detour``, return this record; ``mesh.NavMesh`` holds one and answers questions
-about it. Kernels check no bounds, so a record that could lead one outside its arrays cannot be constructed.
+``build`` and ``detour`` return this record, and ``mesh.NavMesh`` answers queries on it. Kernels do not check bounds, so
+a record that would make one read outside its arrays cannot be constructed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ import numpy as np
 
 from gym_batchnav.navmesh.topology import polygon_edges
 
-MAX_VERTICES = 6  # of a polygon
+MAX_VERTICES = 6  # per polygon
 MAX_POLYGONS = 1 << 17
-MAX_POINTS = 1 << 22  # vertices, detail vertices, detail triangles
+MAX_POINTS = 1 << 22  # limit of vertices, of detail vertices and of detail triangles
 MAX_COORDINATE = 1e6  # metres; float32 resolves 6 cm there
-# A corner may lie this far inside of the line between its neighbours, since float32 rounds coordinates. The corners of
-# all navmeshes that were measured (8 of Recast, 8 of this package) lie at least 1.4 mm outside of it.
+# Since float32 rounds coordinates, a corner may lie this far inside the line between its neighbours. In 16 navmeshes
+# (8 of Recast, 8 of this package) all corners lie at least 1.4 mm outside it.
 ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative to the largest coordinate
-MAX_DENT = 1e-5  # metres, added to that
+MAX_DENT = 1e-5  # metres, in addition to ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
 class NavMeshSettings:
-    """How a navmesh is built from triangles; the defaults are Habitat's (lengths in metres unless said)."""
+    """Settings for building a navmesh from triangles; lengths are in metres if no unit is given.
+
+    The defaults are Habitat's.
+    """
 
     cell_size: float = 0.05
     cell_height: float = 0.2
@@ -46,17 +49,17 @@ class NavMeshSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NavMeshData:
-    """Convex polygons of up to six vertices, joined across their edges.
+    """Convex polygons of up to six vertices, connected across shared edges.
 
     Polygons wind as in Detour's files: the cross product (x, z) of successive edges is negative. Row ``p`` of
-    ``polygons`` and of ``neighbours`` is padded with -1 behind its last vertex; ``neighbours[p, i]`` lies across the
-    edge from vertex ``i`` to the next, -1 is a wall. The floor's height inside polygon ``p`` is that of
-    ``detail_triangles[detail_start[p]:detail_start[p + 1]]``, whose indices count through ``vertices`` first and
-    ``detail_vertices`` after them.
+    ``polygons`` and of ``neighbours`` is padded with -1 after its last vertex. ``neighbours[p, i]`` is the polygon
+    across the edge from vertex ``i`` to the next, or -1 for a wall. The height of the floor inside polygon ``p`` is
+    that of ``detail_triangles[detail_start[p]:detail_start[p + 1]]``; their indices refer to ``vertices`` followed by
+    ``detail_vertices``.
 
     Raises:
-        ValueError: If an array has the wrong shape or type, an index points nowhere, a polygon is not convex or winds
-            the other way, or there are too many polygons.
+        ValueError: If an array has a wrong shape or type, an index is out of range, a polygon is not convex or winds
+            the wrong way, or there are too many polygons.
     """
 
     vertices: np.ndarray  # [V, 3] float32, metres
@@ -65,7 +68,7 @@ class NavMeshData:
     detail_vertices: np.ndarray  # [D, 3] float32, metres
     detail_triangles: np.ndarray  # [T, 3] int32
     detail_start: np.ndarray  # [P + 1] int32
-    polygon_island: np.ndarray  # [P] int32, island of every polygon, numbered by their first polygon
+    polygon_island: np.ndarray  # [P] int32, island of every polygon; islands are numbered by their first polygon
     settings: NavMeshSettings
 
     def __post_init__(self) -> None:
@@ -87,28 +90,30 @@ class NavMeshData:
         _expect("polygon_island", self.polygon_island, np.int32, (num_polygons,))
         if num_polygons > MAX_POLYGONS:
             raise ValueError(
-                f"navmesh polygons: {num_polygons:,} are more than {MAX_POLYGONS:,}: build with a larger cell_size or "
-                "divide the scene"
+                f"navmesh polygons: there are {num_polygons:,}, the limit is {MAX_POLYGONS:,}: build with a larger "
+                "cell_size or split the scene"
             )
         for name in ("vertices", "detail_vertices", "detail_triangles"):
             array = getattr(self, name)
             if len(array) > MAX_POINTS:
                 raise ValueError(
-                    f"navmesh {name}: {len(array):,} are more than {MAX_POINTS:,}: build with a larger cell_size or "
-                    "detail_sample_dist"
+                    f"navmesh {name}: there are {len(array):,}, the limit is {MAX_POINTS:,}: build with a larger "
+                    "cell_size or detail_sample_dist"
                 )
             if array.dtype == np.float32 and not np.isfinite(array).all():
                 raise ValueError(f"navmesh {name}: some coordinates are not finite")
             if array.dtype == np.float32 and array.size and np.abs(array).max() > MAX_COORDINATE:
                 raise ValueError(
-                    f"navmesh {name}: a coordinate of {np.abs(array).max():g} m is beyond {MAX_COORDINATE:g} m: check "
-                    "that the unit is the metre and move the scene nearer to the origin"
+                    f"navmesh {name}: a coordinate is {np.abs(array).max():g} m, the limit is {MAX_COORDINATE:g} m: "
+                    "check that the unit is the metre, and move the scene nearer to the origin"
                 )
         if not 0 <= self.settings.agent_max_climb < np.inf:
-            raise ValueError(f"navmesh settings: agent_max_climb={self.settings.agent_max_climb} is no finite height")
+            raise ValueError(
+                f"navmesh settings: agent_max_climb={self.settings.agent_max_climb}: it must be finite and not negative"
+            )
 
     def _check_indices(self) -> None:
-        """Check that every index points into its array."""
+        """Check that every index is within its array."""
         num_polygons = len(self.polygons)
         _expect_range("polygons", self.polygons, -1, len(self.vertices))
         _expect_range("neighbours", self.neighbours, -1, num_polygons)
@@ -116,32 +121,32 @@ class NavMeshData:
         _expect_range("polygon_island", self.polygon_island, 0, max(num_polygons, 1))
         used = self.polygons >= 0
         if (used[:, 1:] & ~used[:, :-1]).any() or (used.sum(axis=1) < 3).any():
-            raise ValueError("navmesh polygons: every row needs 3 to 6 vertices, then only -1")
+            raise ValueError("navmesh polygons: every row must hold 3 to 6 vertices followed by -1")
         if ((self.neighbours >= 0) & ~used).any():
             raise ValueError("navmesh neighbours: an edge that does not exist has a neighbour")
         steps = np.diff(self.detail_start)
         if self.detail_start[0] != 0 or self.detail_start[-1] != len(self.detail_triangles) or (steps < 1).any():
-            raise ValueError("navmesh detail_start: it must rise from 0 to the number of detail triangles")
+            raise ValueError("navmesh detail_start: values must rise from 0 to the number of detail triangles")
 
     def _check_neighbours(self) -> None:
-        """Check that neighbours share the edge between them, walk it in opposite directions and share an island."""
+        """Check that neighbours share an edge, traverse it in opposite directions and belong to one island."""
         owner, edge, start, end = polygon_edges(self.polygons)
         across = self.neighbours[owner, edge].astype(np.int64)
         inner = across >= 0
-        pair = np.array([MAX_POLYGONS * len(self.vertices), len(self.vertices), 1])
+        factors = np.array([MAX_POLYGONS * len(self.vertices), len(self.vertices), 1])  # rows become unique numbers
         forth = np.stack([owner, across, start], axis=1)[inner]
         back = np.stack([across, owner, end], axis=1)[inner]
-        lonely = ~np.isin(_keys(forth, pair), _keys(back, pair))
-        if lonely.any():
-            polygon = owner[inner][np.flatnonzero(lonely)[0]]
-            raise ValueError(f"navmesh neighbours: polygon {polygon} names a neighbour that does not share its edge")
+        unmatched = ~np.isin(forth @ factors, back @ factors)
+        if unmatched.any():
+            polygon = owner[inner][np.flatnonzero(unmatched)[0]]
+            raise ValueError(f"navmesh neighbours: polygon {polygon} has a neighbour that does not share its edge")
         if (self.polygon_island[owner[inner]] != self.polygon_island[across[inner]]).any():
             raise ValueError("navmesh polygon_island: two neighbours lie on different islands")
 
     def _check_convexity(self) -> None:
-        """Check that every polygon, seen from above, turns one way by one full turn and encloses an area.
+        """Check that every polygon is convex seen from above, winds the right way and has an area.
 
-        With corners that all turn one way, a total of one full turn means that the outline does not cross itself.
+        An outline whose corners all turn the same way, by one full turn in total, does not cross itself.
         """
         if not len(self.polygons):
             return
@@ -160,14 +165,14 @@ class NavMeshData:
             polygon = int(np.flatnonzero(wrong)[0])
             reason = "is not convex"
             if turned[polygon] > 0:
-                reason = "winds the other way"
+                reason = "winds the wrong way"
             elif flat[polygon] or not (cross[polygon][used[polygon]] < 0).any():
                 reason = "has no area"
             elif not dented[polygon]:
                 reason = "crosses itself"
             raise ValueError(
-                f"navmesh polygons: polygon {polygon} {reason} seen from above; agents walk on convex polygons that "
-                f"wind as Recast's do: build the navmesh again ({int(wrong.sum())} of {len(wrong)} are wrong)"
+                f"navmesh polygons: polygon {polygon} {reason} seen from above ({int(wrong.sum())} of {len(wrong)} are "
+                "wrong); polygons must be convex and wind as Recast's do: build the navmesh again"
             )
 
     @property
@@ -185,7 +190,7 @@ NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMeshData) if field.name
 
 
 def _corner_edges(points: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Edges [P, 6, 2] that lead to and away from every corner of polygons, from points [V, 2]; 0 behind the last."""
+    """Return the edges [P, 6, 2] to and from every corner of polygons with vertices [V, 2], padded with 0."""
     used = polygons >= 0
     size = used.sum(axis=1)[:, None]
     corner = np.arange(MAX_VERTICES)
@@ -196,16 +201,11 @@ def _corner_edges(points: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray,
     return np.where(used[..., None], before, 0.0), np.where(used[..., None], after, 0.0)
 
 
-def _keys(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """One int64 for every row [n, 3] of small integers."""
-    return rows @ factors
-
-
 def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
     fits = array.ndim == len(shape) and all(want in (-1, have) for have, want in zip(array.shape, shape, strict=True))
     if array.dtype != dtype or not fits:
-        wanted = ", ".join("n" if size < 0 else str(size) for size in shape)
-        raise ValueError(f"navmesh {name}: {array.dtype} {array.shape} where {np.dtype(dtype)} ({wanted}) is needed")
+        expected = ", ".join("n" if size < 0 else str(size) for size in shape)
+        raise ValueError(f"navmesh {name}: {array.dtype} {array.shape}, expected {np.dtype(dtype)} ({expected})")
 
 
 def _expect_range(name: str, indices: np.ndarray, low: int, end: int) -> None:

@@ -1,4 +1,4 @@
-"""How polygons hang together: neighbours across shared edges, and islands."""
+"""Connectivity of polygons: neighbours across shared edges, and islands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 def shared_edge_neighbours(polygons: np.ndarray) -> np.ndarray:
     """Find the polygon across every edge.
 
-    Two polygons are neighbours where one walks an edge from a to b and the other from b to a. Of an edge that more
-    than two polygons share, each direction keeps its first polygon, so that the relation is always symmetric.
+    Two polygons are neighbours if one traverses an edge from a to b and the other from b to a. If more than two
+    polygons share an edge, the first polygon in each direction is used, so the relation is always symmetric.
 
     Args:
         polygons: [P, 6] int32, vertex indices, padded with -1.
 
     Returns:
-        [P, 6] int32, -1 for a wall and behind the last vertex.
+        [P, 6] int32, -1 for a wall and after the last vertex.
     """
     neighbours = np.full(polygons.shape, -1, np.int32)
     owner, edge, start, end = polygon_edges(polygons)
@@ -32,7 +32,7 @@ def shared_edge_neighbours(polygons: np.ndarray) -> np.ndarray:
 
 
 def polygon_edges(polygons: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """List the edges of padded polygons [P, 6]: polygon, edge in it, first and second vertex, each [E] int64."""
+    """List the edges of padded polygons [P, 6]: polygon, index in it, first and second vertex, each [E] int64."""
     owner, edge = np.nonzero(polygons >= 0)
     size = (polygons >= 0).sum(axis=1)
     start = polygons[owner, edge].astype(np.int64)
@@ -41,7 +41,7 @@ def polygon_edges(polygons: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def label_islands(neighbours: np.ndarray) -> np.ndarray:
-    """Number the connected components of polygons by their first polygon.
+    """Label the connected components of polygons, numbered in the order of their first polygons.
 
     Args:
         neighbours: [P, 6] int32, polygon across every edge, -1 for none.

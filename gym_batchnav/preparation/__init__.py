@@ -1,1 +1,1 @@
-"""Prepare scenes for agents: navmesh, distances and episodes, made ahead of time by worker processes."""
+"""Preparation of scenes for agents: navmesh, distances and episodes, made ahead of time by worker processes."""

@@ -1,8 +1,8 @@
-"""The worker process: prepares one scene after the other and keeps the results in the cache.
+"""The worker process, which prepares one scene at a time and stores the results in the cache.
 
 It reads one JSON request per line from standard input and answers each with two lines of JSON, one when it starts and
-one when it is done. A marker precedes each answer, so that other output does no harm. The process ends as soon as its
-standard input closes, even in the middle of its work, so that it never outlives its parent.
+one when it is done. A marker precedes each answer, so that other output is harmless. The process ends as soon as its
+standard input closes, even during work, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer
 
 MARKER = b"gym_batchnav answers: "
-MAX_TEXT, MAX_WARNINGS = 2000, 50  # characters of a sentence, sentences of an answer
-MODEST = 10  # niceness of a whole process in the background, where its threads have none of their own
+MAX_TEXT, MAX_WARNINGS = 2000, 50  # characters per sentence, sentences per answer
+MODEST = 10  # niceness of a background process on systems without niceness per thread
 _writing = threading.Lock()
 
 
 def main() -> None:
     """Answer requests from standard input until it closes."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print goes to standard error
+    os.dup2(2, 1)  # output of libraries goes to standard error
     sys.stdout = sys.stderr
     previous: threading.Thread | None = None
     for line in sys.stdin.buffer:
-        # A thread can lower its own priority and never raise it: each request has a new one.
+        # A thread can lower its own priority but never raise it, so each request gets a new thread.
         thread = threading.Thread(target=_serve, args=(json.loads(line), answers, previous), daemon=True)
         thread.start()
         previous = thread
@@ -48,38 +48,38 @@ def main() -> None:
 
 
 def _serve(request: Mapping[str, Any], answers: IO[bytes], previous: threading.Thread | None) -> None:
-    """Answer a request after the one before it."""
+    """Answer a request after the previous one."""
     if previous is not None:
         previous.join()
     _set_priority(request["niceness"])
-    _tell(answers, {"id": request["id"], "begun": True})
-    _tell(answers, {"id": request["id"], **answer(request)})
+    _write_line(answers, {"id": request["id"], "begun": True})
+    _write_line(answers, {"id": request["id"], **answer(request)})
 
 
-def _tell(answers: IO[bytes], answer: Mapping[str, Any]) -> None:
+def _write_line(answers: IO[bytes], answer: Mapping[str, Any]) -> None:
     """Write one line of an answer."""
     answers.write(b"\n" + MARKER + json.dumps(answer).encode() + b"\n")
     answers.flush()
 
 
 def _set_priority(niceness: int) -> None:
-    """Set the priority of this thread on Linux; elsewhere lower that of the process once it works in the background."""
+    """Set the priority of this thread on Linux; elsewhere lower that of the process for background work."""
     with suppress(OSError, AttributeError):
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
             if os.getsid(0) == os.getpid():
-                # Linux shares processors among sessions first, and niceness counts only within one.
+                # Linux divides processors among sessions first; niceness counts only within a session.
                 Path("/proc/self/autogroup").write_text(f"{niceness}")
         elif niceness > 0:
             os.nice(max(0, MODEST - os.nice(0)))
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare one scene; only one at a time in a process.
+    """Prepare one scene; a process must prepare only one at a time.
 
     Returns:
-        ``refused``: why the scene can never be used, or None; ``failed``: what went wrong and may pass, or None;
-        ``warnings``: sentences for the user; ``files``: the entries of the cache that the scene needs.
+        ``refused``: why the scene can never be used, or None; ``failed``: a possibly temporary error, or None;
+        ``warnings``: sentences for the user; ``files``: the cache entries that the scene needs.
     """
     refused = failed = None
     disk = _disk(request["cache_dir"], request["max_bytes"])
@@ -93,12 +93,12 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
                 refused = reason_of(error)[:MAX_TEXT]
             else:
                 failed = f"{type(error).__name__}: {reason_of(error)}"[:MAX_TEXT]
-    # The parent writes to the same folder and warns about it itself.
-    meant = [one for one in caught if issubclass(one.category, UserWarning) and one.category is not CacheWarning]
+    # The parent uses the same folder and issues these warnings itself.
+    relevant = [one for one in caught if issubclass(one.category, UserWarning) and one.category is not CacheWarning]
     return {
         "refused": refused,
         "failed": failed,
-        "warnings": [str(one.message)[:MAX_TEXT] for one in meant[:MAX_WARNINGS]],
+        "warnings": [str(one.message)[:MAX_TEXT] for one in relevant[:MAX_WARNINGS]],
         "files": sorted(path.name for path in disk.used if path.is_file()),
     }
 
@@ -116,10 +116,10 @@ def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
 
 
 class _Disk(DiskCache):
-    """A cache that the end of the process does not interrupt in the middle of an entry.
+    """A cache whose writing is never interrupted by the end of the process.
 
     Attributes:
-        used: The paths of the entries that were asked for or stored.
+        used: The paths of the entries that were requested or stored.
     """
 
     def __init__(self, directory: str, max_bytes: int) -> None:
@@ -127,12 +127,12 @@ class _Disk(DiskCache):
         self.used: set[Path] = set()
 
     def load(self, key: str) -> dict[str, np.ndarray] | None:
-        """The arrays stored under ``key``."""
+        """Return the arrays stored under ``key``."""
         self.used.add(self._path(key))
         return super().load(key)
 
     def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays under ``key``."""
+        """Store arrays under ``key``."""
         self.used.add(self._path(key))
         with _writing:
             super().store(key, arrays)
@@ -140,7 +140,7 @@ class _Disk(DiskCache):
 
 @cache
 def _disk(directory: str, max_bytes: int) -> _Disk:
-    """One cache for all requests, so that a folder that cannot be used causes one warning."""
+    """Return one cache for all requests, so that an unusable folder causes only one warning."""
     return _Disk(directory, max_bytes)
 
 

@@ -1,7 +1,7 @@
-"""Which kernels a program is going to need, as workloads that compile them ahead; see ``system.compilation``.
+"""Workloads that compile the kernels that a program will need; see ``system.compilation``.
 
-Each workload calls the package's own functions with small inputs, so that it compiles the signatures that are really
-used, whatever kernels stand behind them. Some overlap: a kernel that two workloads share is compiled by both where both
+Each workload calls the package's own functions with small inputs, so that it compiles exactly the signatures that are
+used. Workloads may overlap: a kernel that two workloads share is compiled by both if they
 run at the same time.
 """
 
@@ -22,31 +22,31 @@ from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
-_SMALL_SCENE = "apartment_4"  # its navmesh is the smallest of the shipped ones
+_SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
 _ROOM = np.array([[0, 0, 0], [4, 0, 0], [4, 0, 4], [0, 0, 4], [1, 0.6, 1], [2, 0.6, 1], [2, 0.6, 2]], np.float32)
 _FLOOR = np.array([[0, 2, 1], [0, 3, 2], [4, 6, 5]], np.int32)
 _TRIANGLE_OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvn 0 0 1\nf 1/1/1 2/1/1 3/1/1\n"
 
 
 def warm_up(processes: int | None = None) -> Compiled:
-    """Compile every kernel of the package now, so that no later program waits for it; idempotent.
+    """Compile every kernel of the package, so that no later program waits for it; idempotent.
 
     Args:
-        processes: The number of processes; one per processor, at most 8, by default.
+        processes: Number of processes; one per processor, at most 8, by default.
     """
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
     return compile_ahead([_drawing("auto"), _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes)
 
 
 def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False, samples: bool = False) -> None:
-    """Compile what a batch of agents in scenes with navmeshes needs.
+    """Compile the kernels of a batch of agents in scenes with navmeshes.
 
     Args:
-        num_envs: The number of agents.
-        renderer: The name of the renderer.
-        draws: Whether the agents see anything.
-        follows: Whether the follower of shortest paths will be asked.
-        samples: Whether episodes may have to be sampled, which the shipped scenes do not need.
+        num_envs: Number of agents.
+        renderer: Name of the renderer.
+        draws: Whether the agents have any sensor that is rendered.
+        follows: Whether the shortest-path follower will be used.
+        samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
     """
     workloads = [_drawing(renderer)] if draws else []
     workloads += [_PREPARING, _walking(num_envs)]
@@ -58,7 +58,7 @@ def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = Fal
 
 
 def warm_up_building(measures: bool = False, draws_with: str | None = None) -> None:
-    """Compile the navmesh builder, on request with distances on navmeshes and a renderer."""
+    """Compile the navmesh builder, and optionally distances on navmeshes and a renderer."""
     drawing = [] if draws_with is None else [_drawing(draws_with)]
     compile_ahead([*drawing, _BUILDING, *([_PREPARING, _QUERYING] if measures else [])])
 
@@ -67,7 +67,7 @@ def draw_small_scene(renderer: str) -> None:
     """Draw all sensors of a shipped scene with a renderer, or the one that ``"auto"`` chooses."""
     scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the process that asked chooses its renderer itself, and warns
+        warnings.simplefilter("ignore")  # the parent process chooses its renderer itself and warns
         drawer = make_renderer(renderer, SceneLibrary.from_scenes([scene]))
     camera = Camera(width=16, height=16)
     middle = scene.bounds.mean(axis=0, keepdims=True).astype(np.float32)
@@ -87,7 +87,7 @@ def prepare_small_navmesh() -> None:
 
 
 def query_small_navmesh() -> None:
-    """Ask a shipped navmesh one question of each kind, as sampling episodes and maps do."""
+    """Run each kind of query on a shipped navmesh, as sampling of episodes and maps do."""
     navmesh, points = _small_navmesh()
     navmesh.geodesic_distance(points, points[::-1])
     navmesh.shortest_path(points[0], points[1])
@@ -97,7 +97,7 @@ def query_small_navmesh() -> None:
 
 
 def _small_navmesh() -> tuple[NavMesh, np.ndarray]:
-    """The smallest shipped navmesh and some points [4, 3] on it."""
+    """Return the smallest shipped navmesh and some points [4, 3] on it."""
     navmesh = NavMesh.load(assets_dir() / f"{_SMALL_SCENE}.navmesh")
     return navmesh, navmesh.random_points(4, np.random.default_rng(0))
 
@@ -122,7 +122,7 @@ def walk_nowhere(num_agents: int) -> None:
 
 
 def follow_nowhere(num_agents: int) -> None:
-    """Ask agents in an empty slot for their next action on the shortest path."""
+    """Compute the next action on the shortest path for agents in an empty slot."""
     goals = np.zeros(num_agents, np.int32)
     NavMeshAgents(1).next_action(*_nobody(num_agents), goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
 
@@ -148,7 +148,7 @@ def _drawing(renderer: str) -> Workload:
 
 
 def _walking(num_agents: int) -> Workload:
-    """Few agents are moved by other kernels than many."""
+    """Return the workload for a number of agents; few agents use other kernels than many."""
     return Workload("walking", walk_nowhere, (PARALLEL_FROM if num_agents >= PARALLEL_FROM else 1,))
 
 
@@ -157,7 +157,7 @@ def _following(num_agents: int) -> Workload:
 
 
 def _nobody(num_agents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Slots [N], polygons [N], positions [N, 3] and headings [N] of agents on no polygon."""
+    """Return slots [N], polygons [N], positions [N, 3] and headings [N] of agents that are on no polygon."""
     return (
         np.zeros(num_agents, np.int32),
         np.full(num_agents, -1, np.int32),

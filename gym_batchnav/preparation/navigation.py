@@ -1,4 +1,4 @@
-"""Prepare a scene for agents: its navmesh, geodesic tables and episodes."""
+"""Preparation of one scene for agents: its navmesh, geodesic tables and episodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Navigation:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays; a few small ones that navmesh and tables share count twice."""
+        """The size of all arrays in bytes; a few small arrays that navmesh and tables share count twice."""
         navmesh = [getattr(self.navmesh.data, name) for name in NAVMESH_ARRAYS]
         episodes = [getattr(self.episode_set, field.name) for field in fields(self.episode_set) if field.name != "ids"]
         return self.tables.nbytes + sum(array.nbytes for array in (*navmesh, *episodes, self.start_polygon))
@@ -57,12 +57,12 @@ class Navigation:
 
 @dataclass(frozen=True, slots=True)
 class NavigationPreparer:
-    """Prepares scenes for a task; a plain callable for the scene library.
+    """A callable that prepares scenes for a task, for the scene library.
 
     Attributes:
-        settings: The agent for which navmeshes are built. None stands for Habitat's default agent, and uses a navmesh
-            that came with a scene as it is.
-        episode_file: A Habitat dataset with the episodes. None reads the file ``<scene>.json.gz`` beside the scene if
+        settings: The agent for which navmeshes are built. None means Habitat's default agent, and uses a navmesh
+            that came with a scene unchanged.
+        episode_file: A Habitat dataset with the episodes. None reads the file ``<scene>.json.gz`` next to the scene if
             there is one, and otherwise samples episodes.
         num_episodes: Number of episodes to sample for a scene without any; they depend on its name alone.
         cache: Stores navmeshes, distances and episodes; None stores none.
@@ -71,7 +71,7 @@ class NavigationPreparer:
     settings: NavMeshSettings | None = None
     episode_file: Path | None = None
     num_episodes: int = 1000
-    # It does not change what is made, so that equal preparers share their results wherever they keep them.
+    # Not compared, since it does not affect the results, which equal preparers share.
     cache: DiskCache | None = field(default=None, compare=False)
 
     def __call__(self, scene: Scene) -> Navigation:
@@ -96,7 +96,7 @@ class NavigationPreparer:
         return navmesh
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
-        """The scene's episodes: from the file given, from the file beside it, or sampled."""
+        """Return the scene's episodes: from ``episode_file``, from the file next to the scene, or sampled."""
         file = self.episode_file or _episode_file_beside(scene)
         if file is None:
             try:
@@ -117,25 +117,25 @@ class NavigationPreparer:
 
 @lru_cache(maxsize=1)
 def _read_episodes_once(file: Path, state: tuple[FileState, ...]) -> dict[str, EpisodeSet]:
-    """A dataset is read once for all of its scenes, and again when one of its files changes."""
+    """Read a dataset once for all of its scenes, and again when one of its files changes."""
     return read_episodes(file)
 
 
 def _episode_file_beside(scene: Scene) -> Path | None:
-    """The dataset ``<scene>.json.gz`` in the folder of the scene's file, if there is one."""
+    """Return the dataset ``<scene>.json.gz`` in the folder of the scene's file, or None."""
     path = Path(str(scene.metadata.get("path", "")))
     beside = path.with_name(f"{scene_name(path.name)}.json.gz") if path.name else None
     return beside if beside is not None and beside.is_file() else None
 
 
 def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
-    """Fit episodes from a file to the navmesh: snap them, recompute distances, and drop those that cannot be walked.
+    """Fit episodes from a file to the navmesh: snap them, recompute distances, and drop those without a path.
 
     An episode is dropped if its start or goal is farther than ``MAX_SHIFT`` from the navmesh, which happens if the
     agent is larger than the one the episode was made for, or if no path connects them.
 
     Raises:
-        ValueError: None is left.
+        ValueError: If none is left.
     """
     start, goal = navmesh.snap(episodes.start), navmesh.snap(episodes.goal)
     near = _is_near(episodes.start, start) & _is_near(episodes.goal, goal)
@@ -148,7 +148,7 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
         many = ", ..." if len(left_out) > 5 else ""
         sentence = (
             f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
-            f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from where this agent can walk, "
+            f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from the navmesh of this agent, "
             f"{int((near & ~fits).sum())} have no path to their goal; "
             "use the navmesh_settings= or the navmesh that they were made for"
         )
@@ -165,10 +165,10 @@ def _is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
 
 
 def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | None) -> NavMesh:
-    """The navmesh of a scene for the given agent, from the cache or built and kept there.
+    """Return the navmesh of a scene for the given agent, from the cache or built and stored there.
 
     Raises:
-        ValueError: There is no walkable area; the message names the scene.
+        ValueError: If there is no walkable area; the message names the scene.
     """
     key = f"navmesh-{_builder_digest()}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
     arrays = cache.load(key) if cache is not None else None
@@ -187,7 +187,7 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
 
 
 def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Drops:
-    """How far the visible floor of a scene lies below its navmesh, from the cache or measured and kept there."""
+    """Return the distances of the visible floor below a navmesh, from the cache or measured and stored there."""
     if cache is None:
         return navmesh.drops(scene.vertices, scene.triangles)
     key = f"drops-{_floor_digest()}-{_geometry_of(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
@@ -205,7 +205,7 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
 
 
 def _geometry_of(scene: Scene) -> str:
-    """SHA-256 of all that a navmesh is built from, whoever made it and by whatever version."""
+    """Return the SHA-256 of the geometry that a navmesh is built from."""
     content = hashlib.sha256()
     for array in (scene.vertices, scene.triangles):
         content.update(f"{array.dtype.str} {array.shape} ".encode())
@@ -214,10 +214,10 @@ def _geometry_of(scene: Scene) -> str:
 
 
 def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: DiskCache | None) -> EpisodeSet:
-    """The episodes of a scene of that name, from the cache or sampled and kept there.
+    """Return the sampled episodes of a scene, from the cache or sampled and stored there.
 
     Raises:
-        ValueError: The navmesh has no room for episodes.
+        ValueError: If the navmesh has no space for episodes.
     """
     key = f"episodes-{_sampler_digest()}-{num_episodes}-{_content_of(navmesh)}-{name}"
     arrays = cache.load(key) if cache is not None else None
@@ -226,7 +226,7 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
             return _stored_episodes(arrays, navmesh, num_episodes)
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
-    seed = list(name.encode(errors="surrogatepass"))  # names of files need not be UTF-8
+    seed = list(name.encode(errors="surrogatepass"))  # file names need not be UTF-8
     episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
     if cache is not None:
         cache.store(key, {array: getattr(episodes, array) for array in _EPISODE_ARRAYS})
@@ -234,11 +234,11 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
 
 
 def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_episodes: int) -> EpisodeSet:
-    """Episodes from the cache.
+    """Return the episodes of a cache entry.
 
     Raises:
-        ValueError: They are not as the sampler makes them on this navmesh.
-        KeyError: An array is missing.
+        ValueError: If they are not such as the sampler makes on this navmesh.
+        KeyError: If an array is missing.
     """
     shapes = {"start": (num_episodes, 3), "heading": (num_episodes,)}
     shapes |= {"goal": shapes["start"], "distance": shapes["heading"]}
@@ -257,7 +257,7 @@ def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_epi
 
 
 def _content_of(navmesh: NavMesh) -> str:
-    """SHA-256 of a navmesh's arrays."""
+    """Return the SHA-256 of a navmesh's arrays."""
     content = hashlib.sha256()
     for name in NAVMESH_ARRAYS:
         content.update(getattr(navmesh.data, name).tobytes())

@@ -1,4 +1,4 @@
-"""Several worker processes that prepare scenes in parallel."""
+"""A pool of worker processes that prepare scenes in parallel."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gym_batchnav.preparation.worker import TIMEOUT, TRIES, PreparationWorker, W
 from gym_batchnav.system.progress import late_progress
 
 MAX_WORKERS = 4  # by default
-BYTES_PER_WORKER = 2 * 10**9  # of free memory; a large scan takes about that while it is prepared
-FEW_SCENES = 2  # that somebody waits for are prepared in this process, which starts sooner
-_POLL = 0.05  # seconds between looks at Ctrl-C
+BYTES_PER_WORKER = 2 * 10**9  # of free memory; preparing a large scan takes about that much
+FEW_SCENES = 2  # at most this many scenes that a caller waits for are prepared in this process, which starts sooner
+_POLL = 0.05  # seconds between checks for Ctrl-C
 
 
 class PreparationPool:
-    """Prepares scenes in worker processes; its methods are callbacks of a SceneLibrary.
+    """A pool that prepares scenes in worker processes; its methods are callbacks of a SceneLibrary.
 
     One or two scenes that a caller waits for are prepared in a thread of this process. One worker is kept for the
     scenes that rotation requests; others run while several scenes are needed at once.
 
     Args:
         preparer: Prepares the scenes; it needs a cache.
-        timeout: Seconds that one scene may take.
+        timeout: Limit of seconds per scene.
     """
 
     def __init__(self, preparer: NavigationPreparer, timeout: float = TIMEOUT) -> None:
@@ -39,7 +39,7 @@ class PreparationPool:
     def prepare_ahead(
         self, sources: Sequence[SceneSource], niceness: int = 0, abandoned: Abandoned = never
     ) -> list[Outcome]:
-        """Prepare scenes and wait until that is done; scenes in memory have nothing to prepare.
+        """Prepare scenes and wait for the results; scenes in memory need no preparation.
 
         Args:
             sources: The scenes.
@@ -82,25 +82,25 @@ class PreparationPool:
             return Outcome(error)
 
     def release(self) -> None:
-        """End the process until more scenes are needed; idempotent."""
+        """End the worker process until more scenes are needed; idempotent."""
         self.worker.release()
 
 
 def prepare_all(
     sources: Sequence[SceneSource], preparer: NavigationPreparer, num_workers: int | None = None
 ) -> list[tuple[str, str]]:
-    """Prepare scenes in several processes, and show the progress.
+    """Prepare scenes in several processes and show the progress.
 
     Args:
         sources: The scenes.
         preparer: Prepares the scenes; it needs a cache.
-        num_workers: Processes; as many as processors and memory allow, at most four, if not given.
+        num_workers: Number of processes; by default as many as processors and memory allow, at most four.
 
     Returns:
         Name and reason of each scene that could not be prepared.
 
     Raises:
-        RuntimeError: No process can be started, or processes end before they begin.
+        RuntimeError: If no process can be started, or processes end before they begin.
     """
     count = min(num_workers or affordable_workers(), len(sources))
     workers = [PreparationWorker(preparer) for _ in range(count)]
@@ -118,24 +118,24 @@ def prepare_all(
 
 
 def affordable_workers() -> int:
-    """How many worker processes the free processors and the free memory suggest, one to four."""
+    """Return the number of worker processes, one to four, for the free processors and the free memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = min(MAX_WORKERS, cores)
-    with suppress(OSError, ValueError, AttributeError):  # only some systems tell
+    with suppress(OSError, ValueError, AttributeError):  # only some systems report it
         count = min(count, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // BYTES_PER_WORKER)
     return max(count, 1)
 
 
-_LEFT = Outcome()  # of a scene that no process has prepared
+_LEFT = Outcome()  # the outcome of a scene that no process has prepared
 
 
 @dataclass
 class _Work:
-    """Scenes that several threads have prepared, each by a worker of its own.
+    """A list of scenes that several threads prepare, each with a worker of its own.
 
     Attributes:
         outcomes: One per source.
-        lost: Why no process can be had.
+        lost: The reason why no process is available.
     """
 
     sources: Sequence[SceneSource]
@@ -146,7 +146,7 @@ class _Work:
     stopped: bool = False
 
     def do(self, workers: Sequence[PreparationWorker], done: Callable[[], object] = lambda: None) -> None:
-        """Prepare all scenes; the calling thread waits, or works itself where it is the only one."""
+        """Prepare all scenes; the calling thread waits, or does the work itself if there is one worker."""
         self.outcomes = [_LEFT] * len(self.sources)
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         for index in range(len(self.sources)):
@@ -165,22 +165,22 @@ class _Work:
             self.stopped = True
 
     def _serve(self, worker: PreparationWorker, waiting: queue.SimpleQueue[int], done: Callable[[], object]) -> None:
-        while self.lost is None and not self._unwanted():
+        while self.lost is None and not self._is_abandoned():
             try:
                 index = waiting.get_nowait()
             except queue.Empty:
                 return
             source = self.sources[index]
             try:
-                told = prepare_scene(worker, source, self.niceness, self._unwanted)
-                self.outcomes[index] = Outcome(None, told)
+                messages = prepare_scene(worker, source, self.niceness, self._is_abandoned)
+                self.outcomes[index] = Outcome(None, messages)
             except WorkerLost as error:
                 self.lost = error
             except Exception as error:
                 self.outcomes[index] = Outcome(error)
             done()
 
-    def _unwanted(self) -> bool:
+    def _is_abandoned(self) -> bool:
         return self.stopped or self.abandoned()
 
 

@@ -8,7 +8,7 @@ from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.pool import PreparationPool
 
 FEW_SCENES = 8  # up to this number all are resident
-ENVS_PER_SCENE = 32  # of more scenes; as in "Large Batch Simulation for Deep Reinforcement Learning"
+ENVS_PER_SCENE = 32  # with more scenes; as in "Large Batch Simulation for Deep Reinforcement Learning"
 
 
 def make_library(
@@ -22,13 +22,13 @@ def make_library(
     deterministic: bool,
     max_scene_bytes: int | None,
 ) -> SceneLibrary:
-    """A library whose scenes are prepared ahead of their turn by worker processes.
+    """Make a library whose scenes are prepared ahead of their turn by worker processes.
 
     Args:
-        scenes: The scenes, see ``scene_sources``.
-        num_envs: N, the number of environments that will share it.
-        preparer: What is prepared ahead; its cache also keeps the scenes.
-        once: Every episode runs once, for which all scenes have to be resident.
+        scenes: The scenes; see ``scene_sources``.
+        num_envs: N, the number of environments that will share the library.
+        preparer: Prepares the scenes; its cache also stores them.
+        once: Whether every episode runs once, for which all scenes must be resident.
         resident_scenes: The number of lanes. By default all scenes if they are few or with ``once``, else one per 32
             environments.
         rotate_every: See SceneLibrary.
@@ -36,14 +36,14 @@ def make_library(
         max_scene_bytes: See SceneLibrary.
 
     Raises:
-        ValueError: Episodes are to run once and not all scenes to be resident, or as for ``scene_sources`` and
-            SceneLibrary.
+        ValueError: If episodes run once and not all scenes would be resident, or as ``scene_sources`` and
+            SceneLibrary do.
     """
     sources = scene_sources(scenes, preparer.cache)
     if once and resident_scenes is not None and resident_scenes < len(sources):
         raise ValueError(
-            f"episode_order='once' needs every scene resident: list {resident_scenes} instead of {len(sources)}, or "
-            f"leave resident_scenes={resident_scenes} out"
+            f"episode_order='once' requires all scenes to be resident: pass {resident_scenes} scenes instead of "
+            f"{len(sources)}, or leave resident_scenes={resident_scenes} out"
         )
     if resident_scenes is None and not once and len(sources) > FEW_SCENES:
         resident_scenes = -(-num_envs // ENVS_PER_SCENE)

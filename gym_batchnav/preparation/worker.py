@@ -1,7 +1,7 @@
 """A worker process that fills the disk cache, so that the stepping process only has to read from it.
 
-It is a plain child process with pipes, not a ``ProcessPoolExecutor``: that would import the user's program again, which
-then needs an ``if __name__ == "__main__"``, and could neither be cancelled nor end with its parent.
+It is a plain child process with pipes, not a ``ProcessPoolExecutor``, which would import the user's program again
+(requiring ``if __name__ == "__main__"``) and could neither be cancelled nor end with its parent.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from gym_batchnav.preparation.navigation import NavigationPreparer, makers_diges
 from gym_batchnav.system.notices import warn_user
 
 TIMEOUT = 300.0  # seconds for one scene
-_MAX_LINE = 2**20  # bytes of an answer
-_PATIENCE = 1.0  # seconds that a process gets to end by itself
-_POLL = 0.05  # seconds between looks at whether the work is abandoned
-TRIES = 3  # processes that may be lost over one scene: somebody else may have ended two of them
+_MAX_LINE = 2**20  # bytes per answer
+_PATIENCE = 1.0  # seconds in which a process may end by itself
+_POLL = 0.05  # seconds between checks whether the work is abandoned
+TRIES = 3  # processes that may be lost during one scene, since others may have ended two of them
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_PREPARING_HERE = threading.Lock()  # of ``answer``, which is for one thread at a time
+_PREPARING_HERE = threading.Lock()  # for ``answer``, which only one thread may run at a time
 
 _Answers = queue.SimpleQueue[bytes | None]
 
@@ -45,7 +45,7 @@ class WorkerLost(RuntimeError):
     """The worker process died, was closed, sent an invalid answer, or could not be started.
 
     Attributes:
-        begun: Whether it had begun with the scene, which may then be to blame.
+        begun: Whether it had begun to prepare the scene, which may then be the cause.
     """
 
     def __init__(self, message: str, begun: bool = False) -> None:
@@ -54,28 +54,28 @@ class WorkerLost(RuntimeError):
 
 
 class PreparationFailed(RuntimeError):
-    """A scene could not be prepared for a possibly temporary reason."""
+    """The error of a scene that could not be prepared for a possibly temporary reason."""
 
 
 class PreparationAbandoned(RuntimeError):
-    """The scene is no longer needed."""
+    """The error of a request whose scene is no longer needed."""
 
 
 class PreparationWorker:
-    """Prepares scenes in a process of its own, one after the other; the results are found in the disk cache.
+    """A worker that prepares scenes in a process of its own, one at a time; the results are stored in the disk cache.
 
     The process starts with the first scene, and again after it was lost. It ends with ``close``, with ``release`` or
     with its parent.
 
     Args:
-        preparer: What to prepare; it needs a cache, and its process uses the same folder.
-        timeout: Seconds that one scene may take; after them the process counts as lost and is ended.
+        preparer: Prepares the scenes; it needs a cache, whose folder the process uses.
+        timeout: Limit of seconds per scene, after which the process counts as lost and is ended.
 
     Attributes:
-        timeout: Seconds that one scene may take.
+        timeout: Limit of seconds per scene.
 
     Raises:
-        ValueError: The preparer has no cache, or the timeout is not positive.
+        ValueError: If the preparer has no cache, or the timeout is not positive.
     """
 
     def __init__(self, preparer: NavigationPreparer, timeout: float = TIMEOUT) -> None:
@@ -83,7 +83,7 @@ class PreparationWorker:
             raise ValueError(f"timeout={timeout!r}: pass a positive number of seconds")
         disk = preparer.cache
         if disk is None:
-            raise ValueError("a PreparationWorker needs a preparer with a cache: its results go there")
+            raise ValueError("a PreparationWorker requires a preparer with a cache, which receives the results")
         self.timeout = timeout
         self._disk = disk
         self._request = {
@@ -101,38 +101,38 @@ class PreparationWorker:
         self._turn = threading.Lock()  # of the caller whose scene is prepared
 
     def prepare(self, recipe: Mapping[str, Any], niceness: int = 0, abandoned: Abandoned = never) -> tuple[str, ...]:
-        """Prepare a scene and keep it, its navmesh, distances and episodes in the cache; blocks until that is done.
+        """Prepare a scene and store it, its navmesh, distances and episodes in the cache; blocks until done.
 
-        The GIL is released meanwhile. Where the work is abandoned, the process completes the scene for the cache unless
+        The GIL is released meanwhile. If the work is abandoned, the process completes the scene for the cache, unless
         this program is about to end.
 
         Args:
             recipe: ``SceneSource.recipe`` of the scene.
             niceness: Priority of the work, 0 to 19; other systems than Linux distinguish 0 from the rest at most.
-            abandoned: Says whether nobody wants the scene any more.
+            abandoned: Returns whether the scene is no longer needed.
 
         Returns:
             Warnings that the scene causes.
 
         Raises:
-            ValueError: The scene is refused; the message has the reason.
-            PreparationFailed: Something went wrong that may pass.
-            PreparationAbandoned: Nobody wants the scene any more.
-            WorkerLost: The process has died or took longer than ``timeout``; another call starts a new one unless the
+            ValueError: If the scene is refused; the message has the reason.
+            PreparationFailed: If there was a possibly temporary error.
+            PreparationAbandoned: If the scene is no longer needed.
+            WorkerLost: If the process died or took longer than ``timeout``; another call starts a new one unless the
                 worker was closed.
         """
         while not self._turn.acquire(timeout=_POLL):
-            _check_wanted(abandoned)
+            _check_not_abandoned(abandoned)
         try:
-            told = self._ask(recipe, niceness, abandoned)
+            result = self._ask(recipe, niceness, abandoned)
         finally:
             self._turn.release()
-        return self._kept(recipe, told)
+        return self._store_mark(recipe, result)
 
     def prepare_here(self, recipe: Mapping[str, Any]) -> tuple[str, ...]:
-        """Prepare a scene in a thread of this process, which takes less time than to start another for a small scene.
+        """Prepare a scene in a thread of this process, which is faster for small scenes than starting another.
 
-        The calling thread waits in short pieces, so that Ctrl-C is heard; the program then ends without the thread.
+        The calling thread polls, so that Ctrl-C is handled; the program then ends without the thread.
 
         Args:
             recipe: ``SceneSource.recipe`` of the scene.
@@ -141,31 +141,31 @@ class PreparationWorker:
             Warnings that the scene causes.
 
         Raises:
-            ValueError: The scene is refused; the message has the reason.
-            PreparationFailed: Something went wrong that may pass.
+            ValueError: If the scene is refused; the message has the reason.
+            PreparationFailed: If there was a possibly temporary error.
         """
         request = json.loads(json.dumps({**self._request, "recipe": recipe}))
-        told: dict[str, Any] = {"refused": None, "failed": "its thread has ended without a result"}
+        result: dict[str, Any] = {"refused": None, "failed": "its thread has ended without a result"}
 
         def run() -> None:
             with _PREPARING_HERE:
-                told.update(answer(request))
+                result.update(answer(request))
 
         thread = threading.Thread(target=run, name="scene preparation", daemon=True)
         thread.start()
         while thread.is_alive():
             thread.join(_POLL)
-        return self._kept(recipe, told)
+        return self._store_mark(recipe, result)
 
-    def _kept(self, recipe: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[str, ...]:
-        """Mark a scene as prepared and return its warnings, or raise why it is not; see ``prepare``."""
+    def _store_mark(self, recipe: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ...]:
+        """Mark a scene as prepared and return its warnings, or raise the error of its result; see ``prepare``."""
         name = str(recipe.get("name"))
-        if told["refused"] is not None:
-            raise SceneRefused(name, told["refused"])
-        if told["failed"] is not None:
-            raise PreparationFailed(f"scene {name!r}: {told['failed']}")
-        self._disk.store(self._mark(recipe), {"files": np.array(told["files"], str)})
-        return tuple(told["warnings"])
+        if result["refused"] is not None:
+            raise SceneRefused(name, result["refused"])
+        if result["failed"] is not None:
+            raise PreparationFailed(f"scene {name!r}: {result['failed']}")
+        self._disk.store(self._mark(recipe), {"files": np.array(result["files"], str)})
+        return tuple(result["warnings"])
 
     def _ask(self, recipe: Mapping[str, Any], niceness: int, abandoned: Abandoned) -> dict[str, Any]:
         """Send a request and wait for its answer; see ``prepare``."""
@@ -193,11 +193,11 @@ class PreparationWorker:
         return answer
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
-        """Whether a scene has been prepared like this before, and all that was kept of it is still in the cache."""
+        """Return whether a scene has been prepared with these settings and its results are still in the cache."""
         try:
             mark = self._disk.load(self._mark(recipe))
             return mark is not None and all((self._disk.directory / name).is_file() for name in mark["files"].tolist())
-        except (OSError, KeyError, TypeError, ValueError):  # a damaged entry: the scene is prepared again
+        except (OSError, KeyError, TypeError, ValueError):  # a damaged entry, so the scene is prepared again
             return False
 
     @property
@@ -206,11 +206,11 @@ class PreparationWorker:
         return self._closed
 
     def _mark(self, recipe: Mapping[str, Any]) -> str:
-        """The key of the entry that says that a scene was prepared."""
+        """Return the key of the entry that marks a scene as prepared."""
         return f"prepared {makers_digest()} {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
 
     def release(self) -> None:
-        """End the process until another scene is to be prepared; from any thread, idempotent."""
+        """End the process until another scene is requested; callable from any thread, idempotent."""
         with self._lock:
             process = self._process
             self._process = None
@@ -218,20 +218,20 @@ class PreparationWorker:
             _stop(process)
 
     def close(self) -> None:
-        """End the process for good, whatever it is doing; from any thread, idempotent."""
+        """End the process permanently; callable from any thread, idempotent."""
         with self._lock:
             self._closed = True
         self.release()
 
     def _started(self, abandoned: Abandoned) -> tuple[subprocess.Popen[bytes], _Answers]:
-        """The running process and its answers; it is started if need be.
+        """Return the process and its answers, and start the process if it is not running.
 
-        Whoever releases the worker abandons its work first, so no process is started for nobody.
+        Callers abandon the work before they release the worker, so no process is started in vain.
         """
         with self._lock:
-            _check_wanted(abandoned)
+            _check_not_abandoned(abandoned)
             if self._closed:
-                raise WorkerLost("the process that prepares scenes is closed: make another PreparationWorker")
+                raise WorkerLost("the process that prepares scenes is closed: make a new PreparationWorker")
             if self._process is None or self._process.poll() is not None:
                 self._process = _start()
                 self._answers = queue.SimpleQueue()
@@ -242,19 +242,19 @@ class PreparationWorker:
 def prepare_scene(
     worker: PreparationWorker, source: SceneSource, niceness: int = 0, abandoned: Abandoned = never
 ) -> tuple[str, ...]:
-    """Prepare a scene unless that was done before; a lost process is replaced, twice at most.
+    """Prepare a scene unless it is prepared already; a lost process is replaced at most twice.
 
-    A scene over which processes are lost time and again must not be loaded by the one that steps: it could take that
-    along as well. Only where no process gets as far as the scene may it do so.
+    A scene during which several processes were lost must not be loaded by the stepping process, which might be lost
+    too. Only if no process has begun to prepare the scene may the stepping process load it.
 
     Returns:
-        Warnings that the scene causes, and one for every lost process.
+        Warnings that the scene causes.
 
     Raises:
-        ValueError: The scene is refused.
-        PreparationFailed: Something went wrong that may pass.
-        PreparationAbandoned: Nobody wants the scene any more.
-        WorkerLost: No process gets as far as the scene.
+        ValueError: If the scene is refused.
+        PreparationFailed: If there was a possibly temporary error.
+        PreparationAbandoned: If the scene is no longer needed.
+        WorkerLost: If no process begins to prepare the scene.
     """
     if source.recipe is None or worker.is_prepared(source.recipe):
         return ()
@@ -263,32 +263,32 @@ def prepare_scene(
         try:
             return worker.prepare(source.recipe, niceness, abandoned)
         except WorkerLost as error:
-            _check_wanted(abandoned)
+            _check_not_abandoned(abandoned)
             begun = begun or error.begun
             if worker.closed or (not remaining and not begun):
                 raise
             if not remaining:
                 raise SceneRefused(
                     source.name,
-                    f"{TRIES} processes in turn were lost over it, the last: {error}; it may take more memory or time "
-                    "than there is: make it smaller",
+                    f"{TRIES} processes in turn were lost during its preparation, the last: {error}; "
+                    "it may take too much memory or time: make it smaller",
                 ) from error
-            warn_user(f"{error}: scene {source.name!r} is tried again")
+            warn_user(f"{error}: scene {source.name!r} is retried")
     raise AssertionError("unreachable")
 
 
-def _check_wanted(abandoned: Abandoned) -> None:
+def _check_not_abandoned(abandoned: Abandoned) -> None:
     if abandoned():
-        raise PreparationAbandoned("nobody wants the scene any more")
+        raise PreparationAbandoned("the scene is no longer needed")
 
 
 def _start() -> subprocess.Popen[bytes]:
     """Start a worker process.
 
     Raises:
-        WorkerLost: That is not possible.
+        WorkerLost: If that is not possible.
     """
-    if getattr(sys, "frozen", False):  # the executable is the whole application, which would start again
+    if getattr(sys, "frozen", False):  # the executable is the whole application, which would be started again
         raise WorkerLost("no process that prepares scenes can be started from a frozen application")
     try:
         return subprocess.Popen(
@@ -304,7 +304,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
-    with suppress(OSError):  # what was still to be written has no reader
+    with suppress(OSError):  # pending output has no reader
         process.stdin.close()
     try:
         process.wait(_PATIENCE)
@@ -314,21 +314,21 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """The child's environment: modules are found where the parent finds them, and kernels use one thread."""
-    package = str(Path(__file__).parents[2])  # last, for a parent that was started in it and has gone elsewhere
+    """Return the child's environment, with the parent's module path and one thread for kernels."""
+    package = str(Path(__file__).parents[2])  # last, for a parent that has left the folder that it was started in
     found = os.pathsep.join(os.path.abspath(path) for path in [*sys.path, package])
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": found, "PYTHONSAFEPATH": "1"}
 
 
 def _apart() -> dict[str, Any]:
-    """Keywords of Popen that keep Ctrl-C from the child: it goes to the parent alone, which decides what to do."""
+    """Return the keywords of Popen with which Ctrl-C reaches only the parent, which then ends the child."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.BELOW_NORMAL_PRIORITY_CLASS}
     return {"start_new_session": True}
 
 
 def _read_answers(stream: IO[bytes], answers: _Answers) -> None:
-    """Pass on the child's answers, and None when it ends; a pipe can be waited for in no other way everywhere."""
+    """Forward the child's answers, and None when it ends; only a thread can wait for a pipe on every system."""
     with stream:
         while line := stream.readline(_MAX_LINE):
             if line.startswith(MARKER):
@@ -337,18 +337,18 @@ def _read_answers(stream: IO[bytes], answers: _Answers) -> None:
 
 
 def _next_answer(answers: _Answers, number: int, timeout: float, abandoned: Abandoned) -> dict[str, Any]:
-    """The next answer to a request; those to abandoned requests are dropped.
+    """Return the next answer to a request, and drop those to abandoned requests.
 
     Raises:
-        ValueError: The child ends first, there is none within ``timeout`` seconds, or it is malformed.
-        PreparationAbandoned: Nobody wants it any more.
+        ValueError: If the child ends first, no answer comes within ``timeout`` seconds, or it is malformed.
+        PreparationAbandoned: If the scene is no longer needed.
     """
     end = time.monotonic() + timeout
     while True:
         try:
             line = answers.get(timeout=_POLL)
         except queue.Empty:
-            _check_wanted(abandoned)
+            _check_not_abandoned(abandoned)
             if time.monotonic() > end:
                 raise ValueError(f"it gave no answer within {timeout:g} seconds") from None
             continue

@@ -1,4 +1,4 @@
-"""Renderers: images of scenes from given poses."""
+"""Rendering of scenes from given poses."""
 
 from gym_batchnav.render.api import make_renderer
 

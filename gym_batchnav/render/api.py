@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,14 +27,15 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
 SENSORS = tuple(SENSOR_FORMATS)
 DEVICES = ("cpu", "cuda")
 
+Batch = TypeVar("Batch")
+
 
 class Target(Protocol):
     """A render target: one caller draws up to ``num_views`` views at a time through one camera.
 
     A batch is in flight between its ``begin`` and its ``finish``. Two batches may be in flight at once (one if
     ``buffers`` is 1), so that batch t is read while batch t + 1 is drawn: begin(t), begin(t + 1), finish() returns t,
-    begin(t + 2), ... Images live in a ring of ``buffers`` sets: those of batch t are overwritten from
-    begin(t + ``buffers``) on.
+    begin(t + 2), ... Images are kept in a ring of ``buffers`` sets: begin(t + ``buffers``) overwrites those of batch t.
     """
 
     num_views: int
@@ -42,7 +44,7 @@ class Target(Protocol):
         """Draw every view: ``begin``, then ``finish``.
 
         Args:
-            slots: [n] int, the library's slot that each view looks into; n is at most ``num_views``.
+            slots: [n] int, the slot whose scene each view shows; n is at most ``num_views``.
             views: [n, 4, 4] float32, world-to-camera, rigid.
 
         Returns:
@@ -50,38 +52,38 @@ class Target(Protocol):
             tensors on that device, which ``close`` invalidates.
 
         Raises:
-            ValueError: A view is not rigid, or as for ``begin``.
-            RuntimeError: A batch is under way, or as for ``begin`` and ``finish``.
+            ValueError: If a view is not rigid, or as ``begin`` does.
+            RuntimeError: If a batch is in flight, or as ``begin`` and ``finish`` do.
         """
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
         """Start drawing: the first half of ``render``.
 
-        Views are not checked to be rigid, because a step makes them itself; other views produce garbage, but no unsafe
-        access.
+        Views are not checked to be rigid, because a step computes them itself. Other views give meaningless images, but
+        no unsafe access.
 
         Raises:
-            ValueError: A shape, type or slot is wrong, or a slot is empty; no further batch is in flight then.
-            RuntimeError: No further batch may be begun before ``finish``, the target or its renderer is closed, the
-                process was forked, or another thread uses the renderer.
+            ValueError: If a shape, type or slot is wrong, or a slot is empty; no batch is then begun.
+            RuntimeError: If ``finish`` must be called first, the target or its renderer is closed, the process was
+                forked, or another thread uses the renderer.
         """
 
     def finish(self) -> dict[str, Any]:
         """Wait for the images of the oldest batch in flight and return them: the second half of ``render``.
 
         Raises:
-            RuntimeError: No batch is in flight, the target or its renderer is closed, the process was forked, another
-                thread uses the renderer, or the device failed.
+            RuntimeError: If no batch is in flight, the target or its renderer is closed, the process was forked,
+                another thread uses the renderer, or the device failed.
         """
 
     def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
         """Call ``begin`` and ``finish``, but copy views that have not changed since the last batch where possible.
 
-        The images are the same as if all views were drawn, provided the caller has not written into the last ones.
+        The images equal those of ``begin`` and ``finish``, unless the caller has written into the last images.
 
         Raises:
-            ValueError: As for ``begin``.
-            RuntimeError: A batch is under way, or as for ``begin`` and ``finish``.
+            ValueError: As ``begin`` does.
+            RuntimeError: If a batch is in flight, or as ``begin`` and ``finish`` do.
         """
 
     def close(self) -> None:
@@ -89,7 +91,7 @@ class Target(Protocol):
 
 
 class Renderer(Protocol):
-    """Scenes of one library, ready to be drawn."""
+    """A renderer of one library's scenes."""
 
     @property
     def name(self) -> str:
@@ -118,23 +120,23 @@ class Renderer(Protocol):
 
 
 def make_renderer(name: str, library: SceneLibrary) -> Renderer:
-    """Make a renderer for a library's scenes; see its ``name`` and ``device`` for the one that was chosen.
+    """Make a renderer for a library's scenes; its ``name`` and ``device`` tell which one was chosen.
 
     Args:
-        name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a hardware device, Embree otherwise. Where Embree is
-            not installed, ``"auto"`` takes OpenGL in software.
+        name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a hardware device, Embree otherwise. If Embree is not
+            installed, ``"auto"`` falls back to OpenGL in software.
         library: The scenes to draw.
 
     Raises:
-        ValueError: The name is none of these.
-        RuntimeError: The renderer cannot run here; the message names what to install.
+        ValueError: If the name is none of these.
+        RuntimeError: If the renderer cannot run here; the message names the packages to install.
     """
     if name not in RENDERERS:
         raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
     opengl_device = _opengl_device() if name != "embree" else None
     if name == "opengl" and opengl_device is None:
         raise RuntimeError(
-            "renderer='opengl' needs OpenGL 4.3 or newer and found none: install a driver "
+            "renderer='opengl' needs OpenGL 4.3 or newer, which was not found: install a driver "
             "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'"
         )
     if opengl_device is not None and (name == "opengl" or not is_software(opengl_device) or not _has_embree()):
@@ -142,22 +144,22 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
 
         return OpenGLRenderer(library)
     if name == "auto" and opengl_device is None:
-        warnings.warn("found no OpenGL 4.3: drawing on the processor with Embree instead", stacklevel=2)
+        warnings.warn("OpenGL 4.3 was not found: drawing on the processor with Embree instead", stacklevel=2)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
     return EmbreeRenderer(library)
 
 
 def check_device(device: str, renderer: str) -> None:
-    """Raise unless a renderer can put observations on a device; called when an environment is made.
+    """Raise an error unless a renderer can put observations on a device; called when an environment is made.
 
     Args:
         device: The environment's ``obs_device``, one of ``DEVICES``.
         renderer: Name of the renderer, one of ``RENDERERS``.
 
     Raises:
-        ValueError: The device is none of these, or the renderer draws into main memory only.
-        RuntimeError: torch, cuda.core or an NVIDIA device is missing, or OpenGL draws on another device.
+        ValueError: If the device is none of these, or the renderer draws into main memory only.
+        RuntimeError: If torch, cuda.core or an NVIDIA device is missing, or OpenGL draws on another device.
     """
     if device not in DEVICES:
         raise ValueError(f"obs_device={device!r}: choose one of {', '.join(map(repr, DEVICES))}")
@@ -171,7 +173,7 @@ def check_device(device: str, renderer: str) -> None:
     opengl_device = _opengl_device()
     if opengl_device is None:
         raise RuntimeError(
-            f"obs_device={device!r} needs OpenGL 4.3 or newer on an NVIDIA device and found none: pass "
+            f"obs_device={device!r} needs OpenGL 4.3 or newer on an NVIDIA device, which was not found: pass "
             "obs_device='cpu', or install NVIDIA's OpenGL (libnvidia-gl; in a container "
             "NVIDIA_DRIVER_CAPABILITIES=all) and moderngl"
         )
@@ -181,7 +183,7 @@ def check_device(device: str, renderer: str) -> None:
 
 
 def _opengl_device() -> str | None:
-    """The name of the OpenGL 4.3 device, None where there is none or ModernGL is not installed."""
+    """Return the name of the OpenGL 4.3 device, or None if there is none or ModernGL is not installed."""
     try:
         from gym_batchnav.render.opengl import probe
     except ImportError:
@@ -190,22 +192,62 @@ def _opengl_device() -> str | None:
 
 
 def _has_embree() -> bool:
-    """Whether the package with Embree is installed; it has no wheel for Linux on Arm."""
+    """Return whether the package with Embree is installed; it has no wheel for Linux on Arm."""
     return importlib.util.find_spec("embreex") is not None
 
 
 def is_software(device: str) -> bool:
-    """Whether an OpenGL device of this name draws on the processor."""
+    """Return whether the OpenGL device of a name draws on the processor."""
     return any(word in device.lower() for word in ("llvmpipe", "softpipe", "swrast", "software", "swiftshader"))
 
 
 def empty_pictures(camera: Camera, sensors: Sequence[str], num_views: int) -> dict[str, np.ndarray]:
-    """One array per sensor for the pictures of ``num_views`` views; their contents are undefined."""
+    """Return one array per sensor for the pictures of ``num_views`` views; their contents are undefined."""
     shape = (num_views, camera.height, camera.width)
     formats = {sensor: SENSOR_FORMATS[sensor] for sensor in sensors}
     return {sensor: np.empty((*shape, channels), dtype) for sensor, (dtype, channels) in formats.items()}
 
 
-def most_under_way(buffers: int) -> int:
-    """Return how many batches may be in flight on a target with ``buffers`` sets of images."""
+def most_in_flight(buffers: int) -> int:
+    """Return the number of batches that may be in flight on a target with ``buffers`` sets of images."""
     return min(2, buffers)
+
+
+class InFlight(Generic[Batch]):
+    """The batches of a target that have begun but not finished.
+
+    Args:
+        buffers: Number of sets of images of the target.
+    """
+
+    def __init__(self, buffers: int) -> None:
+        self._limit = most_in_flight(buffers)
+        self._batches: deque[Batch] = deque()
+
+    def check_idle(self, action: str) -> None:
+        """Raise RuntimeError if a batch is in flight."""
+        if self._batches:
+            raise RuntimeError(f"{action} while a batch is in flight: call finish first")
+
+    def check_space(self) -> None:
+        """Raise RuntimeError unless another batch may begin."""
+        if len(self._batches) >= self._limit:
+            raise RuntimeError(f"begin with {len(self._batches)} in flight: call finish before the next begin")
+
+    def add(self, batch: Batch) -> None:
+        """Add a batch that has begun."""
+        self._batches.append(batch)
+
+    def check_begun(self) -> None:
+        """Raise RuntimeError unless a batch is in flight."""
+        if not self._batches:
+            raise RuntimeError("finish without begin: call begin(slots, views) first")
+
+    def take(self) -> Batch:
+        """Remove the oldest batch and return it; see ``check_begun``."""
+        self.check_begun()
+        return self._batches.popleft()
+
+    def clear(self) -> None:
+        """Remove all batches."""
+        self._batches.clear()

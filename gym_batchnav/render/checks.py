@@ -10,13 +10,13 @@ from gym_batchnav.render.api import SENSORS
 
 
 def check_sensors(sensors: Sequence[str]) -> None:
-    """Raise ValueError unless ``sensors`` names one or more sensors, each once."""
+    """Raise ValueError unless ``sensors`` has one or more names of sensors, each once."""
     if not sensors or isinstance(sensors, str) or set(sensors) - set(SENSORS) or len(set(sensors)) < len(sensors):
         raise ValueError(f"sensors={sensors!r}: pass a tuple of one or more of {', '.join(map(repr, SENSORS))}")
 
 
 def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
-    """Raise ValueError unless the sensors are right (see ``check_sensors``) and both counts are at least 1."""
+    """Raise ValueError unless ``check_sensors`` accepts the sensors and both counts are at least 1."""
     check_sensors(sensors)
     for name, count in (("num_views", num_views), ("buffers", buffers)):
         if count < 1:
@@ -24,13 +24,13 @@ def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
 
 
 def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views: int) -> None:
-    """Raise ValueError unless shapes, types and slots are such that no kernel reads outside its arrays.
+    """Raise ValueError unless shapes, types and slots are valid, so that no kernel reads outside its arrays.
 
     Args:
         slots: [n] of an integer type, each from 0 to ``num_slots`` - 1.
         views: [n, 4, 4] of a floating type.
-        num_slots: Slots in the library.
-        num_views: The most views that the target draws at once.
+        num_slots: Number of slots in the library.
+        num_views: Limit of the number of views, n.
     """
     slots, views = np.asarray(slots), np.asarray(views)
     count = len(views) if views.ndim else 0
@@ -44,7 +44,7 @@ def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views:
 
 
 def check_rigid(views: np.ndarray) -> None:
-    """Raise ValueError unless views [n, 4, 4] are rigid world-to-camera matrices; it names the first that is not."""
+    """Raise ValueError, naming the first faulty view, unless views [n, 4, 4] are rigid world-to-camera matrices."""
     views = np.asarray(views)
     rotation, last_row = views[:, :3, :3], np.array([0, 0, 0, 1], views.dtype)
     with np.errstate(invalid="ignore", over="ignore"):  # NaN fails every comparison below
@@ -58,6 +58,6 @@ def check_rigid(views: np.ndarray) -> None:
 
 
 def _cross_rows(matrices: np.ndarray) -> np.ndarray:
-    """[N, 3]: the cross product of the first two rows of matrices [N, 3, 3]; np.cross takes three times as long."""
+    """Return the cross products [N, 3] of the first two rows of matrices [N, 3, 3], in a third of np.cross's time."""
     a, b = matrices[:, 0], matrices[:, 1]
     return a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]

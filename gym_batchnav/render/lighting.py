@@ -1,4 +1,4 @@
-"""The light of both renderers: fixed to the camera and the sky, so that no scene needs lamps."""
+"""The light of both renderers, which depends only on the camera and the sky, so that scenes need no lamps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _AMBIENT, _DIFFUSE = 0.65, 0.35
 
 
 def brightness(camera: Camera) -> tuple[float, float]:
-    """Ambient and diffuse: a surface shows its albedo times ambient + diffuse x max(0, n . l)."""
+    """Return ambient and diffuse: a surface shows its albedo times ambient + diffuse x max(0, n . l)."""
     return (_AMBIENT, _DIFFUSE) if camera.lit else (1.0, 0.0)
 
 
 def light_directions(views: np.ndarray) -> np.ndarray:
-    """The head-and-sky light of every view: halfway between the camera's back axis and the world's up.
+    """Return the direction of the head-and-sky light of every view: between the camera's back axis and the world's up.
 
     Args:
         views: [N, 4, 4], world-to-camera.

@@ -1,6 +1,6 @@
-"""Texture pools: the mip chains of a scene's textures, made once on the CPU and shared by every renderer.
+"""Texture pools: the mip chains of a scene's textures, computed once on the CPU and shared by all renderers.
 
-Averages are taken in linear light: texels are decoded by a table, averaged, and encoded by a table again.
+Averages are computed in linear light: one table decodes texels, and another encodes the averages.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gym_batchnav.scene.color import linear_to_srgb, srgb_to_linear
 from gym_batchnav.scene.scene import Materials, Scene
 from gym_batchnav.system.jit import ENTRY
 
-_ENCODE_STEPS = 8191  # fine enough that decoding and encoding gives every one of the 256 values back
+_ENCODE_STEPS = 8191  # enough that decoding and encoding restores each of the 256 values
 
 
 def _decoding_table() -> np.ndarray:
-    """[256] float32: the linear light of every sRGB byte (IEC 61966-2-1)."""
+    """Return the linear light of every sRGB byte [256] float32 (IEC 61966-2-1)."""
     return srgb_to_linear(np.arange(256) / 255).astype(np.float32)
 
 
 def _encoding_table() -> np.ndarray:
-    """[_ENCODE_STEPS + 1] uint8: the sRGB byte of evenly spaced amounts of linear light from 0 to 1."""
+    """Return the sRGB bytes [_ENCODE_STEPS + 1] uint8 of evenly spaced values of linear light from 0 to 1."""
     return np.rint(linear_to_srgb(np.arange(_ENCODE_STEPS + 1) / _ENCODE_STEPS) * 255).astype(np.uint8)
 
 
@@ -35,55 +35,55 @@ SRGB_ENCODE = _encoding_table()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TexturePool:
-    """Square mip chains of L textures in one flat array: level after level, in each texture after texture."""
+    """Square mip chains of L textures in one flat array, sorted by level and then by texture."""
 
-    size: int  # texels along a side of level 0, a power of two
+    size: int  # texels per side of level 0, a power of two
     levels: tuple[np.ndarray, ...]  # level k: [L, size >> k, size >> k, 4] uint8 view into flat, down to 1x1
     flat: np.ndarray  # [bytes] uint8, RGBA: sRGB colour, linear alpha
 
     def __len__(self) -> int:
-        """The number of textures, L."""
+        """Return the number of textures, L."""
         return len(self.levels[0])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all levels."""
+        """The size of all levels in bytes."""
         return self.flat.nbytes
 
 
 def texture_coordinates(uvs: np.ndarray) -> np.ndarray:
-    """A scene's texture coordinates [V, 2], bounded: files may hold anything, and kernels turn them into integers."""
+    """Return a scene's texture coordinates [V, 2], bounded since files may hold any value and kernels make integers."""
     return np.clip(np.nan_to_num(uvs), -1e6, 1e6)
 
 
 def material_factors(materials: Materials) -> np.ndarray:
-    """Base colours [M, 4] of materials, linear RGBA, bounded to [0, 1]: files may hold anything."""
+    """Return the base colours [M, 4] of materials, linear RGBA, clipped to [0, 1] since files may hold any value."""
     return np.clip(np.nan_to_num(materials.base_color), 0, 1)
 
 
 def level_starts(size: int) -> np.ndarray:
-    """[levels] int64: texels of one texture on all levels before each; a level of a pool starts at L times as many."""
+    """Return the number of texels that one texture has before each level [levels] int64; a pool has L times as many."""
     sides = size >> np.arange(size.bit_length())
     return np.cumsum(sides * sides) - sides * sides
 
 
 def texture_size(camera: Camera) -> int:
-    """The side of level 0 that a camera's pictures need: 256 up to 64x64 pixels, 512 above."""
+    """Return the side of level 0 for a camera's pictures: 256 up to 64x64 pixels, 512 above."""
     return 256 if max(camera.width, camera.height) <= 64 else 512
 
 
 def build_texture_pool(scene: Scene, size: int) -> TexturePool:
-    """Resize a scene's textures to squares by area average, in linear light, and make every smaller mip level.
+    """Resize a scene's textures to squares by area averages in linear light, and compute all smaller mip levels.
 
     Args:
-        scene: Its textures may have any height and width; there may be none.
+        scene: A scene with any number of textures of any height and width.
         size: Side of level 0, a power of two.
 
     Returns:
         The pool, in the order of ``scene.textures``.
 
     Raises:
-        ValueError: ``size`` is not a power of two, or a texture is not [H, W, 4] uint8.
+        ValueError: If ``size`` is not a power of two, or a texture is not [H, W, 4] uint8.
     """
     if size < 1 or size & (size - 1):
         raise ValueError(f"texture size {size}: pass a power of two")
@@ -107,13 +107,13 @@ def build_texture_pool(scene: Scene, size: int) -> TexturePool:
 
 @njit(**ENTRY)
 def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np.ndarray) -> None:
-    """Area average of ``texture`` [H, W, 4] into ``out`` [S, S, 4]; where it magnifies, texels keep sharp edges.
+    """Write the area averages of ``texture`` [H, W, 4] to ``out`` [S, S, 4]; magnified texels keep sharp edges.
 
-    Colour is not weighted by alpha, because opaque materials may keep anything in it.
+    Colours are not weighted by alpha, since the alpha of opaque materials has no meaning.
     """
     height, width, size = texture.shape[0], texture.shape[1], out.shape[0]
     steps = np.float32(len(encode) - 1)
-    row = np.empty((width, 4), np.float32)  # one output row high, before it is averaged along x
+    row = np.empty((width, 4), np.float32)  # one output row before it is averaged along x
     for y in range(size):
         # Stage 1: average down the columns. Source row r covers [r, r + 1], the output row [top, bottom].
         top, bottom = y * height / size, (y + 1) * height / size
@@ -144,7 +144,7 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
 
 @njit(**ENTRY)
 def _halve(fine: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np.ndarray) -> None:
-    """Average 2x2 texels of ``fine`` [2S, 2S, 4] into each of ``out`` [S, S, 4]."""
+    """Write the averages of 2x2 texels of ``fine`` [2S, 2S, 4] to ``out`` [S, S, 4]."""
     scale = np.float32(0.25 * (len(encode) - 1))
     for y in range(out.shape[0]):
         for x in range(out.shape[1]):

@@ -1,4 +1,4 @@
-"""Scenes put together: SceneBuilder from the parts that readers of files find, ``compose`` from whole scenes."""
+"""Assembly of scenes: SceneBuilder joins the parts of a file, ``compose`` joins whole scenes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MAX_TRIANGLES = 20_000_000
 MAX_PARTS = 100_000
 MAX_SCENE_PIXELS = 2**30
 MAX_TEXTURES = 10_000
-# Limits for files that decompress into far more than their bytes: a constant allowance plus a rate per byte of input.
+# Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
 FREE_ELEMENTS, ELEMENTS_PER_BYTE = 6_000_000, 0.5  # vertices and triangles
 FREE_PIXELS, PIXELS_PER_BYTE = 2**27, 8
-_NO_UV, _WHITE = np.zeros(2, np.float32), np.full(4, 255, np.uint8)  # of vertices whose part has none
+_NO_UV, _WHITE = np.zeros(2, np.float32), np.full(4, 255, np.uint8)  # for vertices of parts that have none
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """One material; ``image`` is a number that ``SceneBuilder.add_image`` returned, -1 for no texture."""
+    """A material; ``image`` is a number that ``SceneBuilder.add_image`` returned, -1 for no texture."""
 
     base_color: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)  # linear
     image: int = -1
@@ -36,7 +36,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Triangles that share a material, in some frame."""
+    """Triangles that share a material, in any frame."""
 
     vertices: np.ndarray  # [V, 3] float, finite and all in use
     triangles: np.ndarray  # [T, 3] int32
@@ -46,10 +46,10 @@ class Part:
 
 
 class SceneBuilder:
-    """Collects the content of one scene; ``build`` makes the record.
+    """A builder that collects the content of one scene; ``build`` returns the Scene.
 
     Args:
-        files: Where the content comes from; gets the warnings.
+        files: The files of the scene, to which warnings are added.
     """
 
     def __init__(self, files: SceneFiles) -> None:
@@ -64,15 +64,15 @@ class SceneBuilder:
         self._material_rows: dict[Material, int] = {}
 
     def add_image(self, data: bytes | None, label: str, alpha: bytes | None = None) -> int:
-        """Add a texture; returns its number, or -1 where it is missing (``data`` None) or damaged.
+        """Add a texture and return its number, or -1 if it is missing (``data`` None) or damaged.
 
         Args:
             data: The bytes of an image file.
             label: Its name in messages.
-            alpha: The bytes of another image file whose alpha, or brightness where it is opaque, becomes the alpha.
+            alpha: The bytes of another image file, whose alpha (or brightness if it is opaque) becomes the alpha.
 
         Raises:
-            ValueError: It is too large or KTX2, or all textures have more pixels than the files' bytes account for.
+            ValueError: If it is KTX2 or too large, or all textures have more pixels than the files' sizes justify.
         """
         if data is None:
             self._files.missing.append(label)
@@ -85,7 +85,7 @@ class SceneBuilder:
             self._files.missing.append(label)
             return -1
         if len(self._textures) == MAX_TEXTURES:
-            raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: join some in an atlas")
+            raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: combine some into an atlas")
         self._textures.append(pixels)
         return len(self._textures) - 1
 
@@ -94,14 +94,14 @@ class SceneBuilder:
         self._num_pixels += image.width * image.height
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:
-            raise ValueError(f"its textures have more than {most:,} pixels together: scale them down")
+            raise ValueError(f"its textures have more than {most:,} pixels in total: scale them down")
         return decode_texture(image, label)
 
     def expect(self, num_vertices: int, num_triangles: int) -> None:
-        """Check the size of compressed data before it is unpacked; nothing is counted yet.
+        """Check the size of compressed data before it is unpacked, without counting it.
 
         Raises:
-            ValueError: It is more than ``part`` takes.
+            ValueError: If ``part`` would not accept it.
         """
         self._read.check(num_vertices, num_triangles)
 
@@ -113,20 +113,20 @@ class SceneBuilder:
         uvs: np.ndarray | None = None,
         colors: np.ndarray | None = None,
     ) -> Part | None:
-        """A part without its unused vertices and without triangles whose corners are not finite; None if none is left.
+        """Return a part without unused vertices and triangles that are not finite; None if no triangle is left.
 
         Args:
             vertices: [V, 3] float.
             triangles: [T, 3] integers, each below V.
-            material: Its material; a texture needs ``uvs``.
+            material: Material of the part; a texture needs ``uvs``.
             uvs: [V, 2] float.
             colors: [V, 4] uint8.
 
         Raises:
-            ValueError: All parts together have more than the limits above, or than the files' bytes account for.
+            ValueError: If all parts exceed the limits above, or are larger than the files' sizes justify.
         """
         self._read.add(min(len(vertices), 3 * len(triangles)), len(triangles))
-        if 24 * len(triangles) < len(vertices):  # primitives that share long lists of vertices do not walk them all
+        if 24 * len(triangles) < len(vertices):  # primitives that share a long list of vertices skip most of it
             used, compact = np.unique(triangles, return_inverse=True)
             triangles, vertices = compact.reshape(-1, 3), vertices[used]
             uvs = None if uvs is None else uvs[used]
@@ -151,10 +151,10 @@ class SceneBuilder:
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
     def add_object(self, name: str, parts: list[Part], matrix: np.ndarray) -> None:
-        """Place parts, in the frame that ``matrix`` [4, 4] takes to the world, as one object with a semantic id.
+        """Place parts as one object with a semantic id; ``matrix`` [4, 4] transforms their frame to the world.
 
         Raises:
-            ValueError: The scene grows beyond the limits above, or beyond what the files' bytes account for.
+            ValueError: If the scene exceeds the limits above, or is larger than the files' sizes justify.
         """
         if not parts:
             return
@@ -164,13 +164,13 @@ class SceneBuilder:
         self._placed += [(part, matrix, len(self._objects)) for part in parts]
 
     def vertices_and_triangles(self) -> tuple[np.ndarray, np.ndarray]:
-        """The world-space vertices [V, 3] float64 and triangles [T, 3] int32 so far, in the file's own frame.
+        """Return the vertices [V, 3] float64 and triangles [T, 3] int32 placed so far, in the file's world frame.
 
         Raises:
-            ValueError: There is no triangle.
+            ValueError: If there is no triangle.
         """
         if not self._placed:
-            raise ValueError("it has no triangles: export the meshes too, as triangles")
+            raise ValueError("it has no triangles: export its meshes as triangles")
         vertices, triangles, start = [np.zeros((0, 3))], [np.zeros((0, 3), np.int32)], 0
         for part, matrix, _ in self._placed:
             vertices.append(part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3])
@@ -187,14 +187,14 @@ class SceneBuilder:
         navmesh: NavMesh | None,
         metadata: dict[str, object],
     ) -> Scene:
-        """The scene record.
+        """Return the Scene.
 
         Args:
             name: The scene's name.
-            vertices: [V, 3] float32, those of ``vertices_and_triangles`` in the scene's frame.
-            triangles: [T, 3] int32, those of ``vertices_and_triangles``.
-            navmesh: The one that came with the file.
-            metadata: Other facts about it.
+            vertices: [V, 3] float32, the vertices of ``vertices_and_triangles`` in the scene's frame.
+            triangles: [T, 3] int32, the triangles of ``vertices_and_triangles``.
+            navmesh: The navmesh that came with the file.
+            metadata: Other facts about the scene.
         """
         if self._num_dropped:
             self._files.warnings.append(f"{self._num_dropped} triangles with corners that are not finite were dropped")
@@ -204,7 +204,7 @@ class SceneBuilder:
         rows = [self._material_rows.setdefault(part.material, len(self._material_rows)) for part in parts]
         if self._files.missing:
             shown = ", ".join(self._files.missing[:5]) + (", ..." if len(self._files.missing) > 5 else "")
-            sentence = f"{len(self._files.missing)} textures are missing or damaged and are drawn in the base colour"
+            sentence = f"{len(self._files.missing)} textures are missing or damaged; the base colour replaces them"
             self._files.warn(f"{sentence}: {shown}")
         return Scene(
             name=name,
@@ -235,7 +235,7 @@ class SceneBuilder:
 
 
 class _Budget:
-    """Counts the content of parts and raises ValueError beyond the limits above.
+    """A counter of the content of parts, which raises ValueError beyond the limits above.
 
     Args:
         files: The scene's files.
@@ -255,38 +255,38 @@ class _Budget:
         self._num_elements += num_vertices + num_triangles
 
     def check(self, num_vertices: int, num_triangles: int) -> None:
-        """Raise ValueError if one more part were too much."""
+        """Raise ValueError if one more part would exceed a limit."""
         num_elements = self._num_elements + num_vertices + num_triangles
         if self._num_parts >= MAX_PARTS:
             raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
         if self._num_triangles + num_triangles > MAX_TRIANGLES:
             raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
         if num_elements > FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes:
-            size = f"{num_elements:,} or more vertices and triangles out of {self._files.num_bytes:,} bytes"
-            raise ValueError(f"it makes {size}: use its meshes less often, or simplify them")
+            size = f"{num_elements:,} or more vertices and triangles from {self._files.num_bytes:,} bytes"
+            raise ValueError(f"it expands to {size}: instance its meshes less often, or simplify them")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """A scene somewhere in another."""
+    """A scene with its place in another."""
 
     scene: Scene
     matrix: np.ndarray  # [4, 4] float64, from the scene's frame to the world
-    name: str | None = None  # the whole is one object of this name; None keeps the scene's objects
+    name: str | None = None  # makes the whole scene one object of this name; None keeps its objects
 
 
 def compose(name: str, placed: Sequence[Placed]) -> Scene:
-    """Join placed scenes; a scene that is placed several times brings its materials and textures once.
+    """Join placed scenes; the materials and textures of a scene that is placed several times are stored once.
 
     Args:
         name: The name of the result.
-        placed: At least one.
+        placed: One or more scenes.
 
     Returns:
         A Scene without navmesh and metadata; its warnings are those of its parts.
 
     Raises:
-        ValueError: Together they have more than ``MAX_TRIANGLES``.
+        ValueError: If they have more than ``MAX_TRIANGLES`` in total.
     """
     if sum(len(one.scene.triangles) for one in placed) > MAX_TRIANGLES:
         raise ValueError(f"its parts have more than {MAX_TRIANGLES:,} triangles: place fewer objects")
@@ -325,7 +325,7 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
 
 
 def _joined_materials(parts: Sequence[Scene]) -> tuple[Materials, dict[int, int]]:
-    """The materials of all parts, and the first row of each part's, by the ``id()`` of the part."""
+    """Return the materials of all parts, and the first row of each part's materials by the part's ``id()``."""
     columns: dict[str, list[np.ndarray]] = {field.name: [] for field in fields(Materials)}
     first: dict[int, int] = {}
     num_materials = num_textures = 0
@@ -345,12 +345,12 @@ def _joined(values: Sequence[np.ndarray | None], counts: Sequence[int], missing:
     """Concatenate an attribute of vertices.
 
     Args:
-        values: Of each part [V, width], None where it has none.
+        values: [V, width] for each part, or None for a part without the attribute.
         counts: The number of vertices of each part.
-        missing: [width], for the vertices of parts that have none; gives the dtype.
+        missing: [width], the value for parts without the attribute; its dtype is that of the result.
 
     Returns:
-        [sum of counts, width], None where no part has the attribute.
+        [sum of counts, width], or None if no part has the attribute.
     """
     if all(array is None for array in values):
         return None

@@ -6,17 +6,17 @@ import numpy as np
 
 
 def srgb_to_linear(value: np.ndarray) -> np.ndarray:
-    """Linear light, 0 to 1, of sRGB values, 0 to 1, of any shape."""
+    """Decode sRGB values from 0 to 1, of any shape, to linear light from 0 to 1."""
     return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
 
 
 def linear_to_srgb(light: np.ndarray) -> np.ndarray:
-    """SRGB values, 0 to 1, of linear light, 0 to 1, of any shape."""
+    """Encode linear light from 0 to 1, of any shape, as sRGB values from 0 to 1."""
     return np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
 
 
 def linear_colors(srgb: np.ndarray) -> np.ndarray:
-    """Vertex colours [V, 3 or 4] in sRGB, 0 to 1, as linear [V, 4] uint8; alpha is kept."""
+    """Convert vertex colours [V, 3 or 4] in sRGB, from 0 to 1, to linear [V, 4] uint8; alpha is kept."""
     srgb = np.clip(np.nan_to_num(srgb), 0, 1)
     colors = np.full((len(srgb), 4), 255, np.uint8)
     colors[:, :3] = np.round(srgb_to_linear(srgb[:, :3]) * 255)

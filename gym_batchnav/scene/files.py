@@ -1,4 +1,4 @@
-"""The files of one scene: read within its folder only, bounded, and hashed as they are read."""
+"""The files of one scene, which are read only within its folder, limited in size, and hashed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 MAX_FILE_BYTES = 2**31
-MAX_TEXT_BYTES = 2**29  # text grows about tenfold while it is read
+MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
 
 
 class SceneError(ValueError):
-    """A scene that cannot be loaded or saved; the message names it, the problem and the remedy.
+    """The error of a scene that cannot be loaded or saved; the message names the scene, the problem and the remedy.
 
     Args:
         scene: Path or name of the scene.
@@ -25,21 +25,21 @@ class SceneError(ValueError):
     """
 
     def __init__(self, scene: str | Path, reason: str) -> None:
-        super().__init__(str(scene), reason)  # both, so that it can be pickled
+        super().__init__(str(scene), reason)  # with both arguments, so that it can be pickled
         self.scene = str(scene)
         self.reason = reason
 
     def __str__(self) -> str:
-        """The whole message."""
+        """Return the whole message."""
         return f"scene '{self.scene}': {self.reason}"
 
 
 class SceneFiles:
-    """A scene's main file and those it refers to.
+    """A scene's main file and the files that it refers to.
 
-    References are followed only into the folder of the main file and the folders inside it. Absolute paths, ``..`` and
-    web addresses are errors, and so are symbolic links that lead out of that folder. Where the main file is a link, as
-    in the caches of download tools, the folder of its target counts as well.
+    References are followed only into the folder of the main file and the folders inside it. Absolute paths, ``..``, web
+    addresses and symbolic links out of that folder are errors. If the main file is a link, as in the caches of download
+    tools, the folder of its target is allowed as well.
 
     Args:
         path: The scene's main file.
@@ -47,9 +47,9 @@ class SceneFiles:
     Attributes:
         path: The scene's main file.
         warnings: Content that was left out or guessed, one sentence each; readers append to it.
-        to_warn: Those of the warnings that are also given as Python warnings; see ``warn``.
+        to_warn: The warnings that are also issued as Python warnings; see ``warn``.
         missing: Textures that could not be read, in order; readers append to it.
-        digests: SHA-256 in hexadecimal of every file asked for, by its path in the folder; "" for one that is absent.
+        digests: Hexadecimal SHA-256 of every requested file, by its path in the folder; "" for a missing file.
         num_bytes: The size of all files read so far.
     """
 
@@ -64,29 +64,29 @@ class SceneFiles:
         self._folders: dict[Path, dict[str, Path]] = {}
 
     def main(self, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-        """The bytes of the scene's main file, of which there may be ``max_bytes``."""
+        """Read the scene's main file of at most ``max_bytes``."""
         return self._bytes(self.path, max_bytes)
 
     def beside(
         self, uri: str, *, quoted: bool = False, any_case: bool = False, max_bytes: int = MAX_FILE_BYTES
     ) -> bytes:
-        """The bytes of a file that the scene refers to.
+        """Read a file that the scene refers to.
 
         Args:
-            uri: Its path relative to the scene's folder, slashes of either kind.
-            quoted: Percent escapes stand for characters, as in a URI.
-            any_case: Take a file whose name differs in case if there is none of this name.
-            max_bytes: How large it may be.
+            uri: Its path relative to the scene's folder, with slashes or backslashes.
+            quoted: Whether to decode percent escapes, as in a URI.
+            any_case: Whether to ignore case if there is no file of exactly this name.
+            max_bytes: Limit of the file's size.
 
         Raises:
-            ValueError: the path leads out of the scene's folder, or the file is too large.
-            FileNotFoundError: there is no such file.
+            ValueError: If the path leads out of the scene's folder, or the file is too large.
+            FileNotFoundError: If there is no such file.
         """
         relative = PurePosixPath((unquote(uri) if quoted else uri).strip().replace("\\", "/"))
         outside = relative.is_absolute() or ".." in relative.parts or ":" in str(relative) or "\0" in str(relative)
         if outside or not relative.parts:
             raise ValueError(
-                f"it refers to {reprlib.repr(uri)}, which is not inside its folder: put the file beside the scene"
+                f"it refers to {reprlib.repr(uri)}, which is not inside its folder: put the file next to the scene"
             )
         path = self.path.parent / relative
         if any_case and not path.exists():
@@ -94,16 +94,16 @@ class SceneFiles:
             path = self._in_any_case(relative.parts) or path
         real = path.resolve()
         if not any(real.is_relative_to(home) for home in (self.path.parent.resolve(), self.path.resolve().parent)):
-            raise ValueError(f"it refers to {uri!r}, a link that leads out of its folder: put the file itself there")
+            raise ValueError(f"it refers to {uri!r}, a link out of its folder: put the file itself there")
         return self._bytes(path, max_bytes)
 
     def warn(self, sentence: str) -> None:
-        """Add a warning that is also given as a Python warning."""
+        """Add a warning that is also issued as a Python warning."""
         self.warnings.append(sentence)
         self.to_warn.append(sentence)
 
     def _in_any_case(self, parts: Sequence[str]) -> Path | None:
-        """The file in the scene's folder whose path has these parts, case ignored; None if there is none."""
+        """Return the file in the scene's folder with these parts of the path, ignoring case; None if there is none."""
         found: Path | None = self.path.parent
         for part in parts:
             if found is None or not found.is_dir():
@@ -118,9 +118,9 @@ class SceneFiles:
             name = path.relative_to(self.path.parent).as_posix()
             if not path.is_file():
                 self.digests[name] = ""
-                raise FileNotFoundError(f"{str(path)!r} does not exist or is no file")
+                raise FileNotFoundError(f"{str(path)!r} does not exist or is not a file")
             if path.stat().st_size > max_bytes:
-                size = f"{path.name} has {path.stat().st_size:,} bytes, of which at most {max_bytes:,} are read"
+                size = f"{path.name} has {path.stat().st_size:,} bytes, the limit is {max_bytes:,}"
                 raise ValueError(f"{size}: split it, or save the scene as GLB")
             self._read[path] = path.read_bytes()
             self.num_bytes += len(self._read[path])

@@ -9,34 +9,34 @@ import numpy as np
 from gym_batchnav.scene.files import SceneFiles
 
 Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
-_SPECIFIED = (".glb", ".gltf")  # formats that say: y up, in metres
-_USUAL_UP = {".obj": "y"}  # z for the others
-_BLOCK = 2**18  # triangles that are looked at together, which bounds the memory that it takes
-_CLEARLY = 2.0  # how many times more horizontal than vertical surface shows which way is up
-_MILLIMETRES, _CENTIMETRES = 1000.0, 100.0  # heights in units above which these are taken for the unit
-_FAR = 8192.0  # metres: float32 coordinates beyond it are a millimetre apart, or more
+_SPECIFIED = (".glb", ".gltf")  # formats that specify y up and metres
+_USUAL_UP = {".obj": "y"}  # z for other formats
+_BLOCK = 2**18  # triangles processed at once, which limits memory
+_CLEARLY = 2.0  # ratio of surface facing one axis to surface facing the other that decides which axis is up
+_MILLIMETRES, _CENTIMETRES = 1000.0, 100.0  # heights in units above which these are assumed to be the unit
+_FAR = 8192.0  # metres: beyond it, float32 coordinates are a millimetre or more apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatedFrame:
-    """The frame that a configuration file beside a scene states."""
+    """The frame that a configuration file next to a scene states."""
 
     name: str  # of the configuration file
     rotation: np.ndarray  # [3, 3] float64, to y up with the front at -z
-    factors: np.ndarray  # [3] float64, metres in a unit along the axes after the rotation
+    factors: np.ndarray  # [3] float64, metres per unit along the axes after the rotation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """How a file's coordinates become metres with y up: ``factors * (rotation @ vertex) - origin``."""
+    """The transform of a file's coordinates to metres with y up: ``factors * (rotation @ vertex) - origin``."""
 
     rotation: np.ndarray  # [3, 3] float64
     factors: np.ndarray  # [3] float64
     origin: np.ndarray  # [3] float64, metres
-    up: str  # "y", "z" or the name of the file that says it
+    up: str  # "y", "z" or the name of the file that states it
 
     def facts(self) -> dict[str, object]:
-        """The entries of ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
+        """Return the entries of ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
         factors = self.factors.tolist()
         scale = factors[0] if len(set(factors)) == 1 else tuple(factors)
         return {"up": self.up, "scale": scale, "origin": tuple(self.origin.tolist())}
@@ -50,25 +50,25 @@ def place(
     scale: str | float,
     stated: StatedFrame | None = None,
 ) -> tuple[np.ndarray, Frame]:
-    """Find a scene's frame and bring its vertices into metres with y up; guesses are added to the warnings.
+    """Find a scene's frame and transform its vertices to metres with y up; guesses are added to the warnings.
 
     Args:
         files: The scene's files.
-        vertices: [V, 3] float64, as the file has them.
+        vertices: [V, 3] float64, in the file's frame.
         triangles: [T, 3] integers.
-        up: ``"y"``, ``"z"`` or ``"auto"``; see ``load_scene`` for the rules of these two.
-        scale: Metres in a unit, or ``"auto"``.
-        stated: The frame that a configuration beside the file states; it decides where ``"auto"`` is given.
+        up: ``"y"``, ``"z"`` or ``"auto"``; see ``load_scene`` for the rules of up and scale.
+        scale: Metres per unit, or ``"auto"``.
+        stated: The frame that a configuration next to the file states, which decides if ``"auto"`` is given.
 
     Returns:
         The vertices [V, 3] float32 and the frame.
 
     Raises:
-        ValueError: Coordinates leave the range of float32.
+        ValueError: If coordinates exceed the range of float32.
     """
     if stated is not None:
-        files.warnings.append(f"Up and scale come from '{stated.name}' beside it: pass up= and scale= to override them")
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an error below
+        files.warnings.append(f"Up and scale come from '{stated.name}': pass up= and scale= to override them")
+    with np.errstate(over="ignore", invalid="ignore"):  # overflows are detected below
         rotation, up = _rotation(files, vertices, triangles, up, stated)
         turned = vertices @ rotation.T
         factors = _factors(files, float(np.ptp(turned[:, 1])), scale, stated)
@@ -76,14 +76,14 @@ def place(
         origin = _origin(files, turned)
         placed = (turned - origin).astype(np.float32)
     if not np.isfinite(placed).all():
-        raise ValueError("its vertices are not finite once placed: check the nodes' transforms")
+        raise ValueError("its vertices are not finite in world space: check the transforms of its nodes")
     return placed, Frame(rotation, factors, origin, up)
 
 
 def _rotation(
     files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, stated: StatedFrame | None
 ) -> tuple[np.ndarray, str]:
-    """The rotation [3, 3] that brings up to y, and the name of the up axis or of the file that states it."""
+    """Return the rotation [3, 3] of the up axis to y, and the name of the up axis or of the file that states it."""
     if up == "auto" and stated is not None:
         known = {"y": np.eye(3), "z": Z_UP}
         called = [axis for axis, matrix in known.items() if np.array_equal(matrix, stated.rotation)]
@@ -95,7 +95,7 @@ def _rotation(
 
 
 def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, usual: str) -> str:
-    """Guess the up axis, "y" or "z", from which of them clearly more surface faces; ``usual`` where neither does."""
+    """Guess the up axis, "y" or "z": the one that clearly more surface faces, else ``usual``."""
     facing_y = facing_z = 0.0
     for first in range(0, len(triangles), _BLOCK):
         a, b, c = (vertices[triangles[first : first + _BLOCK, k]] for k in range(3))
@@ -106,20 +106,20 @@ def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, us
     up = "y" if facing_y > _CLEARLY * facing_z else "z" if facing_z > _CLEARLY * facing_y else usual
     if "z" in (up, usual):
         other = "y" if up == "z" else "z"
-        files.warnings.append(f"Up was guessed to be {up}: load it with up='{other}' if the scene lies on its side")
+        files.warnings.append(f"The up axis was guessed to be {up}: pass up='{other}' if the scene lies on its side")
     return up
 
 
 def _factors(files: SceneFiles, height: float, scale: str | float, stated: StatedFrame | None) -> np.ndarray:
-    """Metres in a unit along each axis [3]."""
+    """Return the metres per unit along each axis [3]."""
     if scale != "auto":
         return np.full(3, float(scale))
     if stated is not None:
         return stated.factors
     if files.path.suffix.lower() in _SPECIFIED:
         if height > _MILLIMETRES:
-            remedy = "give scale=0.001 (or units_to_meters in a stage_config) if its unit is the millimetre"
-            files.warn(f"It is {height:g} m high, since glTF is in metres by its specification: {remedy}")
+            remedy = "pass scale=0.001 (or units_to_meters in a stage_config) if its unit is the millimetre"
+            files.warn(f"It is {height:g} m high, since glTF specifies metres: {remedy}")
         return np.ones(3)
     unit, factor = "metres", 1.0
     if height > _MILLIMETRES:
@@ -127,12 +127,12 @@ def _factors(files: SceneFiles, height: float, scale: str | float, stated: State
     elif height > _CENTIMETRES:
         unit, factor = "centimetres", 0.01
     if factor != 1:
-        files.warn(f"It is {height:g} units high, which were taken for {unit}: pass scale= if they are not")
+        files.warn(f"It is {height:g} units high, which were assumed to be {unit}: pass scale= if they are not")
     return np.full(3, factor)
 
 
 def _origin(files: SceneFiles, vertices: np.ndarray) -> np.ndarray:
-    """The point [3] float64, in whole metres, that becomes the origin: zero along axes on which all is near it."""
+    """Return the new origin [3] float64 in whole metres; zero along axes on which the scene is near its own origin."""
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     if not np.isfinite([low, high]).all():
         return np.zeros(3)
@@ -140,17 +140,17 @@ def _origin(files: SceneFiles, vertices: np.ndarray) -> np.ndarray:
     origin = np.where(farthest > _FAR, np.round((low + high) / 2), 0.0)
     if not origin.any():
         return origin
-    if files.path.with_suffix(".navmesh").is_file():  # it, and its episodes, are in the file's own frame
-        away = f"It reaches {farthest.max():,.0f} m from its origin, where float32 is coarse"
-        files.warn(f"{away}, and was not moved because a .navmesh lies beside it: move both nearer to the origin")
+    if files.path.with_suffix(".navmesh").is_file():  # the navmesh and its episodes are in the file's own frame
+        extent = f"It extends {farthest.max():,.0f} m from its origin, where float32 is coarse"
+        files.warn(f"{extent}, and was not moved because it has a .navmesh: move both nearer to the origin")
         return np.zeros(3)
     point = ", ".join(f"{value:.0f}" for value in origin)
-    files.warn(f"It lies so far off that float32 would be coarse: its origin was moved to ({point}) m")
+    files.warn(f"It lies so far away that float32 would be coarse: its origin was moved to ({point}) m")
     return origin
 
 
 def rotation_matrix(w: float, x: float, y: float, z: float) -> np.ndarray:
-    """The rotation [3, 3] float64 of a quaternion that is not zero and need not have length 1."""
+    """Return the rotation [3, 3] float64 of a quaternion of any length but zero."""
     s = 2 / (w * w + x * x + y * y + z * z)
     return np.array(
         [

@@ -1,4 +1,4 @@
-"""Textures from image files that are not trusted: sizes are checked before pixels are decoded."""
+"""Textures from untrusted image files: sizes are checked before pixels are decoded."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from PIL import Image
 
 MAX_IMAGE_PIXELS = 64 * 2**20
-# Pillow keeps a pointer for every row, so that a picture one pixel wide costs more than its pixels. JPEG ends here too.
+# Pillow keeps a pointer per row, so a picture one pixel wide takes more than its pixels. JPEG has the same limit.
 MAX_IMAGE_SIDE = 2**16
-MAX_COSTLY_PIXELS = 2**25  # of WebP, whose decoder keeps several copies, and of modes of 4 bytes that are converted
-MAX_SCANS = 32  # of a progressive JPEG, each of which goes over all pixels; encoders make ten or so
+MAX_COSTLY_PIXELS = 2**25  # for WebP, whose decoder keeps several copies, and for modes that must be converted
+MAX_SCANS = 32  # per progressive JPEG; each scan covers all pixels, and encoders make about ten
 MAX_TEXTURE_SIDE = 2048
 _COSTLY_MODES = ("I", "F", "CMYK", "YCbCr", "LAB", "HSV")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
@@ -20,37 +20,37 @@ _KTX2_MAGIC = b"\xabKTX 20\xbb\r\n\x1a\n"
 
 
 class DamagedImageError(ValueError):
-    """An image that cannot be decoded; the message names it and the problem."""
+    """The error of an image that cannot be decoded; the message names the image and the problem."""
 
 
 def open_image(data: bytes, label: str) -> Image.Image:
-    """Open an image with its size checked and its pixels not yet decoded.
+    """Open an image and check its size, without decoding its pixels.
 
     Args:
         data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF or TIFF file.
         label: Its name in messages.
 
     Raises:
-        DamagedImageError: It is no such image.
-        ValueError: It is KTX2, larger than the limits above, or made of more than ``MAX_SCANS`` scans.
+        DamagedImageError: If it is not such an image.
+        ValueError: If it is KTX2, larger than the limits above, or has more than ``MAX_SCANS`` scans.
     """
     if data.startswith(_KTX2_MAGIC):
-        raise ValueError(f"image {label} is KTX2, which is not supported: convert its textures to PNG or JPEG")
+        raise ValueError(f"image {label} is KTX2, which is not supported: convert it to PNG or JPEG")
     try:
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
     except Image.DecompressionBombError:
         raise ValueError(f"image {label} is far larger than {MAX_IMAGE_PIXELS:,} pixels: scale it down") from None
     except MemoryError:
         raise
-    except Exception as error:  # Pillow's decoders raise anything on damaged files
+    except Exception as error:  # Pillow's decoders raise errors of any kind for damaged files
         raise DamagedImageError(f"image {label} cannot be read ({error}): re-export it as PNG or JPEG") from error
     size = f"image {label} has {image.width}x{image.height} pixels"
     costly = image.format == "WEBP" or image.mode.split(";")[0] in _COSTLY_MODES
     most = MAX_COSTLY_PIXELS if costly else MAX_IMAGE_PIXELS
     if image.width * image.height > most:
-        raise ValueError(f"{size}, of which at most {most:,} are read: scale it down")
+        raise ValueError(f"{size}, the limit is {most:,}: scale it down")
     if max(image.size) > MAX_IMAGE_SIDE:
-        raise ValueError(f"{size}, of which at most {MAX_IMAGE_SIDE:,} a side are read: scale it down")
+        raise ValueError(f"{size}, the limit is {MAX_IMAGE_SIDE:,} per side: scale it down")
     if image.format == "JPEG" and data.count(_JPEG_SCAN) > MAX_SCANS:
         raise ValueError(f"image {label} has more than {MAX_SCANS} scans: save it as a JPEG that is not progressive")
     return image
@@ -64,10 +64,10 @@ def decode_texture(image: Image.Image, label: str) -> np.ndarray:
         label: Its name in messages.
 
     Returns:
-        [H, W, 4] uint8 with row 0 at the top, scaled down to at most ``MAX_TEXTURE_SIDE`` a side.
+        [H, W, 4] uint8 with row 0 at the top, scaled down to at most ``MAX_TEXTURE_SIDE`` per side.
 
     Raises:
-        DamagedImageError: Its data is damaged.
+        DamagedImageError: If its data is damaged.
     """
     try:
         return _decode(image)
@@ -82,10 +82,10 @@ def _decode(image: Image.Image) -> np.ndarray:
     shrink = MAX_TEXTURE_SIDE / longest
     size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
     if longest > MAX_TEXTURE_SIDE:
-        image.draft("RGB", size)  # JPEG files are decoded at half size or less where that suffices
-    if image.mode.startswith("I"):  # 16 bits a pixel, which Pillow would clip rather than scale
+        image.draft("RGB", size)  # decodes a JPEG file at half size or less if that is enough
+    if image.mode.startswith("I"):  # 16 bits per pixel, which Pillow would clip rather than scale
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if longest > MAX_TEXTURE_SIDE and not image.has_transparency_data:  # before there are four channels of it
+    if longest > MAX_TEXTURE_SIDE and not image.has_transparency_data:  # shrink it before it has four channels
         if image.mode in ("1", "P"):
             image = image.convert("L" if image.mode == "1" else "RGB")
         if image.mode in ("L", "RGB"):
@@ -98,19 +98,20 @@ def _decode(image: Image.Image) -> np.ndarray:
 
 
 def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """A mask [height, width] uint8 from a texture [H, W, 4]: its alpha, or its brightness where all of it is opaque."""
+    """Return a mask [height, width] uint8 of a texture [H, W, 4]: its alpha, or its brightness if it is opaque."""
     image = Image.fromarray(pixels)
     mask = image.convert("L") if (pixels[..., 3] == 255).all() else image.getchannel("A")
     return np.asarray(mask if mask.size == (width, height) else mask.resize((width, height)))
 
 
 def encode_texture(pixels: np.ndarray, jpeg_quality: int) -> tuple[bytes, str]:
-    """A texture [H, W, 4] uint8 as a file's bytes and their MIME type.
+    """Encode a texture [H, W, 4] uint8 as PNG or JPEG, whichever is smaller, or as PNG if it has alpha.
 
-    It becomes the smaller of PNG and JPEG, and PNG if it has alpha.
+    Returns:
+        The bytes of the file and their MIME type.
 
     Raises:
-        ValueError: It has no pixels, or more than these formats hold.
+        ValueError: If it has no pixels, or more than these formats support.
     """
     opaque = bool((pixels[..., 3] == 255).all())
     image = Image.fromarray(pixels[..., :3] if opaque else pixels)
@@ -121,8 +122,8 @@ def encode_texture(pixels: np.ndarray, jpeg_quality: int) -> tuple[bytes, str]:
             image.save(quick_png, "PNG", compress_level=1)
             if jpeg.tell() < quick_png.tell() // 2:
                 return jpeg.getvalue(), "image/jpeg"
-        image.save(png, "PNG", optimize=True)  # slow, so only where it may well be the smaller
-    except (OSError, SystemError) as error:  # Pillow's encoders raise these for sizes that a format cannot hold
+        image.save(png, "PNG", optimize=True)  # slow, so only if the result may be smaller
+    except (OSError, SystemError) as error:  # raised by Pillow's encoders for sizes that a format does not support
         size = f"{pixels.shape[1]}x{pixels.shape[0]}"
         raise ValueError(f"a texture of {size} pixels cannot be written as JPEG or PNG ({error}): scale it") from error
     if opaque and jpeg.tell() < png.tell():

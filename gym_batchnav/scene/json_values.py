@@ -1,4 +1,4 @@
-"""JSON from files that are not trusted: parsed with bounds, and read with checks of type and range."""
+"""JSON from untrusted files: parsing with limits, and access with checks of type and range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-MAX_JSON_BYTES = 2**25  # JSON grows up to thirtyfold while it is read
+MAX_JSON_BYTES = 2**25  # parsing takes up to thirty times the size of the JSON
 MAX_JSON_ITEMS = 4_000_000
 
 
@@ -20,16 +20,16 @@ def parse_json(data: bytes) -> dict[str, Any]:
         data: UTF-8, with or without a byte order mark.
 
     Raises:
-        ValueError: It is larger than ``MAX_JSON_BYTES`` or ``MAX_JSON_ITEMS``, or no JSON object.
+        ValueError: If it exceeds ``MAX_JSON_BYTES`` or ``MAX_JSON_ITEMS``, or is not a JSON object.
     """
     if len(data) > MAX_JSON_BYTES:
-        raise ValueError(f"it has {len(data):,} bytes of JSON, of which at most {MAX_JSON_BYTES:,} are read: split it")
-    num_items = sum(map(data.count, (b"{", b"[", b",")))  # an upper bound; each takes a hundred bytes once it is read
+        raise ValueError(f"it has {len(data):,} bytes of JSON, the limit is {MAX_JSON_BYTES:,}: split it")
+    num_items = sum(map(data.count, (b"{", b"[", b",")))  # an upper bound; each item takes a hundred bytes in memory
     if num_items > MAX_JSON_ITEMS:
-        raise ValueError(f"its JSON has {num_items:,} entries, of which at most {MAX_JSON_ITEMS:,} are read: split it")
+        raise ValueError(f"its JSON has {num_items:,} entries, the limit is {MAX_JSON_ITEMS:,}: split it")
 
     def forbid(name: str) -> None:
-        raise ValueError(f"its JSON holds {name}")
+        raise ValueError(f"its JSON contains {name}: re-export it")
 
     try:
         value = json.loads(data.decode("utf-8-sig"), parse_constant=forbid)
@@ -38,44 +38,44 @@ def parse_json(data: bytes) -> dict[str, Any]:
     return dict(mapping(value, "JSON"))
 
 
-def mapping(value: object, what: str) -> Mapping[str, Any]:
-    """The value, which is a JSON object; ``what`` names it in the error."""
+def mapping(value: object, name: str) -> Mapping[str, Any]:
+    """Return a value unchanged; raise ValueError, which mentions its name, unless it is a JSON object."""
     if not isinstance(value, Mapping):
-        raise ValueError(f"its {what} is not a JSON object: re-export it")
+        raise ValueError(f"its {name} is not a JSON object: re-export it")
     return value
 
 
-def sequence(value: object, what: str) -> Sequence[Any]:
-    """The value, which is a JSON list; ``what`` names it in the error."""
+def sequence(value: object, name: str) -> Sequence[Any]:
+    """Return a value unchanged; raise ValueError, which mentions its name, unless it is a JSON list."""
     if not isinstance(value, list):
-        raise ValueError(f"its {what} is not a JSON list: re-export it")
+        raise ValueError(f"its {name} is not a JSON list: re-export it")
     return value
 
 
 def whole(owner: Mapping[str, Any], key: str, default: int | None = None, high: int = 2**40) -> int:
-    """The whole number from 0 to ``high`` under ``key``."""
+    """Return the integer under ``key``; raise ValueError unless it is from 0 to ``high``."""
     value = owner.get(key, default)
     if type(value) is not int or not 0 <= value <= high:
-        raise ValueError(f"its {key} {short(value)} is not a whole number from 0 to {high}")
+        raise ValueError(f"its {key} {short(value)} is not an integer from 0 to {high}")
     return value
 
 
 def number(owner: Mapping[str, Any], key: str, default: float) -> float:
-    """The finite number under ``key``."""
+    """Return the finite number under ``key``; see ``numbers``."""
     return float(numbers(owner, key, (default,))[0])
 
 
 def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float], largest: float = 1e30) -> np.ndarray:
-    """The finite numbers under ``key``, float64, as many as ``default`` has.
+    """Return the finite numbers under ``key`` as float64, with the length of ``default``.
 
     Args:
         owner: A JSON object.
-        key: Its key.
-        default: The numbers where the key is absent. Where it is a single one, the value need not be a list.
-        largest: Bound of their magnitude, exclusive.
+        key: The key.
+        default: The numbers to return if the key is absent. If there is one, the value may be a number or a list.
+        largest: Limit of their magnitude, exclusive.
 
     Raises:
-        ValueError: The value is something else.
+        ValueError: If the value is anything else.
     """
     value = owner.get(key, default)
     if len(default) == 1 and not isinstance(value, (list, tuple)):
@@ -87,5 +87,5 @@ def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float], larges
 
 
 def short(value: object) -> str:
-    """A value from a file for a message, cut to a bounded length."""
+    """Return a value from a file as text of limited length, for a message."""
     return reprlib.repr(value)

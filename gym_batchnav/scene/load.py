@@ -1,4 +1,4 @@
-"""Scenes from files: GLB, glTF, OBJ, PLY, STL and OFF into one Scene record."""
+"""Loading of scenes from GLB, glTF, OBJ, PLY, STL and OFF files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["SUFFIXES", "SceneError", "load_scene"]
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _GLTF = (".glb", ".gltf")
 _MAX_BYTES = {".gltf": MAX_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES}
-_MAX_MESSAGE = 600  # characters: messages quote the file
-_REACH = 1.0  # metres that a scene's own navmesh may reach out of it
+_MAX_MESSAGE = 600  # characters; messages may quote the file
+_MARGIN = 1.0  # metres by which a scene's own navmesh may exceed its bounds
 
 
 def load_scene(
@@ -38,21 +38,21 @@ def load_scene(
     """Load a scene from a GLB, glTF, OBJ, PLY, STL or OFF file.
 
     Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``) becomes an object with a semantic id.
-    Skins, animations, lights, lines and points are left out; textures above 2,048 pixels a side are scaled down;
+    Skins, animations, lights, lines and points are left out; textures above 2,048 pixels per side are scaled down;
     missing textures are replaced by the base colour with a warning. A file of the same name that ends in ``.navmesh``
-    is read into ``Scene.navmesh``. ``Scene.warnings`` lists content that was left out or guessed; guesses that change
-    sizes, positions or looks are also given as Python warnings.
+    is read into ``Scene.navmesh``. ``Scene.warnings`` lists content that was left out or guessed; guesses that affect
+    sizes, positions or appearance are also issued as Python warnings.
 
     The file is not trusted: its content is checked before use, its references are followed only inside its own folder,
     and its size, textures and triangles are limited.
 
-    ``Scene.metadata`` holds ``up``, ``scale`` and ``origin``: a vertex of the file is turned, scaled and then moved by
-    -``origin``. Under ``"auto"`` the first of these rules that applies decides:
+    ``Scene.metadata`` holds ``up``, ``scale`` and ``origin``: a vertex of the file is rotated, scaled and then moved by
+    -``origin``. With ``"auto"`` the first of these rules that applies decides:
 
     =====  ==============================================================================================
-    up     ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` beside the file
+    up     ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` next to the file
     ..     y for glTF, as specified
-    ..     y or z, whichever at least twice as much surface faces
+    ..     y or z, if at least twice as much surface faces it as the other
     ..     y for OBJ; z for PLY, STL and OFF
     scale  ``units_to_meters`` and ``scale`` of that configuration
     ..     1 for glTF, as specified, with a warning for a scene higher than 1,000 m
@@ -61,32 +61,32 @@ def load_scene(
     ..     1
     =====  ==============================================================================================
 
-    The origin moves only where coordinates beyond 8,192 m would be coarse in float32, and only if there is no
-    ``.navmesh`` beside the file; with one there is a warning.
+    The origin is moved only if there are coordinates beyond 8,192 m, which would be coarse in float32, and no
+    ``.navmesh`` next to the file; with one there is a warning instead.
 
     Args:
         path: The file.
         name: The scene's name; the file's name without its suffix by default.
         up: The axis of the file that points up, ``"y"``, ``"z"`` or ``"auto"``.
-        scale: Metres in the file's unit, or ``"auto"``.
-        scene: Which of a glTF file's scenes to load, by name; the default one if not given.
+        scale: Metres per unit of the file, or ``"auto"``.
+        scene: Name of the scene to load from a glTF file with several; the file's default scene if not given.
 
     Raises:
-        SceneError: The file cannot be loaded; the message gives the reason and the remedy.
-        ValueError: ``up`` or ``scale`` is none of the above.
+        SceneError: If the file cannot be loaded; the message gives the reason and the remedy.
+        ValueError: If ``up`` or ``scale`` is none of the above.
     """
     path = Path(path)
     if up not in ("auto", "y", "z"):
         raise ValueError(f"up={up!r}: choose 'auto', 'y' or 'z'")
     if scale != "auto" and not (isinstance(scale, (int, float)) and 0 < scale < np.inf):
-        raise ValueError(f"scale={scale!r}: pass the metres in a unit of the file, or 'auto'")
+        raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, or 'auto'")
     suffix = path.suffix.lower()
     if path.is_dir():
         raise SceneError(path, "it is a folder: pass a file in it")
     if suffix not in SUFFIXES:
         raise SceneError(path, _other_ending(path))
     if scene is not None and suffix not in _GLTF:
-        raise SceneError(path, f"only glTF files hold several scenes, leave scene={scene!r} out")
+        raise SceneError(path, f"only glTF files hold several scenes: leave scene={scene!r} out")
     files = SceneFiles(path)
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
@@ -106,14 +106,14 @@ def load_scene(
 
 
 def _other_ending(path: Path) -> str:
-    """The reason why a file of this name is not read, with the remedy."""
+    """Return the reason why a file of this name is not read, with the remedy."""
     known = ", ".join(SUFFIXES)
     if path.suffix:
-        return f"files ending in {path.suffix!r} are not read, pass one of {known}"
+        return f"files ending in {path.suffix!r} are not supported: pass one of {known}"
     name = path.name
     environment = f"gym_batchnav.make_vec(scenes={name!r})"
     file = f"load_scene(gym_batchnav.library.sources.shipped_scenes()[{name!r}])"
-    return f"it is no scene file ({known}); if it is the name of a shipped scene, use {environment} or {file}"
+    return f"it is not a scene file ({known}); if it is the name of a shipped scene, use {environment} or {file}"
 
 
 def _load(files: SceneFiles, suffix: str, name: str, up: str, scale: str | float, scene: str | None) -> Scene:
@@ -133,22 +133,22 @@ def _load(files: SceneFiles, suffix: str, name: str, up: str, scale: str | float
 
 
 def _navmesh_beside(files: SceneFiles, vertices: np.ndarray) -> NavMesh | None:
-    """The navmesh of the scene's name, None if there is none.
+    """Load the navmesh of the scene's name; return None if there is none.
 
     Raises:
-        ValueError: It is damaged, or reaches out of the scene [V, 3] and so belongs to another.
+        ValueError: If it is damaged, or exceeds the scene [V, 3] and so belongs to another.
     """
     beside = files.path.with_suffix(".navmesh")
     if not beside.is_file():
         return None
-    files.beside(beside.name)  # so that it is noted
+    files.beside(beside.name)  # records its digest
     navmesh = NavMesh.load(beside)
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     navmesh_low, navmesh_high = navmesh.bounds
-    if navmesh.num_polygons and ((navmesh_low < low - _REACH) | (navmesh_high > high + _REACH)).any():
+    if navmesh.num_polygons and ((navmesh_low < low - _MARGIN) | (navmesh_high > high + _MARGIN)).any():
         raise ValueError(
-            f"'{beside.name}' beside it spans {_box(navmesh_low, navmesh_high)} m, which is not within the scene's "
-            f"{_box(low, high)} m: remove it if it belongs to another scene, or load with the up= and scale= of its own"
+            f"'{beside.name}' spans {_box(navmesh_low, navmesh_high)} m, which is not within the scene's "
+            f"{_box(low, high)} m: remove it if it belongs to another scene, or pass the up= and scale= of the navmesh"
         )
     return navmesh
 

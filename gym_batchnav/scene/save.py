@@ -1,4 +1,4 @@
-"""Scenes to GLB files: small, self-contained, and read back by ``load_scene`` as they were."""
+"""Saving of scenes as GLB files, which ``load_scene`` reads back unchanged."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _UINT8, _UINT16, _UINT32, _FLOAT = 5121, 5123, 5125, 5126
 
 
 def save_glb(scene: Scene, path: str | Path) -> None:
-    """Write a scene as a GLB file, one node for each object; a navmesh and the metadata are not written.
+    """Write a scene as a GLB file with one node per object, without its navmesh and metadata.
 
-    ``load_scene`` gives the same objects, triangles, uvs and vertex colours back, with triangles ordered by object and
-    material. Opaque textures are written as JPEG of quality 88, or as PNG where that is smaller; others as PNG.
+    ``load_scene`` returns the same objects, triangles, uvs and vertex colours, with triangles sorted by object and
+    material. Opaque textures are written as JPEG of quality 88, or as PNG if that is smaller; others as PNG.
 
     If ``scene.metadata["instances"]`` maps semantic ids to pairs (name of a prototype, [4, 4] matrix from the
-    prototype's frame to the world), objects that are the same in their prototype's frame share one mesh. Their
-    vertices come back within 0.1 mm.
+    prototype's frame to the world), objects that are equal in their prototype's frame share one mesh. Their vertices
+    are restored within 0.1 mm.
 
     Args:
         scene: The scene; every triangle belongs to an object and every object has a triangle.
-        path: The file, ending in ``.glb``. It is replaced in one step.
+        path: The file, ending in ``.glb``. It is replaced atomically.
 
     Raises:
-        SceneError: The scene has triangles without object, objects without triangles, or a texture of a size that no
-            file holds.
-        OSError: The file cannot be written.
+        SceneError: If there are triangles without object, objects without triangles, or a texture of a size that
+            neither JPEG nor PNG supports.
+        OSError: If the file cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".glb":
-        raise SceneError(path, "scenes are saved as GLB, choose a name that ends in .glb")
+        raise SceneError(path, "scenes are saved as GLB: choose a name that ends in .glb")
     sizes = np.bincount(scene.triangle_object, minlength=len(scene.objects) + 1)
     if sizes[0] or len(sizes) != len(scene.objects) + 1 or not sizes[1:].all():
-        raise SceneError(scene.name, "give every triangle an object and every object a triangle to save it")
+        raise SceneError(scene.name, "to be saved, every triangle must have an object and every object a triangle")
     write_atomically(path, _Writer(scene).glb())
 
 
@@ -92,7 +92,7 @@ class _Writer:
         }
 
     def glb(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         self._add_objects()
         binary = self._layout_buffers()
         document: dict[str, Any] = {
@@ -118,7 +118,7 @@ class _Writer:
         for number, name in enumerate(scene.objects, start=1):
             corners = self._corners(order[ends[number - 1] : ends[number]])
             prototype, matrix = instances.get(number, (None, np.eye(4)))
-            if copies[prototype] < 2 or not np.linalg.det(matrix[:3, :3]) > 1e-6:  # nor mirrored: fronts stay fronts
+            if copies[prototype] < 2 or not np.linalg.det(matrix[:3, :3]) > 1e-6:  # mirrors would swap the sides
                 self._json["nodes"].append({"name": name, "mesh": self._add_mesh(corners)})
                 continue
             if prototype not in first:
@@ -135,7 +135,7 @@ class _Writer:
                 self._json["nodes"].append({"name": name, "mesh": self._add_mesh(corners)})
 
     def _corners(self, rows: np.ndarray) -> _ObjectCorners:
-        """The corners of some triangles, with all that the vertices carry; attributes that do nothing are zeros."""
+        """Return the corners of some triangles with their attributes; attributes without effect are zero."""
         scene = self._scene
         corners, materials = scene.triangles[rows].ravel(), scene.triangle_material[rows]
         textured = np.repeat(scene.materials.texture[materials] >= 0, 3)
@@ -146,7 +146,7 @@ class _Writer:
         return _ObjectCorners(scene.vertices[corners].astype(np.float64), attributes, materials)
 
     def _add_mesh(self, corners: _ObjectCorners) -> int:
-        """Add a mesh of one primitive a material; returns its number."""
+        """Add a mesh with one primitive per material and return its number."""
         primitives = []
         materials, starts = np.unique(corners.materials, return_index=True)
         ends = [*starts[1:].tolist(), len(corners.materials)]
@@ -158,7 +158,7 @@ class _Writer:
         return len(self._json["meshes"]) - 1
 
     def _primitive(self, positions: np.ndarray, attributes: np.ndarray, material: int) -> dict[str, Any]:
-        """A primitive of corners [C], in which equal corners share a vertex."""
+        """Return a primitive of corners [C], in which equal corners share a vertex."""
         rows = np.concatenate([positions.view(np.uint8), attributes], axis=1)
         whole_rows = rows.view(np.dtype((np.void, rows.shape[1])))[:, 0]
         _, first, inverse = np.unique(whole_rows, return_index=True, return_inverse=True)
@@ -174,14 +174,14 @@ class _Writer:
         colors = attributes[:, 8:]
         if (colors != 255).any():
             found["COLOR_0"] = self._accessor("COLOR_0", colors, _UINT8, "VEC4", {"normalized": True})
-        if len(kept) < 65536:  # the last index, 65,535, stays free: it restarts primitives
+        if len(kept) < 65536:  # index 65,535 is reserved: it restarts primitives
             corner_row = self._accessor("indices16", indices.astype("<u2"), _UINT16, "SCALAR", {})
         else:
             corner_row = self._accessor("indices32", indices.astype("<u4"), _UINT32, "SCALAR", {})
         return {"attributes": found, "indices": corner_row, "material": self._material(material)}
 
     def _accessor(self, kind: str, values: np.ndarray, component: int, shape: str, extra: Mapping[str, Any]) -> int:
-        """Append values to the stream of their kind; returns the number of their accessor."""
+        """Append values to the stream of their kind and return the number of their accessor."""
         data = self._streams[kind].data
         accessor = {"bufferView": self._view_of[kind], "componentType": component, "count": len(values), "type": shape}
         if data:
@@ -208,7 +208,7 @@ class _Writer:
         return self._material_rows[row]
 
     def _texture(self, row: int) -> int:
-        """The number of a material's texture, which is an image and its wrapping."""
+        """Return the number of a material's texture, which combines an image and its wrapping."""
         image = int(self._scene.materials.texture[row])
         if image not in self._image_rows:
             try:
@@ -226,7 +226,7 @@ class _Writer:
         return _number_of(self._json["textures"], texture)
 
     def _layout_buffers(self) -> bytes:
-        """Lay all binary data out in one buffer and list its bufferViews; streams that stayed empty get none."""
+        """Join all binary data in one buffer and list its bufferViews; empty streams have none."""
         binary = bytearray()
         filled = {row: kind for row, kind in enumerate(self._streams) if self._streams[kind].data}
         moved = {row: number for number, row in enumerate(filled)}
@@ -241,7 +241,7 @@ class _Writer:
 
 
 def _instances(scene: Scene) -> dict[int, tuple[object, np.ndarray]]:
-    """The prototype and the matrix [4, 4] float64 of the objects that the metadata calls instances."""
+    """Return the prototype and the matrix [4, 4] float64 of the objects that the metadata lists as instances."""
     found = scene.metadata.get("instances")
     if not isinstance(found, Mapping):
         return {}
@@ -249,7 +249,7 @@ def _instances(scene: Scene) -> dict[int, tuple[object, np.ndarray]]:
 
 
 def _same(model: _ObjectCorners, matrix: np.ndarray, corners: _ObjectCorners) -> bool:
-    """Whether the model, placed by the matrix, equals the corners."""
+    """Return whether a model placed by a matrix equals the corners of an object."""
     return (
         np.array_equal(model.materials, corners.materials)
         and np.array_equal(model.attributes, corners.attributes)
@@ -258,12 +258,12 @@ def _same(model: _ObjectCorners, matrix: np.ndarray, corners: _ObjectCorners) ->
 
 
 def _short(values: np.ndarray) -> list[float]:
-    """The numbers with the fewest digits that are read back as these float32."""
+    """Return the shortest decimal numbers that round to these float32."""
     return [float(str(np.float32(value))) for value in values]
 
 
 def _number_of(items: list[Any], item: dict[str, Any]) -> int:
-    """The position of an item in a list, to which it is added if it is new."""
+    """Return the position of an item in a list, to which it is appended if it is new."""
     if item not in items:
         items.append(item)
     return items.index(item)

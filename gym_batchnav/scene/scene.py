@@ -18,9 +18,9 @@ REPEAT, CLAMP, MIRROR = 0, 1, 2
 class Materials:
     """The surfaces of a scene, one row per material.
 
-    A material without a texture has ``texture == -1``; one with ``alpha_mode == MASK`` shows only where its alpha
-    (texture x factor) reaches ``alpha_cutoff``. glTF's BLEND is loaded as MASK with a cutoff of 0.5: nothing is drawn
-    half transparent.
+    A material without a texture has ``texture == -1``. A material with ``alpha_mode == MASK`` is visible only where its
+    alpha (texture x factor) reaches ``alpha_cutoff``. glTF's BLEND is loaded as MASK with a cutoff of 0.5, since the
+    renderers do not support transparency.
     """
 
     base_color: np.ndarray  # [M, 4] float32, linear RGBA factor
@@ -31,7 +31,7 @@ class Materials:
     wrap: np.ndarray  # [M, 2] uint8, REPEAT, CLAMP or MIRROR along u and v
 
     def __len__(self) -> int:
-        """The number of materials."""
+        """Return the number of materials."""
         return len(self.texture)
 
 
@@ -39,8 +39,8 @@ class Materials:
 class Scene:
     """A textured triangle mesh in world space: Y up, metres, counter-clockwise fronts.
 
-    Nodes that repeat a mesh are flattened: measured, the ray tracer is faster so. ``objects[k]`` names the node whose
-    semantic id is ``k + 1``; id 0 is nothing.
+    Nodes that repeat a mesh are flattened, which makes the ray tracer faster. ``objects[k]`` is the name of the node
+    with the semantic id ``k + 1``; id 0 means no object.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Scene:
     colors: np.ndarray | None = None  # [V, 4] uint8, linear RGBA that multiplies the base colour
     textures: tuple[np.ndarray, ...] = ()  # each [H, W, 4] uint8, sRGB with linear alpha, row 0 at the top
     objects: tuple[str, ...] = ()  # name of every semantic id, from id 1
-    navmesh: NavMesh | None = None  # one that came with the file
+    navmesh: NavMesh | None = None  # the navmesh that came with the file
     warnings: tuple[str, ...] = ()  # content that the loader left out or guessed, one sentence each
     metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
 
     def __repr__(self) -> str:
-        """Its name and counts, in a line."""
+        """Return the name and the counts in one line."""
         size = " x ".join(f"{length:.1f}" for length in np.ptp(self.bounds, axis=0)) if len(self.vertices) else "0"
         counts = f"{len(self.triangles):,} triangles, {len(self.objects):,} objects, {len(self.textures):,} textures"
         return f"Scene({self.name!r}, {size} m, {counts})"
@@ -66,7 +66,7 @@ class Scene:
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """How notebooks show it: from above, with its counts."""
+        """Show the scene in notebooks, from above and with its counts."""
         from gym_batchnav.viz.portraits import scene_bundle
 
         return scene_bundle(self, include, exclude)
@@ -78,6 +78,6 @@ class Scene:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the arrays hold."""
+        """The size of the arrays in bytes."""
         arrays = [self.vertices, self.triangles, self.triangle_material, self.triangle_object, *self.textures]
         return sum(array.nbytes for array in (*arrays, self.uvs, self.colors) if array is not None)

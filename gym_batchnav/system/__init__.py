@@ -1,1 +1,1 @@
-"""Interaction with the machine: optional extras, processes, compilation, progress, files."""
+"""Support for interaction with the machine: optional extras, processes, compilation, progress and files."""

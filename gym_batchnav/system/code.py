@@ -1,4 +1,4 @@
-"""Digests of source code: caches on disk are keyed by them, so that a change of the code never finds old results."""
+"""Digests of source code, which key the caches on disk so that changed code never reads old results."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _ONLY_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTI
 _IMPORT = re.compile(
     rf"^[ \t]*(?:from[ \t]+({_NAME}[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
 )
-_SHOWS = f"{_NAME}.viz"  # imported from below only by objects that draw themselves in notebooks
+_SHOWS = f"{_NAME}.viz"  # lower packages import it only for pictures in notebooks
 
 
 @cache
 def code_digest(*roots: str, without: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
-    """SHA-256 of modules, of all modules of this package that they import, and of the versions of other packages.
+    """Return the SHA-256 of modules, of all modules of this package that they import, and of package versions.
 
-    Where the package has no sources (it is compiled, or in a zip archive), its version stands for them.
+    If the package has no sources (it is compiled, or in a zip archive), its version is used instead.
 
     Args:
         roots: Files, relative to the package's folder.
-        without: Folders or files, relative to it, on which the result does not depend; they are not followed.
-        packages: Names of distributions; one that is not installed counts as such.
+        without: Folders or files, relative to the package's folder, to ignore.
+        packages: Names of distributions whose versions are included, installed or not.
 
     Returns:
         64 hexadecimal digits.
@@ -39,23 +39,23 @@ def code_digest(*roots: str, without: tuple[str, ...] = (), packages: tuple[str,
 
 
 def folder_digest(*folders: str, packages: tuple[str, ...] = (), package: Path = PACKAGE) -> str:
-    """SHA-256 of all sources in folders, and of the versions of other packages; see ``code_digest``."""
+    """Return the SHA-256 of all sources in folders, and of package versions; see ``code_digest``."""
     files = sorted(file for folder in folders for file in _sources_in(package / folder))
     return _digest_of(files, packages if files else (*packages, "gym-batchnav"), package)
 
 
 def closure(roots: Iterable[str], without: tuple[str, ...] = (), package: Path = PACKAGE) -> list[Path]:
-    """The files of modules and of all modules of this package that they import, sorted.
+    """Return the files of modules and of all modules of this package that they import, sorted.
 
-    Imports within functions count. Imports for type checkers and those of ``viz`` do not.
+    Imports inside functions count. Imports for type checkers and imports of ``viz`` do not.
 
     Args:
         roots: Files, relative to the package's folder.
-        without: Folders or files that are not followed.
+        without: Folders or files to ignore.
         package: The package's folder.
 
     Raises:
-        FileNotFoundError: There is no file of a root.
+        FileNotFoundError: If the file of a root does not exist.
     """
     todo = [package / root for root in roots]
     found: set[Path] = set()
@@ -69,19 +69,19 @@ def closure(roots: Iterable[str], without: tuple[str, ...] = (), package: Path =
 
 @cache
 def _imported_by(file: Path, package: Path) -> tuple[Path, ...]:
-    """The files of this package that one of them imports."""
+    """Return the files of this package that a file imports."""
     names: list[str] = []
     for origin, items, modules in _IMPORT.findall(_ONLY_FOR_TYPES.sub("", file.read_text("utf-8"))):
         if origin:
             names += [origin, *(f"{origin}.{item}" for item in re.findall(r"\w+", items))]
         else:
             names += re.findall(rf"\b{_NAME}[\w.]*", modules)
-    wanted = {name for name in names if name != _SHOWS and not name.startswith(f"{_SHOWS}.")}
-    return tuple({found for name in wanted for found in _files_of(name, package)})
+    imported = {name for name in names if name != _SHOWS and not name.startswith(f"{_SHOWS}.")}
+    return tuple({found for name in imported for found in _files_of(name, package)})
 
 
 def _files_of(name: str, package: Path) -> Iterator[Path]:
-    """The files that run when a module is imported: its own and those of the packages that it is in."""
+    """Yield the files that run when a module is imported: its own and those of its parent packages."""
     parts = name.split(".")[1:]
     for count in range(1, len(parts) + 1):
         path = package.joinpath(*parts[:count])

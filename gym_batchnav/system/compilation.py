@@ -1,8 +1,8 @@
-"""Machine code of the kernels: compiled once per machine, by several processes, and kept in Numba's cache on disk.
+"""Compilation of the kernels, once per machine and by several processes, into Numba's cache on disk.
 
-Numba compiles one kernel at a time in a process. So work that compiles kernels is handed to processes that run side by
-side and fill the cache; this process then reads what they left there. Whatever is still compiled where it is first used
-is announced on standard error.
+Numba compiles one kernel at a time in a process. Work that compiles kernels is therefore given to several processes
+that fill the cache, from which this process then reads. Kernels that are still compiled at their first use are
+announced on standard error.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gym_batchnav.system.progress import PATIENCE, late_progress
 
 _PACKAGE = Path(__file__).parents[1]
 _MOST_PROCESSES = 8
-_ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in the processes below, whose parent shows progress
+_ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in worker processes, whose parent shows the progress
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A function that compiles kernels by calling them; it runs in a process of its own.
+    """A function that compiles kernels by calling them, in a process of its own.
 
     Attributes:
-        title: Names the kernels, in a few words.
-        function: A function at the top of a module.
+        title: Short description of the kernels.
+        function: A module-level function.
         arguments: Its positional arguments, plain JSON values.
     """
 
@@ -51,7 +51,7 @@ class Workload:
     arguments: tuple[Any, ...] = ()
 
     def as_json(self) -> str:
-        """The module, the function's name and the arguments, for another process."""
+        """Return the module, the function's name and the arguments as JSON, for another process."""
         return json.dumps([self.function.__module__, self.function.__qualname__, list(self.arguments)])
 
 
@@ -59,20 +59,20 @@ class Workload:
 class Compiled:
     """The outcome of ``compile_ahead``."""
 
-    num_workloads: int  # those that were run; the others had been run before
+    num_workloads: int  # that were run now; the rest had been run before
     seconds: float
-    directory: Path  # Numba's cache of this machine and these sources
+    directory: Path  # Numba's cache for this machine and these sources
 
 
 def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -> Compiled:
-    """Run workloads in processes side by side, unless they have been run with these sources on this machine before.
+    """Run workloads in parallel processes, unless they have been run with these sources on this machine before.
 
-    A workload that fails costs a warning: its kernels are then compiled where they are first used. Progress is shown
+    If a workload fails there is a warning, and its kernels are compiled at their first use. Progress is shown
     on standard error after two seconds.
 
     Args:
-        workloads: Those that take longest first.
-        processes: The number of processes; one per processor, at most 8, by default.
+        workloads: The workloads, the longest first.
+        processes: Number of processes; one per processor, at most 8, by default.
     """
     started = time.perf_counter()
     directory = cache_directory()
@@ -84,29 +84,29 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
         for work in todo:
             waiting.put(work)
         count = min(processes or min(_num_processors(), _MOST_PROCESSES), len(todo))
-        with late_progress("Compiling kernels for this machine, once; parts", len(todo)) as done:
+        with late_progress("Compiling kernels once for this machine; parts", len(todo)) as done:
             _run_all(waiting, marks, count, done)
     return Compiled(len(todo), time.perf_counter() - started, directory)
 
 
 def cache_directory() -> Path:
-    """The folder of Numba's cache that this module's own kernel is kept in."""
+    """Return the folder of Numba's cache, that of this module's own kernel."""
     return Path(str(_probe.stats.cache_path))
 
 
 @njit(cache=True)
 def _probe() -> None:
-    """Nothing: Numba tells where it would keep the machine code."""
+    """Do nothing; Numba reports the folder of this kernel's machine code."""
 
 
 def _config(name: str) -> Any:
-    """A value of Numba's configuration, which is set by environment variables or by the program."""
+    """Return a value of Numba's configuration, which environment variables or the program may set."""
     return vars(numba.config)[name]
 
 
 @cache
 def _state() -> str:
-    """Everything that makes Numba compile anew: the package's sources, versions and the processor."""
+    """Return all that makes Numba recompile: the package's sources, versions and the processor."""
     sources = []
     for path in sorted(_PACKAGE.rglob("*.py")):
         status = path.stat()
@@ -120,7 +120,7 @@ def _digest(*texts: str) -> str:
 
 
 def _num_processors() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -129,7 +129,7 @@ def _num_processors() -> int:
 def _run_all(
     waiting: queue.SimpleQueue[Workload], marks: dict[Workload, Path], count: int, done: Callable[..., None]
 ) -> None:
-    """Serve the queue with ``count`` processes until it is empty; on an error or Ctrl-C none of them is left."""
+    """Run the queue in ``count`` processes until it is empty; on an error or Ctrl-C all of them are ended."""
     workers: list[_Worker] = []
     failures: list[str] = []
 
@@ -152,7 +152,7 @@ def _run_all(
             thread.start()
         for thread in threads:
             while thread.is_alive():
-                thread.join(0.1)  # in short pieces, so that Ctrl-C is heard
+                thread.join(0.1)  # with a short timeout, so that Ctrl-C is handled
     except OSError as error:
         failures.append(f"no process can be started: {error}")
     finally:
@@ -168,21 +168,21 @@ def _run_all(
 
 
 def _write_mark(mark: Path) -> None:
-    """Note that a workload has been run; without the note it is only run again."""
+    """Record that a workload has been run; if that fails, it is run again next time."""
     with suppress(OSError):
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
 
 class _Worker:
-    """A process that runs workloads, one after the other; it ends with its parent."""
+    """A process that runs workloads one at a time and ends with its parent."""
 
     def __init__(self) -> None:
         self.closed = False
         self._process = _start()
 
     def run(self, work: Workload) -> str | None:
-        """Run one workload; returns None, or why it failed. A process that was lost is replaced."""
+        """Run one workload; return None or the reason of its failure. A lost process is replaced."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(work.as_json() + "\n")
@@ -197,13 +197,13 @@ class _Worker:
         return None if answer is None else str(answer)
 
     def close(self) -> None:
-        """End the process, whatever it is doing; idempotent."""
+        """Kill the process; idempotent."""
         self.closed = True
         self._process.kill()
         self._process.wait()
 
     def release(self) -> None:
-        """Close the pipes once nobody reads from them."""
+        """Close the pipes after their readers have ended."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(OSError):
@@ -211,7 +211,7 @@ class _Worker:
 
 
 def _start() -> subprocess.Popen[str]:
-    """A process that runs ``serve_parent``."""
+    """Start a process that runs ``serve_parent``."""
     apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C goes to the parent, which ends this process
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -227,7 +227,7 @@ def _start() -> subprocess.Popen[str]:
 
 
 def _end(process: subprocess.Popen[str]) -> int:
-    """End a process whose pipe has closed; returns its status."""
+    """End a process whose pipe has closed and return its exit status."""
     try:
         return process.wait(1.0)
     except subprocess.TimeoutExpired:
@@ -236,7 +236,7 @@ def _end(process: subprocess.Popen[str]) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the processes: modules and the cache are found where this process finds them."""
+    """Return the environment for worker processes, with this process's module path and cache."""
     found = os.pathsep.join([str(_PACKAGE.parent), *(os.path.abspath(path) for path in sys.path)])
     environment = {**os.environ, "PYTHONPATH": found, "PYTHONSAFEPATH": "1", _ANNOUNCED: "0"}
     cache_folder = _config("CACHE_DIR")
@@ -246,9 +246,9 @@ def _environment() -> dict[str, str]:
 
 
 def serve_parent() -> None:
-    """Run the workloads named on standard input, one line each, and answer each with null or an error."""
+    """Run the workloads given on standard input, one per line, and answer each with null or an error."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that nothing else is printed between the answers
+    os.dup2(2, 1)  # other output goes to standard error
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(sys.stdin, requests), daemon=True).start()
     while True:
@@ -263,14 +263,14 @@ def serve_parent() -> None:
 
 
 def _read_requests(stream: IO[str], requests: queue.SimpleQueue[str]) -> None:
-    """Pass lines on; end this process once the parent has gone, even in the middle of compiling."""
+    """Forward lines to a queue; end this process when the parent ends, even during compilation."""
     for line in stream:
         requests.put(line)
     os._exit(0)
 
 
 class Announcer(event.Listener):
-    """Says on standard error that kernels are being compiled, once that has taken two seconds in all."""
+    """A listener that prints a notice when compiling kernels has taken two seconds in total."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -279,7 +279,7 @@ class Announcer(event.Listener):
         self._timer: threading.Timer | None = None
 
     def on_start(self, compiling: event.Event) -> None:
-        """A kernel begins to compile; others may begin inside it. Numba's lock makes this one thread's at a time."""
+        """Start timing when a kernel begins to compile; nested ones do not count. Numba's lock excludes threads."""
         self._depth += 1
         if self._depth > 1:
             return
@@ -291,7 +291,7 @@ class Announcer(event.Listener):
         self._timer.start()
 
     def on_end(self, compiling: event.Event) -> None:
-        """A kernel is compiled."""
+        """Stop timing when the outermost kernel is compiled."""
         self._depth -= 1
         if self._depth > 0:
             return
@@ -303,7 +303,7 @@ class Announcer(event.Listener):
 
 
 def announce_compiling() -> Announcer | None:
-    """Register an Announcer for this process; None where a parent process shows the progress."""
+    """Register an Announcer for this process; return None if a parent process shows the progress."""
     if os.environ.get(_ANNOUNCED) == "0":
         return None
     announcer = Announcer()
@@ -312,7 +312,7 @@ def announce_compiling() -> Announcer | None:
 
 
 def _is_ours(compiling: event.Event) -> bool:
-    """Whether the kernel that an event is about belongs to this package."""
+    """Return whether the kernel of an event belongs to this package."""
     dispatcher = compiling.data["dispatcher"]
     return str(dispatcher.py_func.__module__).partition(".")[0] == __name__.partition(".")[0]
 

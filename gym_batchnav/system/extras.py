@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """A package of an extra is not installed; the message says how to install it."""
+    """The error of an extra that is not installed; the message has the command that installs it."""
 
 
 @contextmanager
@@ -16,10 +16,10 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
 
     Args:
         extra: Name of the extra.
-        what: The feature that needs it, for the message.
+        what: The feature that requires the extra, for the message.
 
     Raises:
-        MissingExtraError: One of them cannot be imported.
+        MissingExtraError: If one of them cannot be imported.
     """
     try:
         yield

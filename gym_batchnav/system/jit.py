@@ -1,8 +1,8 @@
 """Options of ``numba.njit`` for the package's kernels.
 
-Numba gives every kernel two wrappers, one for callers in Python and one for callers in C. Compiling them takes a third
-of the time of compiling the kernels, so a kernel is compiled only with those that it needs. A call from Python to a
-kernel without a wrapper would crash; a test of the architecture makes sure that there is none.
+Numba makes two wrappers for every kernel, for callers in Python and for callers in C. Compiling them takes a third
+of the time of compiling the kernels, so a kernel is compiled only with those it needs. A call from Python to a
+kernel without a wrapper would crash; an architecture test ensures that there is none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where Numba keeps the machine code of this package's kernels.
+"""The folder in which Numba stores the machine code of this package's kernels.
 
 To decide whether machine code is up to date, Numba checks only the file of the kernel. A kernel also contains the code
 of the kernels that it calls and the constants that it imports, so stale machine code could read wrong addresses. The
@@ -22,22 +22,22 @@ import platformdirs
 
 from gym_batchnav.system.code import PACKAGE, folder_digest
 
-# What kernels are written in, and what they import constants and row layouts from.
+# The sources of kernels, and those from which they import constants and layouts.
 KERNEL_SOURCES = (
     "navmesh", "render", "scene", "homes", "episodes", "state.py", "geometry.py", "env/flat.py", "bench.py",
     "system/compilation.py", "system/jit.py", "system/parallel.py",
 )  # fmt: skip
-KEPT_FOLDERS = 4  # of other sources, the last used: a checkout may go back and forth between branches
+KEPT_FOLDERS = 4  # most recently used folders of other sources, for checkouts that switch between branches
 _PREFIX = "gym_batchnav-"
 _FOLDER = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}")
-_IN_USE = 86400.0  # seconds since its last use in which another process may still need a folder
+_IN_USE = 86400.0  # seconds after its last use in which another process may still need a folder
 
 
 def use_versioned_kernel_cache() -> None:
-    """Have Numba keep machine code in a folder named after the sources, below NUMBA_CACHE_DIR or the user's cache.
+    """Make Numba store machine code in a folder named after the sources, in NUMBA_CACHE_DIR or the user's cache.
 
-    It is set as the environment variable NUMBA_CACHE_DIR, which Numba reads when it is imported and which child
-    processes inherit. The folder is made when Numba first writes to it. The call is idempotent.
+    The folder is set as the environment variable NUMBA_CACHE_DIR, which Numba reads when it is imported and which child
+    processes inherit. Numba creates the folder when it first writes to it. Idempotent.
     """
     base = _base()
     if base is None:
@@ -55,7 +55,7 @@ def use_versioned_kernel_cache() -> None:
 
 
 def _base() -> Path | None:
-    """The folder of all versions; None where no folder can be written to, and Numba is to look for one."""
+    """Return the folder of all versions, or None if no folder is writable, so that Numba has to find one."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given:
         path = Path(given)
@@ -70,14 +70,14 @@ def _base() -> Path | None:
 
 
 def _key() -> str:
-    """16 hexadecimal digits of the sources, the versions that compile them, and the machine."""
+    """Return a digest of 16 hexadecimal digits of the sources, the compiler's versions and the machine."""
     sources = folder_digest(*KERNEL_SOURCES, packages=("numba", "llvmlite", "numpy"))
     machine = f"{sys.implementation.cache_tag} {platform.python_version()} {platform.machine()} {platform.system()}"
     return hashlib.sha256(f"{sources} {machine}".encode()).hexdigest()[:16]
 
 
 def _remove_old(base: Path) -> None:
-    """Remove folders of other sources but the few that were used last."""
+    """Remove the folders of other sources except the most recently used ones."""
     found = []
     with suppress(OSError):
         for path in base.iterdir():

@@ -1,4 +1,4 @@
-"""Warnings that point to the line of the user's program which caused them."""
+"""Warnings that refer to the line of the user's program that caused them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, and name the innermost line outside of this package as the cause."""
+    """Issue a warning that refers to the innermost line outside this package."""
     level = 2
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:

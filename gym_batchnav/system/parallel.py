@@ -1,7 +1,7 @@
-"""Parallel loops over a kernel that is compiled once, as serial code.
+"""Parallel loops over kernels that are compiled once, as serial code.
 
-The body of a ``numba.prange`` is compiled again in two libraries of its own, each time with all kernels that it calls.
-Here the threads get a kernel's address instead, from one small parallel loop that all kernels share.
+Numba compiles the body of a ``numba.prange`` two more times, each time with all kernels that it calls.
+Here a small parallel loop that all kernels share passes a kernel's address to the threads instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gym_batchnav.system.jit import INNER
 
 _BYTES = ir.IntType(8).as_pointer()
 _WORD = ir.IntType(64)
-_TASK = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD])  # of the arguments and the item
+_TASK = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD])  # takes the arguments and the item
 
 
 def _call_task(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -37,15 +37,15 @@ _call: Any = intrinsic(_type_call)
 
 @njit(parallel=True, **INNER)
 def _run(task: int, arguments: int, count: int) -> None:
-    """Call a task with the items 0 to ``count`` - 1, by all threads."""
+    """Call a task with the items 0 to ``count`` - 1 on all threads."""
     for item in prange(count):
         _call(task, arguments, item)
 
 
 def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any) -> Any:
-    """Call ``kernel(item, *arguments)`` for the items 0 to ``count`` - 1, by all threads.
+    """Call ``kernel(item, *arguments)`` for the items 0 to ``count`` - 1 on all threads.
 
-    The kernel returns None and must not raise: nobody would hear of it.
+    The kernel must return None and must not raise, since errors would be lost.
     """
     item_types = (types.int64, *arguments.types)
     called = kernel.get_call_type(typing_context, item_types, {})
@@ -70,14 +70,14 @@ for_each: Any = intrinsic(_type_for_each)
 
 
 def _compiled(context: Any, kernel: Any, signature: Any) -> Any:
-    """The descriptor of a compiled kernel, whose machine code is linked to the one that is being generated."""
+    """Link a compiled kernel to the code being generated, and return its descriptor."""
     result = kernel.dispatcher.get_compile_result(signature)
     context.active_code_library.add_linking_library(result.library)
     return result.fndesc
 
 
 def _define_task(context: Any, builder: Any, descriptor: Any, signature: Any, packed: Any) -> Any:
-    """Define the function that unpacks the arguments and calls the kernel with them and an item."""
+    """Define the function that unpacks the arguments and calls the kernel with an item and them."""
     name = f"task.{descriptor.mangled_name}"
     task = ir.Function(builder.module, _TASK, builder.module.get_unique_name(name))
     task.linkage = "internal"

@@ -18,10 +18,10 @@ PARALLEL_KERNELS = threading.RLock()
 
 
 def claim_process(what: str) -> None:
-    """Note that this process runs parallel kernels or OpenGL; to be called before each of them.
+    """Record that this process runs parallel kernels or OpenGL; to be called before each of them.
 
     Raises:
-        RuntimeError: A parent of this process did so before it forked.
+        RuntimeError: If a parent of this process did so before it forked.
     """
     global _owner
     current = os.getpid()
@@ -36,12 +36,12 @@ def claim_process(what: str) -> None:
 
 
 class Claim:
-    """Binds an object to the process and the thread that use it first.
+    """The claim of the process and the thread that use an object first.
 
-    When that thread has ended, the next one that uses the object takes it over.
+    When that thread has ended, the next thread that uses the object takes over the claim.
 
     Args:
-        name: What errors call the object, such as ``"this environment"``.
+        name: Name of the object in errors, such as ``"this environment"``.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,7 +56,7 @@ class Claim:
             what: The use, such as ``"step"``.
 
         Raises:
-            RuntimeError: A parent of this process used the package before it forked, or another thread uses the object.
+            RuntimeError: If a parent process used the package before the fork, or another thread uses the object.
         """
         claim_process(what)
         current = threading.current_thread()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-PATIENCE = 2.0  # seconds before anything is shown
-INTERVAL = 15.0  # seconds between two lines of a log
+PATIENCE = 2.0  # seconds before progress is shown
+INTERVAL = 15.0  # seconds between two log lines
 
-Done = Callable[..., None]  # call it after each piece of work, or with the number of pieces that were done
+Done = Callable[..., None]  # to be called after each piece of work, or with the number of finished pieces
 
 
 def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
@@ -26,29 +26,29 @@ def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
     elsewhere it is a line such as ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
 
     Args:
-        what: The work, in a few words.
+        what: Short description of the work.
         total: The number of pieces of work.
 
     Returns:
         A context that yields a function to call after each piece, from any thread.
     """
-    from rich.console import Console  # late: importing the package stays quick
+    from rich.console import Console  # imported late, so that importing the package stays fast
 
     console = Console(stderr=True)
-    # Without ipywidgets rich warns in the notebook, and its bar stays there.
+    # Without ipywidgets, rich warns in notebooks and its bar does not disappear.
     watched = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
     return _bar(what, total, console) if watched else _lines(what, total)
 
 
 @contextmanager
 def share_progress(what: str) -> Iterator[Callable[..., None]]:
-    """Show a bar on standard error at once, for work whose share is known; nothing where it is no terminal.
+    """Show a bar on standard error at once, for work with a known fraction done; only on a terminal.
 
     Args:
-        what: The work, in a few words.
+        what: Short description of the work.
 
     Yields:
-        A function to call with the share done, 0 to 1, and optionally with other words than ``what``.
+        A function to call with the fraction done, from 0 to 1, and optionally a new description.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -85,20 +85,20 @@ def _bar(what: str, total: int, console: Console) -> Iterator[Done]:
 
 @contextmanager
 def _lines(what: str, total: int) -> Iterator[Done]:
-    done: list[int] = []  # threads may append to a list at once, but not add to a number
+    done: list[int] = []  # appending to a list is thread-safe, adding to a number is not
     started, ended = time.monotonic(), threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         pause = PATIENCE
         while not ended.wait(pause):
             seconds = time.monotonic() - started
             print(f"{what}: {sum(done):,} of {total:,} after {seconds:.0f} s", file=sys.stderr, flush=True)
             pause = INTERVAL
 
-    teller = threading.Thread(target=tell, name="progress", daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report, name="progress", daemon=True)
+    reporter.start()
     try:
         yield lambda pieces=1: done.append(pieces)
     finally:
         ended.set()
-        teller.join()
+        reporter.join()

@@ -1,4 +1,4 @@
-"""``check_vector_env`` checks any ``gymnasium.vector.VectorEnv``, not only this package's."""
+"""Tests of vector environments: ``check_vector_env`` checks any ``gymnasium.vector.VectorEnv``."""
 
 from gym_batchnav.testing.check import check_vector_env
 from gym_batchnav.testing.rules import CONTRACT, PROMISES, VectorEnvError

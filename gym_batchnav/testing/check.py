@@ -1,4 +1,4 @@
-"""``check_vector_env``: test a vector environment against Gymnasium's contract."""
+"""``check_vector_env``: checks a vector environment against Gymnasium's contract."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def check_vector_env(
     """Check a vector environment against Gymnasium's contract, by running it with random actions.
 
     The check runs the environment about ``5 + 2 log2(N)`` times and keeps two runs in memory, so use few environments,
-    say four. Runs with equal seeds are compared to the last bit; infos are not compared, since they may hold clocks.
+    such as four. Runs with equal seeds are compared bit by bit; infos are not compared, since they may contain times.
 
     Args:
-        env: The environment, which is closed at the end; or a function that makes one. Two checks need a function: that
-            ``step`` raises before ``reset``, and that two instances with one seed give the same run.
+        env: The environment, which is closed at the end, or a function that makes one. Two checks need a function:
+            that ``step`` raises before ``reset``, and that two instances with one seed give the same run.
         steps: Steps per run; enough for a few episodes to end.
         seed: Seed of the first run.
         strict: Whether a failed check of ``PROMISES`` raises; by default it warns. Gymnasium's documentation does not
@@ -48,13 +48,13 @@ def check_vector_env(
         reuses_buffers: Whether the environment documents that it overwrites arrays that it returned.
 
     Raises:
-        VectorEnvError: A check failed; the message names the check, the environment and the step.
-        TypeError: ``env`` is no vector environment and makes none.
-        ValueError: ``skip`` names an unknown check, or ``steps`` is below 2.
+        VectorEnvError: If a check fails; the message names the check, the environment and the step.
+        TypeError: If ``env`` is not a vector environment and does not make one.
+        ValueError: If ``skip`` has the name of an unknown check, or ``steps`` is below 2.
     """
     report = Report(skip, strict)
     if steps < 2:
-        raise ValueError(f"steps={steps}: pass at least 2, and better enough for episodes to end")
+        raise ValueError(f"steps={steps}: pass at least 2, or better enough for episodes to end")
     make = None if isinstance(env, VectorEnv) else env
     tested = _made(env)
     try:
@@ -64,7 +64,7 @@ def check_vector_env(
         run = runner.run(seed, actions)
         _check_ends(runner, run)
         if "seeding" not in skip:
-            _check_seeding(runner, run, seed, actions)  # first: the others compare runs
+            _check_seeding(runner, run, seed, actions)  # first, since the other checks compare runs
             _check_environment_seeds(runner, seed)
             _check_reset_steps(runner, run, seed, actions, others)
             _check_independence(runner, run, seed, actions, others)
@@ -78,10 +78,10 @@ def check_vector_env(
 
 
 def _made(env: Any) -> VectorEnv:
-    """The environment itself, or the one that the function makes."""
+    """Return the environment itself, or the one that the function makes."""
     made = env if isinstance(env, VectorEnv) or not callable(env) else env()
     if not isinstance(made, VectorEnv):
-        raise TypeError(f"{made!r} is no gymnasium.vector.VectorEnv: pass one, or a function that makes one")
+        raise TypeError(f"{made!r} is not a gymnasium.vector.VectorEnv: pass one, or a function that makes one")
     return made
 
 
@@ -93,16 +93,18 @@ def _check_ends(runner: Runner, run: Run) -> None:
     varies = any(not same(outcome.observation, run.first) for outcome in run.outcomes)
     if ends and varies and all(same(last, first) for _, _, last, first in ends):
         step, index, *_ = ends[0]
-        message = "the next episode's first observation equals the last one of the episode before, at every end"
+        message = (
+            "the next episode's first observation equals the last observation of the previous episode, at every end"
+        )
         runner.report.fail(MODE_CHECKS[runner.mode], message, env=index, step=step)
 
 
 def _check_reset_steps(runner: Runner, run: Run, seed: int, actions: list[Any], others: list[Any]) -> None:
-    """Check with NEXT_STEP that actions in the steps that begin episodes change nothing."""
+    """Check with NEXT_STEP that actions in the steps that begin episodes have no effect."""
     where = run.reset_steps()
     if runner.mode == AutoresetMode.NEXT_STEP and where.any():
         again = runner.run(seed, mixed_actions(runner.env, actions, others, where))
-        message = "{} changed when only actions in steps after an end did, which are to be ignored"
+        message = "{} changed when only actions in steps after an end changed, which must be ignored"
         _compare(runner, run, again, "next_step", message, range(runner.env.num_envs))
 
 
@@ -124,7 +126,7 @@ def _check_environment_seeds(runner: Runner, seed: int) -> None:
     elsewhere = [*seeds[:-1], seed + 2000]
     try:
         listed, changed = runner.reset(seeds), runner.reset(elsewhere)
-    except Exception as error:  # whatever an environment raises for what it does not know
+    except Exception as error:  # an environment may raise any error for unsupported arguments
         report.fail(check, f"reset(seed={seeds}) raised {type(error).__name__}: {error}")
         return
     for index in range(count):
@@ -142,14 +144,14 @@ def _check_environment_seeds(runner: Runner, seed: int) -> None:
 
 
 def _check_independence(runner: Runner, run: Run, seed: int, actions: list[Any], others: list[Any]) -> None:
-    """Check that other actions in some environments change nothing in the rest, for every pair of environments."""
+    """Check that other actions in some environments do not affect the rest, for every pair of environments."""
     indices = np.arange(runner.env.num_envs)
     for bit in range((len(indices) - 1).bit_length()):
         for value in (0, 1):
             changed = (indices >> bit) & 1 == value
             where = np.broadcast_to(changed, (len(actions), len(indices)))
             again = runner.run(seed, mixed_actions(runner.env, actions, others, where))
-            message = f"{{}} changed when only the actions of environments {indices[changed].tolist()} did"
+            message = f"{{}} changed when only the actions of environments {indices[changed].tolist()} changed"
             kept = indices[~changed].tolist()
             _compare(runner, run, again, "independence", message, kept, first_episode=True)
             _compare(runner, run, again, "independent_episodes", message, kept)
@@ -158,7 +160,7 @@ def _check_independence(runner: Runner, run: Run, seed: int, actions: list[Any],
 def _check_others(
     make: Callable[[], VectorEnv], runner: Runner, run: Run, seed: int, actions: list[Any], compare: bool
 ) -> None:
-    """Check that a second instance gives the same run beside the first, and that a third raises before a reset."""
+    """Check that a second instance gives the same run as the first, and that a third raises before a reset."""
     with closing(_made(make)) as second:
         if compare:
             again = Runner(second, runner.mode, runner.report, runner.reuses_buffers).run(seed, actions)
@@ -173,7 +175,7 @@ def _check_wrong_actions(runner: Runner, seed: int) -> None:
     """Check that one action too many raises."""
     env = runner.env
     runner.reset(seed)
-    count = env.num_envs + 1  # one too few would leave a Gymnasium AsyncVectorEnv waiting for ever
+    count = env.num_envs + 1  # with one too few, a Gymnasium AsyncVectorEnv would wait forever
     if not _raises(partial(env.step, batch_space(env.single_action_space, count).sample())):
         message = f"step() with {count} actions for {env.num_envs} environments did not raise"
         runner.report.fail("wrong_actions", message)
@@ -197,14 +199,14 @@ def _compare(
     """Report where two runs differ for some environments; ``{}`` in the message is replaced by the value's name."""
     found = _first_difference(run, again, indices, first_episode)
     if found is not None:
-        step, index, what = found
-        runner.report.fail(check, message.format(what), env=index, step=step)
+        step, index, name = found
+        runner.report.fail(check, message.format(name), env=index, step=step)
 
 
 def _first_difference(
     run: Run, again: Run, indices: Any, first_episode: bool = False
 ) -> tuple[int | None, int, str] | None:
-    """Step, environment and name of the first value that differs; None if none does."""
+    """Return step, environment and name of the first value that differs, or None."""
     names = ("its observation", "its reward", "terminated", "truncated", "the first observation of its next episode")
     for index in indices:
         if not same(run.first[index], again.first[index]):

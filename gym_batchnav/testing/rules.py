@@ -1,4 +1,4 @@
-"""The names of the checks and their rules, and the errors and warnings of failed ones."""
+"""The names of the checks and their rules, and the errors and warnings of failed checks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Collection
 CONTRACT = {
     "spaces": "the batched spaces are batch_space() of the single ones",
     "metadata": "metadata['autoreset_mode'] is an AutoresetMode",
-    "observations": "observations lie in observation_space, with its shapes and dtypes to the letter",
+    "observations": "observations lie in observation_space, with exactly its shapes and dtypes",
     "rewards": "rewards are finite floats [N]",
     "flags": "terminated and truncated are bool [N]",
     "infos": "infos are dicts with N entries per key, each with its mask '_key', bool [N]",
     "buffers": "returned arrays do not change later",
     "next_step": "the step after an end ignores its action, gives reward 0, no flags and the next first observation",
     "same_step": "an end brings final_obs and final_info with masks, and the next first observation",
-    "disabled": "reset_mask begins an episode where it is true and leaves the others as they are",
+    "disabled": "reset_mask begins an episode where it is true and does not affect the other environments",
     "seeding": "the same seed and actions give the same run",
     "independence": "an environment's actions do not change another's episode",
     "close": "close() may be called twice",
 }
-# Gymnasium leaves these open and users rely on them; a failure is a warning unless strict.
+# Gymnasium does not specify these rules, but users rely on them; a failure is a warning unless strict.
 PROMISES = {
     "episodes_end": "an episode ends within the given steps, so that the start of the next one is tested",
     "seeds_differ": "another seed gives another run",
@@ -35,12 +35,12 @@ PROMISES = {
 
 
 class VectorEnvError(AssertionError):
-    """A vector environment breaks a rule.
+    """The error of a vector environment that breaks a rule.
 
     Attributes:
         check: Name of the check, a key of CONTRACT or PROMISES.
         env_index: The first environment that breaks it, or None.
-        step: The step at which it does, counted from 0; None for a reset and outside runs.
+        step: The step at which it breaks the rule, counted from 0; None for a reset and outside runs.
     """
 
     def __init__(self, check: str, message: str, env_index: int | None = None, step: int | None = None) -> None:
@@ -55,14 +55,14 @@ class VectorEnvError(AssertionError):
 
 
 class Report:
-    """Turns failed checks into errors, warnings or nothing.
+    """A report that turns failed checks into errors, warnings or nothing.
 
     Args:
         skip: Names of checks whose failure is ignored.
-        strict: Whether a broken promise is an error too.
+        strict: Whether a broken promise is also an error.
 
     Raises:
-        ValueError: ``skip`` names an unknown check.
+        ValueError: If ``skip`` has the name of an unknown check.
     """
 
     def __init__(self, skip: Collection[str], strict: bool) -> None:
@@ -76,7 +76,7 @@ class Report:
         """Report that a check has failed.
 
         Raises:
-            VectorEnvError: The check belongs to ``CONTRACT``, or the report is strict.
+            VectorEnvError: If the check belongs to ``CONTRACT``, or the report is strict.
         """
         if check in self._ignored:
             return

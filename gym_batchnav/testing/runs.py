@@ -15,16 +15,16 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from gym_batchnav.testing.rules import Report
 from gym_batchnav.testing.values import check_info, check_observation, check_outcome, misfit, same
 
-KEPT = 16  # steps after which returned arrays must still be unchanged
+KEPT = 16  # steps for which returned arrays must remain unchanged
 
 RETURNED = ("observation", "rewards", "terminated", "truncated")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of one step for each environment, sorted by episode whatever the autoreset mode."""
+    """The results of one step for each environment, assigned to episodes in the same way for every autoreset mode."""
 
-    observation: list[Any]  # N, of the episode that was acted in: the last one where it ended
+    observation: list[Any]  # N, of the episode that was acted in, the last one if it ended
     reward: np.ndarray  # [N]
     terminated: np.ndarray  # [N] bool
     truncated: np.ndarray  # [N] bool
@@ -36,11 +36,11 @@ class Outcome:
         return self.terminated | self.truncated
 
     def of(self, index: int) -> tuple[Any, ...]:
-        """All results of environment ``index``."""
+        """Return all results of environment ``index``."""
         return (*self.of_episode(index), self.begun.get(index))
 
     def of_episode(self, index: int) -> tuple[Any, ...]:
-        """The results of environment ``index`` in the episode that it acted in."""
+        """Return the results of environment ``index`` in the episode that it acted in."""
         return (
             self.observation[index],
             float(self.reward[index]),
@@ -57,7 +57,7 @@ class Run:
     outcomes: list[Outcome]
 
     def ends(self) -> list[tuple[int, int, Any, Any]]:
-        """Step, environment, last observation and the next episode's first one, for each end with a next episode."""
+        """List step, environment, last and next first observation of every episode that is followed by another."""
         found = []
         waiting: dict[int, tuple[int, Any]] = {}
         for step, outcome in enumerate(self.outcomes):
@@ -68,7 +68,7 @@ class Run:
         return found
 
     def reset_steps(self) -> np.ndarray:
-        """[steps, N] bool: with NEXT_STEP, where a step began an episode instead of acting."""
+        """Return in which steps NEXT_STEP began an episode instead of acting, [steps, N] bool."""
         began = np.zeros((len(self.outcomes), len(self.first)), bool)
         for step, outcome in enumerate(self.outcomes[:-1]):
             began[step + 1] = outcome.ended
@@ -76,13 +76,13 @@ class Run:
 
 
 class Runner:
-    """Plays runs on an environment and checks every value that it returns.
+    """A runner that plays runs on an environment and checks every returned value.
 
     Args:
         env: The environment.
         mode: Its autoreset mode.
         report: Receives failures.
-        reuses_buffers: Whether it may overwrite arrays that it returned.
+        reuses_buffers: Whether the environment may overwrite arrays that it returned.
     """
 
     def __init__(self, env: VectorEnv, mode: AutoresetMode, report: Report, reuses_buffers: bool) -> None:
@@ -92,7 +92,7 @@ class Runner:
         self.reuses_buffers = reuses_buffers
 
     def reset(self, seed: Any, mask: np.ndarray | None = None, step: int | None = None) -> list[Any]:
-        """Reset the environments of a mask [N] bool, or all; returns all N observations."""
+        """Reset the environments of a mask [N] bool, or all, and return all N observations."""
         return self._rows(self._reset(seed, mask, step))
 
     def run(self, seed: int, actions: Sequence[Any]) -> Run:
@@ -113,7 +113,7 @@ class Runner:
         return run
 
     def _reset(self, seed: Any, mask: np.ndarray | None = None, step: int | None = None) -> Any:
-        """The batch of observations of a reset, checked, as the environment returned it."""
+        """Reset the environments, check the result and return the batch of observations."""
         options = None if mask is None else {"reset_mask": mask.copy()}
         observation, info = self.env.reset(seed=seed, options=options)
         check_observation(self.env, observation, self.report, step)
@@ -121,7 +121,7 @@ class Runner:
         return observation
 
     def _outcome(self, returned: Any, ended_before: np.ndarray, step: int) -> Outcome:
-        """Check what a step returned and sort it by episode."""
+        """Check the results of a step and assign them to episodes."""
         observation, reward, terminated, truncated, info = returned
         check_observation(self.env, observation, self.report, step)
         check_outcome(self.env, reward, terminated, truncated, self.report, step)
@@ -166,11 +166,11 @@ class Runner:
             if outcome.ended[index]:
                 outcome.begun[index] = row
             elif not same(row, outcome.observation[index]):
-                message = "its observation changed in a reset whose reset_mask left it out"
+                message = "its observation changed in a reset with a reset_mask that excludes it"
                 self.report.fail("disabled", message, env=index, step=step)
 
     def _final_rows(self, final: Any, step: int) -> list[Any]:
-        """The N final observations, given as an array of objects (Gymnasium's way) or as one batch."""
+        """Return the N final observations from an array of objects (as in Gymnasium) or from one batch."""
         if isinstance(final, np.ndarray) and final.dtype == object and final.shape == (self.env.num_envs,):
             return list(final)
         wrong = misfit(self.env.observation_space, final, "final_obs")
@@ -180,7 +180,7 @@ class Runner:
         return list(iterate(self.env.observation_space, final))
 
     def _check_kept(self, step: int | None, returned: tuple[Any, ...], copy: tuple[Any, ...]) -> None:
-        """Check that the values a step (None: a reset) returned are unchanged, but for infos, which may hold clocks."""
+        """Check that the values a step (None: a reset) returned are unchanged, except infos."""
         for part, now, then in zip(RETURNED, returned, copy):  # noqa: B905 - a reset has only the first part
             if not self.reuses_buffers and not same(then, now):
                 self.report.fail("buffers", f"the {part} returned here was overwritten later; return a copy", step=step)
@@ -190,14 +190,14 @@ class Runner:
 
 
 def random_actions(env: VectorEnv, steps: int, seed: int) -> list[Any]:
-    """``steps`` batches of random actions; the environment's own action space is left alone."""
+    """Return ``steps`` batches of random actions, without drawing from the environment's own action space."""
     space = batch_space(deepcopy(env.single_action_space), env.num_envs)
     space.seed(seed)
     return [space.sample() for _ in range(steps)]
 
 
 def mixed_actions(env: VectorEnv, actions: list[Any], others: list[Any], where: np.ndarray) -> list[Any]:
-    """The batches of ``actions``, with those of ``others`` where ``where`` [steps, N] says so."""
+    """Return the batches of ``actions`` with those of ``others`` where ``where`` [steps, N] is True."""
     mixed = []
     for one, other, chosen in zip(actions, others, where, strict=True):
         pairs = zip(iterate(env.action_space, one), iterate(env.action_space, other), chosen, strict=True)

@@ -15,7 +15,7 @@ ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDis
 
 
 def check_spaces(env: VectorEnv, report: Report) -> None:
-    """The batched spaces follow from the single ones and the number of environments."""
+    """Check that the batched spaces follow from the single spaces and the number of environments."""
     if not isinstance(env.num_envs, (int, np.integer)) or env.num_envs < 1:
         report.fail("spaces", f"num_envs is {env.num_envs!r}, expected an int of at least 1")
     for kind in ("observation", "action"):
@@ -26,7 +26,7 @@ def check_spaces(env: VectorEnv, report: Report) -> None:
 
 
 def autoreset_mode(env: VectorEnv, report: Report) -> AutoresetMode:
-    """The mode that the metadata name; Gymnasium's default where they name none."""
+    """Return the mode in the metadata, or Gymnasium's default if there is none."""
     mode = env.metadata.get("autoreset_mode")
     if isinstance(mode, AutoresetMode):
         return mode
@@ -35,7 +35,7 @@ def autoreset_mode(env: VectorEnv, report: Report) -> AutoresetMode:
 
 
 def check_observation(env: VectorEnv, observation: Any, report: Report, step: int | None) -> None:
-    """An observation of the batch lies in its space, with exact shapes and dtypes."""
+    """Check that a batch of observations lies in its space, with exact shapes and dtypes."""
     wrong = misfit(env.observation_space, observation, "the observation")
     if wrong:
         report.fail("observations", wrong, step=step)
@@ -47,7 +47,7 @@ def check_observation(env: VectorEnv, observation: Any, report: Report, step: in
 
 
 def misfit(space: spaces.Space, value: Any, name: str) -> str:
-    """What is wrong with the structure, shapes or dtypes of a value of a space; empty if nothing is."""
+    """Return the error in the structure, shapes or dtypes of a value of a space; empty if there is none."""
     if isinstance(space, spaces.Dict):
         if not isinstance(value, dict) or value.keys() != space.spaces.keys():
             return f"{name} is {_kind(value)}, expected a dict with the keys {list(space.spaces)}"
@@ -62,7 +62,7 @@ def misfit(space: spaces.Space, value: Any, name: str) -> str:
 
 
 def check_outcome(env: VectorEnv, reward: Any, terminated: Any, truncated: Any, report: Report, step: int) -> None:
-    """Rewards and flags of a step are arrays [N] of the right kind."""
+    """Check that rewards and flags of a step are arrays [N] of the right kind."""
     shape = (env.num_envs,)
     if not isinstance(reward, np.ndarray) or reward.shape != shape or reward.dtype.kind != "f":
         report.fail("rewards", f"rewards are {_kind(reward)}, expected floats {shape}", step=step)
@@ -75,7 +75,7 @@ def check_outcome(env: VectorEnv, reward: Any, terminated: Any, truncated: Any, 
 
 
 def check_info(env: VectorEnv, info: Any, report: Report, step: int | None) -> None:
-    """Infos hold N entries a key, each key with its mask."""
+    """Check that infos hold N entries per key, each key with its mask."""
     if not isinstance(info, dict):
         return report.fail("infos", f"infos are {_kind(info)}, expected a dict", step=step)
     shape = (env.num_envs,)
@@ -87,15 +87,15 @@ def check_info(env: VectorEnv, info: Any, report: Report, step: int | None) -> N
                 report.fail("infos", f"the mask {name!r} is {_kind(value)}, expected bool {shape}", step=step)
             continue
         if f"_{name}" not in info:
-            report.fail("infos", f"{name!r} comes without its mask {'_' + name!r}", step=step)
+            report.fail("infos", f"{name!r} has no mask {'_' + name!r}", step=step)
         if name == "final_info":
             check_info(env, value, report, step)
-        elif name != "final_obs":  # which has a check of its own
+        elif name != "final_obs":  # which has its own check
             _check_entry(env, name, value, report, step)
 
 
 def _check_entry(env: VectorEnv, name: str, value: Any, report: Report, step: int | None) -> None:
-    """One key of the infos, or of a dict in them, whose keys may do without masks of their own."""
+    """Check one key of the infos, or of a dict in them, whose keys need no masks."""
     if isinstance(value, dict):
         for part, inner in value.items():
             _check_entry(env, f"{name}.{part}", inner, report, step)
@@ -106,7 +106,7 @@ def _check_entry(env: VectorEnv, name: str, value: Any, report: Report, step: in
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two observations are equal to the last bit; NaN equals NaN."""
+    """Return whether two observations are equal bit by bit; NaN equals NaN."""
     if isinstance(left, dict):
         return isinstance(right, dict) and left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
     if isinstance(left, (tuple, list)):
@@ -123,7 +123,7 @@ def _is_array(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """How to name a wrong value."""
+    """Describe a wrong value."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape}"
     return f"a dict with the keys {list(value)}" if isinstance(value, dict) else f"a {type(value).__name__}"

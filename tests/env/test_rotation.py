@@ -159,11 +159,11 @@ def test_by_default_few_scenes_are_all_resident_and_of_many_one_for_32_environme
     assert len(make(4, resident_scenes=None).library.active) == 1
     assert len(make(65, resident_scenes=None).library.active) == 3
     assert len(make(4, resident_scenes=None, episode_order="once").library.active) == COUNT
-    with pytest.raises(ValueError, match="every scene resident"):
+    with pytest.raises(ValueError, match="all scenes to be resident"):
         make(4, episode_order="once")
     assert len(make(4, resident_scenes=COUNT, episode_order="once").library.active) == COUNT
     env = make(4)
-    with pytest.raises(ValueError, match="every scene resident"):
+    with pytest.raises(ValueError, match="all scenes to be resident"):
         env.reset(options={"episode_order": "once"})
     with pytest.raises(ValueError, match="resident_scenes=0"):
         make(4, resident_scenes=0)
@@ -287,7 +287,7 @@ def test_a_library_brings_its_scenes_with_it(make):
 
 def test_whoever_is_refused_does_not_stay(make):
     env = make()
-    with pytest.raises(ValueError, match="every scene resident"):
+    with pytest.raises(ValueError, match="all scenes to be resident"):
         BatchNavEnv(2, library=env.library, episode_order="once")
     env.reset(seed=0)
     walk(env, 120)

@@ -87,7 +87,7 @@ def test_a_scene_finds_its_episodes_by_the_longest_end_it_shares():
         (["xroom"], None),
     ):
         assert scene_name_in(names, aliases) == name
-    with pytest.raises(ValueError, match=r"several scenes of that name \(b/room, c/b/room\)"):
+    with pytest.raises(ValueError, match=r"several scenes of this name \(b/room, c/b/room\)"):
         scene_name_in(names, ["room", "/x/b/room.obj"])
     with pytest.raises(ValueError, match=r"\(a/room, b/room, c/b/room\): pass the scene's path"):
         scene_name_in(names, ["room", "/elsewhere/room.glb"])
@@ -107,7 +107,10 @@ def test_no_two_scenes_are_merged_unless_one_id_is_the_end_of_the_other(ids):
 
 def test_a_small_file_that_stands_for_much_is_refused(tmp_path, monkeypatch):
     path = write(tmp_path / "bomb.json.gz", [row()] * 1000)
-    for name, limit, said in (("MAX_BYTES", 10_000, "more than 10,000 bytes"), ("MAX_ITEMS", 5000, "at most 5,000")):
+    for name, limit, said in (
+        ("MAX_BYTES", 10_000, "more than 10,000 bytes"),
+        ("MAX_ITEMS", 5000, "the limit is 5,000"),
+    ):
         with monkeypatch.context() as patch, pytest.raises(ValueError, match=rf"bomb\.json\.gz: .*{said}"):
             patch.setattr(dataset, name, limit)
             read_episodes(path)
@@ -181,7 +184,7 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
         (json.dumps({"episodes": [row(info={"geodesic_distance": 10**400})]}).encode(), "episode 0 is malformed"),
         (json.dumps({"episodes": [row(info=[3.5])]}).encode(), r"episode 0 is malformed: info is \[3.5\]"),
         (b'{"episodes": [' + b"1" * 5000 + b"]}", "broken"),
-        (json.dumps({"episodes": [row(object_category="chair")]}).encode(), "episodes of ObjectNav .*only PointNav's"),
+        (json.dumps({"episodes": [row(object_category="chair")]}).encode(), "episodes of ObjectNav .*only PointNav is"),
         (b'{"episodes": [], "goals_by_category": {}}', "episodes of ObjectNav"),
         (json.dumps({"episodes": [row(instruction={})]}).encode(), "vision-and-language"),
         (json.dumps({"episodes": [row(scene_id="a/" * 3000 + "b")]}).encode(), "over 64 folders"),
@@ -256,7 +259,7 @@ class TestHostileFiles:
         (tmp_path / "content").mkdir()
         os.mkfifo(tmp_path / "content" / "a.json.gz")
         told = run_limited(READ, write(tmp_path / "val.json", []))
-        assert "a.json.gz" in told and "no regular file" in told
+        assert "a.json.gz" in told and "not a regular file" in told
 
     def test_thousands_of_nested_ids(self, tmp_path):
         rows = [row(scene_id="/".join(["a"] * depth) + ".glb") for depth in range(1, 60)]

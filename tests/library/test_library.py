@@ -316,7 +316,7 @@ def test_scenes_that_do_not_fit_are_not_resident() -> None:
 def test_a_scene_that_does_not_fit_beside_the_others_is_passed_over() -> None:
     library = SceneLibrary(sources_of(4), 2, rotate_every=1, max_scene_bytes=2 * SIZE, deterministic=True)
     agents = Agents(library)
-    with pytest.warns(UserWarning, match=rf"passed over.*max_scene_bytes={2 * SIZE} beside the 2 scenes") as warned:
+    with pytest.warns(UserWarning, match=rf"passed over.*max_scene_bytes={2 * SIZE} besides the 2 scenes") as warned:
         agents.step(50)
     assert len(warned) == 1 and library.stats()["passed_over"] > 10
     assert library.stats()["swaps"] == 0 and library.nbytes == 2 * SIZE == library.stats()["bytes"]
@@ -429,7 +429,7 @@ def test_what_may_pass_is_tried_again_at_the_next_turn(error: Exception) -> None
 
     library = SceneLibrary(sources_of(4, load), 1, rotate_every=1, deterministic=True)
     agents = Agents(library)
-    with pytest.warns(UserWarning, match="'scene_2' could not be loaded .*tried again at its next turn") as warned:
+    with pytest.warns(UserWarning, match="'scene_2' could not be loaded .*retried at its next turn") as warned:
         agents.step(10 * SETTLE_STEPS)
     assert len(warned) == 1 and library.stats()["refused"] == {}
     assert type(error).__name__ in library.stats()["failed"]["scene_2"]
@@ -477,7 +477,7 @@ def test_refused_scenes_are_part_of_the_state() -> None:
         others.step()
         assert names_in_lanes(library) == names_in_lanes(other)
     for damaged in ({}, {**state, "refused": {"9": "?"}}, {**state, "refused": 7}):
-        with pytest.raises(ValueError, match=r"without|not listed|pass what"):
+        with pytest.raises(ValueError, match=r"are missing|not listed|pass the result"):
             other.set_state(others.key, damaged)
 
 

@@ -63,7 +63,7 @@ def test_there_is_one_warning_in_a_while_if_loading_cannot_keep_up() -> None:
         for _ in range(500):
             change(pace, clock, 150, 0.01)  # three times the steps asked for
     with pytest.warns(
-        UserWarning, match=r"every 3,\d\d\d steps.*every 50 as asked.*scene prepare.*rotate_every"
+        UserWarning, match=r"every 3,\d\d\d steps.*every 50 as requested.*scene prepare.*rotate_every"
     ) as told:
         for _ in range(40):
             change(pace, clock, 3000, 0.001)

@@ -231,7 +231,7 @@ def test_agents_without_ground_stand_still(meshes: list[NavMesh]) -> None:
 
 def test_arrays_of_another_kind_are_refused(meshes: list[NavMesh]) -> None:
     navmeshes, agents = fill(meshes), place(meshes, 6)
-    with pytest.raises(TypeError, match="position: float64"):
+    with pytest.raises(TypeError, match="position is float64"):
         Agents(agents.slots, agents.polygon, agents.position.astype(np.float64), agents.heading).step(
             navmeshes, np.ones(6, int)
         )

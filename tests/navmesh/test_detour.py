@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from floors import areas_from_above
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,14 +51,6 @@ def assert_same(first: NavMeshData, second: NavMeshData) -> None:
 def written(tmp_path: Path) -> Path:
     write_navmesh(two_rooms(), tmp_path / "rooms.navmesh")
     return tmp_path / "rooms.navmesh"
-
-
-def areas_from_above(mesh: NavMeshData) -> np.ndarray:
-    areas = []
-    for row in mesh.polygons:
-        x, _, z = mesh.vertices[row[row >= 0]].astype(np.float64).T
-        areas.append((np.roll(x, -1) @ z - x @ np.roll(z, -1)) / 2)
-    return np.array(areas)
 
 
 @pytest.mark.data
@@ -165,12 +158,12 @@ def test_a_damaged_file_is_refused_or_read_whole(written, place, value):
     ("offset", "layout", "value", "message"),
     [
         (0, "<I", 0x12345678, "magic number"),
-        (4, "<i", 3, "version 3 is not known"),
+        (4, "<i", 3, "version 3 is not supported"),
         (SET_BYTES + SETTINGS_BYTES + 4, "<i", 2**31 - 1, "2147483647 bytes"),
         (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES, "<i", 1, "magic 0x00000001"),
         (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 4, "<i", 6, "version 6"),
         (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 24, "<i", -1, "negative counts"),
-        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 28, "<i", 2**31 - 1, "its counts make"),
+        (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES + 28, "<i", 2**31 - 1, "its counts require"),
     ],
 )
 def test_a_wrong_header_is_named(written, offset, layout, value, message):

@@ -141,7 +141,7 @@ def test_files_and_pickles_keep_everything(tmp_path: Path) -> None:
         ({"vertices": np.zeros((9, 3))}, "vertices: float64"),
         ({"vertices": np.full((6, 3), np.nan, np.float32)}, "not finite"),
         ({"polygons": np.full((2, 6), 7, np.int32)}, "polygons: indices"),
-        ({"polygons": np.array([[0, 1, -1, 2, 3, -1]] * 2, np.int32)}, "then only -1"),
+        ({"polygons": np.array([[0, 1, -1, 2, 3, -1]] * 2, np.int32)}, "followed by -1"),
         ({"neighbours": np.full((2, 6), 2, np.int32)}, "neighbours: indices"),
         ({"neighbours": np.zeros((2, 6), np.int32)}, "edge that does not exist"),
         ({"neighbours": np.array([[1, -1, -1, -1, -1, -1], [-1] * 6], np.int32)}, "does not share its edge"),
@@ -158,9 +158,9 @@ def test_shapes_are_checked() -> None:
     mesh = floor_plan(["00"])
     with pytest.raises(ValueError, match=r"\[N, 3\]"):
         mesh.snap(np.zeros(3))
-    with pytest.raises(ValueError, match="goals of shape"):
+    with pytest.raises(ValueError, match="goals have the shape"):
         mesh.geodesic_distance(np.zeros((2, 3)), np.zeros((1, 3)))
-    with pytest.raises(ValueError, match="ends of shape"):
+    with pytest.raises(ValueError, match="ends have the shape"):
         mesh.move(np.zeros((2, 3)), np.zeros((1, 3)))
 
 

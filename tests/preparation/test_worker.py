@@ -75,7 +75,7 @@ def test_a_refused_scene_is_told_and_the_next_is_prepared(worker, folder, tmp_pa
         worker.prepare(recipe(folder / "damaged.glb"))
     with pytest.raises(ValueError, match="'wall'"):
         worker.prepare(recipe(folder / "wall.glb"))
-    with pytest.raises(ValueError, match="no recipe"):
+    with pytest.raises(ValueError, match="not a recipe"):
         worker.prepare({"kind": "wish"})
     save_glb(box_room(), tmp_path / "gone.glb")
     lost = recipe(tmp_path / "gone.glb")
@@ -180,7 +180,7 @@ def source_of(path: Path):
 
 def test_a_scene_that_kills_its_process_each_time_is_refused_by_name(odd, tmp_path):
     with (
-        pytest.warns(UserWarning, match="'crash' is tried again") as caught,
+        pytest.warns(UserWarning, match="'crash' is retried") as caught,
         pytest.raises(ValueError, match=r"scene 'crash': 3 processes .*exit 3.* make it smaller"),
     ):
         prepare_scene(odd, source_of(tmp_path / "crash.glb"))
@@ -192,7 +192,7 @@ def test_a_scene_that_hangs_its_process_each_time_is_refused_by_name(odd, tmp_pa
     odd.prepare(recipe(tmp_path / "room.glb"))  # so that kernels are compiled
     odd.timeout = 3.0
     with (
-        pytest.warns(UserWarning, match="'slow' is tried again"),
+        pytest.warns(UserWarning, match="'slow' is retried"),
         pytest.raises(ValueError, match=r"scene 'slow': .*no answer within 3 seconds"),
     ):
         prepare_scene(odd, source_of(tmp_path / "slow.glb"))
@@ -210,7 +210,7 @@ def test_a_process_that_somebody_kills_costs_no_scene(preparer, folder, tmp_path
 
     monkeypatch.setattr(PreparationWorker, "prepare", killed)
     monkeypatch.setattr(worker, "is_prepared", lambda _: False)
-    with pytest.warns(UserWarning, match="'room' is tried again"):
+    with pytest.warns(UserWarning, match="'room' is retried"):
         prepare_scene(worker, source_of(folder / "room.glb"))
     assert not lost
     worker.close()
@@ -226,7 +226,7 @@ def test_where_no_process_can_be_started_the_error_says_so(preparer, folder, tmp
     worker = PreparationWorker(preparer)
     monkeypatch.setattr(worker, "is_prepared", lambda _: False)
     with (
-        pytest.warns(UserWarning, match="'room' is tried again"),
+        pytest.warns(UserWarning, match="'room' is retried"),
         pytest.raises(WorkerLost, match="started" if executable != "dies at once" else "exit 4"),
     ):
         prepare_scene(worker, source_of(folder / "room.glb"))

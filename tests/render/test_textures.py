@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rays import to_linear, to_srgb
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, build_texture_pool, texture_size
@@ -23,17 +24,6 @@ def scene_with(*textures: np.ndarray) -> Scene:
     corners, one = np.eye(3, dtype=np.float32), np.ones(1, np.int32)
     triangles = np.array([[0, 1, 2]], np.int32)
     return Scene("textured", corners, triangles, one - 1, one, materials, textures=textures)
-
-
-def to_linear(value: np.ndarray) -> np.ndarray:
-    """The sRGB standard's decoding of bytes, in double precision."""
-    value = value / 255.0
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def to_srgb(light: np.ndarray) -> np.ndarray:
-    """The sRGB standard's encoding, to unrounded byte values."""
-    return 255 * np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
 
 
 def area_average(image: np.ndarray, size: int) -> np.ndarray:

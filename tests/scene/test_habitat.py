@@ -138,7 +138,7 @@ def test_too_many_objects_are_refused_before_any_is_looked_at(folder, monkeypatc
     assert len(crates_of(load(folder))) == 3
     monkeypatch.setattr(habitat, "load_scene", lambda *_, **__: pytest.fail("loaded"))
     write_instance(folder, [row] * 4)
-    with pytest.raises(SceneError, match=r"apt_0.*: it has 4 objects, more than 3: place fewer"):
+    with pytest.raises(SceneError, match=r"apt_0.*: it has 4 objects, the limit is 3: place fewer"):
         load(folder)
     write_instance(folder, {"template_name": "crate"})
     with pytest.raises(SceneError, match="object_instances is not a JSON list"):
@@ -258,15 +258,15 @@ def test_nothing_outside_the_folder_is_read(folder, path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' means none of its 1 objects"),
+        ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' matches none of its 1 objects"),
         ({"object_instances": [{}]}, "malformed"),
         ({"object_instances": 7}, "object_instances is not a JSON list"),
         ({"object_instances": [{"template_name": "crate", "translation": [1, 2]}]}, "translation is not 3 finite"),
         ({"object_instances": [{"template_name": "crate", "rotation": [0, 0, 0, 0]}]}, "rotation is zero"),
         ({"object_instances": [{"template_name": "crate", "uniform_scale": "big"}]}, "uniform_scale is not 1"),
-        ({"object_instances": [{"template_name": "crate", "uniform_scale": 1e400}]}, "JSON holds Infinity"),
-        ({"object_instances": [{"template_name": ""}]}, "means none"),
-        ({"stage_instance": {"template_name": "castle"}}, "means none of its 1 stages"),
+        ({"object_instances": [{"template_name": "crate", "uniform_scale": 1e400}]}, "JSON contains Infinity"),
+        ({"object_instances": [{"template_name": ""}]}, "matches none"),
+        ({"stage_instance": {"template_name": "castle"}}, "matches none of its 1 stages"),
         ({"stage_instance": []}, "stage_instance is not a JSON object"),
         ({"navmesh_instance": "fly"}, "malformed"),
     ],
@@ -289,7 +289,10 @@ def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
 
 
 def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):
-    for name, limit, said in (("MAX_JSON_ITEMS", 5, "entries, of which at most 5"), ("MAX_JSON_BYTES", 40, "at most")):
+    for name, limit, said in (
+        ("MAX_JSON_ITEMS", 5, "entries, the limit is 5"),
+        ("MAX_JSON_BYTES", 40, "the limit is 40"),
+    ):
         with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{said}"):
             patch.setattr(json_values, name, limit)
             load(folder)
@@ -299,7 +302,7 @@ def test_two_templates_of_one_name_are_no_answer(folder):
     crate = (folder / "configs/objects/crate.object_config.json").read_text()
     (folder / "configs/objects/more").mkdir()
     (folder / "configs/objects/more/crate.object_config.json").write_text(crate.replace("../..", "../../.."))
-    with pytest.raises(SceneError, match="means 2 objects"):
+    with pytest.raises(SceneError, match="matches 2 objects"):
         load(folder)
     write_instance(folder, [{"template_name": "more/crate"}])
     assert len(crates_of(load(folder))) == 1

@@ -40,12 +40,12 @@ def test_an_interruption_leaves_nothing_partial(tmp_path, monkeypatch):
 def test_folders_and_what_lies_nowhere_are_refused(tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
         write_atomically(tmp_path, b"")
-    with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: make it first"):
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: create it first"):
         write_atomically(tmp_path / "none" / "file", b"")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match="its folder may not be written to"):
+    with pytest.raises(PermissionError, match="its folder is not writable"):
         write_atomically(tmp_path / "file", b"")

@@ -1,4 +1,4 @@
-"""Toilet, basin, bath tub, shower and their accessories."""
+"""Bathroom furniture: toilet, basin, bath tub, shower and accessories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gym_batchnav.homes.furniture.kitchen import tap
 
 
 def toilet(b: Builder) -> None:
-    """A toilet with cistern and lid."""
+    """Build a toilet with cistern and lid."""
     b.lathe(
         "ceramic",
         [(0.13, 0), (0.11, 0.10), (0.12, 0.22), (0.19, 0.36), (0.20, 0.40), (0, 0.40)],
@@ -26,7 +26,7 @@ def toilet(b: Builder) -> None:
 
 
 def basin(b: Builder, width: float = 0.75) -> None:
-    """A washbasin on a cabinet with two doors."""
+    """Build a washbasin on a cabinet with two doors."""
     b.box("wood", (width - 0.04, 0.485, 0.42), (0, 0.26, -0.02), 0.006)
     for side in (-1, 1):
         b.box("front", (width / 2 - 0.03, 0.48, 0.016), (side * (width / 4 - 0.012), 0.28, 0.197), 0.004)
@@ -52,7 +52,7 @@ def basin(b: Builder, width: float = 0.75) -> None:
 
 
 def bath_tub(b: Builder, length: float = 1.7) -> None:
-    """A panelled bath tub, its long side against the wall, with taps at one end."""
+    """Build a panelled bath tub, its long side against the wall, with taps at one end."""
     width, height, rim = 0.75, 0.58, 0.06
     for side in (-1, 1):
         b.box("ceramic", (length, height - 0.05, 0.02), (0, 0, side * (width / 2 - 0.02)), shade=0.95)
@@ -83,7 +83,7 @@ def bath_tub(b: Builder, length: float = 1.7) -> None:
 
 
 def shower(b: Builder, side: float = 0.9) -> None:
-    """A shower tray in a corner with a glass pane's frame, rail and head; its back is towards -z."""
+    """Build a shower tray in a corner with a glass pane's frame, rail and head; its back is towards -z."""
     h = side / 2
     b.box("ceramic", (side, 0.05, side), (0, 0, 0), 0.01)
     b.lathe("chrome", [(0.05, 0.051), (0.045, 0.054), (0, 0.054)], (0, 0, 0), 14)
@@ -100,7 +100,7 @@ def shower(b: Builder, side: float = 0.9) -> None:
 
 
 def towel_rail(b: Builder) -> None:
-    """A heated ladder on the wall with a towel over it."""
+    """Build a heated ladder on the wall with a towel over it."""
     for side in (-1, 1):
         b.bar("trim", [(side * 0.24, 0.75, 0), (side * 0.24, 1.75, 0)], 0.014, 6)
     for k in range(9):
@@ -109,13 +109,13 @@ def towel_rail(b: Builder) -> None:
 
 
 def laundry_basket(b: Builder) -> None:
-    """A wicker basket with its lid."""
+    """Build a wicker basket with its lid."""
     b.lathe("wood", [(0.17, 0), (0.21, 0.45), (0.22, 0.52), (0.21, 0.55), (0, 0.57)], fine=18)
     b.lathe("wood2", [(0.03, 0.56), (0.03, 0.59), (0, 0.60)], fine=8)
 
 
 def roll_holder(b: Builder) -> None:
-    """A roll of paper on the wall."""
+    """Build a roll of paper on the wall."""
     b.lathe(
         "trim",
         [(0.02, -0.05), (0.055, -0.05), (0.055, 0.05), (0.02, 0.05)],

@@ -1,4 +1,4 @@
-"""Clutter: toys, boxes, books, bags, clothes, and the table laid for a meal."""
+"""Clutter: toys, boxes, books, bags, clothes and tableware."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gym_batchnav.homes.build import Builder
 
 
 def toys(b: Builder, kind: int = 0) -> None:
-    """A ball with building bricks, or a wooden train."""
+    """Build a ball with building bricks, or a wooden train."""
     if kind == 0:
         profile = [(0.11 * np.sin(a), 0.11 - 0.11 * np.cos(a)) for a in np.linspace(0, np.pi, b.detail.segments(8, 4))]
         b.lathe("bright", [(max(r, 0.0) if 0 < k < len(profile) - 1 else 0.0, y) for k, (r, y) in enumerate(profile)])
@@ -28,7 +28,7 @@ def toys(b: Builder, kind: int = 0) -> None:
 
 
 def boxes(b: Builder) -> None:
-    """Two cardboard boxes, one on the other, taped."""
+    """Build two cardboard boxes, one on the other, taped."""
     b.box("wood2", (0.46, 0.32, 0.36), (0, 0, 0), 0.003)
     b.box("paper", (0.46, 0.002, 0.05), (0, 0.32, 0))
     b.box("paper", (0.34, 0.24, 0.28), (0.03, 0.322, -0.02), 0.003, yaw=0.25)
@@ -36,7 +36,7 @@ def boxes(b: Builder) -> None:
 
 
 def books(b: Builder) -> None:
-    """A stack of books on the floor."""
+    """Build a stack of books on the floor."""
     height = 0.0
     for k, finish in enumerate(("bright", "paper", "bright2", "blanket", "cushion", "paper", "towel")):
         thick = 0.025 + 0.012 * (k % 3)
@@ -47,27 +47,27 @@ def books(b: Builder) -> None:
 
 
 def bag(b: Builder) -> None:
-    """A rucksack that leans back."""
+    """Build a rucksack that leans back."""
     b.cushion("bright2", (0.32, 0.46, 0.18), (0, 0, 0), 0.07, 0.0, pitch=-0.12)
     b.cushion("bright2", (0.24, 0.20, 0.08), (0, 0.05, 0.11), 0.035, 0.0, pitch=-0.12)
     b.bar("black", [(-0.05, 0.44, -0.05), (0, 0.51, -0.06), (0.05, 0.44, -0.05)], 0.01, 5)
 
 
 def waste_bin(b: Builder) -> None:
-    """A waste bin, open at the top."""
+    """Build a waste bin, open at the top."""
     b.lathe(
         "grey", [(0, 0.005), (0.11, 0.005), (0.11, 0), (0.14, 0.30), (0.13, 0.30), (0.105, 0.02), (0, 0.02)], fine=18
     )
 
 
 def clothes(b: Builder) -> None:
-    """Clothes dropped on the floor."""
+    """Build clothes dropped on the floor."""
     for k, finish in enumerate(("chair", "blanket", "cushion")):
         b.cushion(finish, (0.42 - 0.06 * k, 0.07, 0.30), (0.06 * k, 0.05 * k, 0.04 * k), 0.03, 0.0, yaw=0.7 * k)
 
 
 def bottles(b: Builder) -> None:
-    """A crate of bottles."""
+    """Build a crate of bottles."""
     for side in (-1, 1):
         b.box("wood", (0.40, 0.20, 0.014), (0, 0, side * 0.14), 0.002)
         b.box("wood", (0.014, 0.20, 0.28), (side * 0.193, 0, 0), 0.002)
@@ -78,7 +78,7 @@ def bottles(b: Builder) -> None:
 
 
 def tableware(b: Builder, top: float = 0.752) -> None:
-    """A plate, a glass, a fork and a knife on a table ``top`` metres high."""
+    """Build a plate, a glass, a fork and a knife on a table ``top`` metres high."""
     b.lathe("ceramic", [(0.07, 0.0), (0.125, 0.018), (0.12, 0.018), (0.075, 0.006), (0, 0.006)], (0, top, 0), fine=20)
     b.lathe("glass", [(0.028, 0.0), (0.036, 0.11), (0.033, 0.11), (0, 0.01)], (0.14, top, 0.12), fine=12)
     for side in (-1, 1):

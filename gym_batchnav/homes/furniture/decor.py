@@ -1,4 +1,4 @@
-"""Lamps, plants, pictures, rugs, books, curtains: the decoration of rooms."""
+"""Decoration of rooms: lamps, plants, pictures, rugs, books and curtains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Spot = tuple[float, float, float]
 
 
 def vase(b: Builder, at: Spot, height: float) -> None:
-    """A vase with a few stalks."""
+    """Build a vase with a few stalks."""
     r = 0.23 * height
     profile = [(0.6 * r, 0), (r, 0.25 * height), (0.95 * r, 0.45 * height), (0.4 * r, 0.8 * height), (0.55 * r, height)]
     b.lathe("pot", [(0, 0), *profile], at, fine=12)
@@ -22,7 +22,7 @@ def vase(b: Builder, at: Spot, height: float) -> None:
 
 
 def _leaf(b: Builder, finish: str, root: Spot, tip: Spot, width: float, sag: float) -> None:
-    """A leaf from its root to its tip, bent downwards by ``sag`` metres."""
+    """Build a leaf from its root to its tip, bent downwards by ``sag`` metres."""
     steps = b.detail.segments(3, 2)
     t = np.linspace(0, 1, steps + 1)
     start, end = np.array(root), np.array(tip)
@@ -40,7 +40,7 @@ def _leaf(b: Builder, finish: str, root: Spot, tip: Spot, width: float, sag: flo
 
 
 def pot_plant(b: Builder, at: Spot, height: float, leaves: int = 9) -> None:
-    """A pot with leaves that arch out of it; the whole is about ``height`` tall."""
+    """Build a pot with leaves that arch out of it; the whole is about ``height`` tall."""
     pot = 0.32 * height if height < 0.5 else 0.28
     r = 0.55 * pot
     b.lathe("pot", [(0.7 * r, 0), (r, 0.9 * pot), (1.06 * r, 0.9 * pot), (1.06 * r, pot), (0.92 * r, pot)], at, fine=16)
@@ -55,12 +55,12 @@ def pot_plant(b: Builder, at: Spot, height: float, leaves: int = 9) -> None:
 
 
 def plant(b: Builder, height: float = 1.3) -> None:
-    """A large plant in a pot on the floor."""
+    """Build a large plant in a pot on the floor."""
     pot_plant(b, (0, 0, 0), height, 14)
 
 
 def palm(b: Builder) -> None:
-    """A small tree: a stem with a crown of long leaves."""
+    """Build a small tree: a stem with a crown of long leaves."""
     b.lathe("pot", [(0.13, 0), (0.18, 0.30), (0.19, 0.30), (0.19, 0.34), (0.165, 0.34)], fine=18)
     b.lathe("soil", [(0.167, 0.31), (0, 0.32)], fine=12)
     for lean, top in ((0.05, 1.15), (-0.06, 0.9)):
@@ -73,7 +73,7 @@ def palm(b: Builder) -> None:
 
 
 def fill_shelf(b: Builder, width: float, height: float, at: Spot) -> None:
-    """Books along one shelf, standing in groups, sometimes a pot or a box between."""
+    """Build groups of books along one shelf, sometimes with a pot or a box between them."""
     x, end = -width / 2, width / 2
     coarse = b.detail.level < 0.45
     while x < end - 0.10:
@@ -93,31 +93,31 @@ def fill_shelf(b: Builder, width: float, height: float, at: Spot) -> None:
 
 
 def _books(b: Builder, x: float, end: float, height: float, count: int, at: Spot, coarse: bool) -> float:
-    """A group of standing books from x on; returns where it ends. Coarse books are one block for the group."""
+    """Build a group of standing books from x on and return its end; coarse books are one block per group."""
     start, tallest = x, 0.0
-    drawn = []
+    sizes = []
     for _ in range(count):
         thick, tall, deep = b.rng.uniform((0.018, 0.60, 0.15), (0.045, 0.92, 0.21)).tolist()
         spine, offset = int(b.rng.integers(32)), b.rng.random(2)
         if x + thick > end:
             break
         tallest = max(tallest, tall)
-        drawn.append((x, thick, tall * height, deep, spine, offset[0]))
+        sizes.append((x, thick, tall * height, deep, spine, offset[0]))
         x += thick
-    if coarse and drawn:
+    if coarse and sizes:
         wide = x - start
         shape = shapes.box((wide, 0.9 * tallest * height, 0.17))
         across = (shape.uvs[:, :1] + wide / 2) / 0.9 + start
         down = np.clip(1 + shape.uvs[:, 1:] / (0.9 * tallest * height), 0.02, 0.98)
         spot = (at[0] + start + wide / 2, at[1], at[2] + 0.015)
         b.add("books", shape._replace(uvs=np.concatenate([across, down], axis=1)), spot)
-    elif drawn:
-        b.add("books", _standing(np.array(drawn), at))
+    elif sizes:
+        b.add("books", _standing(np.array(sizes), at))
     return x
 
 
 def _standing(books: np.ndarray, at: Spot) -> shapes.Shape:
-    """Books side by side, without the undersides and backs, which are never seen.
+    """Make books side by side, without undersides and backs, which are never visible.
 
     Args:
         books: [N, 6], for each where it starts along x, its thickness, height and depth, metres, which of 32 spines it
@@ -139,7 +139,7 @@ def _standing(books: np.ndarray, at: Spot) -> shapes.Shape:
 
 
 def picture(b: Builder, width: float = 0.8, height: float = 0.6, quarter: int = 0, middle: float = 1.55) -> None:
-    """A framed picture on the wall; ``quarter`` says which of four it shows, ``middle`` is its height."""
+    """Build a framed picture on the wall; ``quarter`` selects one of four, ``middle`` is its height."""
     low, frame, finish = middle - height / 2, 0.03, ("black", "wood", "trim", "wood2")[int(b.rng.integers(4))]
     b.box("paper", (width - 0.01, height - 0.01, 0.012), (0, low + 0.005, -0.006))
     for side in (-1, 1):
@@ -156,13 +156,13 @@ def picture(b: Builder, width: float = 0.8, height: float = 0.6, quarter: int = 
 
 
 def mirror(b: Builder, width: float = 0.6, height: float = 0.8, middle: float = 1.5, frame: str = "wood") -> None:
-    """A framed mirror on the wall (it does not reflect: it is a pale pane)."""
+    """Build a framed mirror on the wall (a pale pane that does not reflect)."""
     b.box(frame, (width, height, 0.025), (0, middle - height / 2, 0), 0.006)
     b.panel("mirror", (width - 0.06, height - 0.06), (0, middle - height / 2 + 0.03, 0.0135))
 
 
 def wall_clock(b: Builder) -> None:
-    """A round clock on the wall."""
+    """Build a round clock on the wall."""
     b.lathe("black", [(0.15, -0.02), (0.155, 0.0), (0.145, 0.015), (0.135, 0.015)], (0, 1.9, 0), 24, pitch=np.pi / 2)
     b.lathe("trim", [(0.14, 0.008), (0, 0.008)], (0, 1.9, 0), 24, pitch=np.pi / 2)
     b.box("black", (0.012, 0.09, 0.004), (0, 1.9, 0.010))
@@ -170,19 +170,19 @@ def wall_clock(b: Builder) -> None:
 
 
 def rug(b: Builder, width: float = 2.0, depth: float = 1.4, finish: str = "rug") -> None:
-    """A rug 4 mm thick with a plain border."""
+    """Build a rug 4 mm thick with a plain border."""
     b.box("paper", (width, 0.003, depth), (0, 0, 0))
     b.mat(finish, (width - 0.14, depth - 0.14), (0, 0.0045, 0))
 
 
 def round_rug(b: Builder, radius: float = 0.9, finish: str = "rug") -> None:
-    """A round rug 4 mm thick."""
+    """Build a round rug 4 mm thick."""
     shape = shapes.lathe([(radius, 0), (radius - 0.01, 0.004), (0, 0.004)], b.detail.around(36))
     b.add(finish, shape._replace(uvs=shape.vertices[:, [0, 2]]))
 
 
 def floor_lamp(b: Builder) -> None:
-    """A standing lamp with a cloth shade."""
+    """Build a standing lamp with a cloth shade."""
     b.lathe("black", [(0.14, 0), (0.14, 0.015), (0.012, 0.03), (0.011, 1.35)], fine=16)
     b.lathe("lamp", [(0.21, 1.25), (0.15, 1.55)], fine=20)
     b.lathe("lamp", [(0.15, 1.55), (0, 1.55)], fine=20, shade=0.9)
@@ -190,7 +190,7 @@ def floor_lamp(b: Builder) -> None:
 
 
 def arc_lamp(b: Builder) -> None:
-    """A lamp that hangs from a long bow."""
+    """Build a lamp that hangs from a long bow."""
     steps = b.detail.segments(9, 5)
     angle = np.linspace(0, np.pi * 0.86, steps + 1)
     path = np.stack([-0.32 + 0.30 * (1 - np.cos(angle)), 1.15 + 0.68 * np.sin(angle), 0 * angle], axis=1)
@@ -201,14 +201,14 @@ def arc_lamp(b: Builder) -> None:
 
 
 def table_lamp(b: Builder, at: Spot) -> None:
-    """A small lamp on something."""
+    """Build a small lamp on something."""
     b.lathe("pot", [(0.06, 0), (0.075, 0.06), (0.05, 0.14), (0.012, 0.17), (0.012, 0.22)], at, fine=12)
     b.lathe("lamp", [(0.13, 0.20), (0.085, 0.38)], at, fine=16)
     b.lathe("lamp", [(0.085, 0.38), (0, 0.38)], at, fine=16)
 
 
 def ceiling_lamp(b: Builder, height: float, style: str = "pendant") -> None:
-    """A lamp below a ceiling of the given height: a ``"pendant"`` or a ``"disc"``."""
+    """Build a lamp below a ceiling of the given height: a ``"pendant"`` or a ``"disc"``."""
     if style == "disc":
         b.lathe(
             "lamp", [(0, height - 0.10), (0.14, height - 0.09), (0.19, height - 0.05), (0.20, height - 0.001)], fine=24
@@ -228,7 +228,7 @@ def ceiling_lamp(b: Builder, height: float, style: str = "pendant") -> None:
 
 
 def curtain(b: Builder, width: float = 0.4, height: float = 2.3) -> None:
-    """One wing of a curtain in folds, from 3 cm above the floor."""
+    """Build one wing of a curtain in folds, from 3 cm above the floor."""
     folds = width / 0.11
     columns = b.detail.segments(int(5 * folds), int(2 * folds) + 1)
     s = np.linspace(0, 1, columns + 1)
@@ -243,7 +243,7 @@ def curtain(b: Builder, width: float = 0.4, height: float = 2.3) -> None:
 
 
 def curtain_rod(b: Builder, width: float, height: float) -> None:
-    """A rod with knobs at its ends."""
+    """Build a rod with knobs at its ends."""
     b.bar("brass", [(-width / 2, height, 0), (width / 2, height, 0)], 0.011, 8)
     for side in (-1, 1):
         knob = [(0, -0.022), (0.02, -0.01), (0.02, 0.01), (0, 0.022)]
@@ -251,7 +251,7 @@ def curtain_rod(b: Builder, width: float, height: float) -> None:
 
 
 def radiator(b: Builder, width: float = 0.9) -> None:
-    """A ribbed radiator below a window."""
+    """Build a ribbed radiator below a window."""
     ribs = max(3, round(width / 0.1))
     b.box("trim", (width, 0.46, 0.03), (0, 0.14, 0.0), 0.006, shade=0.85)
     for k in range(ribs):

@@ -1,4 +1,4 @@
-"""Kitchen units, each 0.6 m wide or so, to stand in a row along a wall."""
+"""Kitchen units, about 0.6 m wide each, for rows along walls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEPTH = 0.62  # metres, of a base unit with its worktop
 
 
 def _carcass(b: Builder, width: float, top: bool = True) -> None:
-    """Plinth, body and worktop of a base unit."""
+    """Build plinth, body and worktop of a base unit."""
     b.box("black", (width, 0.10, DEPTH - 0.10), (0, 0, -0.05), shade=0.7)
     b.box("trim", (width, 0.77 if top else 0.62, DEPTH - 0.06), (0, 0.10, -0.03), shade=0.85)
     if top:
@@ -20,7 +20,7 @@ def _carcass(b: Builder, width: float, top: bool = True) -> None:
 def _front(
     b: Builder, width: float, low: float, height: float, z: float = DEPTH / 2 - 0.05, level: bool = True
 ) -> None:
-    """A door or drawer front with its handle."""
+    """Build a door or drawer front with its handle."""
     b.box("front", (width - 0.006, height - 0.006, 0.02), (0, low, z), 0.004)
     if level:
         b.box("chrome", (min(0.16, width * 0.4), 0.014, 0.024), (0, low + height - 0.06, z + 0.02), 0.004)
@@ -29,7 +29,7 @@ def _front(
 
 
 def cupboard(b: Builder, width: float = 0.6, drawers: int = 1) -> None:
-    """A base unit with a drawer over a door, or with three drawers."""
+    """Build a base unit with a drawer over a door, or with three drawers."""
     _carcass(b, width)
     if drawers == 3:
         for low, height in ((0.11, 0.30), (0.41, 0.28), (0.69, 0.17)):
@@ -40,7 +40,7 @@ def cupboard(b: Builder, width: float = 0.6, drawers: int = 1) -> None:
 
 
 def worktop_things(b: Builder, kind: int = 0) -> None:
-    """Things on a worktop: a kettle and jars, a plant, or a knife block and a board."""
+    """Build objects on a worktop: a kettle and jars, a plant, or a knife block and a board."""
     if kind == 0:
         b.lathe("metal", [(0.08, 0), (0.085, 0.05), (0.07, 0.19), (0.03, 0.22), (0, 0.225)], (-0.12, WORKTOP, -0.1), 16)
         b.bar(
@@ -62,7 +62,7 @@ def worktop_things(b: Builder, kind: int = 0) -> None:
 
 
 def sink_unit(b: Builder, width: float = 0.8) -> None:
-    """A base unit with a steel sink and a tap."""
+    """Build a base unit with a steel sink and a tap."""
     _carcass(b, width, top=False)
     for side in (-1, 1):
         _door_at(b, side * width / 4, width / 2)
@@ -80,13 +80,13 @@ def sink_unit(b: Builder, width: float = 0.8) -> None:
 
 
 def _door_at(b: Builder, x: float, width: float) -> None:
-    """One of two doors side by side under a drawer."""
+    """Build one of two doors side by side under a drawer."""
     b.box("front", (width - 0.006, 0.564, 0.02), (x, 0.11, DEPTH / 2 - 0.05), 0.004)
     b.box("chrome", (0.014, 0.16, 0.024), (0.8 * x, 0.48, DEPTH / 2 - 0.03), 0.004)
 
 
 def tap(b: Builder, at: tuple[float, float, float], height: float, reach: float) -> None:
-    """A bent tap with a lever."""
+    """Build a bent tap with a lever."""
     x, y, z = at
     b.cylinder("chrome", 0.024, 0.03, at, 10)
     path = [(x, y, z), (x, y + 0.8 * height, z), (x, y + height, z + 0.3 * reach)]
@@ -96,7 +96,7 @@ def tap(b: Builder, at: tuple[float, float, float], height: float, reach: float)
 
 
 def hob_unit(b: Builder, width: float = 0.6) -> None:
-    """A base unit with an oven below and a glass hob with a pot on top."""
+    """Build a base unit with an oven below and a glass hob with a pot on top."""
     _carcass(b, width)
     z = DEPTH / 2 - 0.05
     b.box("metal", (width - 0.006, 0.12, 0.02), (0, 0.745, z), 0.003)
@@ -118,7 +118,7 @@ def hob_unit(b: Builder, width: float = 0.6) -> None:
 
 
 def fridge(b: Builder, height: float = 1.9) -> None:
-    """A tall fridge with a freezer below."""
+    """Build a tall fridge with a freezer below."""
     b.box("metal", (0.60, height - 0.03, 0.60), (0, 0.03, -0.03), 0.008)
     split = 0.36 * height
     for low, high in ((0.05, split - 0.005), (split + 0.005, height - 0.01)):
@@ -129,7 +129,7 @@ def fridge(b: Builder, height: float = 1.9) -> None:
 
 
 def wall_cupboard(b: Builder, width: float = 0.6, shelf: bool = False) -> None:
-    """A cupboard on the wall over the worktop, or an open shelf with crockery."""
+    """Build a cupboard on the wall over the worktop, or an open shelf with crockery."""
     low, height, depth = 1.45, 0.70, 0.35
     if shelf:
         for y in (low + 0.05, low + 0.40):
@@ -146,18 +146,18 @@ def wall_cupboard(b: Builder, width: float = 0.6, shelf: bool = False) -> None:
 
 
 def hood(b: Builder, width: float = 0.6, ceiling: float = 2.5) -> None:
-    """An extractor hood over the hob with its flue."""
+    """Build an extractor hood over the hob with its flue."""
     b.box("metal", (width, 0.07, 0.48), (0, 1.60, 0.0), 0.006)
     b.box("metal", (0.26, ceiling - 1.68, 0.26), (0, 1.67, -0.11), 0.004)
 
 
 def splash_back(b: Builder, width: float = 2.4) -> None:
-    """Tiles on the wall between worktop and cupboards."""
+    """Build tiles on the wall between worktop and cupboards."""
     b.box("splash", (width, 0.54, 0.008), (0, WORKTOP, 0))
 
 
 def washing_machine(b: Builder) -> None:
-    """A washing machine with its round door."""
+    """Build a washing machine with its round door."""
     b.box("ceramic", (0.60, 0.85, 0.58), (0, 0, -0.01), 0.012)
     b.box("grey", (0.56, 0.10, 0.012), (0, 0.73, 0.283), 0.003)
     b.lathe("chrome", [(0.20, 0), (0.20, 0.02), (0.15, 0.03)], (0, 0.40, 0.28), 24, pitch=1.5708)

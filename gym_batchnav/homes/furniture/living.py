@@ -1,4 +1,4 @@
-"""Sofas, armchairs, tables, shelves, television."""
+"""Living room furniture: sofas, armchairs, tables, shelves and television."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gym_batchnav.homes.furniture.decor import fill_shelf, pot_plant, vase
 
 
 def sofa(b: Builder, width: float = 2.1, arms: str = "block") -> None:
-    """A sofa with two or three seats, loose cushions and low legs; ``arms`` are ``"block"`` or ``"slim"``."""
+    """Build a sofa with two or three seats, loose cushions and low legs; ``arms`` are ``"block"`` or ``"slim"``."""
     depth, arm = 0.90, 0.20 if arms == "block" else 0.11
     seats = 3 if width > 1.9 else 2
     inner = width - 2 * arm
@@ -31,7 +31,7 @@ def sofa(b: Builder, width: float = 2.1, arms: str = "block") -> None:
 
 
 def armchair(b: Builder) -> None:
-    """An upholstered easy chair on splayed wooden legs."""
+    """Build an upholstered easy chair on splayed wooden legs."""
     for x in (-1, 1):
         for z in (-1, 1):
             b.leg("wood2", (x * 0.33, 0, z * 0.33), (x * 0.27, 0.25, z * 0.28), (0.014, 0.025))
@@ -44,7 +44,7 @@ def armchair(b: Builder) -> None:
 
 
 def coffee_table(b: Builder, style: str = "oblong") -> None:
-    """A low table, ``"oblong"`` with a shelf or ``"round"``, with a few things on it."""
+    """Build a low table, ``"oblong"`` with a shelf or ``"round"``, with a few objects on it."""
     if style == "round":
         b.lathe("wood", [(0, 0.37), (0.36, 0.37), (0.39, 0.385), (0.39, 0.40), (0.38, 0.41), (0, 0.41)], fine=28)
         for k in range(3):
@@ -65,13 +65,13 @@ def coffee_table(b: Builder, style: str = "oblong") -> None:
 
 
 def side_table(b: Builder) -> None:
-    """A small round table on one foot."""
+    """Build a small round table on one foot."""
     b.lathe("wood2", [(0.17, 0), (0.17, 0.015), (0.02, 0.03), (0.018, 0.50), (0.05, 0.515), (0.22, 0.52), (0.23, 0.53)])
     b.lathe("wood2", [(0.23, 0.53), (0.225, 0.545), (0, 0.545)])
 
 
 def tv_bench(b: Builder, width: float = 1.8) -> None:
-    """A low board with doors and an open shelf, a television and its stand."""
+    """Build a low board with doors and an open shelf, a television and its stand."""
     b.box("wood", (width, 0.03, 0.42), (0, 0.47, 0), 0.006)
     b.box("wood2", (width - 0.02, 0.37, 0.38), (0, 0.10, -0.01), 0.0, shade=0.8)
     for x in (-1, 1):
@@ -92,7 +92,7 @@ def tv_bench(b: Builder, width: float = 1.8) -> None:
 
 
 def bookshelf(b: Builder, width: float = 0.9, height: float = 2.0) -> None:
-    """An open shelf filled with books and a few other things."""
+    """Build an open shelf filled with books and a few other objects."""
     depth, board = 0.30, 0.025
     for side in (-1, 1):
         b.box("wood", (board, height, depth), (side * (width - board) / 2, 0, 0), 0.004)
@@ -107,7 +107,7 @@ def bookshelf(b: Builder, width: float = 0.9, height: float = 2.0) -> None:
 
 
 def sideboard(b: Builder, width: float = 1.4, height: float = 0.80) -> None:
-    """A chest with doors and drawers on slender legs."""
+    """Build a chest with doors and drawers on slender legs."""
     b.box("wood", (width, height - 0.16, 0.42), (0, 0.16, 0), 0.008)
     for x in (-1, 1):
         for z in (-0.15, 0.15):
@@ -129,7 +129,7 @@ def sideboard(b: Builder, width: float = 1.4, height: float = 0.80) -> None:
 
 
 def dining_table(b: Builder, style: str = "oblong", length: float = 1.6) -> None:
-    """A dining table, ``"oblong"`` or ``"round"``, with a bowl on it."""
+    """Build a dining table, ``"oblong"`` or ``"round"``, with a bowl on it."""
     if style == "round":
         top = length / 2
         b.lathe(
@@ -156,7 +156,7 @@ def dining_table(b: Builder, style: str = "oblong", length: float = 1.6) -> None
 
 
 def dining_chair(b: Builder, style: str = "slats") -> None:
-    """A chair: ``"slats"`` of wood, ``"padded"`` cloth, or a ``"shell"``; its back is towards -z."""
+    """Build a chair: ``"slats"`` of wood, ``"padded"`` cloth, or a ``"shell"``; its back is towards -z."""
     finish = "wood" if style == "slats" else "wood2"
     for x in (-1, 1):
         b.leg(finish, (x * 0.20, 0, 0.21), (x * 0.19, 0.44, 0.19), (0.014, 0.020), square=style == "slats")
@@ -184,7 +184,7 @@ def dining_chair(b: Builder, style: str = "slats") -> None:
 
 
 def desk(b: Builder, width: float = 1.2) -> None:
-    """A writing desk with drawers, a monitor, a keyboard and a lamp."""
+    """Build a writing desk with drawers, a monitor, a keyboard and a lamp."""
     b.box("wood", (width, 0.03, 0.62), (0, 0.71, 0), 0.007)
     for z in (-0.27, 0.27):
         b.leg("black", (-width / 2 + 0.05, 0, z), (-width / 2 + 0.05, 0.712, z), (0.018, 0.022), square=True)
@@ -204,7 +204,7 @@ def desk(b: Builder, width: float = 1.2) -> None:
 
 
 def office_chair(b: Builder) -> None:
-    """A swivel chair on five castors."""
+    """Build a swivel chair on five castors."""
     for k in range(5):
         angle = 2 * np.pi * k / 5
         cos, sin = np.cos(angle), np.sin(angle)

@@ -1,4 +1,4 @@
-"""Beds, bedside tables, wardrobes, and furniture of a hall."""
+"""Bedroom and hall furniture: beds, bedside tables, wardrobes and coat racks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gym_batchnav.homes.furniture.decor import table_lamp
 
 
 def bed(b: Builder, width: float = 1.6, blanket: str = "blanket") -> None:
-    """A bed with mattress, pillows, a turned-down blanket and a headboard at its back."""
+    """Build a bed with mattress, pillows, a turned-down blanket and a headboard at its back."""
     length = 2.12
     back = -length / 2
     b.box("wood", (width + 0.06, 1.02, 0.06), (0, 0, back + 0.03), 0.012)
@@ -36,7 +36,7 @@ def bed(b: Builder, width: float = 1.6, blanket: str = "blanket") -> None:
 
 
 def bedside_table(b: Builder) -> None:
-    """A bedside table with a drawer, a lamp and a book."""
+    """Build a bedside table with a drawer, a lamp and a book."""
     b.box("wood", (0.44, 0.36, 0.38), (0, 0.16, 0), 0.008)
     for x in (-1, 1):
         for z in (-1, 1):
@@ -50,7 +50,7 @@ def bedside_table(b: Builder) -> None:
 
 
 def wardrobe(b: Builder, width: float = 1.6, height: float = 2.15) -> None:
-    """A wardrobe with two to four doors, one of them with a mirror."""
+    """Build a wardrobe with two to four doors, one of them with a mirror."""
     depth = 0.60
     b.box("wood2", (width, height, depth - 0.022), (0, 0, -0.011), 0.006)
     doors = max(2, round(width / 0.5))
@@ -75,7 +75,7 @@ def wardrobe(b: Builder, width: float = 1.6, height: float = 2.15) -> None:
 
 
 def chest(b: Builder, width: float = 1.0) -> None:
-    """A chest of drawers with a mirror's worth of things on top."""
+    """Build a chest of drawers with small objects on top."""
     b.box("wood", (width, 0.86, 0.45), (0, 0.06, -0.01), 0.008)
     b.box("wood", (width - 0.06, 0.07, 0.40), (0, 0, -0.02), shade=0.6)
     for row in range(4):
@@ -90,7 +90,7 @@ def chest(b: Builder, width: float = 1.0) -> None:
 
 
 def coat_rack(b: Builder) -> None:
-    """A board with hooks on the wall, two coats and a bag, and a shelf for hats."""
+    """Build a board with hooks on the wall, two coats and a bag, and a shelf for hats."""
     b.box("wood", (1.0, 0.12, 0.02), (0, 1.62, -0.10), 0.005)
     b.box("wood", (1.0, 0.022, 0.22), (0, 1.78, 0.0), 0.005)
     for k in range(5):
@@ -106,7 +106,7 @@ def coat_rack(b: Builder) -> None:
 
 
 def shoe_cabinet(b: Builder, width: float = 0.9) -> None:
-    """A narrow cabinet with tilting fronts and a bowl for keys."""
+    """Build a narrow cabinet with tilting fronts and a bowl for keys."""
     b.box("black", (width - 0.04, 0.05, 0.18), (0, 0, -0.02), shade=0.7)
     b.box("wood2", (width, 0.95, 0.22), (0, 0.04, -0.01), 0.006)
     for row in range(2):
@@ -117,7 +117,7 @@ def shoe_cabinet(b: Builder, width: float = 0.9) -> None:
 
 
 def shoes(b: Builder) -> None:
-    """Two pairs of shoes on a mat."""
+    """Build two pairs of shoes on a mat."""
     b.box("grey", (0.7, 0.012, 0.36), (0, 0, 0))
     for k, finish in enumerate(("black", "bright2")):
         for side in (-1, 1):

@@ -1,6 +1,6 @@
-"""Build a navmesh from triangles, in the steps of Recast 1.6 and with Habitat's settings.
+"""Building of navmeshes from triangles, in the stages of Recast 1.6 and with Habitat's settings.
 
-Each stage names the Recast function that it re-creates; the code is this project's own.
+Each stage names the Recast function that it re-creates; none of the code is Recast's.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from gym_batchnav.navmesh.build.voxel import (
 from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 
-MAX_COLUMNS = 3 * 2**21  # of the grid: at 5 cm, 125 m x 125 m; a column takes about 30 bytes
+MAX_COLUMNS = 3 * 2**21  # of the grid: 125 m x 125 m with cells of 5 cm; a column takes about 30 bytes
 MAX_SPANS = 2**25  # solid spans of all columns; one takes up to 80 bytes
-MAX_PAIRS = 2**27  # of spans in the same column: 40 storeys of as many spans; four seconds or less
-MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles: five seconds or less
-MAX_LEVELS = 2**20  # cells along one axis, which float32 still tells apart
-SMALLEST_CROSS = 1e-12  # length of the cross product of two sides, square metres; thinner triangles are dropped
+MAX_PAIRS = 2**27  # pairs of spans in the same column; they take at most four seconds
+MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles; they take at most five seconds
+MAX_LEVELS = 2**20  # cells along one axis that float32 can still distinguish
+SMALLEST_CROSS = 1e-12  # square metres: triangles whose sides have a shorter cross product are dropped
 
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """The voxel grid and the agent's measures in it."""
+    """The voxel grid and the agent's dimensions in it."""
 
     origin: np.ndarray  # [3] float32, metres
     width: int  # cells along x
     depth: int  # cells along z
-    height: int  # voxels that the agent needs over the floor
+    height: int  # voxels that the agent needs above the floor
     climb: int  # voxels
     radius: int  # cells
 
 
 @dataclass(frozen=True, slots=True)
 class _Floor:
-    """The cells where the agent's centre can be, lowest first in every column."""
+    """The cells where the agent's centre can be, sorted by column and from low to high."""
 
     column: np.ndarray  # [S] int64, z * width + x
     floor: np.ndarray  # [S] int32, voxels
@@ -62,36 +62,36 @@ def build_navmesh(
 ) -> NavMeshData:
     """Build the navmesh of a triangle soup.
 
-    Triangles are walkable on the side that they wind counter-clockwise on. They may be open, intersect each other,
-    come twice or have no area.
+    Triangles are walkable on the side from which they wind counter-clockwise. The surface need not be closed, and
+    triangles may intersect each other, repeat or have no area.
 
     Args:
         vertices: [V, 3] float, metres, Y up.
-        triangles: [T, 3] int, rows of vertices.
+        triangles: [T, 3] int, rows of ``vertices``.
         settings: The agent and the resolution; Habitat's by default.
-        progress: Called with the name of each stage that begins and the share of the work done before it.
+        progress: Called at the begin of each stage with its name and the fraction of the work done before it.
 
     Raises:
-        ValueError: The input is malformed, too large for the cell size, or holds no place to stand on.
+        ValueError: If the input is malformed, too large for the cell size, or has no walkable area.
     """
     settings = settings or NavMeshSettings()
-    tell = progress or (lambda stage, share: None)
+    report = progress or (lambda stage, share: None)
     _check_settings(settings)
-    tell("voxelise", 0.0)
+    report("voxelise", 0.0)
     points, triangles, walkable = _clean(vertices, triangles, settings)
     grid = _make_grid(points, triangles, settings)
-    floor = _find_floor(points, triangles, walkable, grid, settings, tell)
-    tell("divide into regions", 0.6)
+    floor = _find_floor(points, triangles, walkable, grid, settings, report)
+    report("divide into regions", 0.6)
     region = _divide(floor, settings)
-    tell("trace outlines", 0.75)
-    mesh = _polygonise(floor, region, grid, settings, tell) if region.any() else None
+    report("trace outlines", 0.75)
+    mesh = _polygonise(floor, region, grid, settings, report) if region.any() else None
     if mesh is None:
         raise ValueError(
             f"the scene has no walkable area for an agent of radius {settings.agent_radius:g} m and height "
-            f"{settings.agent_height:g} m: check that Y is up, that the unit is the metre, that floors wind "
-            "counter-clockwise seen from above, and region_min_size"
+            f"{settings.agent_height:g} m: check that Y is up, that the unit is the metre and that floors wind "
+            "counter-clockwise seen from above, or reduce region_min_size"
         )
-    tell("done", 1.0)
+    report("done", 1.0)
     return mesh
 
 
@@ -106,11 +106,11 @@ def _check_settings(settings: NavMeshSettings) -> None:
             raise ValueError(f"{name}={getattr(settings, name)}: it must be positive and finite")
     for name in not_negative:
         if not 0 <= getattr(settings, name) < np.inf:
-            raise ValueError(f"{name}={getattr(settings, name)}: it must not be negative, and finite")
+            raise ValueError(f"{name}={getattr(settings, name)}: it must be finite and not negative")
     if not 0 <= settings.agent_max_slope_deg < 90:
         raise ValueError(f"agent_max_slope_deg={settings.agent_max_slope_deg}: give a slope from 0 to below 90 degrees")
     if settings.agent_max_climb > settings.agent_height:
-        # Beyond this an agent could step to two floors of one column, and links would not be mutual.
+        # Otherwise an agent could step to two floors of one column, and links would not be mutual.
         raise ValueError(
             f"agent_max_climb={settings.agent_max_climb}: it must not exceed agent_height={settings.agent_height}"
         )
@@ -121,7 +121,7 @@ def _check_settings(settings: NavMeshSettings) -> None:
 def _clean(
     vertices: np.ndarray, triangles: np.ndarray, settings: NavMeshSettings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Vertices as float32, the triangles that have an area, and which of them are flat enough to walk on."""
+    """Return the vertices as float32, the triangles that have an area, and a mask of those flat enough to walk on."""
     with np.errstate(over="ignore"):
         points = np.asarray(vertices, np.float32)
     triangles = np.asarray(triangles)
@@ -133,7 +133,7 @@ def _clean(
         raise ValueError("there are no triangles to build a navmesh from")
     if triangles.min() < 0 or triangles.max() >= len(points):
         raise ValueError(
-            f"triangles have vertices from {triangles.min()} to {triangles.max()}, there are {len(points)}"
+            f"triangles refer to vertices {triangles.min()} to {triangles.max()}, but there are {len(points)}"
         )
     if not np.isfinite(points).all():
         raise ValueError(
@@ -143,7 +143,7 @@ def _clean(
     with np.errstate(over="ignore", invalid="ignore"):
         normal = np.cross(b - a, c - a)
         length = np.sqrt((normal * normal).sum(axis=1))
-    kept = ~(length <= SMALLEST_CROSS)  # What overflows is kept here and refused as too large.
+    kept = ~(length <= SMALLEST_CROSS)  # Triangles that overflow are kept; _make_grid rejects them as too large.
     if not kept.any():
         raise ValueError(f"none of the {len(triangles)} triangles has an area")
     steepest = np.float32(np.cos(np.radians(settings.agent_max_slope_deg)))
@@ -161,12 +161,13 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
         raise ValueError(
             f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, {columns:.3g} columns of voxels with "
             f"cell_size={settings.cell_size} and {levels:.3g} levels with cell_height={settings.cell_height}; the "
-            f"limits are {MAX_COLUMNS:,} and {MAX_LEVELS:,}: give larger ones, or check that the unit is the metre"
+            f"limits are {MAX_COLUMNS:,} and {MAX_LEVELS:,}: give a larger cell_size or cell_height, or check that the "
+            "unit is the metre"
         )
     visits = _cell_visits(points, triangles, settings.cell_size)
     if visits > MAX_CELL_VISITS:
         raise ValueError(
-            f"the {len(triangles):,} triangles cover {visits:.3g} cells of cell_size={settings.cell_size}, the limit "
+            f"the {len(triangles):,} triangles cover {visits:.3g} cells with cell_size={settings.cell_size}; the limit "
             f"is {MAX_CELL_VISITS:,}: give a larger cell_size, or check that the unit is the metre"
         )
     width, _, depth = (max(int(extent / cell_size + np.float32(0.5)), 1) for extent in upper - origin)
@@ -181,7 +182,7 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
 
 
 def _cell_visits(points: np.ndarray, triangles: np.ndarray, cell_size: float) -> float:
-    """Estimate how many cells triangles cover seen from above, summed over triangles, borders included."""
+    """Estimate the number of cells that triangles touch seen from above, summed over triangles."""
     a, b, c = (points[triangles[:, k]][:, ::2].astype(np.float64) / cell_size for k in range(3))
     area = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]) / 2
     longest = np.maximum(np.abs(b - a), np.maximum(np.abs(c - a), np.abs(c - b))).max(axis=1)
@@ -194,7 +195,7 @@ def _find_floor(
     walkable: np.ndarray,
     grid: _Grid,
     settings: NavMeshSettings,
-    tell: Callable[[str, float], None],
+    report: Callable[[str, float], None],
 ) -> _Floor:
     """Voxelise, filter and erode, as Recast does from rcRasterizeTriangles to rcErodeWalkableArea."""
     cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
@@ -204,17 +205,17 @@ def _find_floor(
     if num_spans == -1:
         raise ValueError(
             f"the scene fills more than {MAX_SPANS:,} spans of voxels: give a larger cell_size than "
-            f"{settings.cell_size}, or build a part of the scene at a time"
+            f"{settings.cell_size}, or split the scene"
         )
-    tell("filter", 0.4)
+    report("filter", 0.4)
     pairs = np.inf
     if num_spans >= 0:
         start, bottom, top, standable = flatten(head, following, spans)
         pairs = (np.diff(start).astype(np.float64) ** 2).sum() / 2
     if pairs > MAX_PAIRS:
         raise ValueError(
-            f"too many floors lie above each other: {pairs:.3g} pairs of voxel spans share a column, the limit is "
-            f"{MAX_PAIRS:,}: give a larger cell_size than {settings.cell_size}, or build some storeys at a time"
+            f"too many floors lie above each other: {pairs:.3g} pairs of voxel spans share a column; the limit is "
+            f"{MAX_PAIRS:,}: give a larger cell_size than {settings.cell_size}, or split the scene by storeys"
         )
     del head, following, spans  # the largest arrays of the build
     filters = (
@@ -227,20 +228,20 @@ def _find_floor(
     floor = top[standable]
     ceiling = ceiling[standable]
     del start, bottom, top
-    tell("erode", 0.5)
+    report("erode", 0.5)
     links = link(_starts(column, grid), column, floor, ceiling, grid.width, grid.height, grid.climb)
     kept = boundary_distance(links) >= 2 * grid.radius
     return _Floor(column[kept], floor[kept], keep_spans(links, kept))
 
 
 def _starts(column: np.ndarray, grid: _Grid) -> np.ndarray:
-    """The first span of every column and the count of all, [columns + 1] int64."""
+    """Return the first span of every column, and last the number of all spans: [columns + 1] int64."""
     counts = np.bincount(column, minlength=grid.width * grid.depth)
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _divide(floor: _Floor, settings: NavMeshSettings) -> np.ndarray:
-    """Region of every span [S] int32, 0 for those in pieces too small to keep."""
+    """Return the region of every span [S] int32, 0 for spans of areas that are too small to keep."""
     if len(floor.links) == 0:
         return np.zeros(0, np.int32)
     region, count = watershed(floor.links, boundary_distance(floor.links))
@@ -251,15 +252,15 @@ def _divide(floor: _Floor, settings: NavMeshSettings) -> np.ndarray:
 
 
 def _polygonise(
-    floor: _Floor, region: np.ndarray, grid: _Grid, settings: NavMeshSettings, tell: Callable[[str, float], None]
+    floor: _Floor, region: np.ndarray, grid: _Grid, settings: NavMeshSettings, report: Callable[[str, float], None]
 ) -> NavMeshData | None:
-    """Outline the regions, divide them into convex polygons and give those their heights; None if nothing is left."""
+    """Outline the regions, divide them into convex polygons and add heights; return None if no polygon is left."""
     max_length = int(np.float32(settings.edge_max_len) / np.float32(settings.cell_size))
     points, start, owners = trace(floor.links, floor.floor, floor.column, region, grid.width)
     outlines = region_outlines(points, start, owners, settings.edge_max_error, max_length)
     numbers = [number for number, rings in sorted(outlines.items()) for _ in rings]
     tolerance = min(2 * grid.climb, grid.height - 1)
-    # Corners of two regions are seen from spans that lie up to two steps apart; other storeys are farther.
+    # Two regions may take a shared corner's height from spans up to two steps apart. Other storeys are farther away.
     corners, rings = weld([ring for _, rings in sorted(outlines.items()) for ring in rings], tolerance)
     pieces = [polygonise(corners, ring, settings.verts_per_poly) for ring in rings]
     if not any(len(piece) for piece in pieces):
@@ -270,7 +271,7 @@ def _polygonise(
     corners = corners[used]
     polygons[polygons >= 0] = renumbered
     neighbours = shared_edge_neighbours(polygons)
-    tell("follow heights", 0.9)
+    report("follow heights", 0.9)
     added, faces, first_face = triangulate_floors(
         *(corners, polygons, neighbours, owner),
         *(_starts(floor.column, grid), floor.floor, region, grid.width),

@@ -1,11 +1,11 @@
-"""Outlines of regions: traced along cells, simplified, and holes joined to the outline around them.
+"""Outlines of regions: borders are traced along cells and simplified, and holes are joined to their outlines.
 
 This re-creates Recast's rcBuildContours: ``trace`` its walkContour and getCornerHeight, ``simplify`` simplifyContour,
 ``find_bridge`` and ``merge_holes`` mergeRegionHoles. The predicates on integer points are those of O'Rourke,
 "Computational Geometry in C" (1998), chapter 1, which Recast uses too.
 
-Points are integers: x and z count cells, y counts voxels. Outlines run clockwise in the plane of x to the right and
-z upwards, holes the other way.
+Points are integers: x and z count cells, y counts voxels. With x to the right and z up, outlines run clockwise and
+holes counter-clockwise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba import njit
 from gym_batchnav.navmesh.build.regions import SOLID
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
-# The corner of a cell behind the edge that faces each direction.
+# The corner of a cell at the end of the edge that faces each direction.
 CORNER_X = np.array([0, 1, 1, 0])
 CORNER_Z = np.array([1, 1, 0, 0])
 
@@ -35,8 +35,8 @@ def trace(
         width: Cells along x.
 
     Returns:
-        points [N, 4] int32: x, y, z and the region across the edge that leads to the point; start [C + 1] int64 of
-        the C closed borders among them; owner [C] int32, the region inside each.
+        points [N, 4] int32: x, y, z and the region across the edge that leads to the point; start [C + 1] int64, the
+        first point of each of the C closed borders; owner [C] int32, the region inside each.
     """
     edges = np.zeros(len(links), np.uint8)
     total = 0
@@ -76,7 +76,7 @@ def trace(
 
 @njit(**INNER)
 def _corner_height(links: np.ndarray, floor: np.ndarray, span: int, direction: int) -> int:
-    """The highest floor of the up to four spans around a corner, so that all regions there agree on it."""
+    """Return the highest floor of the up to four spans around a corner, so that all regions there get the same."""
     turned = (direction + 1) & 3
     height = floor[span]
     for first, second in ((direction, turned), (turned, direction)):
@@ -91,19 +91,19 @@ def _corner_height(links: np.ndarray, floor: np.ndarray, span: int, direction: i
 
 @njit(**ENTRY)
 def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: np.ndarray) -> int:
-    """Choose the points of one traced border that a polygon needs.
+    """Choose the points of one traced border that make up the simplified border.
 
-    Points where the region across changes stay, so that neighbours keep the same corners; then along walls the
-    farthest point is added until none is farther than ``max_error`` from its edge and no edge is too long.
+    Points where the region across changes are kept, so that neighbours have the same corners. Along walls the point
+    farthest from its edge is added until none is farther than ``max_error``; then edges that are too long are split.
 
     Args:
-        points: [N, 4] int32 of one border, as from `trace`.
+        points: [N, 4] int32, the points of one border from `trace`.
         max_error: Cells, float32.
         max_length: Cells, 0 for no limit.
         kept: [N] int64, written: rows of points, in order.
 
     Returns:
-        How many rows were written.
+        The number of rows written.
     """
     total, count = len(points), 0
     for row in range(total):
@@ -147,7 +147,7 @@ def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: n
 
 @njit(**INNER)
 def _farthest(points: np.ndarray, first: int, last: int, length: int, forward: bool, limit: np.float32) -> int:
-    """The row between two others that is farthest from their edge, if its squared distance exceeds ``limit``."""
+    """Return the row between two others that is farthest from their edge, -1 if none exceeds ``limit`` (squared)."""
     begin, end, step = (first, last, 1) if forward else (last, first, -1)
     total = len(points)
     ax, az = np.float32(points[begin, 0]), np.float32(points[begin, 2])
@@ -170,13 +170,13 @@ def _farthest(points: np.ndarray, first: int, last: int, length: int, forward: b
 
 @njit(**INNER)
 def turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> int:
-    """Twice the signed area of a triangle of points [.., 3] int32: negative where a, b, c turn as outlines do."""
+    """Return twice the signed area of a triangle of points [.., 3] int32: negative if it winds as outlines do."""
     return (np.int64(b[0]) - a[0]) * (np.int64(c[2]) - a[2]) - (np.int64(c[0]) - a[0]) * (np.int64(b[2]) - a[2])
 
 
 @njit(**INNER)
 def between(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
-    """Whether c lies on the segment from a to b, ends included."""
+    """Return whether c lies on the segment from a to b, ends included."""
     if turn(a, b, c) != 0:
         return False
     if a[0] != b[0]:
@@ -186,7 +186,7 @@ def between(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
 
 @njit(**INNER)
 def cross_inside(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
-    """Whether the segments ab and cd cross at a point inside of both."""
+    """Return whether the segments ab and cd cross at a point that is an end of neither."""
     first, second, third, fourth = turn(a, b, c), turn(a, b, d), turn(c, d, a), turn(c, d, b)
     if first == 0 or second == 0 or third == 0 or fourth == 0:
         return False
@@ -195,30 +195,30 @@ def cross_inside(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> 
 
 @njit(**INNER)
 def touch(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
-    """Whether the segments ab and cd have a point in common."""
+    """Return whether the segments ab and cd have a point in common."""
     return cross_inside(a, b, c, d) or between(a, b, c) or between(a, b, d) or between(c, d, a) or between(c, d, b)
 
 
 @njit(**INNER)
 def same_place(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two points coincide seen from above."""
+    """Return whether two points coincide seen from above."""
     return a[0] == b[0] and a[2] == b[2]
 
 
 @njit(**INNER)
 def in_cone(before: np.ndarray, corner: np.ndarray, after: np.ndarray, target: np.ndarray) -> bool:
-    """Whether the line from a corner of an outline to a target starts strictly into the inside."""
+    """Return whether the line from a corner of an outline to a target starts strictly inside the outline."""
     if turn(before, corner, after) <= 0:
         return turn(corner, target, before) < 0 and turn(target, corner, after) < 0
     return not (turn(corner, target, after) <= 0 and turn(target, corner, before) <= 0)
 
 
 @njit(**INNER)
-def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, spared: int) -> bool:
-    """Whether the segment ab touches an edge of a ring, but for the edges at its vertex ``spared``."""
+def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, skip: int) -> bool:
+    """Return whether the segment ab touches an edge of a ring other than those at its vertex ``skip``."""
     for row in range(len(ring)):
         following = (row + 1) % len(ring)
-        if row == spared or following == spared:
+        if row == skip or following == skip:
             continue
         c, d = ring[row], ring[following]
         if same_place(a, c) or same_place(b, c) or same_place(a, d) or same_place(b, d):
@@ -234,20 +234,20 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
 
     Args:
         outline: [N, 3] int32.
-        holes: [M, 3] int32, all holes that are not yet joined.
+        holes: [M, 3] int32, vertices of all holes that are not yet joined.
         hole_start: [H + 1] int64, first vertex of each hole.
-        hole: Which of them to join.
+        hole: Number of the hole to join.
 
     Returns:
-        Row in the outline and row in the hole; -1 twice if there is no such line.
+        The row in the outline and the row in the hole; -1 twice if there is no such line.
     """
     own = holes[hole_start[hole] : hole_start[hole + 1]]
     left = 0
     for row in range(1, len(own)):
         if own[row, 0] < own[left, 0] or (own[row, 0] == own[left, 0] and own[row, 2] < own[left, 2]):
             left = row
-    for turnover in range(len(own)):
-        row = (left + turnover) % len(own)
+    for offset in range(len(own)):
+        row = (left + offset) % len(own)
         corner = own[row]
         best, nearest = -1, np.int64(2**62)
         for k in range(len(outline)):
@@ -273,11 +273,11 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
 
 
 def merge_holes(outline: np.ndarray, holes: list[np.ndarray]) -> np.ndarray:
-    """Join holes to their outline by bridges, so that one ring [N, 3] goes around all; a hole out of reach is left out.
+    """Join holes to their outline by bridges into one ring [N, 3]; holes without a bridge are left out.
 
     Args:
         outline: [N, 3] int32.
-        holes: Rings [M, 3] int32 that run the other way.
+        holes: Rings [M, 3] int32 in the opposite direction.
     """
     holes = sorted(holes, key=lambda ring: min((x, z) for x, _, z in ring.tolist()))
     while holes:
@@ -296,14 +296,14 @@ def region_outlines(
     """Simplify traced borders and join the holes of every region to its outline.
 
     Args:
-        points: [N, 4] int32, as from `trace`.
-        start: [C + 1].
-        owner: [C].
+        points: [N, 4] int32, from `trace`.
+        start: [C + 1], from `trace`.
+        owner: [C], from `trace`.
         max_error: Cells.
         max_length: Cells, 0 for no limit.
 
     Returns:
-        Rings [M, 3] int32 by region; usually one each.
+        The rings [M, 3] int32 of every region, usually one.
     """
     outlines: dict[int, list[np.ndarray]] = {}
     holes: dict[int, list[np.ndarray]] = {}

@@ -1,4 +1,4 @@
-"""Triangulate polygons so that they follow ramps and stairs.
+"""The height detail of polygons: triangulations that follow ramps and stairs.
 
 This re-creates Recast's rcBuildPolyMeshDetail: ``_floor_near`` its getHeight, ``_edge_samples`` and ``_inner_samples``
 the sampling in buildPolyDetail, ``_insert`` and ``_flip`` its delaunayHull, here by Lawson's flips (1977).
@@ -17,15 +17,15 @@ from numba import njit
 
 from gym_batchnav.system.jit import ENTRY, INNER
 
-MOST_ADDED = 120  # vertices of one polygon, so that Detour's 8-bit counts of vertices and triangles suffice
+MOST_ADDED = 120  # vertices per polygon, so that Detour's 8-bit counts of vertices and triangles suffice
 MOST_TRIANGLES = 2 * MOST_ADDED + 4
-REACH = 2  # cells around a place in which its floor is looked for: outlines are cut short by no more
+SEARCH_RINGS = 2  # rings of cells searched for the floor of a place: simplified outlines deviate by no more
 ON_EDGE = 1e-6  # square cells
 
 
 @njit(**INNER)
 def _area(points: np.ndarray, a: int, b: int, c: int) -> float:
-    """Twice the area of a triangle seen from above, positive for triangles that wind as polygons do."""
+    """Return twice the area of a triangle seen from above, positive for triangles that wind as polygons do."""
     return (points[c, 0] - points[a, 0]) * (points[b, 2] - points[a, 2]) - (points[b, 0] - points[a, 0]) * (
         points[c, 2] - points[a, 2]
     )
@@ -43,14 +43,14 @@ def _floor_near(
     other: int,
     expected: float,
 ) -> float:
-    """The floor of two regions at (x, z), or of the nearest cells that have one; ``expected`` where none has.
+    """Return the floor of two regions at (x, z) or in the nearest cells that have one, else ``expected``.
 
-    Of several floors the one nearest to the expected height is taken.
+    If there are several floors, the one nearest to the expected height is returned.
     """
     depth = (len(start) - 1) // width
     cx = min(max(int(np.floor(x + 0.01)), 0), width - 1)
     cz = min(max(int(np.floor(z + 0.01)), 0), depth - 1)
-    for ring in range(REACH + 1):
+    for ring in range(SEARCH_RINGS + 1):
         found, error = expected, np.inf
         for nz in range(max(cz - ring, 0), min(cz + ring, depth - 1) + 1):
             for nx in range(max(cx - ring, 0), min(cx + ring, width - 1) + 1):
@@ -67,7 +67,7 @@ def _floor_near(
 
 @njit(**INNER)
 def _locate(points: np.ndarray, triangles: np.ndarray, count: int, x: float, z: float) -> tuple[int, float]:
-    """The triangle that holds (x, z), or is nearest to holding it, and the height there."""
+    """Return the triangle that contains (x, z), or the nearest one, and the height there."""
     best, slack, height = 0, -np.inf, 0.0
     for row in range(count):
         a, b, c = triangles[row]
@@ -84,7 +84,7 @@ def _locate(points: np.ndarray, triangles: np.ndarray, count: int, x: float, z: 
 
 @njit(**INNER)
 def _across(triangles: np.ndarray, count: int, start: int, end: int) -> tuple[int, int]:
-    """The triangle with an edge from ``start`` to ``end`` and the corner in front of that edge, or -1 twice."""
+    """Return the triangle with an edge from ``start`` to ``end`` and the corner opposite to it; -1 twice for none."""
     for row in range(count):
         for k in range(3):
             if triangles[row, k] == start and triangles[row, (k + 1) % 3] == end:
@@ -94,7 +94,7 @@ def _across(triangles: np.ndarray, count: int, start: int, end: int) -> tuple[in
 
 @njit(**INNER)
 def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> int:
-    """Add vertex ``new`` to a triangulation and restore the Delaunay property; return the count of triangles."""
+    """Add vertex ``new`` to a triangulation and restore the Delaunay property; return the number of triangles."""
     row, _ = _locate(points, triangles, count, points[new, 0], points[new, 2])
     a, b, c = triangles[row]
     edge = -1
@@ -136,7 +136,7 @@ def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
                 d = triangles[other, m]
                 if _area(points, a, d, c) <= ON_EDGE or _area(points, d, b, c) <= ON_EDGE:
                     continue
-                # The angles opposite of an edge sum to more than a half turn where the flipped edge is better.
+                # The flipped edge is better if the angles opposite to the edge add up to more than 180 degrees.
                 cax, caz = points[a, 0] - points[c, 0], points[a, 2] - points[c, 2]
                 cbx, cbz = points[b, 0] - points[c, 0], points[b, 2] - points[c, 2]
                 dax, daz = points[a, 0] - points[d, 0], points[a, 2] - points[d, 2]
@@ -167,9 +167,9 @@ def _edge_samples(
     max_error: float,
     samples: np.ndarray,
 ) -> int:
-    """Write the places [.., 3] at which the edge ab must bend to follow the floor; return how many.
+    """Write the places [.., 3] at which the edge ab must bend to follow the floor; return their number.
 
-    The outcome is the same from both sides of the edge, so that neighbours meet without a step.
+    The result is the same from both sides of the edge, so that neighbours meet without a step.
     """
     if points[a, 0] > points[b, 0] or (points[a, 0] == points[b, 0] and points[a, 2] > points[b, 2]):
         a, b = b, a
@@ -221,7 +221,7 @@ def _inner_samples(
     triangles: np.ndarray,
     spacing: float,
 ) -> np.ndarray:
-    """Places [N, 3] on a regular grid well inside of the polygon ``points[:size]``, with their floors."""
+    """Return places [N, 3] on a regular grid well inside the polygon ``points[:size]``, at the height of the floor."""
     low_x, high_x = points[:size, 0].min(), points[:size, 0].max()
     low_z, high_z = points[:size, 2].min(), points[:size, 2].max()
     columns, rows = int(high_x / spacing) - int(low_x / spacing) + 1, int(high_z / spacing) - int(low_z / spacing) + 1
@@ -260,7 +260,7 @@ def triangulate_floors(
     spacing: float,
     max_error: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Triangulate every polygon, with further vertices where its floor is not flat.
+    """Triangulate every polygon, with added vertices where its floor is not flat.
 
     Args:
         vertices: [V, 3] int32.
@@ -271,12 +271,12 @@ def triangulate_floors(
         floor: [S] int32.
         region: [S] int32.
         width: Columns along x.
-        spacing: Distance of the places where the floor is looked at, cells; 0 to follow the corners alone.
-        max_error: Voxels by which a triangle may miss the floor at those places.
+        spacing: Distance between samples of the floor, cells; 0 to use only the polygons' corners.
+        max_error: Maximal distance of a triangle from the sampled floor, voxels.
 
     Returns:
-        Added vertices [D, 3] float64, triangles [T, 3] int32 that count through vertices and added ones, and the
-        first triangle of every polygon [P + 1] int32.
+        The added vertices [D, 3] float64, triangles [T, 3] int32 as rows of the vertices followed by the added ones,
+        and the first triangle of every polygon [P + 1] int32.
     """
     added, num_added = np.empty((256, 3)), 0
     faces, num_faces = np.empty((1024, 3), np.int32), 0

@@ -1,4 +1,4 @@
-"""Divide outlines into convex polygons: ears are cut off a ring, then triangles are merged.
+"""Convex polygons from outlines: rings are triangulated by ear clipping, then triangles are merged.
 
 This re-creates Recast's rcBuildPolyMesh: ``_triangulate`` its triangulate (ear clipping, O'Rourke 1998), ``_join``
 getPolyMergeValue and mergePolyVerts, ``weld`` addVertex. Points are integers [.., 3]: cells in x and z, voxels in y.
@@ -15,7 +15,7 @@ from gym_batchnav.system.jit import ENTRY, INNER
 
 @njit(**INNER)
 def _is_diagonal(points: np.ndarray, ring: np.ndarray, count: int, first: int, last: int, loose: bool) -> bool:
-    """Whether two of ``ring[:count]`` see each other through the inside; loosely, edges may be touched."""
+    """Return whether the line between two of ``ring[:count]`` runs inside; if ``loose``, it may touch edges."""
     a, b = points[ring[first]], points[ring[last]]
     before, after = points[ring[(first - 1) % count]], points[ring[(first + 1) % count]]
     inside = in_cone(before, a, after, b)
@@ -37,15 +37,15 @@ def _is_diagonal(points: np.ndarray, ring: np.ndarray, count: int, first: int, l
 
 @njit(**INNER)
 def _triangulate(points: np.ndarray) -> np.ndarray:
-    """Cut ears off a ring of points [N, 3] int32, the shortest cut first: [T, 3] int64 rows of points.
+    """Triangulate a ring of points [N, 3] int32 by clipping the ear with the shortest cut: [T, 3] int64 rows of points.
 
-    A ring that crosses itself gives what can be cut from it.
+    If the ring crosses itself, the triangles may cover only a part of it.
     """
     count = len(points)
     ring = np.arange(count)
     triangles = np.empty((count, 3), np.int64)
     num_triangles = 0
-    # ear[k] tells whether the vertex behind ring[k] can be cut off.
+    # ear[k] is True if the vertex after ring[k] can be cut off.
     ear = np.zeros(count, np.bool_)
     for k in range(count):
         ear[k] = _is_diagonal(points, ring, count, k, (k + 2) % count, False)
@@ -93,21 +93,21 @@ def _join(
     limit: int,
     joined: np.ndarray,
 ) -> int:
-    """Write the union of two polygons across the edge from ``start`` to ``end`` of the first.
+    """Write the union of two polygons that share the edge from ``start`` to ``end`` of the first.
 
     Args:
         points: [V, 3] int32.
-        first: [6] int32, rows of ``points``, of which ``first_size`` count.
-        first_size: Vertices of the first polygon.
-        second: [6] int32, the same of the second polygon.
-        second_size: Vertices of the second polygon.
+        first: [6] int32, rows of ``points``; only the first ``first_size`` are used.
+        first_size: Number of vertices of the first polygon.
+        second: [6] int32, rows of ``points``; only the first ``second_size`` are used.
+        second_size: Number of vertices of the second polygon.
         start: Row of ``points`` where the shared edge begins in the first polygon.
-        end: Row of ``points`` where it ends.
-        limit: Most vertices of the union.
+        end: Row of ``points`` where the shared edge ends in the first polygon.
+        limit: Maximal number of vertices of the union.
         joined: [12] int32, written: rows of ``points``.
 
     Returns:
-        Its number of vertices; 0 if it is not strictly convex or has more than ``limit``.
+        The number of vertices of the union, 0 if it is not strictly convex or has more than ``limit``.
     """
     size = first_size + second_size - 2
     if size > limit:
@@ -136,12 +136,12 @@ def _join(
 def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
     """Divide the inside of a ring into convex polygons.
 
-    Triangles are merged across the longest edge first. Triangles without area or with a repeated vertex are left out.
+    Triangles are merged across the longest edges first. Triangles without area or with a repeated vertex are left out.
 
     Args:
         points: [V, 3] int32, vertices of the mesh.
-        ring: [N] int64, vertices along the outline; one may come twice, at a bridge to a hole.
-        limit: Most vertices of a polygon, at most 6.
+        ring: [N] int64, vertices along the outline; the ends of a bridge to a hole occur twice.
+        limit: Maximal number of vertices of a polygon, at most 6.
 
     Returns:
         [P, 6] int32, vertices padded with -1.
@@ -199,9 +199,12 @@ def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
 
 
 def weld(rings: list[np.ndarray], tolerance: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Give the corners that rings [N, 3] int32 share one vertex: vertices [V, 3] int32 and the rings as indices [N].
+    """Merge the corners that rings [N, 3] int32 share.
 
-    Corners are one if they coincide from above and their heights differ by at most ``tolerance`` voxels.
+    Corners are merged if they coincide seen from above and their heights differ by at most ``tolerance`` voxels.
+
+    Returns:
+        The vertices [V, 3] int32, and each ring as rows of them [N] int64.
     """
     vertices: list[list[int]] = []
     places: dict[tuple[int, int], list[int]] = {}

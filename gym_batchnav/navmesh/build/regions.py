@@ -1,8 +1,8 @@
-"""Divide linked open spans into simple regions by a watershed, drop small ones and merge medium ones.
+"""The regions of the builder: a watershed divides linked open spans, then small regions are dropped or merged.
 
 This re-creates Recast's rcBuildRegions: ``watershed`` its expandRegions and floodRegion on the blurred field of
 rcBuildDistanceField (boxBlur), ``region_rings`` walkContour, ``merge_regions`` mergeAndFilterRegions. A *ring* lists
-the regions met on a walk around a region; ``SOLID`` stands for a wall.
+the regions adjacent to a region in order along its boundary; ``SOLID`` stands for a wall.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from numba import njit
 
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
-EXPANSIONS = 8  # rounds in which regions grow at every level before new ones are born
-SOLID = 0  # the region of spans that belong to none
+EXPANSIONS = 8  # rounds in which regions grow at every level before new regions start
+SOLID = 0  # the region of spans without a region
 
 
 @njit(**INNER)
 def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Smooth a distance field [S] over nine cells (boxBlur), which saves the watershed many tiny regions."""
+    """Smooth a distance field [S] over nine cells (boxBlur), so that the watershed makes fewer tiny regions."""
     blurred = distance.copy()
     for span in range(len(links)):
         own = distance[span]
@@ -38,10 +38,10 @@ def _blur(links: np.ndarray, distance: np.ndarray) -> np.ndarray:
 
 @njit(**INNER)
 def _expand(links: np.ndarray, region: np.ndarray, reach: np.ndarray, todo: np.ndarray, count: int, rounds: int) -> int:
-    """Let regions grow into the spans ``todo[:count]``, at most ``rounds`` cells far; return how many are left.
+    """Let regions grow into the spans ``todo[:count]`` by at most ``rounds`` cells; return the number of spans left.
 
-    Arguments are ``links`` [S, 4], ``region`` [S], ``reach`` [S] (half cells from the seed's fill) and ``todo`` [S],
-    all int32; the last three are written.
+    Arguments are ``links`` [S, 4], ``region`` [S], ``reach`` [S] (half cells from the spans that ``_flood`` filled) and
+    ``todo`` [S], all int32; the last three are written.
     """
     won = np.empty((count, 3), np.int32)
     for _ in range(rounds):
@@ -79,7 +79,7 @@ def _flood(
     own: int,
     stack: np.ndarray,
 ) -> bool:
-    """Start region ``own`` at a seed and fill spans at ``level`` or deeper; return whether any span was filled."""
+    """Start region ``own`` at a seed and fill spans at ``level`` or deeper; return whether it filled any."""
     stack[0] = seed
     depth = 1
     region[seed], reach[seed] = own, 0
@@ -134,9 +134,9 @@ def _sorted_by_depth(distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(**INNER)
 def _join(todo: np.ndarray, count: int, more: np.ndarray, region: np.ndarray) -> int:
-    """Merge spans without a region into ``todo[:count]``, drop those that have one from it, and return the new count.
+    """Add the spans of ``more`` to ``todo[:count]``, drop spans that have a region, and return the new count.
 
-    Both are in ascending order, and so is the result.
+    Both arrays are sorted in ascending order, and so is the result.
     """
     kept = 0
     for place in range(count):
@@ -166,14 +166,14 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
         distance: [S] int32, half cells to the boundary.
 
     Returns:
-        Region of every span [S] int32, from 1, and the number of regions and of SOLID together.
+        The region of every span [S] int32, numbered from 1, and the number of regions including SOLID.
     """
     distance = _blur(links, distance)
     region = np.zeros(len(links), np.int32)
     reach = np.zeros(len(links), np.int32)
     todo, stack = np.empty(len(links), np.int32), np.empty(4 * len(links) + 1, np.int32)
     start, by_depth = _sorted_by_depth(distance)
-    depth = len(start) - 2  # of the deepest spans that are not among todo yet
+    depth = len(start) - 2  # of the deepest spans that are not in todo yet
     number, count = to_int64(1), to_int64(0)
     level = (distance.max() + 1) & ~1
     while level > 0:
@@ -199,11 +199,11 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
 
 @njit(**ENTRY)
 def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Walk once around every region and note the regions met in order.
+    """List the regions adjacent to every region, in order along its boundary.
 
     Returns:
-        start [num_regions + 1] int64 and the regions met, SOLID for a wall; a region that encloses others has only
-        the ring that its first span lies on.
+        start [num_regions + 1] int64 and the adjacent regions, SOLID for a wall. For a region that encloses others only
+        the boundary that its first span lies on is listed.
     """
     first = np.full(num_regions, -1, np.int64)
     for span in range(len(links) - 1, -1, -1):
@@ -241,18 +241,18 @@ def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tup
 
 
 class _Region:
-    """A region while small ones are merged."""
+    """A region while small regions are being merged."""
 
     __slots__ = ("above_below", "overlaps_itself", "ring", "size")
 
     def __init__(self, size: int, ring: list[int]) -> None:
         self.size = size
-        self.ring = ring  # regions met along the boundary, in order, SOLID for walls
+        self.ring = ring  # adjacent regions in order along the boundary, SOLID for walls
         self.above_below: set[int] = set()  # regions with spans in the same columns
         self.overlaps_itself = False
 
     def may_absorb(self, number: int) -> bool:
-        """Whether a merger would stay simple: one common border, and no floor over another."""
+        """Return whether the merged region would be simple: one common border and no overlapping floors."""
         return self.ring.count(number) == 1 and number not in self.above_below
 
 
@@ -263,10 +263,10 @@ def merge_regions(
 
     Args:
         region: [S] int32, region of every span.
-        rings: Regions met around each region, first one for SOLID.
+        rings: The ring of each region; the first item is SOLID's and not used.
         column: [S], column of every span.
-        min_area: Cells; a group of regions of fewer is dropped.
-        merge_area: Cells; regions of fewer are merged into their smallest neighbour.
+        min_area: Cells; groups of connected regions with fewer cells are dropped.
+        merge_area: Cells; regions with fewer cells are merged into their smallest neighbour.
 
     Returns:
         [S] int32, new region of every span, numbered without gaps.
@@ -284,7 +284,7 @@ def merge_regions(
 
 
 def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.ndarray) -> None:
-    """Note which regions have spans in the same columns."""
+    """Record which regions have spans in the same columns."""
     keys = _overlapping_pairs(region.astype(np.int64), column)
     for low, high in zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), strict=True):
         if low == high:
@@ -296,13 +296,16 @@ def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.n
 
 @njit(**ENTRY)
 def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return every pair of regions, ``lower << 32 | upper``, of which one has a span over the other: [n] int64, once.
+    """Return the distinct pairs of regions of which one has a span above the other, as ``lower << 32 | upper``.
 
     The pairs are kept in a hash table with linear probing (Knuth, The Art of Computer Programming 3, algorithm 6.4L).
 
     Args:
         region: [S] int64, region of every span.
         column: [S] int64, column of every span, ascending.
+
+    Returns:
+        [n] int64, in no particular order.
     """
     table = np.full(1 << 12, -1, np.int64)
     count = 0
@@ -322,7 +325,7 @@ def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
 
 @njit(**INNER)
 def _keep(table: np.ndarray, key: int) -> int:
-    """Put a key into a hash table whose length is a power of two; return 1 if it is new, else 0."""
+    """Insert a key into a hash table whose length is a power of two; return 1 if the key is new, else 0."""
     last = len(table) - 1
     place = ((key >> 32) * 73856093 ^ (key & 0xFFFFFFFF) * 19349663) & last
     while table[place] >= 0 and table[place] != key:
@@ -339,7 +342,7 @@ def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:
             continue
         visited.add(seed)
         group, total = [seed], 0
-        for number in group:  # The list grows while it is walked.
+        for number in group:  # The list grows during the loop.
             total += regions[number].size
             for other in regions[number].ring:
                 if other in regions and other not in visited:
@@ -351,9 +354,9 @@ def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:
 
 
 def _merge_small(regions: dict[int, _Region], merge_area: float) -> dict[int, int]:
-    """Merge until nothing changes; return the region that every region ends up in."""
+    """Merge small regions until nothing changes; return the final region of every region."""
     target = {number: number for number in regions}
-    met_by: dict[int, set[int]] = {number: set() for number in regions}  # regions whose ring names it
+    met_by: dict[int, set[int]] = {number: set() for number in regions}  # regions whose rings contain it
     for number, one in regions.items():
         for met in one.ring:
             met_by.setdefault(met, set()).add(number)
@@ -362,7 +365,7 @@ def _merge_small(regions: dict[int, _Region], merge_area: float) -> dict[int, in
         merged = False
         for number in list(regions):
             own = regions[number]
-            # A region without a wall is inside of others and merges whatever its size.
+            # A region without a wall is enclosed by others and is merged whatever its size.
             if own.overlaps_itself or (own.size > merge_area and SOLID in own.ring):
                 continue
             fitting = [
@@ -389,7 +392,7 @@ def _merge_small(regions: dict[int, _Region], merge_area: float) -> dict[int, in
 
 
 def _absorb(regions: dict[int, _Region], met_by: dict[int, set[int]], into: int, number: int) -> None:
-    """Merge region ``number`` into another; only regions that name it in ``met_by`` or lie over it are changed."""
+    """Merge region ``number`` into another, and update the regions adjacent to it or above or below it."""
     kept, gone = regions[into], regions.pop(number)
     here, there = kept.ring.index(number), gone.ring.index(into)
     ring = kept.ring[here + 1 :] + kept.ring[:here] + gone.ring[there + 1 :] + gone.ring[:there]
@@ -407,5 +410,5 @@ def _absorb(regions: dict[int, _Region], met_by: dict[int, set[int]], into: int,
 
 
 def _without_repeats(ring: list[int]) -> list[int]:
-    """A ring without the entries that equal the one before them."""
+    """Return a ring without the entries that equal the one before them."""
     return [met for place, met in enumerate(ring) if met != ring[place - 1]] or ring[:1]

@@ -1,11 +1,11 @@
-"""Turn triangles into the cells that an agent can stand on: rasterise, filter spans, link cells, erode.
+"""The voxel stages of the builder: rasterise triangles, filter spans, link cells and erode.
 
-Each stage re-creates one of Recast 1.6: ``rasterise`` rcRasterizeTriangles, ``filter_spans``
+They re-create functions of Recast 1.6: ``rasterise`` rcRasterizeTriangles, ``filter_spans``
 rcFilterLowHangingWalkableObstacles, rcFilterLedgeSpans and rcFilterWalkableLowHeightSpans, ``link``
 rcBuildCompactHeightfield, ``boundary_distance`` the distance field of rcErodeWalkableArea and rcBuildDistanceField.
 
-A column of the grid is numbered ``z * width + x``. Solid spans are runs of filled voxels in a column; an open span is
-the walkable top of one. Directions 0 to 3 lead to x - 1, z + 1, x + 1 and z - 1.
+Columns of the grid are numbered ``z * width + x``. A solid span is a run of filled voxels in a column, and an open span
+is the walkable top of one. Directions 0 to 3 lead to x - 1, z + 1, x + 1 and z - 1.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
 STEP_X = np.array([-1, 0, 1, 0])
 STEP_Z = np.array([0, 1, 0, -1])
-OPEN_SKY = 2**30  # the ceiling over a span that nothing covers
-MOST_STEPS = 2**29  # past other spans while all are put into their columns: six seconds or less
+OPEN_SKY = 2**30  # the ceiling of a span with nothing above it
+MOST_STEPS = 2**29  # steps along lists of spans while triangles are rasterised; they take at most six seconds
 
 
 @njit(**INNER)
@@ -36,14 +36,14 @@ def _split(
 
     Args:
         points: [n, 3] float32, metres.
-        count: Vertices of the polygon among them.
+        count: Number of the polygon's vertices in ``points``.
         axis: 0 for x, 2 for z.
         limit: Metres.
         below: [n, 3] float32, written.
         above: [n, 3] float32, written.
 
     Returns:
-        How many vertices lie below and above.
+        The number of vertices of the part below and of the part above.
     """
     num_below = num_above = 0
     last = count - 1
@@ -83,23 +83,23 @@ def rasterise(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Fill the voxels that triangles touch, as rcRasterizeTriangles does.
 
-    Spans of a column that overlap or touch become one, which is walkable if any of its triangles is. Recast's rule is
-    about the same where triangles are dense, but depends on their order; this one does not.
+    Spans of a column that overlap or touch are merged, and the merged span is walkable if any of its triangles is.
+    Recast's rule gives nearly the same result for dense triangles but depends on their order; this one does not.
 
     Args:
         points: [V, 3] float32, metres from the lowest corner of the grid, none negative.
         triangles: [T, 3] int.
-        walkable: [T] bool, the triangle is flat enough to stand on.
+        walkable: [T] bool, whether the triangle is flat enough to stand on.
         cell_size: Side of a cell, metres, float32.
         cell_height: Height of a voxel, metres, float32.
         width: Cells along x.
         depth: Cells along z.
-        most_spans: The work stops when there would be more.
+        most_spans: Limit of the number of spans.
 
     Returns:
-        Linked lists of spans, lowest first: head [width * depth] int32, following [S] int32 (-1 ends both), and the
-        spans [S, 3] int32: bottom, top, whether walkable. Then the number of spans, -1 if there would be too many, -2
-        if columns are so high that it would take more than MOST_STEPS to find the places of their spans.
+        Linked lists of spans, lowest first: head [width * depth] int32, following [S] int32 (-1 at the end of a list),
+        and the spans [S, 3] int32: bottom, top, whether walkable. Last the number of spans, or -1 if there are more
+        than ``most_spans``, or -2 if the lists are so long that they would take more than MOST_STEPS steps.
     """
     head = np.full(width * depth, -1, np.int32)
     following = np.empty(4096, np.int32)
@@ -133,7 +133,7 @@ def rasterise(
                 bottom = int(np.floor(low_y * per_level))
                 top = max(int(np.ceil(high_y * per_level)), bottom + 1)
                 flat = int(walkable[triangle])
-                # Swallow what the new span touches, then put it where the first of those was.
+                # Merge the new span with all that it touches, and store it in place of the first of those.
                 column, before = z * width + x, -1
                 span = head[column]
                 while span >= 0 and spans[span, 1] < bottom:
@@ -167,7 +167,7 @@ def rasterise(
 def flatten(
     head: np.ndarray, following: np.ndarray, spans: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Lay the linked spans of `rasterise` out column by column.
+    """Turn the linked lists of `rasterise` into arrays sorted by column.
 
     Returns:
         start [columns + 1] int64, bottom [S] int32, top [S] int32, walkable [S] bool.
@@ -194,7 +194,7 @@ def flatten(
 def filter_ledges(
     start: np.ndarray, bottom: np.ndarray, top: np.ndarray, walkable: np.ndarray, width: int, height: int, climb: int
 ) -> None:
-    """Forbid spans beside a drop of more than ``climb`` voxels and those on a slope that climbs as much.
+    """Mark spans as not walkable beside a drop of more than ``climb`` voxels or on a slope as steep.
 
     Re-creates rcFilterLedgeSpans.
 
@@ -204,7 +204,7 @@ def filter_ledges(
         top: [S], voxels.
         walkable: [S] bool, written.
         width: Cells along x.
-        height: Voxels that the agent needs over the floor.
+        height: Voxels that the agent needs above the floor.
         climb: Voxels that the agent can step up or down.
     """
     columns = len(start) - 1
@@ -245,7 +245,7 @@ def filter_ledges(
 def link(
     start: np.ndarray, column: np.ndarray, floor: np.ndarray, ceiling: np.ndarray, width: int, height: int, climb: int
 ) -> np.ndarray:
-    """Join every open span with the one that an agent steps onto in each direction (rcBuildCompactHeightfield).
+    """Link every open span to the one that an agent steps onto in each direction (rcBuildCompactHeightfield).
 
     Args:
         start: [columns + 1], first open span of every column.
@@ -253,7 +253,7 @@ def link(
         floor: [S], voxels.
         ceiling: [S], voxels.
         width: Cells along x.
-        height: Voxels that the agent needs over the floor.
+        height: Voxels that the agent needs above the floor.
         climb: Voxels that the agent can step up or down.
 
     Returns:
@@ -277,14 +277,14 @@ def link(
 
 @njit(**ENTRY)
 def boundary_distance(links: np.ndarray) -> np.ndarray:
-    """Distance field of Recast's rcErodeWalkableArea: two sweeps of a chamfer transform.
+    """Compute the distance field of Recast's rcErodeWalkableArea by two sweeps of a chamfer transform.
 
     Args:
         links: [S, 4] int32, neighbour in every direction, -1 for none.
 
     Returns:
-        [S] int32, half cells to the nearest span that lacks one of its four links; straight steps count 2, diagonal
-        ones 3.
+        [S] int32, distance in half cells to the nearest span without four links; straight steps count 2 and diagonal
+        steps 3.
     """
     distance = np.empty(len(links), np.int32)
     for span in range(len(links)):
@@ -318,13 +318,13 @@ def filter_spans(
     climb: int,
     filters: tuple[bool, bool, bool],
 ) -> np.ndarray:
-    """Apply Recast's three span filters, each if its flag is set; arguments as in `filter_ledges`.
+    """Apply those of Recast's three span filters whose flags are set; other arguments are as in `filter_ledges`.
 
-    The filters in their order: low obstacles over walkable ground become walkable, ledges are forbidden, spans with
-    too little room above are forbidden.
+    The filters in order: low obstacles above walkable ground become walkable, ledges become not walkable, and spans
+    with too little headroom become not walkable.
 
     Returns:
-        [S] int32, the ceiling over every span, voxels.
+        [S] int32, the ceiling above every span, voxels.
     """
     low_hanging, ledges, low_height = filters
     last = np.zeros(len(top), bool)
@@ -341,7 +341,7 @@ def filter_spans(
 
 
 def keep_spans(links: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Links [K, 4] among the spans of a mask [S], renumbered; those to other spans become -1."""
+    """Return the links [K, 4] among the spans of a mask [S], renumbered; links to other spans become -1."""
     new_index = np.full(len(kept) + 1, -1, np.int32)
     new_index[:-1][kept] = np.arange(kept.sum(), dtype=np.int32)
     return new_index[links[kept]]

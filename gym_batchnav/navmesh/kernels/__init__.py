@@ -1,1 +1,1 @@
-"""Numba kernels on a navmesh, and the rows that they read."""
+"""Numba kernels on navmeshes, and the arrays that they read."""

@@ -1,8 +1,8 @@
-"""Precomputed visibility: the corners that are seen from each grid cell.
+"""Precomputed visibility: lists of the corners that can be seen from each grid cell.
 
-The ground is cut into *pieces*, one for every polygon in every square cell. A piece lists the corners that some of its
-own corners see along a taut line. What all of them see is listed as the corner's number, what only some see as its
-complement (``~corner``): there a query must look for itself.
+The ground is cut into *pieces*, one per polygon and square cell. A piece lists the corners that are visible along a
+taut line from at least one vertex of the piece. A corner that all vertices see is listed by its number. A corner that
+only some see is listed by its complement (``~corner``), and a query has to test whether it is visible.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground
 from gym_batchnav.navmesh.kernels.visibility import (
     MOST_CONES,
+    cone_contains,
     grown,
-    in_cone,
     is_taut,
     make_sight,
     next_cone,
@@ -29,27 +29,27 @@ from gym_batchnav.system.jit import ENTRY, INNER
 CELL = 0.1  # metres; more where one of the limits below would be exceeded
 MAX_CELLS = 1 << 17
 MAX_PIECES = 1 << 20  # takes about 250 bytes each while the lists are made
-MAX_LOOKS = 1 << 28  # pieces times corners: how long the lists take to make
-MAX_LISTED = 1 << 24  # corners listed by all pieces together, 4 bytes each and 20 while the lists are made
+MAX_TESTS = 1 << 28  # pieces times corners, which bounds the time that the lists take to make
+MAX_LISTED = 1 << 24  # corners listed by all pieces together: 4 bytes each, and 20 while the lists are made
 MOST_OUTLINE = 16  # vertices of a piece: a convex polygon of 6 that is clipped 4 times has at most 10
-PULL = 0.02  # part of the way to the middle by which samples on a piece's border are pulled in
+PULL = 0.02  # fraction of the way to the centre by which samples on a piece's border are moved inward
 
 
 def make_cells(ground: Ground, corners: Corners) -> Cells:
-    """List what every piece of a ground sees.
+    """List the corners that every piece of a ground sees.
 
-    Cells grow until the number of pieces and of listed corners is within limits: a query that finds less listed looks
-    for itself, which is slower and gives the same answer.
+    The cells are enlarged until the numbers of pieces and of listed corners are within their limits. Larger cells make
+    a query slower, since it has to test more corners itself, but do not change its result.
 
     Raises:
-        ValueError: If the lists are too long even in a grid of one cell.
+        ValueError: If the lists exceed the limit even in a grid of one cell.
     """
     low, high = ground.frame[:2], ground.frame[:2]
     if len(ground.boxes):
         high = ground.boxes[:, 1].max(axis=0)[::2].astype(np.float64)
     finest = CELL
     while True:
-        most_pieces = min(MAX_PIECES, MAX_LOOKS // max(len(corners.point), 1))
+        most_pieces = min(MAX_PIECES, MAX_TESTS // max(len(corners.point), 1))
         cell, nz, nx = fit_grid(ground.boxes, low, high, finest, MAX_CELLS, most_pieces)
         grid, candidates = bucket_boxes(ground.boxes, low[0], low[1], cell, nz, nx)
         pieces, outlines, outline_start = _cut(ground, low[0], low[1], cell, grid, candidates)
@@ -59,26 +59,26 @@ def make_cells(ground: Ground, corners: Corners) -> Cells:
             return Cells(grid, pieces, listed, np.array([low[0], low[1], cell]))
         if nz == nx == 1:
             raise ValueError(
-                f"{len(ground.num_vertices):,} polygons see {len(corners.point):,} corners in more than "
-                f"{MAX_LISTED:,} pairs: build the navmesh with a larger cell_size or edge_max_error"
+                f"the visible pairs of {len(ground.num_vertices):,} polygons and {len(corners.point):,} corners exceed "
+                f"the limit of {MAX_LISTED:,}: build the navmesh with a larger cell_size or edge_max_error"
             )
         finest = 2 * cell
 
 
 class _Samples(NamedTuple):
-    """Points to look at, sorted by polygon, and scratch to mark them in."""
+    """Sample points sorted by polygon, with scratch arrays to mark them."""
 
     start: np.ndarray  # [P + 1] int32, rows of point
     point: np.ndarray  # [S, 2] float32, x and z
     piece: np.ndarray  # [S] int32
-    stamp: np.ndarray  # [S] int32, the last corner that was seen
-    times: np.ndarray  # [Q] int32, samples of a piece that see the current corner
-    touched: np.ndarray  # [Q] int32, pieces with such a sample
+    stamp: np.ndarray  # [S] int32, the last corner that the sample saw
+    times: np.ndarray  # [Q] int32, number of the piece's samples that see the current corner
+    touched: np.ndarray  # [Q] int32, pieces with at least one such sample
 
 
 @njit(**INNER)
 def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float, out: np.ndarray) -> int:
-    """Keep the part of a convex polygon [n, 2] where ``sign * coordinate <= sign * limit``."""
+    """Write the part of a convex polygon [n, 2] with ``sign * coordinate <= sign * limit``; return its vertex count."""
     kept = 0
     for i in range(count):
         j = (i + 1) % count
@@ -96,7 +96,7 @@ def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float,
 
 @njit(**INNER)
 def _clip_to_cell(ground: Ground, polygon: int, low_x: float, low_z: float, cell: float, work: np.ndarray) -> int:
-    """The part of a polygon inside a cell, in ``work[0, :n]`` for the n that is returned."""
+    """Clip a polygon to a cell, write the result to ``work[0, :n]`` and return n."""
     count = to_int64(ground.num_vertices[polygon])
     for i in range(count):
         work[0, i, 0], work[0, i, 1] = ground.outline[polygon, i, 0], ground.outline[polygon, i, 1]
@@ -117,7 +117,7 @@ def _cut(
         origin_x: Smallest x of the grid, metres.
         origin_z: Smallest z of the grid, metres.
         cell: Side of a cell, metres.
-        grid: [NZ, NX, 2] int32, begin and end in ``candidates``; overwritten with begin and end in the pieces.
+        grid: [NZ, NX, 2] int32, begin and end in ``candidates``; overwritten by begin and end in the pieces.
         candidates: [M] int32, polygons whose box touches a cell.
 
     Returns:
@@ -157,7 +157,7 @@ def _cut(
 
 @njit(**ENTRY)
 def _sort_samples(num_polygons: int, pieces: np.ndarray, outlines: np.ndarray, outline_start: np.ndarray) -> _Samples:
-    """The corners of all pieces, pulled in a little, by polygon."""
+    """Return the vertices of all pieces, moved inward a little and sorted by polygon."""
     num_pieces = len(pieces) - 1
     start = np.zeros(num_polygons + 1, np.int32)
     for piece in range(num_pieces):
@@ -194,27 +194,27 @@ def _mark(
     right_z: float,
     found: int,
 ) -> int:
-    """Count the samples of a polygon in a cone of sight from a corner.
+    """Mark the samples of a polygon that lie in a cone of sight from a corner.
 
     Args:
         samples: The samples; ``stamp``, ``times`` and ``touched`` are written.
         corners: The corners.
-        corner: The corner that is looked from.
-        polygon: Where the samples lie.
-        left_x: Direction of the cone's left side, seen from the corner.
-        left_z: The same.
-        right_x: Direction of the cone's right side.
-        right_z: The same.
-        found: Number of pieces touched so far.
+        corner: The corner at the apex of the cone.
+        polygon: The polygon that the samples lie in.
+        left_x: x of the direction of the cone's left side, seen from the corner.
+        left_z: z of the same direction.
+        right_x: x of the direction of the cone's right side.
+        right_z: z of the same direction.
+        found: Number of pieces touched before the call.
 
     Returns:
-        Number of pieces touched by now.
+        Number of pieces touched after the call.
     """
     x, z = corners.point[corner, 0], corners.point[corner, 2]
     for k in range(samples.start[polygon], samples.start[polygon + 1]):
         px, pz = np.float64(samples.point[k, 0]), np.float64(samples.point[k, 1])
         if (
-            in_cone(left_x, left_z, right_x, right_z, px - x, pz - z)
+            cone_contains(left_x, left_z, right_x, right_z, px - x, pz - z)
             and samples.stamp[k] != corner
             and is_taut(corners.point, corners.walls, corner, px, pz)
         ):
@@ -236,10 +236,10 @@ def _list_corners(
     samples: _Samples,
     most_listed: int,
 ) -> tuple[bool, np.ndarray]:
-    """Look from every corner at all samples and write the begins of ``pieces``.
+    """Find the samples that every corner sees, and write the second column of ``pieces``.
 
     Returns:
-        Whether at most ``most_listed`` corners are listed, and the list [L] int32, empty if there are more.
+        Whether the list has at most ``most_listed`` corners, and the list [L] int32, which is empty if it has not.
     """
     num_corners, num_pieces = len(corners.point), len(pieces) - 1
     sight = make_sight(len(ground.num_vertices), num_corners)
@@ -281,7 +281,7 @@ def _list_corners(
 
 @njit(**INNER)
 def piece_at(cells: Cells, polygon: int, x: float, z: float) -> int:
-    """The piece of ``polygon`` at a point, -1 if rounding put the point beside it."""
+    """Return the piece of ``polygon`` at a point, or -1 if the point lies beside the polygon because of rounding."""
     column, row = int((x - cells.frame[0]) / cells.frame[2]), int((z - cells.frame[1]) / cells.frame[2])
     if 0 <= row < cells.grid.shape[0] and 0 <= column < cells.grid.shape[1]:
         for piece in range(cells.grid[row, column, 0], cells.grid[row, column, 1]):

@@ -1,8 +1,8 @@
-"""The visible floor under a navmesh: how far the drawn surface lies below the height at which agents stand.
+"""The visible floor: its distance below the navmesh.
 
-Recast rounds heights up to whole voxels, so that a navmesh lies up to a cell height or two above the floor that one
-sees. ``make_drops`` casts rays straight down onto the scene's triangles, at nodes of a fine grid on every polygon, and
-``drop_at`` looks the result up. It is interpolated where the floor is smooth and taken from the nearest node at edges.
+Recast rounds heights up to whole voxels, so a navmesh lies one or two cell heights above the visible floor.
+``make_drops`` casts vertical rays onto the scene's triangles, at the nodes of a fine grid over every polygon.
+``drop_at`` looks the result up: it interpolates where the floor is smooth and takes the nearest node's value at edges.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gym_batchnav.navmesh.kernels.layout import Drops, Ground
 from gym_batchnav.navmesh.record import NavMeshSettings
 from gym_batchnav.system.jit import ENTRY, INNER
 
-NODE_CELL = 0.025  # metres between nodes; more where there would be too many, or too many triangles to test
+NODE_CELL = 0.025  # metres between nodes; more where one of the next two limits would be exceeded
 MAX_NODES = 1 << 21
-MAX_TESTS = 1 << 28  # of a node against a triangle
+MAX_TESTS = 1 << 28  # tests of one node against one triangle
 BUCKET_CELL = 0.1  # metres
 MAX_BUCKETS = 1 << 18
 MAX_BUCKET_ENTRIES = 1 << 24
@@ -26,24 +26,24 @@ CELL_HEIGHTS_BELOW = 2.0  # Recast rounds a height up once for the voxel and lif
 
 
 def no_drops(num_polygons: int) -> Drops:
-    """The drops of a navmesh whose scene is unknown: none anywhere."""
+    """Return drops that are 0 everywhere, for a navmesh without a scene."""
     return Drops(
         np.zeros(num_polygons + 1, np.int32), np.zeros((num_polygons, 2), np.int32), np.zeros(0, np.float32), np.ones(1)
     )
 
 
 def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, triangles: np.ndarray) -> Drops:
-    """Measure how far the visible floor lies below every polygon.
+    """Measure the distance of the visible floor below every polygon.
 
-    The floor is the highest surface that lies at most ``agent_max_climb`` above the navmesh, since an agent stands on
-    whatever it can climb, and at most two cell heights and ``agent_max_climb`` below it. Surfaces count from both
-    sides, as they are drawn. The drop is 0 where there is none, and everywhere if one place has so many triangles
-    that ``MAX_TESTS`` does not suffice for the corners of the polygons.
+    The floor is the highest surface between two limits: ``agent_max_climb`` above the navmesh, since an agent stands
+    on whatever it can climb, and ``agent_max_climb`` plus two cell heights below it. Triangles count from both sides.
+    The drop is 0 where no such surface exists. It is 0 everywhere if the scene is so dense that testing the corners of
+    the polygons alone would exceed ``MAX_TESTS``.
 
     Args:
         ground: The ground of the navmesh.
         settings: The settings that the navmesh was built with.
-        vertices: [V, 3] float32, metres, of the scene.
+        vertices: [V, 3] float32, vertices of the scene, metres.
         triangles: [T, 3] int32, rows of ``vertices``.
     """
     num_polygons = len(ground.num_vertices)
@@ -77,7 +77,7 @@ def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, 
 
 
 def _surfaces_within(vertices: np.ndarray, triangles: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Corners [S, 3, 3] float32 of the triangles that reach into a box and are not seen from their edge from above."""
+    """Return the corners [S, 3, 3] float32 of the triangles that reach into a box and are not vertical."""
     reaches = np.ones(len(triangles), bool)
     for axis in range(3):
         along = vertices[:, axis][triangles]
@@ -89,7 +89,7 @@ def _surfaces_within(vertices: np.ndarray, triangles: np.ndarray, low: np.ndarra
 
 
 def _lay_out(ground: Ground, cell: float) -> tuple[np.ndarray, np.ndarray]:
-    """First node of every polygon [P + 1] int64, and its nodes along z and x [P, 2] int32."""
+    """Return the first node of every polygon [P + 1] int64, and its number of nodes along z and x [P, 2] int32."""
     extent = (ground.boxes[:, 1, ::2] - ground.boxes[:, 0, ::2]).astype(np.float64)
     size = (np.ceil(extent[:, ::-1] / cell).astype(np.int64) + 1).clip(2)
     start = np.concatenate([[0], np.cumsum(size.prod(axis=1))])
@@ -98,7 +98,7 @@ def _lay_out(ground: Ground, cell: float) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(**INNER)
 def _bucket(grid: np.ndarray, frame: np.ndarray, x: float, z: float) -> tuple[int, int]:
-    """Row and column of the bucket that holds a point, or of the nearest."""
+    """Return the row and column of the bucket that holds a point, or of the nearest bucket."""
     row = min(max(int((z - frame[1]) / frame[2]), 0), grid.shape[0] - 1)
     column = min(max(int((x - frame[0]) / frame[2]), 0), grid.shape[1] - 1)
     return row, column
@@ -108,7 +108,7 @@ def _bucket(grid: np.ndarray, frame: np.ndarray, x: float, z: float) -> tuple[in
 def _count_tests(
     ground: Ground, start: np.ndarray, size: np.ndarray, cell: float, grid: np.ndarray, frame: np.ndarray
 ) -> int:
-    """How many triangles all nodes together will be tested against, at most; counting stops beyond ``MAX_TESTS``."""
+    """Return an upper bound of the tests of a node against a triangle; counting stops beyond ``MAX_TESTS``."""
     tests = 0
     for p in range(len(size)):
         details = ground.surface_start[p + 1] - ground.surface_start[p]
@@ -134,9 +134,9 @@ def _measure(
     above: float,
     below: float,
 ) -> None:
-    """Write the drop at every node that lies on a polygon or beside it; the others stay 0.
+    """Write the drop of every node that lies on its polygon or next to it; other nodes keep 0.
 
-    A node beside its polygon takes the drop of the polygon's nearest point, so that heights are never extrapolated.
+    A node next to its polygon takes the drop of the polygon's nearest point, so heights are never extrapolated.
     """
     cell = drops.cell[0]
     for p in range(len(drops.size)):
@@ -162,7 +162,7 @@ def _measure(
 
 @njit(**INNER)
 def _height_on(surfaces: np.ndarray, t: int, x: float, z: float) -> float:
-    """Height at which a vertical line meets a triangle, -inf where it does not; borders belong to it."""
+    """Return the height at which a vertical line meets a triangle, or -inf; the triangle's border counts as inside."""
     ax, ay, az = np.float64(surfaces[t, 0, 0]), np.float64(surfaces[t, 0, 1]), np.float64(surfaces[t, 0, 2])
     ux, uz = surfaces[t, 1, 0] - ax, surfaces[t, 1, 2] - az
     vx, vz = surfaces[t, 2, 0] - ax, surfaces[t, 2, 2] - az
@@ -176,10 +176,10 @@ def _height_on(surfaces: np.ndarray, t: int, x: float, z: float) -> float:
 
 @njit(**INNER)
 def drop_at(ground: Ground, drops: Drops, polygon: int, x: float, z: float) -> float:
-    """Metres from the navmesh down to the visible floor at a point of a polygon; negative where the floor is higher.
+    """Return the distance in metres from the navmesh down to the visible floor; negative where the floor is higher.
 
-    Between four nodes whose drops differ by less than a slope of 45 degrees allows it is interpolated. Elsewhere, at
-    the edge of a step, a rug or a hole, it is that of the nearest node.
+    The drop is interpolated between four nodes if their drops differ by at most the distance between nodes, a slope of
+    45 degrees. Otherwise, as at the edge of a step, a rug or a hole, it is the drop of the nearest node.
     """
     nz, nx = to_int64(drops.size[polygon, 0]), to_int64(drops.size[polygon, 1])
     if nz < 2 or nx < 2:
@@ -206,7 +206,7 @@ def drop_at(ground: Ground, drops: Drops, polygon: int, x: float, z: float) -> f
 
 @njit(**ENTRY)
 def lower_points(ground: Ground, drops: Drops, polygons: np.ndarray, points: np.ndarray) -> None:
-    """Lower points [N, 3] of polygons [N] (-1 for none) from the navmesh to the visible floor, in place."""
+    """Move points [N, 3] on polygons [N] (-1 for none) from the navmesh to the visible floor, in place."""
     for i in range(len(points)):
         if polygons[i] >= 0:
             points[i, 1] -= drop_at(
@@ -215,9 +215,9 @@ def lower_points(ground: Ground, drops: Drops, polygons: np.ndarray, points: np.
 
 
 def check_drops(drops: Drops) -> None:
-    """Raise ValueError unless every polygon's nodes lie within the array; shapes and types are already checked."""
+    """Raise ValueError unless every polygon's nodes lie within the array, given arrays of checked shapes and types."""
     nodes = np.diff(drops.start.astype(np.int64))
     if (drops.size < 0).any() or (drops.size.astype(np.int64).prod(axis=1) != nodes).any():
-        raise ValueError("Drops size: the nodes of a polygon are not as many as start gives it")
+        raise ValueError("Drops size: a polygon's number of nodes does not match the rows that start gives it")
     if not (np.isfinite(drops.drop).all() and np.isfinite(drops.cell).all() and (drops.cell > 0).all()):
         raise ValueError("Drops: heights and the cell must be finite numbers, and the cell positive")

@@ -1,4 +1,4 @@
-"""The greedy shortest-path follower: which action brings an agent nearer to its goal."""
+"""The greedy shortest-path follower: chooses the action that brings an agent nearer to its goal."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gym_batchnav.navmesh.kernels.layout import corners_at, goals_at
 from gym_batchnav.navmesh.kernels.motion import try_step
 from gym_batchnav.system.jit import INNER
 
-AT_CORNER = 0.1  # metres: an agent so near to a corner heads for the next one
-LEAST_MOVE = 0.1  # of a step's length; an agent that moves less counts as standing
-TURN_COST = 1e-4  # metres per turn; decides between equals
-LEAST_PROGRESS = 0.2  # of a step's length; with less, every heading is tried
+AT_CORNER = 0.1  # metres: an agent this close to a corner heads for the next one
+LEAST_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
+TURN_COST = 1e-4  # metres per turn; breaks ties
+LEAST_PROGRESS = 0.2  # fraction of a step's length; if a step gains less, every heading is tried
 
 
 class Spot(NamedTuple):
@@ -29,7 +29,7 @@ class Spot(NamedTuple):
 
 
 class Stride(NamedTuple):
-    """How agents move."""
+    """The motion of an agent's actions."""
 
     forward_step: float  # metres
     turn_angle: float  # radians
@@ -38,7 +38,7 @@ class Stride(NamedTuple):
 
 @njit(**INNER)
 def _waypoint(row: np.ndarray, goal: int, corner: int, x: float, y: float, z: float) -> tuple[float, float]:
-    """The x and z to head for: the path's first corner or, for an agent that stands at it, the next one."""
+    """Return the x and z to head for: the path's first corner, or the next one if the agent stands at the first."""
     corners, goals = corners_at(row), goals_at(row)
     if corner >= 0 and distance_3d(corners.point, corner, x, y, z) < AT_CORNER:
         field, points = goals.field[goal], corners.point
@@ -61,8 +61,8 @@ def _best_turn(
     """Try a step along the three headings nearest to the path's next corner.
 
     Returns:
-        Distance to the goal now and after the best of these steps (inf if all are blocked), and how many turns to
-        the left that step needs.
+        The distance to the goal now, the distance after the best of these steps (inf if all are blocked), and the
+        number of turns to the left before that step.
     """
     distance, corner = distance_and_corner(row, goal, spot.polygon, spot.x, spot.y, spot.z)
     if distance == np.inf:
@@ -84,11 +84,11 @@ def _best_turn(
 
 @njit(**INNER)
 def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float, stride: Stride) -> Spot:
-    """The spot that a step along a heading leads to; polygon -1 if the agent would hardly move."""
+    """Return the spot that a step along a heading leads to; its polygon is -1 if the agent would hardly move."""
     length = stride.forward_step
     end_x, end_z = spot.x - np.sin(heading) * length, spot.z - np.cos(heading) * length
     p, px, py, pz = try_step(row, queue, spot.polygon, spot.x, spot.y, spot.z, end_x, spot.y, end_z, stride.sliding)
-    # Standing must not count: at a corner that every step passes by, it would seem best for ever.
+    # Standing still must not count as a step: at a corner that every step overshoots, it would seem best for ever.
     if (px - spot.x) ** 2 + (pz - spot.z) ** 2 < (LEAST_MOVE * length) ** 2:
         return Spot(to_int64(-1), px, py, pz)
     return Spot(to_int64(p), px, py, pz)
@@ -98,21 +98,21 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
 def follow(
     row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
 ) -> int:
-    """The greedy action of one agent: 0 stop, 1 forward, 2 left, 3 right.
+    """Return the greedy action of one agent: 0 stop, 1 forward, 2 left, 3 right.
 
-    The agent can reach headings a whole number of turns away. It tries a step along the three that are nearest to the
-    path's next corner and turns to the best. If none brings it nearer to the goal it tries every heading and judges
-    each by the best second step. The choice depends on where the agent stands, not on where it looks: it cannot
-    dither between left and right.
+    The reachable headings are a whole number of turns away. The agent tries a step along the three of them nearest to
+    the path's next corner and turns towards the best. If no step brings it nearer to the goal, it tries every heading
+    and compares them by the best second step. The result depends on the agent's position and on the set of headings,
+    not on the present one, so the agent cannot oscillate between left and right.
 
     Args:
         row: The slot's arrays, see ``layout``.
         goal: Row of the slot's goals.
         queue: [QUEUE] int32, scratch.
-        spot: Where the agent stands.
+        spot: Position of the agent.
         heading: Radians.
-        stride: How the agent moves.
-        goal_radius: Metres; STOP within it.
+        stride: The motion of the agent.
+        goal_radius: Metres; the action is STOP within this distance.
     """
     distance, after, turns_needed = _best_turn(row, goal, queue, spot, heading, stride)
     if not goal_radius < distance < np.inf:
@@ -135,7 +135,7 @@ def _best_of_all_turns(
     goal_radius: float,
     otherwise: int,
 ) -> int:
-    """Turns to the left before the best first of two steps, over all headings; ``otherwise`` if all are blocked."""
+    """Return the turns to the left before the best first of two steps; ``otherwise`` if all headings are blocked."""
     best, best_turns = np.inf, otherwise
     most = int(np.ceil(np.pi / stride.turn_angle))
     for turns in range(1 - most, most + 1):

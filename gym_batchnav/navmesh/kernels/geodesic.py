@@ -1,4 +1,4 @@
-"""Shortest paths: of points to goals by look-up, of pairs of points exactly, and as polylines."""
+"""Shortest paths: distances to goals by look-up, exact distances between pairs of points, and polylines."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gym_batchnav.navmesh.kernels.motion import walk_straight
 from gym_batchnav.navmesh.kernels.visibility import Sight, inward, look_around, make_sight
 from gym_batchnav.system.jit import ENTRY, INNER
 
-AT_CORNER = 1e-3  # metres: a walk that ends so near to a corner reaches it
+AT_CORNER = 1e-3  # metres: a walk that ends this close to a corner reaches it
 
 
 @njit(**INNER)
 def sees(ground: Ground, polygon: int, x: float, z: float, goal_polygon: int, goal_x: float, goal_z: float) -> bool:
-    """Whether a straight line joins two points of known polygons."""
+    """Return whether the straight line between two points of known polygons is free."""
     goal_x, goal_z = inward(ground, goal_polygon, goal_x, goal_z)
     return walk_straight(ground, polygon, x, z, goal_x, goal_z, goal_polygon)[1] == goal_polygon
 
 
 @njit(**INNER)
 def distance_3d(points: np.ndarray, row: int, x: float, y: float, z: float) -> float:
-    """Straight distance of a row of ``points`` [n, 3] to a point, metres."""
+    """Return the straight distance in metres from a row of ``points`` [n, 3] to a point."""
     dx, dy, dz = points[row, 0] - x, points[row, 1] - y, points[row, 2] - z
     return np.sqrt(dx * dx + dy * dy + dz * dz)
 
@@ -39,16 +39,16 @@ def fill_goal_fields(
     field: np.ndarray,
     seen: np.ndarray,
 ) -> None:
-    """Distance of every corner to every goal, and what the goals see.
+    """Compute the distance of every corner to every goal, and the polygons that the goals see.
 
     Args:
         ground: The ground.
         corners: Its corners.
-        polygons: [G] int32, where the goals lie.
+        polygons: [G] int32, polygons of the goals.
         points: [G, 3] float32, the goals, metres.
-        aim: [G, 2] float64, written; where to look to see the goals.
+        aim: [G, 2] float64, written; the goals' x and z moved slightly inward.
         field: [G, C] float32, written; metres, inf across islands.
-        seen: [G, P] bool, written; whether the goal sees a part of a polygon.
+        seen: [G, P] bool, written; whether the goal sees some part of a polygon.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     field[:] = np.inf
@@ -69,12 +69,12 @@ def fill_goal_fields(
 
 @njit(**INNER)
 def distance_and_corner(row: np.ndarray, goal: int, polygon: int, x: float, y: float, z: float) -> tuple[float, int]:
-    """Distance of a point of ``polygon`` to a goal, by look-up.
+    """Look up the distance from a point of ``polygon`` to a goal.
 
-    It takes the scene as a row of addresses: handing over two dozen arrays would cost as much as the look-up.
+    The scene is given as a row of addresses, since passing two dozen arrays would cost as much as the look-up.
 
     Returns:
-        Metres, inf where there is no path, and the first corner of the path, -1 if the goal is seen.
+        The distance in metres, inf if there is no path, and the first corner of the path, -1 if the goal is visible.
     """
     ground, goals = ground_at(row), goals_at(row)
     goal_polygon = to_int64(goals.polygon[goal])
@@ -87,7 +87,7 @@ def distance_and_corner(row: np.ndarray, goal: int, polygon: int, x: float, y: f
     corners, cells, field = corners_at(row), cells_at(row), goals.field[goal]
     piece = piece_at(cells, polygon, x, z)
     if piece >= 0:
-        refuted = -np.inf  # length by way of the last corner that turned out to be hidden
+        refuted = -np.inf  # length through the last corner that turned out to be hidden
         for _ in range(cells.pieces[piece, 1], cells.pieces[piece + 1, 1]):
             best, listed = _best_listed(corners.point, cells, field, piece, x, y, z, refuted)
             if best == np.inf:
@@ -102,7 +102,7 @@ def distance_and_corner(row: np.ndarray, goal: int, polygon: int, x: float, y: f
 def _best_listed(
     points: np.ndarray, cells: Cells, field: np.ndarray, piece: int, x: float, y: float, z: float, above: float
 ) -> tuple[float, int]:
-    """The shortest length, above a limit, by way of a corner that a piece lists, and what is listed."""
+    """Return the shortest length above a limit through a corner that a piece lists, and the list's entry for it."""
     best, best_listed = np.inf, 0
     for k in range(cells.pieces[piece, 1], cells.pieces[piece + 1, 1]):
         listed = cells.listed[k]
@@ -117,7 +117,7 @@ def _best_listed(
 
 @njit(**INNER)
 def _reaches(ground: Ground, points: np.ndarray, corner: int, polygon: int, x: float, z: float) -> bool:
-    """Whether a straight walk to a corner ends within a millimetre of it."""
+    """Return whether a straight walk to a corner ends within a millimetre of it."""
     dx, dz = points[corner, 0] - x, points[corner, 2] - z
     free = walk_straight(ground, polygon, x, z, x + dx, z + dz, to_int64(-1))[0]
     return (1.0 - free) ** 2 * (dx * dx + dz * dz) <= AT_CORNER * AT_CORNER
@@ -127,7 +127,7 @@ def _reaches(ground: Ground, points: np.ndarray, corner: int, polygon: int, x: f
 def _look_for_corner(
     ground: Ground, corners: Corners, field: np.ndarray, polygon: int, x: float, y: float, z: float
 ) -> tuple[float, int]:
-    """What ``distance_and_corner`` answers where the look-up has nothing: slow, exact and rarely needed."""
+    """Compute the result of ``distance_and_corner`` where the look-up finds nothing: slow, exact and rarely needed."""
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     count = look_around(ground, corners, sight, polygon, x, z)
     best, best_corner = np.inf, -1
@@ -150,7 +150,7 @@ def _pair(
     goal_polygon: int,
     goal: np.ndarray,
 ) -> tuple[float, int, int]:
-    """Length of the shortest path of two points [3], its first and its last corner (-1 where it has none)."""
+    """Return the length of the shortest path between two points [3], its first corner and its last (-1 for none)."""
     if polygon < 0 or goal_polygon < 0 or ground.islands[polygon] != ground.islands[goal_polygon]:
         return np.inf, -1, -1
     x, y, z = np.float64(point[0]), np.float64(point[1]), np.float64(point[2])
@@ -183,16 +183,16 @@ def pair_distances(
     goals: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Exact distances of pairs of points.
+    """Compute the exact distances between pairs of points.
 
     Args:
         ground: The ground.
         corners: Its corners.
-        polygons: [N] int32, polygons of the points, -1 where there is none.
+        polygons: [N] int32, polygons of the points, -1 for none.
         points: [N, 3] float32, metres.
         goal_polygons: [N] int32.
         goals: [N, 3] float32, metres.
-        out: [N] float64, written; metres, inf where there is no path.
+        out: [N] float64, written; metres, inf if there is no path.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     mine = np.empty(len(corners.point), np.int32)
@@ -206,7 +206,10 @@ def pair_distances(
 def corners_on_path(
     ground: Ground, corners: Corners, polygon: int, point: np.ndarray, goal_polygon: int, goal: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Length of the shortest path of two points [3] float32, inf for none, and the corners [n] int32 it bends at."""
+    """Return the length of the shortest path between two points [3] float32, and the corners [n] int32 it bends at.
+
+    The length is inf if there is no path.
+    """
     num_corners = len(corners.point)
     sight, mine = make_sight(len(ground.num_vertices), num_corners), np.empty(num_corners, np.int32)
     length, corner, last = _pair(ground, corners, sight, mine, to_int64(polygon), point, to_int64(goal_polygon), goal)

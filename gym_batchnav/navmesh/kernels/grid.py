@@ -1,4 +1,4 @@
-"""Square grids seen from above: how fine they may be, and which boxes touch which cell."""
+"""Horizontal grids of square cells: the choice of the cell size, and lists of the boxes that touch each cell."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def fit_grid(
     """Choose the smallest cell that keeps a grid over boxes within its limits.
 
     Args:
-        boxes: [P, 2, 3] float32, smallest and largest corner, metres. At most ``most_entries`` of them.
+        boxes: [P, 2, 3] float32, smallest and largest corner, metres; at most ``most_entries`` boxes.
         origin: [2] float64, smallest x and z, metres.
         high: [2] float64, largest x and z, metres.
         finest: Smallest side of a cell, metres.
-        most_cells: Limit of the number of cells, about.
+        most_cells: Approximate limit of the number of cells.
         most_entries: Limit of the number of pairs of a cell and a box that touches it.
 
     Returns:
-        Side of a cell in metres, and the number of cells along z and along x.
+        The side of a cell in metres, and the number of cells along z and along x.
     """
     size = np.maximum(high - origin, 1e-3)
     cell = max(finest, float(np.sqrt(size.prod() / most_cells)), float(size.max() / most_cells))
@@ -40,10 +40,10 @@ def fit_grid(
 def bucket_boxes(
     boxes: np.ndarray, origin_x: float, origin_z: float, cell: float, nz: int, nx: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """List, for every cell of a grid, the boxes that touch it, in ascending order.
+    """List the boxes that touch each cell of a grid, in ascending order.
 
     Args:
-        boxes: [P, 2, 3] float32, smallest and largest corner, metres, none below the origin.
+        boxes: [P, 2, 3] float32, smallest and largest corner, metres; none lies below the origin.
         origin_x: Smallest x of the grid, metres.
         origin_z: Smallest z of the grid, metres.
         cell: Side of a cell, metres.
@@ -51,7 +51,7 @@ def bucket_boxes(
         nx: Cells along x.
 
     Returns:
-        Begin and end in the list of every cell [nz, nx, 2] int32, and the list itself [M] int32.
+        The begin and end of every cell in the list [nz, nx, 2] int32, and the list [M] int32.
     """
     grid = np.zeros((nz, nx, 2), np.int32)
     listed = np.empty(0, np.int32)

@@ -1,8 +1,8 @@
-"""The ground as kernels see it: outlines, heights and a grid to find polygons in.
+"""The ground that kernels read: outlines, heights and a grid to find polygons in.
 
-Polygons wind so that their inside lies where ``outside`` is negative. Kernels get a ``Ground`` of plain arrays, made
-once per navmesh by ``make_ground``. They compute in float64 and int64: what is read from narrower arrays is cast by
-``np.float64(...)`` and ``to_int64(...)``, since Numba's ``float(...)`` and ``int(...)`` keep narrow types.
+Polygons wind so that ``outside`` is negative for points inside. ``make_ground`` makes the ``Ground`` of a navmesh, a
+tuple of plain arrays. Kernels compute in float64 and int64. Values from narrower arrays are cast by ``np.float64(...)``
+and ``to_int64(...)``, since Numba's ``float(...)`` and ``int(...)`` keep narrow types.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_GRID_ENTRIES = 1 << 22  # polygons listed by all cells together
 
 
 def make_ground(mesh: NavMeshData) -> Ground:
-    """Lay the arrays of a navmesh out for kernels."""
+    """Lay out the arrays of a navmesh for kernels."""
     used = mesh.polygons >= 0
     corners = mesh.vertices[np.where(used, mesh.polygons, mesh.polygons[:, :1])]
     surface = np.concatenate([mesh.vertices, mesh.detail_vertices])[mesh.detail_triangles]
@@ -53,13 +53,16 @@ def make_ground(mesh: NavMeshData) -> Ground:
 
 @njit(**INNER)
 def outside(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> float:
-    """Positive if the point lies outside the polygon whose edge goes from a to b (twice the triangle's area)."""
+    """Return a positive number if the point lies outside the edge from a to b of a polygon.
+
+    The number is twice the signed area of the triangle.
+    """
     return (bx - ax) * (z - az) - (bz - az) * (x - ax)
 
 
 @njit(**INNER)
 def contains(ground: Ground, polygon: int, x: float, z: float) -> bool:
-    """Whether a point lies over or under a polygon; its border belongs to it."""
+    """Return whether a point lies above or below a polygon; the border counts as inside."""
     outline = ground.outline
     n = ground.num_vertices[polygon]
     ax, az = outline[polygon, n - 1, 0], outline[polygon, n - 1, 1]
@@ -73,7 +76,7 @@ def contains(ground: Ground, polygon: int, x: float, z: float) -> bool:
 
 @njit(**INNER)
 def nearest_on_segment(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> tuple[float, float, float]:
-    """Squared distance to the segment from a to b, seen from above, and the nearest point on it."""
+    """Return the squared horizontal distance to the segment from a to b, and the nearest point on it."""
     dx, dz = bx - ax, bz - az
     length2 = dx * dx + dz * dz
     t = 0.0
@@ -85,7 +88,7 @@ def nearest_on_segment(ax: float, az: float, bx: float, bz: float, x: float, z: 
 
 @njit(**INNER)
 def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float, float]:
-    """Squared distance to a polygon's border, seen from above, and the nearest point on it."""
+    """Return the squared horizontal distance to a polygon's border, and the nearest point on it."""
     outline = ground.outline
     n = ground.num_vertices[polygon]
     best, best_x, best_z = np.inf, x, z
@@ -101,7 +104,7 @@ def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tupl
 
 @njit(**INNER)
 def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
-    """Height of the floor of a polygon; a point a little beside it takes the nearest detail triangle's plane."""
+    """Return the height of a polygon's floor; a point just beside it takes the plane of the nearest detail triangle."""
     surface = ground.surface
     begin = ground.surface_start[polygon]
     best, height = -np.inf, surface[begin, 0, 1]
@@ -123,7 +126,7 @@ def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
 
 @njit(**INNER)
 def _box_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, bool]:
-    """A lower bound of ``nearest_polygon``'s cost, and whether the polygon's box lies within the half extents."""
+    """Return a lower bound of ``_snap_cost``, and whether the polygon's box lies within the half extents."""
     box = ground.boxes[polygon]
     dx = max(box[0, 0] - x, x - box[1, 0], 0.0)
     dy = max(box[0, 1] - y, y - box[1, 1], 0.0)
@@ -134,7 +137,7 @@ def _box_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tup
 
 @njit(**INNER)
 def _snap_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, float, float, float]:
-    """What it costs to snap a point to a polygon, see ``nearest_polygon``, and the point there."""
+    """Return the cost of snapping a point to a polygon, as ``nearest_polygon`` defines it, and the snapped point."""
     if contains(ground, polygon, x, z):
         height = floor_height(ground, polygon, x, z)
         return max(abs(height - y) - ground.frame[3], 0.0) ** 2, x, height, z
@@ -145,15 +148,15 @@ def _snap_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tu
 
 @njit(**INNER)
 def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: float, z: float) -> bool:
-    """Whether the polygon nearest to a point lies on the island of ``polygon``.
+    """Return whether the polygon nearest to a point lies on the island of ``polygon``.
 
     Args:
         ground: The ground.
-        polygon: Says the island.
-        other: A polygon of that island near the point, which spares the search if no other island comes as near.
-        x: The point, metres.
-        y: The point.
-        z: The point.
+        polygon: Any polygon of the island.
+        other: A polygon of the island near the point; no full search is needed if no other island is as near.
+        x: x of the point, metres.
+        y: y of the point.
+        z: z of the point.
     """
     island, low_x, low_z, cell = ground.islands[polygon], ground.frame[0], ground.frame[1], ground.frame[2]
     cost = _snap_cost(ground, other, x, y, z)[0]
@@ -176,9 +179,10 @@ def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: fl
 
 @njit(**INNER)
 def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, float, float, float]:
-    """Habitat's snap: the nearest polygon within half extents of (2, 4, 2) m.
+    """Find the nearest polygon within half extents of (2, 4, 2) m, as Habitat's snap does.
 
-    A polygon above or below the point costs ``max(0, |dy| - climb)^2``, any other its squared distance.
+    The cost of a polygon above or below the point is ``max(0, |dy| - climb)^2``, that of any other its squared
+    distance.
 
     Returns:
         The polygon, -1 for none, and the point on it.
@@ -221,25 +225,25 @@ def _snap(ground: Ground, points: np.ndarray, snapped: np.ndarray, polygons: np.
 
 
 def snap_points(ground: Ground, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Habitat's snap of points [N, 3]: the nearest ones on the ground [N, 3] float32, NaN for none, and polygons.
+    """Move points [N, 3] to the nearest points on the ground, as Habitat's snap does.
 
     Returns:
-        Points [N, 3] float32, metres, and their polygons [N] int32, -1 for none.
+        Points [N, 3] float32, metres, NaN for none, and their polygons [N] int32, -1 for none.
 
     Raises:
         ValueError: If ``points`` is not [N, 3].
     """
-    wanted = np.ascontiguousarray(points, np.float64)
-    if wanted.ndim != 2 or wanted.shape[1] != 3:
-        raise ValueError(f"points of shape {wanted.shape}: [N, 3] is wanted")
-    snapped, polygons = np.empty(wanted.shape, np.float32), np.empty(len(wanted), np.int32)
-    _snap(ground, wanted, snapped, polygons)
+    points = np.ascontiguousarray(points, np.float64)
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"points of shape {points.shape}: give an array of shape [N, 3]")
+    snapped, polygons = np.empty(points.shape, np.float32), np.empty(len(points), np.int32)
+    _snap(ground, points, snapped, polygons)
     return snapped, polygons
 
 
 @njit(**ENTRY)
 def cover_map(ground: Ground, low_x: float, low_z: float, cell: float, reach: float, out: np.ndarray) -> None:
-    """Mark the samples of a map [Z, X] bool that a polygon lies above or below, or within ``reach`` beside."""
+    """Mark the samples of a map [Z, X] bool that lie over a polygon, seen from above, or within ``reach`` of one."""
     for p in range(len(ground.num_vertices)):
         box = ground.boxes[p]
         first_row = max(int(np.ceil((box[0, 2] - reach - low_z) / cell)), 0)
@@ -255,6 +259,6 @@ def cover_map(ground: Ground, low_x: float, low_z: float, cell: float, reach: fl
 
 @njit(**ENTRY)
 def fill_heights(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> None:
-    """Write the floor's height into the y of points [N, 3] of known polygons [N]."""
+    """Set the y of points [N, 3] of known polygons [N] to the height of the floor."""
     for i in range(len(points)):
         points[i, 1] = floor_height(ground, to_int64(polygons[i]), np.float64(points[i, 0]), np.float64(points[i, 2]))

@@ -1,13 +1,12 @@
-"""The arrays that kernels read, each declared once: dtype, shape and what its integers index.
+"""Declarations of the arrays that kernels read: dtype, shape and the array that their integers index.
 
-A slot's arrays come in five parts: ``Ground``, ``Corners``, ``Cells``, ``Goals`` and ``Drops``. Kernels that serve many
-slots get one row of int64 per slot, which holds the address and the first two dimensions of every array in turn. The
-readers ``ground_at``, ``corners_at``, ``cells_at``, ``goals_at`` and ``drops_at``, the length of a row and the checks
-of arrays from a cache all follow from the declarations here. The owner of a row keeps its arrays alive while kernels
-may read it.
+A slot's arrays form five parts: ``Ground``, ``Corners``, ``Cells``, ``Goals`` and ``Drops``. Kernels that serve many
+slots get one row of int64 per slot, which holds the address and the first two dimensions of every array. The readers
+``ground_at``, ``corners_at``, ``cells_at``, ``goals_at`` and ``drops_at``, the length of a row and the checks of cached
+arrays all follow from these declarations. The owner of a row keeps its arrays alive as long as kernels may read it.
 
 Sizes in declarations: P polygons, I islands, T detail triangles, C corners, F polygons around corners, E taut edges,
-Q pieces, L listed corners, G goals, S nodes of the visible floor; other letters stand for themselves.
+Q pieces, L listed corners, G goals, S nodes of the visible floor. Any other letter is a size with no further meaning.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from numba.np.numpy_support import from_dtype
 
 from gym_batchnav.system.jit import INNER
 
-COLUMNS = 3  # of a row, per array: address and first two dimensions
-GRID_CELL_COLUMN = 2  # of a frame
+COLUMNS = 3  # entries of a row per array: the address and the first two dimensions
+GRID_CELL_COLUMN = 2  # index of the cell size in a frame
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What an array of a part must be.
+    """The declaration of one array.
 
     Args:
-        dtype: Its items.
+        dtype: Type of its items.
         shape: Names of sizes (``"P"`` or ``"P + 1"``) or fixed numbers; all but the first two must be fixed.
-        index: The size that its integers index, or one for each item of the last axis; empty for values.
-        least: The smallest integer that is allowed: -1 stands for none.
+        index: The size that bounds its integers, or one size per item of the last axis; empty if it holds no indices.
+        least: The smallest integer allowed; -1 means none.
         complement: Whether indices may also be complemented (``~index``).
-        starts: The size that its integers rise to from 0, as the first row of every group; empty if it is no such list.
-        distance: Whether its values are distances, 0 to infinity; all other values are finite.
+        starts: For an array of the first row of every group: the size that its integers rise to from 0. Else empty.
+        distance: Whether its values are distances from 0 to infinity; all other values must be finite.
     """
 
     dtype: type
@@ -57,7 +56,7 @@ def _array(dtype: type, *shape: str | int, index: str | tuple[str, ...] = (), **
 
 
 class Ground(NamedTuple):
-    """The arrays of one navmesh that motion needs."""
+    """The polygons of one navmesh: all that motion needs."""
 
     outline: Annotated[np.ndarray, _array(np.float64, "P", 6, 2)]  # x and z of every polygon's vertices, metres
     num_vertices: Annotated[np.ndarray, _array(np.int32, "P", index="7", least=3)]  # of every polygon
@@ -87,46 +86,46 @@ class Corners(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Lists of the corners that are seen, by cell and polygon."""
+    """The corners that are visible from each polygon in each cell."""
 
     grid: Annotated[np.ndarray, _array(np.int32, "MZ", "MX", 2, index="Q + 1")]  # begin and end in pieces
     # Polygon and begin in listed; the end is the next row's begin.
     pieces: Annotated[np.ndarray, _array(np.int32, "Q + 1", 2, index=("P", "L + 1"))]
-    # Corners, complemented where not all of the piece sees them.
+    # Corners, complemented if only a part of the piece sees them.
     listed: Annotated[np.ndarray, _array(np.int32, "L", index="C", complement=True)]
     frame: Annotated[np.ndarray, _array(np.float64, 3)]  # origin x and z, cell
 
 
 class Goals(NamedTuple):
-    """Goals on one navmesh and the distances of its corners to them."""
+    """The goals on one navmesh and the distances of its corners to them."""
 
     point: Annotated[np.ndarray, _array(np.float32, "G", 3)]  # metres
     polygon: Annotated[np.ndarray, _array(np.int32, "G", index="P")]
-    aim: Annotated[np.ndarray, _array(np.float64, "G", 2)]  # x and z, moved inward
+    aim: Annotated[np.ndarray, _array(np.float64, "G", 2)]  # x and z of the goal, moved slightly inward
     field: Annotated[np.ndarray, _array(np.float32, "G", "C", distance=True)]  # metres, inf across islands
-    seen: Annotated[np.ndarray, _array(np.bool_, "G", "P")]  # whether the goal sees a part of a polygon
+    seen: Annotated[np.ndarray, _array(np.bool_, "G", "P")]  # whether the goal sees some part of a polygon
 
 
 class Drops(NamedTuple):
-    """How far the visible floor lies below the navmesh, at the nodes of a grid on every polygon's box."""
+    """The distance of the visible floor below the navmesh, at the nodes of one grid per polygon."""
 
     start: Annotated[np.ndarray, _array(np.int32, "P + 1", starts="S")]  # rows of drop
     size: Annotated[np.ndarray, _array(np.int32, "P", 2)]  # nodes along z and x of every polygon
-    drop: Annotated[np.ndarray, _array(np.float32, "S")]  # metres, row by row along x; negative where it lies above
+    drop: Annotated[np.ndarray, _array(np.float32, "S")]  # metres, row by row along x; negative if the floor is higher
     cell: Annotated[np.ndarray, _array(np.float64, 1)]  # metres between nodes
 
 
-PARTS = (Ground, Corners, Cells, Goals, Drops)  # in their order in a row
+PARTS = (Ground, Corners, Cells, Goals, Drops)  # in the order of a row
 
 
 def declarations(part: Any) -> dict[str, Declared]:
-    """The declared arrays of a part, by name and in order."""
+    """Return the declarations of a part's arrays by name, in order."""
     hints = get_type_hints(part, include_extras=True)
     return {name: hints[name].__metadata__[0] for name in part._fields}
 
 
 def _first_array(part: Any) -> int:
-    """Index of a part's first array in a row."""
+    """Return the index of a part's first array among all arrays of a row."""
     return sum(len(other._fields) for other in PARTS[: PARTS.index(part)])
 
 
@@ -136,27 +135,27 @@ NUM_POLYGONS = COLUMNS * (_first_array(Ground) + Ground._fields.index("num_verti
 
 
 def make_row(parts: Iterable[Any]) -> np.ndarray:
-    """Return the row [ROW_LENGTH] int64 of a slot's parts, in their order.
+    """Return the row [ROW_LENGTH] int64 of a slot's parts, given in the order of ``PARTS``.
 
     Raises:
-        ValueError: If an array has another dtype or number of axes than declared, or is not C-contiguous.
+        ValueError: If an array's dtype or number of axes differs from its declaration, or it is not C-contiguous.
     """
     row: list[int] = []
     for part in parts:
         for (name, declared), array in zip(declarations(type(part)).items(), part, strict=True):
             if array.dtype != declared.dtype or array.ndim != len(declared.shape) or not array.flags.c_contiguous:
                 raise ValueError(
-                    f"{name}: {array.dtype} {array.shape}; C-contiguous {np.dtype(declared.dtype)} with "
-                    f"{len(declared.shape)} axes is needed"
+                    f"{name} is {array.dtype} {array.shape}: give a C-contiguous array of "
+                    f"{np.dtype(declared.dtype)} with {len(declared.shape)} axes"
                 )
             row += [array.ctypes.data, *(*array.shape, 1)[:2]]
     return np.array(row, np.int64)
 
 
 def check_parts(*parts: Any) -> None:
-    """Raise ValueError unless the arrays of these parts fit their declarations and each other.
+    """Raise ValueError unless the arrays of these parts match their declarations and each other.
 
-    Integers that index something must lie within it, so that kernels, which check no bounds, cannot leave an array.
+    Indices must lie within the array that they index, since kernels do not check bounds.
     """
     sizes: dict[str, int] = {}
     for part in parts:
@@ -166,11 +165,11 @@ def check_parts(*parts: Any) -> None:
         for (name, declared), array in zip(declarations(type(part)).items(), part, strict=True):
             _check_content(f"{type(part).__name__} {name}", declared, array, sizes)
             if name == "frame" and not array[GRID_CELL_COLUMN] > 0:
-                raise ValueError(f"{type(part).__name__} frame: {array} has no positive cell")
+                raise ValueError(f"{type(part).__name__} frame: {array}; its cell size must be positive")
 
 
 def _check_shape(name: str, declared: Declared, array: np.ndarray, sizes: dict[str, int]) -> None:
-    """Check dtype, layout and shape; note the sizes that are met for the first time."""
+    """Check dtype, layout and shape of an array, and record in ``sizes`` the sizes that it is the first to have."""
     fits = isinstance(array, np.ndarray) and array.dtype == declared.dtype and array.flags.c_contiguous
     fits = fits and array.ndim == len(declared.shape)
     for axis, size in enumerate(declared.shape):
@@ -181,29 +180,29 @@ def _check_shape(name: str, declared: Declared, array: np.ndarray, sizes: dict[s
             fits = array.shape[axis] == size
     if not fits:
         have = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        wanted = ", ".join(str(size) for size in declared.shape)
-        raise ValueError(f"{name}: {have}; a C-contiguous {np.dtype(declared.dtype)} [{wanted}] is needed")
+        shape = ", ".join(str(size) for size in declared.shape)
+        raise ValueError(f"{name} is {have}: give a C-contiguous array of {np.dtype(declared.dtype)} [{shape}]")
 
 
 def _check_content(name: str, declared: Declared, array: np.ndarray, sizes: dict[str, int]) -> None:
-    """Check the integers of one array against the sizes of the others, and that its values are numbers."""
+    """Check the integers of an array against the sizes of the others, and that its numbers are finite."""
     if np.dtype(declared.dtype).kind == "f" and array.size:
         low, high = array.min(), array.max()  # NaN if any item is; no copy of a large array
         if declared.distance and not low >= 0:
-            raise ValueError(f"{name}: distances must be 0 or more, the smallest is {low}")
+            raise ValueError(f"{name}: distances must not be negative, the smallest is {low}")
         if not declared.distance and not np.isfinite([low, high]).all():
             raise ValueError(f"{name}: values must be finite, they lie in [{low}, {high}]")
     if declared.starts:
         end = _size(declared.starts, sizes)
         if not (len(array) and array[0] == 0 and array[-1] == end and (np.diff(array) >= 0).all()):
-            raise ValueError(f"{name}: it must rise from 0 to {end}")
+            raise ValueError(f"{name}: values must rise from 0 to {end}")
     for column, size in enumerate(declared.index):
         values = array if len(declared.index) == 1 else array[..., column]
         end = _size(size, sizes)
         least = -end if declared.complement else declared.least
-        # The last row of pieces has no polygon; it is 0 also where there is none.
+        # The last row of pieces has no polygon: it is 0 even if there are no polygons.
         if values.size and not (values.min() >= least and values.max() < max(end, 1 if least == 0 else end)):
-            raise ValueError(f"{name}: indices must lie in [{least}, {end}), some do not")
+            raise ValueError(f"{name}: indices must lie in [{least}, {end}), not [{values.min()}, {values.max()}]")
 
 
 def _size(size: str, sizes: dict[str, int]) -> int:
@@ -212,7 +211,7 @@ def _size(size: str, sizes: dict[str, int]) -> int:
 
 
 def _reader(part: Any) -> Callable[..., Any]:
-    """Make the intrinsic that turns a row of addresses into a part, whose arrays are views."""
+    """Make the Numba intrinsic that turns a row of addresses into a part with views as its arrays."""
     declared = tuple(declarations(part).values())
     first = _first_array(part)
 
@@ -257,29 +256,29 @@ _read_drops = _reader(Drops)
 
 @njit(**INNER)
 def ground_at(row: np.ndarray) -> Ground:
-    """The ground that a row points to."""
+    """Return the ground that a row points to."""
     return _read_ground(row)
 
 
 @njit(**INNER)
 def corners_at(row: np.ndarray) -> Corners:
-    """The corners that a row points to."""
+    """Return the corners that a row points to."""
     return _read_corners(row)
 
 
 @njit(**INNER)
 def cells_at(row: np.ndarray) -> Cells:
-    """The cells that a row points to."""
+    """Return the cells that a row points to."""
     return _read_cells(row)
 
 
 @njit(**INNER)
 def goals_at(row: np.ndarray) -> Goals:
-    """The goals that a row points to."""
+    """Return the goals that a row points to."""
     return _read_goals(row)
 
 
 @njit(**INNER)
 def drops_at(row: np.ndarray) -> Drops:
-    """The drops that a row points to."""
+    """Return the drops that a row points to."""
     return _read_drops(row)

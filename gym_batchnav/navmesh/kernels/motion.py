@@ -1,6 +1,6 @@
-"""Walking on the ground: straight lines, sliding along walls, Habitat's ``try_step``.
+"""Motion on the ground: straight walks, slides along walls and Habitat's ``try_step``.
 
-Everything starts from a known polygon and follows neighbours, so that floors above each other stay apart.
+Every function starts from a known polygon and follows neighbours, so floors above each other never mix.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def walk_straight(
 ) -> tuple[float, int]:
     """Walk from a point of ``polygon`` towards an end until a wall, the end, or ``goal_polygon`` (-1: none).
 
-    Only edges that the line leaves by are looked at, so a start a rounding error outside its polygon does no harm.
+    Only edges that the line crosses outwards count, so a start that rounding puts outside its polygon is harmless.
 
     Returns:
-        The part of the way that is free, 1.0 if all of it is, and the polygon reached.
+        The free fraction of the way, from 0.0 to 1.0, and the polygon reached.
     """
     outline = ground.outline
     free = 0.0
@@ -75,21 +75,23 @@ def slide(
     end_y: float,
     end_z: float,
 ) -> tuple[int, float, float, bool]:
-    """Detour's moveAlongSurface: the end if it can be reached, else the nearest point on a wall near the way.
+    """Move to the end if it can be reached, else to the nearest point on a wall near the way.
+
+    Re-creates Detour's moveAlongSurface.
 
     Args:
         ground: The ground.
         queue: [QUEUE] int32, scratch.
-        polygon: Where the start lies.
-        x: Start, metres.
-        y: Start.
-        z: Start.
-        end_x: Wanted end, metres.
-        end_y: Wanted end; counts only towards the radius of the search.
-        end_z: Wanted end.
+        polygon: The polygon of the start.
+        x: x of the start, metres.
+        y: y of the start.
+        z: z of the start.
+        end_x: x of the requested end, metres.
+        end_y: y of the requested end; it affects only the radius of the search.
+        end_z: z of the requested end.
 
     Returns:
-        Polygon, x and z reached, and whether the end was.
+        The polygon, x and z reached, and whether the end was reached.
     """
     outline, neighbours = ground.outline, ground.neighbours
     middle_x, middle_z = (x + end_x) * 0.5, (z + end_z) * 0.5
@@ -139,12 +141,12 @@ def try_step(
     end_z: float,
     sliding: bool,
 ) -> tuple[int, float, float, float]:
-    """Habitat's try_step from a point of ``polygon``: stays where the end would lie on another island.
+    """Move from a point of ``polygon`` as Habitat's try_step does: not at all if the end is on another island.
 
-    It takes the scene as a row of addresses, which is quicker to hand over than all arrays of a ``Ground``.
+    The scene is given as a row of addresses, which is faster to pass than all arrays of a ``Ground``.
 
     Returns:
-        Polygon, x, y and z reached.
+        The polygon, x, y and z reached.
     """
     ground = ground_at(row)
     free, reached = walk_straight(ground, polygon, x, z, end_x, end_z, to_int64(-1))
@@ -159,16 +161,16 @@ def try_step(
 
 
 @njit(**INNER)
-def has_collided(moved2: float, wanted2: float) -> bool:
-    """Habitat's test, of squared lengths in metres."""
-    return moved2 + 1e-5 < wanted2
+def has_collided(moved2: float, requested2: float) -> bool:
+    """Return whether Habitat counts a move as a collision, from the squared lengths moved and requested, in metres."""
+    return moved2 + 1e-5 < requested2
 
 
 @njit(**INNER)
 def wall_distance(ground: Ground, queue: np.ndarray, polygon: int, x: float, z: float, farthest: float) -> float:
-    """Distance to the nearest wall that can be reached from ``polygon``, seen from above, at most ``farthest``.
+    """Return the horizontal distance to the nearest wall reachable from ``polygon``, at most ``farthest``.
 
-    ``queue`` is scratch, [P] int32 or more.
+    ``queue`` is scratch, [P] int32 or longer.
     """
     outline, neighbours = ground.outline, ground.neighbours
     best = farthest * farthest
@@ -208,7 +210,7 @@ def move_points(
     out: np.ndarray,
     collided: np.ndarray,
 ) -> None:
-    """``try_step`` for points [N, 3] float64 of known polygons [N]; a point without one (-1) stays."""
+    """Apply ``try_step`` to points [N, 3] float64 of known polygons [N]; points without one (-1) do not move."""
     queue = np.empty(QUEUE, np.int32)
     for i in range(len(starts)):
         x, y, z = starts[i, 0], starts[i, 1], starts[i, 2]
@@ -223,7 +225,7 @@ def move_points(
 
 @njit(**ENTRY)
 def wall_distances(ground: Ground, polygons: np.ndarray, points: np.ndarray, farthest: float, out: np.ndarray) -> None:
-    """``wall_distance`` for points [N, 3] of known polygons [N]; NaN for those without one (-1)."""
+    """Compute ``wall_distance`` of points [N, 3] of known polygons [N]; NaN for points without one (-1)."""
     queue = np.empty(len(ground.num_vertices), np.int32)
     for i in range(len(points)):
         out[i] = np.nan

@@ -1,4 +1,4 @@
-"""NavigationTables: everything that kernels need to know about one scene, prepared once."""
+"""NavigationTables: all arrays that the kernels need for one scene, computed once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MAX_GOAL_BYTES = 1 << 30
 class NavigationTables:
     """A navmesh and its goals in the form that the kernels of ``NavMeshAgents`` read.
 
-    The largest arrays are the distances: ``4 C^2`` bytes between C corners, and ``4 C + P`` bytes for each goal on P
+    The largest arrays are the distances: ``4 C^2`` bytes between C corners, and ``4 C + P`` bytes per goal on P
     polygons.
 
     Raises:
-        ValueError: If the arrays do not fit each other, so that a kernel would read outside of one.
+        ValueError: If the arrays do not match each other, so that a kernel would read outside of one.
     """
 
     ground: Ground
@@ -54,7 +54,7 @@ class NavigationTables:
         return sum(array.nbytes for part in self._parts for array in part)
 
     def row(self) -> np.ndarray:
-        """Addresses and sizes of all arrays, for ``ground_at`` and the other readers."""
+        """Return the addresses and sizes of all arrays, for ``ground_at`` and the other readers."""
         return make_row(self._parts)
 
 

@@ -1,14 +1,12 @@
-"""Corners of the navmesh, which of them see each other, and all shortest paths between them.
+"""The corners of a navmesh, the lines of sight between them, and all shortest paths along these lines.
 
 The graph is the visibility graph (Lozano-Perez & Wesley 1979, "An algorithm for planning collision-free paths among
-polyhedral obstacles"), reduced to its taut (bitangent) lines, which are all that shortest paths use. What a point sees
-is found by triangular expansion (Bungiu et al. 2014, "Efficient computation of visibility polygons"), here over convex
-polygons.
+polyhedral obstacles"), reduced to its taut (bitangent) lines, since shortest paths use no others. Visibility is found
+by triangular expansion (Bungiu et al. 2014, "Efficient computation of visibility polygons") over convex polygons.
 
-Seen from above, a shortest path bends only at *corners*: boundary vertices whose walkable side is wider than a
-straight angle. What a point sees is found by expanding cones of sight from polygon to polygon across their shared
-edges; that follows neighbours, so floors above each other do not mix and nothing is seen through a wall. Lengths are
-those of the polyline in 3-D.
+Seen from above, a shortest path bends only at *corners*: boundary vertices whose walkable side is wider than 180
+degrees. Cones of sight are expanded from polygon to polygon across shared edges. Floors above each other therefore
+never mix, and nothing is visible through a wall. Lengths are those of the polyline in 3-D.
 """
 
 from __future__ import annotations
@@ -24,43 +22,43 @@ from gym_batchnav.navmesh.kernels.layout import Corners, Ground
 from gym_batchnav.system.jit import ENTRY, INNER
 
 REFLEX = np.pi + 1e-9  # radians
-SIGHT_TOLERANCE = 1e-7  # square metres: twice the area of a triangle that counts as flat
+SIGHT_TOLERANCE = 1e-7  # square metres: twice the area below which a triangle counts as flat
 TAUT_TOLERANCE = 1e-4  # radians
-MOST_CONES = 256  # for each polygon, from one point; only polygons that are not convex could come near it
-MAX_CORNERS = 1 << 13  # their table of distances takes 256 MiB
+MOST_CONES = 256  # per polygon, from one point; with convex polygons there are far fewer
+MAX_CORNERS = 1 << 13  # the table of their distances takes 256 MiB
 MAX_RELAXATIONS = 1 << 32  # corners times taut lines: about ten seconds of Dijkstra's algorithm
-INWARD = 1e-4  # part of the way to the middle of its polygon by which a point is moved before it looks around
+INWARD = 1e-4  # fraction of the way to its polygon's centre by which a point is moved before its view is computed
 
 
 class Sight(NamedTuple):
-    """Scratch arrays to look around with; one for each thread."""
+    """Scratch arrays of visibility queries; one set per thread."""
 
     cones: np.ndarray  # [S, 4] float64, two directions (x, z) that bound a cone of sight
-    entered: np.ndarray  # [S, 2] int32, polygon that the cone enters and the one it comes from
-    stamp: np.ndarray  # [C + 1] int32, when each corner was last seen; the last item counts
-    entered_at: np.ndarray  # [P] int32, when a cone last entered each polygon, counted likewise
-    seen: np.ndarray  # [C] int32, what `look_around` returns its corners in
+    entered: np.ndarray  # [S, 2] int32, polygon that the cone enters and the polygon that it comes from
+    stamp: np.ndarray  # [C + 1] int32, number of the query that last saw each corner; the last item counts queries
+    entered_at: np.ndarray  # [P] int32, number of the query that last had a cone enter each polygon
+    seen: np.ndarray  # [C] int32, the corners that a query found
 
 
 def make_corners(ground: Ground) -> Corners:
-    """Find the corners of a ground, what they see and the shortest paths between them.
+    """Find the corners of a ground, the taut lines of sight between them and their shortest paths.
 
     Raises:
-        ValueError: If there are too many corners or lines between them for the memory and time that they would take.
+        ValueError: If the corners or the lines between them would take too much memory or time.
     """
     corner_of, points, walls, fan_start, fan = _find_corners(ground)
     if len(points) > MAX_CORNERS:
         raise ValueError(
-            f"the navmesh has {len(points):,} corners, more than {MAX_CORNERS:,}, whose table of distances would take "
-            f"{4 * len(points) ** 2 / 2**30:.1f} GiB: build it with a larger cell_size or edge_max_error"
+            f"the navmesh has {len(points):,} corners, more than {MAX_CORNERS:,}: the table of their distances would "
+            f"take {4 * len(points) ** 2 / 2**30:.1f} GiB; build it with a larger cell_size or edge_max_error"
         )
     sight = make_sight(len(ground.num_vertices), len(points))
     most_edges = MAX_RELAXATIONS // max(len(points), 1)
     edge_start, edges = _taut_graph(ground, sight, points, walls, corner_of, fan_start, fan, most_edges)
     if len(edges) > most_edges:
         raise ValueError(
-            f"the navmesh has {len(points):,} corners joined by more than {most_edges:,} taut lines, too many for "
-            "their shortest paths: build it with a larger cell_size or edge_max_error"
+            f"the navmesh has {len(points):,} corners joined by more than {most_edges:,} taut lines, too many to "
+            "compute shortest paths: build it with a larger cell_size or edge_max_error"
         )
     between = _all_shortest_paths(points, edge_start, edges)
     return Corners(points, walls, corner_of, fan_start, fan, edge_start, edges, between)
@@ -68,7 +66,7 @@ def make_corners(ground: Ground) -> Corners:
 
 @njit(**ENTRY)
 def make_sight(num_polygons: int, num_corners: int) -> Sight:
-    """Scratch for a ground of that size."""
+    """Allocate the scratch arrays for a ground of the given size."""
     size = 6 * num_polygons + 6
     return Sight(
         np.empty((size, 4), np.float64),
@@ -81,7 +79,7 @@ def make_sight(num_polygons: int, num_corners: int) -> Sight:
 
 @njit(**INNER)
 def grown(array: np.ndarray, used: int, size: int) -> np.ndarray:
-    """A longer copy of the used part of an array [n] int32."""
+    """Return an array [size] int32 that begins with the used part of another."""
     longer = np.empty(size, np.int32)
     for k in range(used):
         longer[k] = array[k]
@@ -90,7 +88,7 @@ def grown(array: np.ndarray, used: int, size: int) -> np.ndarray:
 
 @njit(**INNER)
 def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
-    """The next polygon around a vertex, and the vertex's index in it; -1 at a wall."""
+    """Return the next polygon around a vertex and the vertex's index in it; -1 twice at a wall."""
     outline = ground.outline
     beyond = to_int64(ground.neighbours[polygon, vertex])
     if beyond >= 0:
@@ -107,7 +105,7 @@ def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
 
 @njit(**INNER)
 def _direction(ground: Ground, polygon: int, start: int, end: int) -> tuple[float, float]:
-    """Unit vector from one vertex of a polygon to another."""
+    """Return the unit vector from one vertex of a polygon to another."""
     dx = ground.outline[polygon, end, 0] - ground.outline[polygon, start, 0]
     dz = ground.outline[polygon, end, 1] - ground.outline[polygon, start, 1]
     length = max(np.sqrt(dx * dx + dz * dz), 1e-12)
@@ -116,7 +114,7 @@ def _direction(ground: Ground, polygon: int, start: int, end: int) -> tuple[floa
 
 @njit(**ENTRY)
 def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Corners, one for each fan of polygons around a vertex: a vertex where two fans meet has two."""
+    """Find the corners, one per fan of polygons around a vertex: a vertex where two fans meet has two corners."""
     num_polygons = len(ground.num_vertices)
     corner_of = np.full((num_polygons, 6), -1, np.int32)
     most = 6 * num_polygons
@@ -162,7 +160,7 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 @njit(**INNER)
 def inward(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float]:
-    """The point moved a hair towards the middle of its polygon, so that it lies inside whatever the rounding."""
+    """Move a point slightly towards the centre of its polygon, so that it lies inside despite rounding."""
     n = ground.num_vertices[polygon]
     middle_x, middle_z = 0.0, 0.0
     for i in range(n):
@@ -173,7 +171,7 @@ def inward(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, flo
 
 @njit(**INNER)
 def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int, x: float, z: float) -> int:
-    """Push the cones of a point through the edges of its own polygon, except those at vertex ``skip`` (-1: none)."""
+    """Push one cone per open edge of a point's own polygon, except edges at vertex ``skip`` (-1: none)."""
     n = ground.num_vertices[polygon]
     for i in range(n):
         j = (i + 1) % n
@@ -192,7 +190,7 @@ def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int,
 
 @njit(**INNER)
 def _note(sight: Sight, corner: int, count: int) -> int:
-    """Append a corner to those that are seen unless it is there already; returns their number."""
+    """Append a corner to ``sight.seen`` unless it is listed already; return the number of listed corners."""
     now = sight.stamp[-1]
     if sight.stamp[corner] != now:
         sight.stamp[corner] = now
@@ -205,10 +203,10 @@ def _note(sight: Sight, corner: int, count: int) -> int:
 def next_cone(
     ground: Ground, sight: Sight, size: int, x: float, z: float
 ) -> tuple[int, int, float, float, float, float]:
-    """Take a cone off the stack and push those that go on behind the polygon it enters.
+    """Pop a cone from the stack and push its continuations beyond the polygon that it enters.
 
     Returns:
-        The stack's size, the polygon, and the cone's left and right side as seen from (x, z).
+        The stack's size, the polygon, and the directions of the cone's left and right side, seen from (x, z).
     """
     size -= 1
     left_x, left_z, right_x, right_z = sight.cones[size]
@@ -233,14 +231,14 @@ def next_cone(
 
 
 @njit(**INNER)
-def in_cone(left_x: float, left_z: float, right_x: float, right_z: float, dx: float, dz: float) -> bool:
-    """Whether a direction lies in a cone; its sides belong to it."""
+def cone_contains(left_x: float, left_z: float, right_x: float, right_z: float, dx: float, dz: float) -> bool:
+    """Return whether a direction lies in a cone; the cone's sides count as inside."""
     return left_x * dz - left_z * dx <= SIGHT_TOLERANCE and dx * right_z - dz * right_x <= SIGHT_TOLERANCE
 
 
 @njit(**INNER)
 def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, count: int, x: float, z: float) -> int:
-    """Follow the cones on the stack to the walls and note every corner and polygon in them."""
+    """Follow the cones on the stack to the walls and record every corner and polygon inside them."""
     for _ in range(MOST_CONES * len(ground.num_vertices)):
         if size == 0:
             break
@@ -250,14 +248,14 @@ def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, coun
             corner = to_int64(corner_of[polygon, i])
             if corner >= 0:
                 dx, dz = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
-                if in_cone(left_x, left_z, right_x, right_z, dx, dz):
+                if cone_contains(left_x, left_z, right_x, right_z, dx, dz):
                     count = _note(sight, corner, count)
     return count
 
 
 @njit(**INNER)
 def is_taut(points: np.ndarray, walls: np.ndarray, corner: int, x: float, z: float) -> bool:
-    """Whether a path from (x, z) could bend at a corner: both of its walls lie on one side of the line."""
+    """Return whether a path from (x, z) could bend at a corner: both its walls lie on one side of the line."""
     ux, uz = points[corner, 0] - x, points[corner, 2] - z
     length = np.sqrt(ux * ux + uz * uz)
     if length < 1e-3:
@@ -270,9 +268,9 @@ def is_taut(points: np.ndarray, walls: np.ndarray, corner: int, x: float, z: flo
 
 @njit(**INNER)
 def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x: float, z: float) -> int:
-    """Corners that a point of ``polygon`` sees along taut lines: ``sight.seen[:n]`` for the n that is returned.
+    """Write the corners that a point of ``polygon`` sees along taut lines to ``sight.seen[:n]`` and return n.
 
-    The polygons of which it sees a part are those with ``sight.entered_at[p] == sight.stamp[-1]``.
+    Afterwards ``sight.entered_at[p] == sight.stamp[-1]`` for the polygons that the point sees at least in part.
     """
     x, z = inward(ground, polygon, x, z)
     sight.stamp[-1] += 1
@@ -314,14 +312,14 @@ def _taut_graph(
         ground: The ground.
         sight: Scratch.
         points: [C, 3] float64, metres.
-        walls: [C, 2, 2] float64, unit vectors along the walls of every corner.
+        walls: [C, 2, 2] float64, unit vectors along the two walls of every corner.
         corner_of: [P, 6] int32, corner at every polygon's vertex, -1 for none.
         fan_start: [C + 1] int32, rows of ``fan``.
         fan: [F, 2] int32, polygon and vertex.
-        most_edges: The search ends as soon as there are more.
+        most_edges: The search stops as soon as it has found more edges.
 
     Returns:
-        edge_start [C + 1] int32 and edges [E] int32, as in ``Corners``.
+        The arrays edge_start [C + 1] int32 and edges [E] int32 of ``Corners``.
     """
     num_corners = len(points)
     edge_start = np.zeros(num_corners + 1, np.int32)
@@ -354,14 +352,14 @@ def _taut_graph(
 
 @njit(**INNER)
 def length_between(points: np.ndarray, a: int, b: int) -> float:
-    """Straight distance of two corners, metres."""
+    """Return the straight distance between two corners, in metres."""
     dx, dy, dz = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
     return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 
 @njit(**ENTRY)
 def _all_shortest_paths(points: np.ndarray, edge_start: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Dijkstra's algorithm from every corner."""
+    """Compute the shortest paths between all corners [C, C] float32 by Dijkstra's algorithm."""
     num_corners = len(points)
     between = np.empty((num_corners, num_corners), np.float32)
     lengths = np.empty(len(edges), np.float64)
@@ -384,7 +382,7 @@ def _all_shortest_paths(points: np.ndarray, edge_start: np.ndarray, edges: np.nd
                     heappush(heap, (further, to_int64(edges[k])))
         for c in range(num_corners):
             between[source, c] = distance[c]
-    for a in range(num_corners):  # sums in the other order may differ in their last bit
+    for a in range(num_corners):  # sums in the opposite order may differ in the last bit
         for b in range(a):
             between[a, b] = between[b, a] = min(between[a, b], between[b, a])
     return between

@@ -1,1 +1,1 @@
-"""Rays through Embree, shaded by Numba kernels."""
+"""The Embree renderer: ray tracing by Embree, shading by Numba kernels."""

@@ -1,4 +1,4 @@
-"""The Embree library: its device, the trees that it builds, and the functions of it that are called from Python."""
+"""The Embree library: its device, its acceleration trees, and the functions that are called from Python."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gym_batchnav.scene.scene import MASK, Scene
 # Embree 4's enumerations (rtcore_common.h, rtcore_buffer.h, rtcore_geometry.h).
 _INDEX, _VERTEX, _UINT3, _FLOAT3, _TRIANGLE_GEOMETRY = 0, 1, 0x5003, 0x9003, 0
 _ROBUST = 1 << 2
-# Properties of a device (rtcore_device.h): whether it traces packets of so many rays with instructions as wide.
+# Packet sizes with the device property (rtcore_device.h) that tells whether the device traces them natively.
 _NATIVE_RAYS = ((16, 34), (8, 33), (4, 32))
-_TREE_BYTES = 67  # a triangle, in Embree's memory: rtcSetDeviceMemoryMonitorFunction counts 62 to 67
+_TREE_BYTES = 67  # per triangle in Embree's memory; rtcSetDeviceMemoryMonitorFunction counts 62 to 67
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,33 +33,33 @@ class RayTree:
 
     handle: int
     objects: np.ndarray  # [T] int32, semantic ids
-    masked: bool  # rays may pass through some triangles
-    keeps_alive: tuple[Any, ...]  # what Embree reads in place
-    nbytes: int  # of main memory beside the scene's own arrays, Embree's included
+    masked: bool  # whether rays may pass through some triangles
+    keeps_alive: tuple[Any, ...]  # objects that Embree reads in place
+    nbytes: int  # main memory in bytes, including Embree's but without the scene's own arrays
 
 
 class Embree:
     """One device of the Embree library that the package ``embreex`` bundles.
 
-    A tree is built by the thread that asks for it and no other: Embree's pool would ignore the loader's low priority.
+    A tree is built entirely in the calling thread, since Embree's thread pool would ignore the loader's low priority.
 
     Args:
-        config: Further settings for rtcNewDevice; ``"isa=avx2"`` has it do without newer instructions.
+        config: Further settings for rtcNewDevice; ``"isa=avx2"`` avoids newer instructions.
 
     Attributes:
-        num_rays: The most rays that the processor traces at once: 16 with AVX-512, 8 with AVX, else 4.
+        num_rays: The number of rays that the processor traces at once: 16 with AVX-512, 8 with AVX, else 4.
         intersect: Address of the function that traces ``num_rays`` rays. Wider packets work everywhere, but Embree
             then traces them ray by ray.
-        alpha_filter: Address of the filter that is asked about hits of masked triangles.
+        alpha_filter: Address of the filter that is called for hits of masked triangles.
 
     Raises:
-        RuntimeError: There is no such package or library, or Embree cannot run on this processor.
+        RuntimeError: If the package or library is missing, or Embree cannot run on this processor.
     """
 
     def __init__(self, config: str = "") -> None:
         self._library = _load_library()
         self._device = self._library.rtcNewDevice(f"threads=1,{config}".encode())
-        self._check("making a device")
+        self._check("creating a device")
         native = (rays for rays, number in _NATIVE_RAYS if self._library.rtcGetDeviceProperty(self._device, number))
         self.num_rays = next(native, 4)
         function = getattr(self._library, f"rtcIntersect{self.num_rays}")
@@ -68,29 +68,32 @@ class Embree:
         _release_with(self, self._library.rtcReleaseDevice, self._device)
 
     def build_tree(self, scene: Scene, cull: bool) -> RayTree:
-        """The tree of a scene's triangles.
+        """Build the tree of a scene's triangles.
 
         Args:
-            scene: It may have no triangles at all.
-            cull: Rays pass single-sided triangles from behind.
+            scene: A scene, possibly without triangles.
+            cull: Whether rays pass through single-sided triangles from behind.
 
         Raises:
-            ValueError: A triangle names a vertex or a material that the scene does not have.
-            RuntimeError: Embree failed; the message has its reason.
+            ValueError: If a triangle refers to a vertex or a material that the scene does not have.
+            RuntimeError: If Embree fails; the message has its reason.
         """
         check_rows(scene, "triangles", scene.triangles, 0, len(scene.vertices))
         check_rows(scene, "triangle_material", scene.triangle_material, 0, len(scene.materials))
         if not len(scene.triangles) == len(scene.triangle_material) == len(scene.triangle_object):
-            raise ValueError(f"scene {scene.name!r}: not every triangle has a material and an object")
+            raise ValueError(
+                f"scene {scene.name!r}: triangle_material and triangle_object must have one row per triangle"
+            )
         vertices = np.full((len(scene.vertices) + 1, 3), np.nan, np.float32)  # Embree reads 16 bytes of the last one
         vertices[:-1] = scene.vertices
         indices = np.ascontiguousarray(scene.triangles, np.uint32)
         single_sided = np.ascontiguousarray(~scene.materials.double_sided[scene.triangle_material])
         objects = np.ascontiguousarray(scene.triangle_object, np.int32)
-        lib, what = self._library, f"building the tree of scene {scene.name!r}"
+        lib, action = self._library, f"building the tree of scene {scene.name!r}"
         handle = lib.rtcNewScene(self._device)
-        # Two geometries keep the filter from being asked about opaque triangles. Each has all triangles, so that their
-        # numbers stay, but those of the other name a vertex that does not exist, and Embree leaves them out.
+        # With two geometries Embree does not call the filter for opaque triangles. Both hold all triangles, so that the
+        # numbers of triangles agree, but those of the other kind refer to a vertex that does not exist, and Embree
+        # ignores them.
         masked = scene.materials.alpha_mode[scene.triangle_material] == MASK
         none = np.uint32(len(scene.vertices))
         parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
@@ -106,7 +109,7 @@ class Embree:
                     (_INDEX, _UINT3, part, len(part)),
                 ):
                     lib.rtcSetSharedGeometryBuffer(geometry, kind, 0, layout, array.ctypes.data, 0, 12, count)
-                    self._check(what)
+                    self._check(action)
                 lib.rtcSetGeometryEnableFilterFunctionFromArguments(geometry, passable)
                 if cull and single_sided.any():
                     lib.rtcSetGeometryUserData(geometry, single_sided.ctypes.data)
@@ -114,24 +117,24 @@ class Embree:
                 lib.rtcCommitGeometry(geometry)
                 lib.rtcAttachGeometry(handle, geometry)
             finally:
-                lib.rtcReleaseGeometry(geometry)  # the tree holds it, if it was attached
-        # Else a ray through an edge shared by two triangles may miss both, and level cameras on a grid often aim there.
+                lib.rtcReleaseGeometry(geometry)  # the tree keeps it alive if it was attached
+        # Otherwise a ray through an edge shared by two triangles may miss both, and level cameras often aim at edges.
         lib.rtcSetSceneFlags(handle, _ROBUST)
         lib.rtcCommitScene(handle)
-        self._check(what)
+        self._check(action)
         return tree
 
-    def _check(self, what: str) -> None:
+    def _check(self, action: str) -> None:
         """Raise RuntimeError if Embree has reported an error since the last check."""
         code = self._library.rtcGetDeviceError(self._device)
         if code:
             reason = self._library.rtcGetDeviceLastErrorMessage(self._device) or b"no reason given"
-            raise RuntimeError(f"Embree failed in {what}: {reason.decode(errors='replace')} (error {code})")
+            raise RuntimeError(f"Embree failed in {action}: {reason.decode(errors='replace')} (error {code})")
 
 
 @cache
 def _back_filter() -> Any:
-    """Embree's callback on a hit of a tree that culls: reject single-sided triangles seen from behind."""
+    """Return Embree's callback for hits in trees that cull, which rejects single-sided triangles hit from behind."""
 
     @cfunc(types.void(types.CPointer(types.intp)), cache=True)
     def reject_backs(arguments: Any) -> None:
@@ -153,18 +156,18 @@ def _back_filter() -> Any:
 
 
 def _release_with(owner: Any, function: Any, handle: int) -> None:
-    """Release an object of Embree with its owner, but not at exit, when the loader may still build a tree with it."""
+    """Release an Embree object together with its owner, but not at exit, since the loader may still be using it."""
     weakref.finalize(owner, _release, function, handle, os.getpid()).atexit = False
 
 
 def _release(function: Any, handle: int, process: int) -> None:
-    """Release an object of Embree, but not in a forked child, which lacks Embree's threads."""
+    """Release an Embree object, except in a forked child, which lacks Embree's threads."""
     if os.getpid() == process:
         function(handle)
 
 
 def _load_library() -> ctypes.CDLL:
-    """Embree's C library, with the types of the functions used here."""
+    """Load Embree's C library and declare the types of the functions used here."""
     spec = importlib.util.find_spec("embreex")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("renderer='embree' needs the package embreex: pip install 'embreex>=4.4'")
@@ -172,8 +175,8 @@ def _load_library() -> ctypes.CDLL:
     folders = (package.parent / "embreex.libs", package / ".dylibs", package)
     found = [file for folder in folders for file in sorted(folder.glob("*embree4*"))]
     if not found:
-        raise RuntimeError(f"no libembree4 in {package} or beside it: reinstall it, pip install 'embreex>=4.4'")
-    importlib.import_module("embreex.rtcore")  # lets the package find what the library depends on
+        raise RuntimeError(f"no libembree4 in or next to {package}: reinstall it, pip install 'embreex>=4.4'")
+    importlib.import_module("embreex.rtcore")  # makes the package load the library's dependencies
     library = ctypes.CDLL(str(found[0]))
     address, number = ctypes.c_void_p, ctypes.c_uint
     for name, result, arguments in (
@@ -206,26 +209,26 @@ def _load_library() -> ctypes.CDLL:
 
 @cache
 def shared_embree() -> Embree:
-    """The device that all renderers of this process share; it is made at the first call and kept until exit.
+    """Return the device that all renderers of this process share; the first call creates it.
 
     Raises:
-        RuntimeError: Embree is not installed or cannot run here.
+        RuntimeError: If Embree is not installed or cannot run here.
     """
     return Embree()
 
 
 @dataclass(frozen=True, slots=True)
 class TreePreparer:
-    """Makes the ray trees of scenes; a plain callable for the scene library.
+    """A callable that builds the ray trees of scenes, for the scene library.
 
     Attributes:
         embree: The device.
-        cull: Rays pass single-sided triangles from behind.
+        cull: Whether rays pass through single-sided triangles from behind.
     """
 
     embree: Embree
     cull: bool
 
     def __call__(self, scene: Scene) -> RayTree:
-        """The tree of one scene; raises as ``Embree.build_tree``."""
+        """Build the tree of a scene; see ``Embree.build_tree``."""
         return self.embree.build_tree(scene, self.cull)

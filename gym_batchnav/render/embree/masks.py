@@ -1,6 +1,6 @@
-"""The filter that Embree calls for hits of masked triangles: a ray passes where the alpha is below the cutoff.
+"""The filter for hits of masked triangles: rays pass through where the alpha is below the cutoff.
 
-Embree calls it for every masked triangle that a ray meets, in any order, so two may lie in one plane.
+Embree calls the filter for every masked triangle along a ray, in no particular order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from gym_batchnav.system.jit import INNER
 
 @cache
 def alpha_filter() -> Any:
-    """Embree's callback on a hit of a masked triangle: reject it where the alpha is below the cutoff."""
+    """Return Embree's callback for hits of masked triangles, which rejects those with an alpha below the cutoff."""
 
     @cfunc(types.void(types.CPointer(types.intp)), cache=True)
     def reject_holes(arguments: Any) -> None:
@@ -85,17 +85,17 @@ def _is_seen(
     u: np.float32,
     v: np.float32,
 ) -> bool:
-    """Whether the alpha of a triangle, where a ray hits it, reaches the cutoff of its material.
+    """Return whether the alpha at the point where a ray hits a triangle reaches the cutoff of the material.
 
     Args:
-        surfaces: Of the slot.
-        axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
-        triangle: Its row.
-        direction: Of the ray, one long along the view axis.
-        distance: Along the ray.
-        normal: Of the triangle.
-        u: Weight of its second corner.
-        v: Weight of its third corner.
+        surfaces: The surfaces of the slot.
+        axes: [2, 3] float32, the camera's right and up axes, with the length of a pixel.
+        triangle: Row of the triangle.
+        direction: Direction of the ray, of length one along the view axis.
+        distance: Distance along the ray.
+        normal: Normal of the triangle.
+        u: Weight of the triangle's second corner.
+        v: Weight of the triangle's third corner.
     """
     words = carray(pointer(surfaces.triangles + 4 * TRIANGLE_WORDS * triangle), (TRIANGLE_WORDS,), np.int32)
     record, row = words.view(np.float32), words[MATERIAL]
@@ -115,7 +115,7 @@ def _is_seen(
 def _trilinear_alpha(
     surfaces: Surfaces, material: np.ndarray, square: np.float32, u: np.float32, v: np.float32
 ) -> np.float32:
-    """The alpha of a texture at (u, v), on the two mip levels nearest to a footprint's longer axis."""
+    """Return the alpha of a texture at (u, v), between the two mip levels nearest to a footprint's longer axis."""
     last, level, one = surfaces.last_level, 0, np.float32(1.0)
     square *= np.float32(1 << (2 * last))
     while level < last and not square < np.float32(4.0):  # not a number counts as infinite
@@ -135,7 +135,7 @@ def _footprint(
     direction: tuple[np.float32, np.float32, np.float32],
     distance: np.float32,
 ) -> np.float32:
-    """The square of the longer axis of a pixel's footprint, in textures; see ``shade.find_footprints``."""
+    """Return the square of the longer axis of a pixel's footprint, in textures; see ``shade.find_footprints``."""
     nx, ny, nz = normal
     dx, dy, dz = direction
     longest = np.float32(0.0)
@@ -151,7 +151,7 @@ def _footprint(
 
 @njit(**INNER)
 def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
-    """The alpha of the corners' colours, weighted."""
+    """Return the weighted alpha of the corners' colours."""
     mixed = (np.float32(1.0) - u - v) * np.float32((words[COLOR] >> 24) & 255)
     mixed += u * np.float32((words[COLOR + 1] >> 24) & 255) + v * np.float32((words[COLOR + 2] >> 24) & 255)
     return mixed * np.float32(1 / 255)
@@ -159,7 +159,7 @@ def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
 
 @njit(**INNER)
 def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.float32, v: np.float32) -> np.float32:
-    """The alpha of a texture at (u, v) on a mip level, 0 to 255."""
+    """Return the alpha of a texture at (u, v) on one mip level, from 0 to 255."""
     num_textures, side = surfaces.num_textures, 1 << (surfaces.last_level - level)
     texels = carray(pointer(surfaces.texels), (num_textures << (2 * surfaces.last_level + 1),), np.int32)
     starts = carray(pointer(surfaces.level_starts), (level + 1,), np.int64)
@@ -176,5 +176,5 @@ def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.
 
 @njit(**INNER)
 def _alpha(texel: int) -> np.float32:
-    """The alpha of a texel, 0 to 255."""
+    """Return the alpha of a texel, from 0 to 255."""
     return np.float32((texel >> 24) & 255)

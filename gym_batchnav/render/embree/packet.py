@@ -1,7 +1,7 @@
-"""Packets of 4x4 rays as Embree takes them, and the kernels that aim and trace them.
+"""Packets of 4x4 rays in Embree's layout, and the kernels that aim and trace them.
 
 A packet is one array of 4-byte words in rows of sixteen, one word per ray: Embree's RTCRayHit16 (rtcore_ray.h), the
-flags of the rays to trace, the arguments of the call, and scratch space for shading. Kernels take it twice, as int32
+flags of active rays, the arguments of the call, and scratch space for shading. Kernels take two views of it, as int32
 and as float32.
 """
 
@@ -20,10 +20,10 @@ LANES = 16
 
 
 class _Rows:
-    """Hands out rows of sixteen words one after the other, so that no offset is typed.
+    """An allocator of consecutive rows of sixteen words, so that no offset is a literal.
 
     Attributes:
-        words: Words handed out so far.
+        words: Number of words allocated so far.
     """
 
     def __init__(self) -> None:
@@ -31,22 +31,22 @@ class _Rows:
         self._integers_begun = False
 
     def take(self, rows: int = 1) -> int:
-        """The first word of the next rows; a vector takes one row per component."""
+        """Allocate rows and return their first word; a vector takes one row per component."""
         first = self.words
         self.words += LANES * rows
         return first
 
     def floats(self, rows: int = 1) -> int:
-        """Scratch rows of float32, all of which come before the scratch rows of int32.
+        """Allocate scratch rows of float32, all before the scratch rows of int32.
 
-        LLVM vectorises a loop over lanes only if it sees that the float32 and the int32 words do not overlap, which it
-        does where all of one kind come first.
+        LLVM vectorises a loop over lanes only if it can see that the float32 and the int32 words do not overlap, which
+        it does if all rows of one kind come first.
         """
         assert not self._integers_begun, "declare float32 rows before int32 rows"
         return self.take(rows)
 
     def integers(self, rows: int = 1) -> int:
-        """Scratch rows of int32."""
+        """Allocate scratch rows of int32."""
         self._integers_begun = True
         return self.take(rows)
 
@@ -57,7 +57,7 @@ ORIGIN = _rows.take(3)
 NEAR = _rows.take()
 DIRECTION = _rows.take(3)
 _TIME = _rows.take()
-FAR = _rows.take()  # the distance, where something is hit
+FAR = _rows.take()  # the distance, if something is hit
 MASK = _rows.take()
 _RAY_ID = _rows.take()
 _RAY_FLAGS = _rows.take()
@@ -65,13 +65,13 @@ NORMAL = _rows.take(3)  # of the triangle, not of unit length
 U = _rows.take()
 V = _rows.take()
 TRIANGLE = _rows.take()  # primID
-HIT = _rows.take()  # geomID, NOTHING where nothing is hit
+HIT = _rows.take()  # geomID, NOTHING if nothing is hit
 _INSTANCE = _rows.take()
 _INSTANCE_TRIANGLE = _rows.take()
 _RAY_HIT_WORDS = _rows.words
 ACTIVE = _rows.take()
 # RTCIntersectArguments, then the RTCRayQueryContext that it points to: the ids of the instance, the Surfaces of the
-# slot, and AXES, the camera's axes to the right and up.
+# slot, and AXES, the camera's right and up axes.
 ARGUMENTS = _rows.take()
 CONTEXT = _rows.take()
 AXES = _rows.take()
@@ -84,7 +84,7 @@ SHINE = _rows.floats()  # light
 WITHIN = _rows.floats(4)  # u and v between texels, on two mip levels
 COLOR = _rows.floats(3)  # RGB of the textures
 BLEND = _rows.floats()  # from the finer mip level, 0, to the coarser, 1
-SQUARE = _rows.floats()  # of the footprint's longer axis; the last, for one loop reads its words as int32
+SQUARE = _rows.floats()  # of the footprint's longer axis; declared last, since one loop reads its words as int32
 # Scratch, int32.
 LEVEL = _rows.integers()  # the finer of the two mip levels
 CORNERS = _rows.integers(3)  # RGBA bytes of the triangles' corners
@@ -100,13 +100,13 @@ _COHERENT, _ALL_FEATURES = np.int32(1 << 16), np.int32(-1)  # of RTCIntersectArg
 
 
 class Lens(NamedTuple):
-    """A camera as the kernels take it; lengths in metres, the image plane at unit distance."""
+    """A camera for kernels; lengths are in metres, and the image plane is at unit distance."""
 
     near: np.float32  # near plane
     far: np.float32  # end of the rays
-    miss: np.float32  # depth that is written where nothing is hit
+    miss: np.float32  # depth written if nothing is hit
     max_depth: np.float32  # greatest depth
-    unit: np.float32  # what depth is divided by
+    unit: np.float32  # divisor of depth
     left: np.float32  # left edge of the image plane
     top: np.float32  # upper edge of the image plane
     pixel: np.float32  # side of a pixel
@@ -115,7 +115,7 @@ class Lens(NamedTuple):
 
 
 class Surfaces(NamedTuple):
-    """How the filter of masked triangles finds the surfaces of a slot; behind Embree's own context."""
+    """Addresses of a slot's surfaces for the filter of masked triangles; stored after Embree's own context."""
 
     triangles: int  # address of the records
     materials: int  # address of the records
@@ -126,9 +126,9 @@ class Surfaces(NamedTuple):
 
 
 _OWN_CONTEXT_WORDS = 4  # the ids of the instance, padded to 16 bytes
-SURFACES_BYTE = 4 * _OWN_CONTEXT_WORDS  # where in the context the Surfaces begin
+SURFACES_BYTE = 4 * _OWN_CONTEXT_WORDS  # offset of the Surfaces in the context
 SURFACES_FIELDS = len(Surfaces._fields)
-assert _OWN_CONTEXT_WORDS + 2 * SURFACES_FIELDS <= LANES, "the context must not reach into the axes"
+assert _OWN_CONTEXT_WORDS + 2 * SURFACES_FIELDS <= LANES, "the context must not overlap the axes"
 
 
 def _void_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -148,23 +148,23 @@ def _call_intersect(context: Any, builder: Any, signature: Any, args: Any) -> An
 
 
 def _type_pointer(typing_context: Any, address: Any) -> Any:
-    """An address as the pointer that numba.carray takes."""
+    """Convert an address to the pointer that numba.carray takes."""
     return types.voidptr(types.intp), _void_pointer
 
 
 def _type_intersect(typing_context: Any, function: Any, active: Any, tree: Any, packet: Any, arguments: Any) -> Any:
-    """Call one of the rtcIntersect functions, all five given as addresses."""
+    """Call one of the rtcIntersect functions; all five arguments are addresses."""
     return types.void(*[types.intp] * 5), _call_intersect
 
 
-# Any: Numba's own annotations give an intrinsic the typing context as a parameter.
+# Typed as Any, since Numba's own annotations give an intrinsic the typing context as a parameter.
 pointer: Any = intrinsic(_type_pointer)
 _call: Any = intrinsic(_type_intersect)
 
 
 @njit(**INNER)
 def new_packet() -> np.ndarray:
-    """[_WORDS] int32 on a 64-byte boundary, as Embree wants it."""
+    """Return an empty packet [_WORDS] int32 on a 64-byte boundary, as Embree requires."""
     buffer = np.empty(_WORDS + 16, np.int32)
     start = (-(buffer.ctypes.data // 4)) % 16
     return buffer[start : start + _WORDS]
@@ -172,7 +172,7 @@ def new_packet() -> np.ndarray:
 
 @njit(**INNER)
 def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: np.float32) -> None:
-    """Write what all packets of a view share."""
+    """Write the words that all packets of a view share."""
     packet[:] = 0
     for axis in range(3):
         origin = 0.0
@@ -187,14 +187,14 @@ def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: n
 
 @njit(**INNER)
 def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
-    """Have Embree ask ``hit_filter`` about every hit on a surface that rays may pass through.
+    """Make Embree call ``hit_filter`` for every hit on a surface that rays may pass through.
 
     Args:
         packet: The packet as int32.
         floats: The packet as float32.
         axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
-        hit_filter: Address of the filter.
-        surfaces: What the filter reads.
+        hit_filter: Address of the filter function.
+        surfaces: The surfaces that the filter reads.
     """
     wide = packet.view(np.int64)
     wide[ARGUMENTS // 2 + 1] = packet.ctypes.data + 4 * CONTEXT
@@ -219,8 +219,8 @@ def aim(
 ) -> None:
     """Aim the rays through the centres of 4x4 pixels from (x, y).
 
-    Directions are one long along the view axis, so that the distance along the ray is planar depth. Rays beyond the
-    picture's edge are traced too and not read.
+    Directions have length one along the view axis, so that the distance along the ray is planar depth. Rays beyond the
+    picture's edge are traced but not read.
 
     Args:
         packet: The packet as int32.
@@ -228,7 +228,7 @@ def aim(
         view: [4, 4] float32, world-to-camera.
         x: Column of the first pixel.
         y: Row of the first pixel.
-        lens: Of the camera.
+        lens: The camera.
     """
     half = np.float32(0.5)
     rx, ry, rz = view[0, 0], view[0, 1], view[0, 2]
@@ -250,7 +250,7 @@ def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: 
 
     Args:
         function: Address of rtcIntersect16, rtcIntersect8 or rtcIntersect4.
-        width: The rays that it takes, 16, 8 or 4.
+        width: Number of rays that the function takes, 16, 8 or 4.
         tree: Address of the RTCScene.
         packet: The packet as int32.
         narrow: Another packet, of which nothing is kept.

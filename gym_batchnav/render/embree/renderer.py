@@ -1,4 +1,4 @@
-"""The renderer that needs no GPU: Embree's trees, traced and shaded inside Numba kernels."""
+"""The renderer that needs no GPU: Embree's trees, traced and shaded by Numba kernels."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gym_batchnav.system.process import Claim, claim_process
 
 
 class EmbreeRenderer:
-    """Scenes of one library, ready for rays.
+    """A renderer of one library's scenes by ray tracing; see ``render.api.Renderer``.
 
     Args:
-        library: The scenes; the trees of all resident ones are built now.
+        library: The scenes; the trees of all resident scenes are built now.
 
     Raises:
-        RuntimeError: Embree is not installed or cannot run here.
+        RuntimeError: If Embree is not installed or cannot run here.
     """
 
     name = "embree"
-    nbytes = 0  # on a graphics device; the library counts trees and surfaces
+    nbytes = 0  # on a graphics device; trees and surfaces count as the library's memory
 
     def __init__(self, library: SceneLibrary) -> None:
         claim_process("the Embree renderer")
@@ -36,7 +36,7 @@ class EmbreeRenderer:
         self._closed = False
         self._keys: dict[TreePreparer | SurfacePreparer, int] = {}
         self._tables: dict[tuple[int, int], SlotTable] = {}
-        self._generation = library.generation  # of the library, when the tables were filled
+        self._generation = library.generation  # at which the tables were filled
         self.tree_key(cull=False)
 
     def target(
@@ -54,29 +54,31 @@ class EmbreeRenderer:
             sensors: Any of ``"depth"``, ``"rgb"`` and ``"semantic"``.
             num_views: N.
             device: ``"cpu"``.
-            buffers: Sets of pictures that take turns as results.
+            buffers: Number of sets of pictures that take turns as results.
 
         Raises:
-            ValueError: A sensor or a number is wrong, or the device is not the processor.
-            RuntimeError: The renderer is closed.
+            ValueError: If a sensor or a number is wrong, or the device is not ``"cpu"``.
+            RuntimeError: If the renderer is closed.
         """
         self.check_open()
         check_target(sensors, num_views, buffers)
         if device != "cpu":
-            raise ValueError(f"device={device!r}: Embree draws into main memory; give 'cpu', or renderer='opengl'")
+            raise ValueError(
+                f"device={device!r}: Embree draws into main memory: pass device='cpu', or choose renderer='opengl'"
+            )
         return EmbreeTarget(self, camera, sensors, num_views, buffers)
 
     def tree_key(self, cull: bool) -> int:
-        """The library's key of the ray trees."""
+        """Return the library's key of the ray trees."""
         return self._prepare(TreePreparer(self.embree, cull))
 
     def slot_table(self, cull: bool, size: int, masked_only: bool) -> SlotTable:
-        """The slots of the library as kernels read them, shared by the targets that need the same.
+        """Return the table of slots that kernels read, shared by targets with the same requirements.
 
         Args:
-            cull: Rays pass single-sided triangles from behind.
-            size: Texels along a side of the textures.
-            masked_only: Only scenes with masked materials need surfaces.
+            cull: Whether rays pass through single-sided triangles from behind.
+            size: Texels per side of the textures.
+            masked_only: Whether only scenes with masked materials need surfaces.
         """
         full = SurfacePreparer(size, masked_only=False)
         surfaces = full if full in self._keys else SurfacePreparer(size, masked_only)
@@ -86,14 +88,14 @@ class EmbreeRenderer:
         return self._tables[keys]
 
     def follow_library(self) -> None:
-        """Update all slot tables, so that scenes that have left the library are released."""
+        """Update all slot tables and release scenes that have left the library."""
         if self._generation != self.library.generation:
             for table in self._tables.values():
                 table.mirror()
             self._generation = self.library.generation
 
     def _prepare(self, preparer: TreePreparer | SurfacePreparer) -> int:
-        """Have the library prepare something once for all targets; returns its key."""
+        """Register a preparer with the library, once for all targets, and return its key."""
         if preparer not in self._keys:
             self._keys[preparer] = self.library.add_preparer(preparer)
         return self._keys[preparer]
@@ -101,21 +103,21 @@ class EmbreeRenderer:
     def check_open(self) -> None:
         """Raise RuntimeError once the renderer is closed."""
         if self._closed:
-            raise RuntimeError("this EmbreeRenderer is closed: make another with make_renderer")
+            raise RuntimeError("this EmbreeRenderer is closed: make a new one with make_renderer")
 
     def close(self) -> None:
-        """Release every scene; targets of this renderer cannot draw any more; idempotent."""
+        """Release every scene; targets of this renderer can no longer draw. Idempotent."""
         self._closed = True
         for key in self._keys.values():
             self.library.remove_preparer(key)
         for table in self._tables.values():
-            table.clear()  # targets still hold the tables
+            table.clear()  # targets may keep the tables
         self._keys.clear()
         self._tables.clear()
 
 
 def processor_name() -> str:
-    """The processor's name as the operating system gives it."""
+    """Return the processor's name as the operating system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

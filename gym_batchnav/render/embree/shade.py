@@ -1,9 +1,9 @@
 """Kernels that compute the colours of the surfaces that a packet of rays has hit.
 
-Memory is read ray by ray; all arithmetic runs over the sixteen rays of a packet at once, so the decoding of sRGB is a
-polynomial and not a table. LLVM vectorises the loops over lanes as they stand here: innermost, with no branch and no
-call that is not inlined. A ray that has hit nothing is shaded like the rest, as the triangle that it hit in an earlier
-packet of the view (at first triangle 0), and its colour is not read.
+Memory is read ray by ray, but all arithmetic runs over the sixteen rays of a packet at once; sRGB is therefore decoded
+by a polynomial instead of a table. LLVM vectorises the loops over lanes because they are innermost loops without
+branches or calls that are not inlined. A ray that hits nothing is shaded too, with the triangle that its lane hit in an
+earlier packet of the view (initially triangle 0), and its colour is not read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LOG2_ERROR = 4e-5  # of the logarithm in find_levels
 
 @njit(**INNER)
 def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndarray) -> bool:
-    """Read the materials and corners of what the rays have hit; returns whether any surface has a texture.
+    """Read the materials and corner colours of the triangles hit; return whether any of them has a texture.
 
     Args:
         packet: The packet as int32.
@@ -66,7 +66,7 @@ def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndar
 
 @njit(**INNER)
 def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
-    """Read how textures lie on the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
+    """Read the texture mapping of the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
     for lane in range(16):
         triangle = triangles[packet[TRIANGLE + lane]]
         for word in range(surface.COLOR):
@@ -75,7 +75,7 @@ def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
 
 @njit(**INNER)
 def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
-    """Write the light on the surfaces; the normal is the triangle's, turned to the viewer."""
+    """Write the light on the surfaces, from the triangles' normals turned towards the viewer."""
     ambient, diffuse = brightness[0], brightness[1]
     lx, ly, lz = light[0], light[1], light[2]
     for lane in range(16):
@@ -91,8 +91,8 @@ def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) ->
 def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
     """Write the texture coordinates and the squares of the longer axes of the pixels' footprints, in textures.
 
-    With D a ray's direction, one long along the view axis, t its length and n the normal, the exact differential is
-    t (dD - D (n . dD) / (n . D)): how far the hit point moves on the triangle's plane when the ray moves by one pixel.
+    For a ray of direction D (of length one along the view axis) and length t that hits a plane of normal n, the hit
+    point moves by t (dD - D (n . dD) / (n . D)) on the plane when the direction changes by dD, here by one pixel.
 
     Args:
         floats: The packet as float32.
@@ -129,12 +129,13 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
     Args:
         packet: The packet as int32.
         floats: The packet as float32.
-        size: Texels along a side of level 0.
+        size: Texels per side of level 0.
     """
     top = int(np.log2(np.float32(size)) + np.float32(0.5))
-    # An IEEE 754 float32 2^e (1 + f), 0 <= f < 1, has the word (127 + e + f) 2^23. log2(1 + f) is taken as
-    # f + f (1 - f) q(f), which is exact at both ends; q is the cubic that fits (log2(1 + f) - f) / (f (1 - f)) best by
-    # least squares at even steps of f from 0 to 1. The logarithm is within LOG2_ERROR, half of which a level is off.
+    # An IEEE 754 float32 2^e (1 + f), 0 <= f < 1, has the word (127 + e + f) 2^23. log2(1 + f) is approximated by
+    # f + f (1 - f) q(f), which is exact at both ends. The cubic q is the least-squares fit to
+    # (log2(1 + f) - f) / (f (1 - f)) at even steps of f from 0 to 1. The error of the logarithm is at most LOG2_ERROR,
+    # and that of a level half as large.
     unit, one, half = np.float32(2.0**-23), np.float32(1.0), np.float32(0.5)
     c0, c1 = np.float32(0.44225257), np.float32(-0.26888844)
     c2, c3 = np.float32(0.15027362), np.float32(-0.04530342)
@@ -151,23 +152,23 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
 
 @njit(**INNER)
 def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int) -> None:
-    """Write the indices of the 2x2 texels around the texture coordinates on two mip levels, and the place between them.
+    """Write the indices of the 2x2 texels around the texture coordinates on two mip levels, and the positions between.
 
-    Surfaces without a texture get indices in the first one.
+    Surfaces without a texture get indices of the first texture.
 
     Args:
         packet: The packet as int32.
         floats: The packet as float32.
-        size: Texels along a side of level 0.
-        num_textures: In the pool.
+        size: Texels per side of level 0.
+        num_textures: Number of textures in the pool.
     """
     for k in range(2):
         for lane in range(16):
             side = max(size >> (packet[LEVEL + lane] + k), 1)
             texture = max(packet[TEXTURE + lane], np.int32(0))
-            # level_starts[level] in closed form, for a table that is read lane by lane makes colours 5% slower: the
-            # levels before hold size^2 + (size / 2)^2 + ... + (2 side)^2 texels, and in the difference of two powers
-            # of four, a row of ones, every second bit is one of the powers between.
+            # This is level_starts[level] in closed form, since reading a table lane by lane makes colours 5% slower.
+            # The levels before hold size^2 + (size / 2)^2 + ... + (2 side)^2 texels. The difference of two powers of
+            # four is a run of ones in binary, in which every second bit is one of the powers between them.
             before = 4 * ((size * size - side * side) & 0x5555555555555555)
             start = num_textures * before + texture * side * side
             x0, x1, across = neighbours(floats[AT_U + lane], side, packet[WRAP_U + lane])
@@ -182,13 +183,13 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
 
 @njit(**INNER)
 def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: int, texture: int) -> int:
-    """Index in a texture pool of the first texel of a texture on a mip level of ``side`` texels a side."""
+    """Return the index in a texture pool of a texture's first texel on a mip level with ``side`` texels per side."""
     return num_textures * level_starts[level] + texture * side * side
 
 
 @njit(**INNER)
 def neighbours(at: np.float32, side: int, mode: int) -> tuple[int, int, np.float32]:
-    """The two texels along an axis that a texture coordinate lies between, and how far from the first to the second."""
+    """Return the two texels along an axis around a texture coordinate, and its position between them from 0 to 1."""
     x = at * np.float32(side) - np.float32(0.5)
     before = np.floor(x)
     first = int(before)
@@ -197,7 +198,7 @@ def neighbours(at: np.float32, side: int, mode: int) -> tuple[int, int, np.float
 
 @njit(**INNER)
 def wrap_texel(texel: int, side: int, mode: int) -> int:
-    """A texel's row or column inside the texture; ``side`` is a power of two."""
+    """Return a texel's row or column wrapped into the texture; ``side`` is a power of two."""
     turned = texel & (2 * side - 1)
     mirrored = min(turned, 2 * side - 1 - turned)
     clamped = min(max(texel, 0), side - 1)
@@ -231,7 +232,7 @@ def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
 
 @njit(**INNER, fastmath={"contract"})
 def _decode(byte: np.int32) -> np.float32:
-    """The linear light of an sRGB byte, within 0.004 bytes of the standard."""
+    """Return the linear light of an sRGB byte, within 0.004 bytes of the standard."""
     x = np.float32(byte) * np.float32(1 / 255)
     high = np.float32(0.768079994) - x * (
         np.float32(0.533809316) - x * (np.float32(0.316749839) - x * np.float32(0.085391796))
@@ -242,7 +243,7 @@ def _decode(byte: np.int32) -> np.float32:
 
 @njit(**INNER, fastmath={"contract"})
 def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> None:
-    """Write the product of light, factor, vertex colour and texture, in whole steps from 0 to ``steps``."""
+    """Write the products of light, factor, vertex colour and texture, as integers from 0 to ``steps``."""
     one, half = np.float32(1.0), np.float32(0.5)
     for channel in range(3):
         for lane in range(16):

@@ -1,4 +1,4 @@
-"""Surfaces for the ray tracer: how a scene's triangles look, in records of 4-byte words that kernels read."""
+"""Surfaces for the ray tracer: the appearance of a scene's triangles, in records of 4-byte words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
 from gym_batchnav.scene.scene import MASK, Scene
 
-# How texture coordinates lie on a triangle, its colours and its material.
+# The texture mapping of a triangle, its colours and its material.
 TRIANGLE_RECORD = np.dtype(
     [
         ("uv", np.float32, 2),  # at corner 0
@@ -33,7 +33,7 @@ MATERIAL_RECORD = np.dtype(
 
 
 def _word(record: np.dtype, field: str) -> int:
-    """The 4-byte word at which a field of a record begins."""
+    """Return the 4-byte word at which a field of a record begins."""
     return record.fields[field][1] // 4  # type: ignore[index]
 
 
@@ -62,45 +62,45 @@ WHITE = np.int32(-1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surface:
-    """How a scene's triangles look."""
+    """The appearance of a scene's triangles."""
 
-    triangles: np.ndarray  # [T] TRIANGLE_RECORD, 64-byte aligned: a record is one line of the cache
+    triangles: np.ndarray  # [T] TRIANGLE_RECORD, 64-byte aligned: a record is one cache line
     materials: np.ndarray  # [M] MATERIAL_RECORD
     pool: TexturePool
 
     @property
     def nbytes(self) -> int:
-        """Bytes of main memory."""
+        """The size in main memory, in bytes."""
         return self.triangles.nbytes + self.materials.nbytes + self.pool.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class SurfacePreparer:
-    """Makes the surfaces of scenes; a plain callable for the scene library.
+    """A callable that makes the surfaces of scenes, for the scene library.
 
     Attributes:
-        size: Texels along a side of the textures.
-        masked_only: Only scenes with masked materials need one.
+        size: Texels per side of the textures.
+        masked_only: Whether only scenes with masked materials need a surface.
     """
 
     size: int
     masked_only: bool
 
     def __call__(self, scene: Scene) -> Surface | None:
-        """The surface of one scene, None where rays need not look at it."""
+        """Return the surface of a scene, or None if no kernel reads it."""
         return build_surface(scene, self.size) if is_masked(scene) or not self.masked_only else None
 
 
 def is_masked(scene: Scene) -> bool:
-    """Whether rays may pass through a triangle of the scene."""
+    """Return whether rays may pass through a triangle of the scene."""
     return bool((scene.materials.alpha_mode == MASK).any())
 
 
 def build_surface(scene: Scene, size: int) -> Surface:
-    """The records of a scene's triangles and materials, and its textures of ``size`` texels a side.
+    """Make the records of a scene's triangles and materials, and its textures with ``size`` texels per side.
 
     Raises:
-        ValueError: A triangle names a material, or a material a texture, that the scene does not have.
+        ValueError: If a triangle refers to a material, or a material to a texture, that the scene does not have.
     """
     materials = scene.materials
     check_rows(scene, "triangle_material", scene.triangle_material, 0, len(materials))
@@ -119,28 +119,30 @@ def build_surface(scene: Scene, size: int) -> Surface:
 
 
 def _aligned(count: int, record: np.dtype) -> np.ndarray:
-    """[count] undefined records on a 64-byte boundary."""
+    """Return [count] undefined records on a 64-byte boundary."""
     buffer = np.empty(count * record.itemsize + 64, np.uint8)
     start = -buffer.ctypes.data % 64
     return buffer[start : start + count * record.itemsize].view(record)
 
 
-def check_rows(scene: Scene, what: str, rows: np.ndarray, least: int, count: int) -> None:
-    """Raise ValueError for references to rows that do not exist: kernels would read beyond their arrays.
+def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: int) -> None:
+    """Raise ValueError for references to rows that do not exist, since kernels would read beyond their arrays.
 
     Args:
-        scene: Named in the error.
-        what: Name of the scene's field.
-        rows: Integers, the values of that field.
-        least: The smallest allowed.
-        count: One more than the greatest allowed.
+        scene: The scene, for the error.
+        field: Name of the scene's field.
+        rows: Integers, the values of the field.
+        least: The smallest value allowed.
+        count: One more than the largest value allowed.
     """
     if rows.size and (rows.min() < least or rows.max() >= count):
-        raise ValueError(f"scene {scene.name!r}: {what} runs from {rows.min()} to {rows.max()}, of {count} rows")
+        raise ValueError(
+            f"scene {scene.name!r}: {field} has values from {rows.min()} to {rows.max()}, but there are {count} rows"
+        )
 
 
 def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Where the texture lies on every triangle.
+    """Return the texture mapping of every triangle.
 
     Returns:
         [3, T, 2] float32: the coordinates of corner 0 and the differences to corners 1 and 2; and [2, T, 3] float32:
@@ -156,7 +158,7 @@ def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     normal = np.cross(edge_1, edge_2)
     square = np.einsum("ti,ti->t", normal, normal)
     inverse = np.divide(1, square, out=np.zeros(count), where=square > 0)
-    # The dual basis of the edges: its product with a step along an edge is 1, with the other edge or the normal 0.
+    # The dual basis of the edges: its product with its own edge is 1, and with the other edge or the normal 0.
     dual = np.stack([np.cross(edge_2, normal), np.cross(normal, edge_1)], axis=1) * inverse[:, None, None]
     gradients = np.einsum("tec,tei->cti", change, dual)
     return (
@@ -166,7 +168,7 @@ def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _material_records(scene: Scene) -> np.ndarray:
-    """[M] MATERIAL_RECORD of a scene's materials."""
+    """Return the records [M] MATERIAL_RECORD of a scene's materials."""
     materials = scene.materials
     records = np.zeros(len(materials), MATERIAL_RECORD)
     records["factor"] = material_factors(materials)

@@ -1,8 +1,7 @@
-"""Drawing with rays: output buffers, and the addresses that the kernels take."""
+"""Targets of the Embree renderer: output buffers, and the addresses that kernels read."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, most_under_way
+from gym_batchnav.render.api import SENSOR_FORMATS, InFlight, empty_pictures
 from gym_batchnav.render.checks import check_rigid, check_slots
 from gym_batchnav.render.embree.packet import Lens
 from gym_batchnav.render.embree.trace import SLOT, Output, Shading, Tracer, Views, draw
@@ -21,11 +20,11 @@ from gym_batchnav.system.process import PARALLEL_KERNELS
 if TYPE_CHECKING:
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
-_SERIAL_PIXELS = 4 * 64 * 64  # up to here one thread draws
+_SERIAL_PIXELS = 4 * 64 * 64  # up to this number of pixels one thread draws
 
 
 class _Batch(NamedTuple):
-    """The batch that was begun last, by which ``refresh`` sees which views have changed."""
+    """The batch that was begun last, from which ``refresh`` finds the views that have changed."""
 
     generation: int  # of the library
     slots: np.ndarray  # [n] int64
@@ -34,7 +33,7 @@ class _Batch(NamedTuple):
 
 
 class EmbreeTarget:
-    """A target of the Embree renderer, see ``render.api.Target``; made by ``EmbreeRenderer.target``."""
+    """A target of the Embree renderer, made by ``EmbreeRenderer.target``; see ``render.api.Target``."""
 
     def __init__(
         self, renderer: EmbreeRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, buffers: int
@@ -45,7 +44,7 @@ class EmbreeTarget:
         self._slots = renderer.slot_table(camera.cull_backfaces, size, masked_only="rgb" not in sensors)
         self._sets = [empty_pictures(camera, sensors, num_views) for _ in range(buffers)]
         self._next_set = 0
-        self._under_way: deque[dict[str, np.ndarray]] = deque()
+        self._in_flight: InFlight[dict[str, np.ndarray]] = InFlight(buffers)
         self._last: _Batch | None = None
         self._closed = False
         self._lens = _lens(camera, sensors)
@@ -53,26 +52,26 @@ class EmbreeTarget:
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
         """Draw every view; see ``Target.render``."""
-        self._check_idle("render")
+        self._check_usable()
+        self._in_flight.check_idle("render")
         self._check(slots, views)
         check_rigid(views)
         self.begin(slots, views)
         return self.finish()
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
-        """Draw every view, see ``Target.begin``; here it does all of the work."""
+        """Draw every view, before returning; see ``Target.begin``."""
         self._begin(slots, views, refresh=False)
 
     def finish(self) -> dict[str, Any]:
-        """Return the pictures of the oldest batch under way; see ``Target.finish``."""
+        """Return the pictures of the oldest batch in flight; see ``Target.finish``."""
         self._check_usable()
-        if not self._under_way:
-            raise RuntimeError("finish without begin: call begin(slots, views) first")
-        return self._under_way.popleft()
+        return self._in_flight.take()
 
     def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
-        """Draw the views that have changed and copy the others; see ``Target.refresh``."""
-        self._check_idle("refresh")
+        """Draw the views that have changed and copy the rest; see ``Target.refresh``."""
+        self._check_usable()
+        self._in_flight.check_idle("refresh")
         self._begin(slots, views, refresh=True)
         return self.finish()
 
@@ -80,34 +79,27 @@ class EmbreeTarget:
         """Release the target; idempotent."""
         self._closed = True
         self._sets = []
-        self._under_way.clear()
+        self._in_flight.clear()
         self._last = None
 
     def _check_usable(self) -> None:
-        """Raise RuntimeError once the target or its renderer is closed, or in another process or thread."""
+        """Raise RuntimeError if the target or its renderer is closed, or if called in another process or thread."""
         self._renderer.check_open()
         if self._closed:
-            raise RuntimeError("this EmbreeTarget is closed: make another with renderer.target")
+            raise RuntimeError("this EmbreeTarget is closed: make a new one with renderer.target")
         self._renderer.claim.claim_thread("drawing with Embree")
 
-    def _check_idle(self, doing: str) -> None:
-        """Raise RuntimeError unless the target is usable and no batch is under way."""
-        self._check_usable()
-        if self._under_way:
-            raise RuntimeError(f"{doing} while a batch is under way: call finish first")
-
     def _check(self, slots: np.ndarray, views: np.ndarray) -> None:
-        """Raise ValueError unless the slots and the shapes and types of both can be drawn."""
+        """Raise ValueError unless the slots and the shapes and types of both arrays are valid."""
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
 
     def _begin(self, slots: np.ndarray, views: np.ndarray, refresh: bool) -> None:
-        """Draw all views, or for ``refresh`` those that have changed, into the next set of pictures."""
+        """Draw all views, or with ``refresh`` only those that have changed, into the next set of pictures."""
         self._check_usable()
-        if len(self._under_way) >= most_under_way(len(self._sets)):
-            raise RuntimeError(f"begin with {len(self._under_way)} under way: call finish before the next begin")
+        self._in_flight.check_space()
         self._check(slots, views)
         self._renderer.follow_library()
-        # Always copies: the kernel would be compiled again for arrays that are read-only or not contiguous.
+        # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
         slots, views = np.array(slots, np.int64, order="C"), np.array(views, np.float32, order="C")
         self._slots.check_filled(slots)
         kept = self._unchanged(slots, views) if refresh else np.zeros(len(slots), bool)
@@ -115,30 +107,30 @@ class EmbreeTarget:
         if self._last is not None and len(self._sets) > 1 and kept.any():
             for sensor, picture in pictures.items():
                 picture[kept] = self._last.pictures[sensor][kept]
-        self._last = None  # until the pictures are whole
+        self._last = None  # until all pictures are complete
         self._draw(slots, views, np.flatnonzero(~kept), pictures)
         self._next_set = (self._next_set + 1) % len(self._sets)
         self._last = _Batch(self._renderer.library.generation, slots, views, pictures)
-        self._under_way.append(pictures)
+        self._in_flight.add(pictures)
 
     def _unchanged(self, slots: np.ndarray, views: np.ndarray) -> np.ndarray:
-        """Which views [n] bool show what they showed in the last batch."""
+        """Return which views [n] bool are the same as in the last batch."""
         last = self._last
         if last is None or last.generation != self._renderer.library.generation or len(last.slots) != len(slots):
             return np.zeros(len(slots), bool)
         return (slots == last.slots) & (views == last.views).all(axis=(1, 2))
 
     def _draw(self, slots: np.ndarray, views: np.ndarray, rows: np.ndarray, pictures: dict[str, np.ndarray]) -> None:
-        """Draw the views ``rows`` [m] on as many threads as pay."""
+        """Draw the views ``rows`` [m], on one thread if they are small and else on all."""
         if not len(rows):
             return
         threads, lens = get_num_threads(), self._lens
-        # Waking threads costs more than a few small pictures do, and much more where other work keeps them busy.
+        # For a few small pictures, waking threads takes longer than drawing, even more so if they are busy.
         few = len(rows) * lens.width * lens.height <= _SERIAL_PIXELS
         parts = 1 if few else 4 * threads
         bands = max(1, min(-(-lens.height // 4), parts // len(rows)))
         embree = self._renderer.embree
-        # Scene by scene: what the views of one read is then still in the processor's caches.
+        # Draw scene by scene, so that the scene's data stay in the processor's caches.
         order = rows[np.argsort(slots[rows], kind="stable")]
         with PARALLEL_KERNELS:
             set_num_threads(1 if few else threads)
@@ -156,7 +148,7 @@ class EmbreeTarget:
 
 
 class SlotTable:
-    """The addresses of a library's trees and surfaces, for the kernels.
+    """The addresses of a library's trees and surfaces, for kernels.
 
     Args:
         library: The scenes.
@@ -164,7 +156,7 @@ class SlotTable:
         surface_key: The library's key of the surfaces.
 
     Attributes:
-        table: [K] SLOT; all zero for an empty slot.
+        table: [K] SLOT, all zero for an empty slot.
     """
 
     def __init__(self, library: SceneLibrary, tree_key: int, surface_key: int) -> None:
@@ -172,9 +164,9 @@ class SlotTable:
         self.mirror()
 
     def mirror(self) -> None:
-        """Follow the library: add what is new, release what has left."""
+        """Update the table: add new scenes and release those that have left the library."""
         slots = range(self._library.num_slots)
-        # Alive as long as their addresses are in the table.
+        # They must stay alive as long as their addresses are in the table.
         self._records = [tuple(self._library.prepared(slot, key) for key in self._keys) for slot in slots]
         self.table = np.zeros(len(slots), SLOT)
         for row, (tree, surface) in zip(self.table, self._records, strict=True):
@@ -191,19 +183,19 @@ class SlotTable:
                 row["masked"] = tree.masked
 
     def clear(self) -> None:
-        """Release everything."""
+        """Release all scenes."""
         self._records = []
         self.table = np.zeros_like(self.table)
 
     def check_filled(self, slots: np.ndarray) -> None:
-        """Raise ValueError if any of the slots [n] holds no scene."""
+        """Raise ValueError if any of the slots [n] is empty."""
         empty = self.table["tree"][slots] == 0
         if empty.any():
-            raise ValueError(f"slot {np.asarray(slots)[empty][0]} of the scene library is empty: put a scene into it")
+            raise ValueError(f"slot {np.asarray(slots)[empty][0]} of the scene library is empty: load a scene into it")
 
 
 def _output(pictures: dict[str, np.ndarray], num_views: int) -> Output:
-    """The arrays that the kernel writes; a sensor that is not wanted has no pixels."""
+    """Return the arrays that the kernel writes; those of absent sensors have no pixels."""
 
     def pixels(sensor: str) -> np.ndarray:
         dtype, channels = SENSOR_FORMATS[sensor]
@@ -214,9 +206,9 @@ def _output(pictures: dict[str, np.ndarray], num_views: int) -> Output:
 
 
 def _lens(camera: Camera, sensors: tuple[str, ...]) -> Lens:
-    """A camera as the kernels take it."""
+    """Return the form of a camera that kernels take."""
     far_reads = 1.0 if camera.normalize_depth else camera.max_depth
-    # Where a miss reads max_depth, so does everything beyond it: rays may end there, which is faster.
+    # If a miss reads max_depth, so does everything farther away, and rays can end there, which is faster.
     clipped = tuple(sensors) == ("depth",) and camera.depth_miss == "far"
     return Lens(
         near=np.float32(camera.near),

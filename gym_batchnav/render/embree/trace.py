@@ -1,7 +1,7 @@
-"""The kernel that draws views: packets of 4x4 rays are traced through Embree's trees, and what they hit is shaded.
+"""The kernel that draws views: it traces packets of 4x4 rays through Embree's trees and shades the hits.
 
 It reads a record of the slot table (see ``SLOT``) for every view, so that one call draws the views of all slots.
-A view is drawn in bands of rows; neither the bands nor the threads change a picture.
+A view is drawn in bands of rows; the numbers of bands and threads do not affect the pictures.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
 from gym_batchnav.system.jit import ENTRY, INNER
 from gym_batchnav.system.parallel import for_each
 
-# What kernels know of a slot; all zero for an empty one. Those of the surfaces are zero where no kernel reads them.
+# The record of a slot for kernels, all zero for an empty slot. The fields of surfaces are zero if no kernel reads them.
 SLOT = np.dtype(
     [
         ("tree", np.int64),  # address of the RTCScene
@@ -52,17 +52,17 @@ SLOT = np.dtype(
         ("num_triangles", np.int64),
         ("num_materials", np.int64),
         ("num_textures", np.int64),
-        ("masked", np.int64),  # 1 where rays may pass through some triangles
+        ("masked", np.int64),  # 1 if rays may pass through some triangles
     ]
 )
 
 
 class Tracer(NamedTuple):
-    """How Embree is called."""
+    """The addresses of Embree's functions."""
 
     function: int  # address of rtcIntersect16, rtcIntersect8 or rtcIntersect4
-    num_rays: int  # that it traces at once, 16, 8 or 4
-    hit_filter: int  # address of the filter that is asked about masked triangles
+    num_rays: int  # number of rays that the function traces at once, 16, 8 or 4
+    hit_filter: int  # address of the filter for hits of masked triangles
 
 
 class Views(NamedTuple):
@@ -70,22 +70,22 @@ class Views(NamedTuple):
 
     table: np.ndarray  # [K] SLOT
     slots: np.ndarray  # [N] int64
-    order: np.ndarray  # [M] int64, the views to draw, one after the other; others keep their pictures
+    order: np.ndarray  # [M] int64, the views to draw, in this order; the rest keep their pictures
     matrices: np.ndarray  # [N, 4, 4] float32, world-to-camera
     lights: np.ndarray  # [N, 3] float32, unit vectors towards the light in world space
 
 
 class Shading(NamedTuple):
-    """What colours need beside the surfaces."""
+    """The inputs of shading other than surfaces."""
 
     brightness: np.ndarray  # [2] float32, ambient and diffuse
-    size: int  # texels along a side of level 0 of the texture pools
+    size: int  # texels per side of level 0 of the texture pools
     level_starts: np.ndarray  # [levels] int64, see textures.level_starts
     encode: np.ndarray  # [steps + 1] uint8, sRGB byte of evenly spaced linear light
 
 
 class Output(NamedTuple):
-    """The pictures to write; those of a sensor that is not wanted have no pixels: [N, 0, 0]."""
+    """The pictures to write; those of absent sensors have no pixels: [N, 0, 0]."""
 
     depth: np.ndarray  # [N, H, W] float32
     rgb: np.ndarray  # [N, H, W, 3] uint8
@@ -97,19 +97,19 @@ def draw(tracer: Tracer, views: Views, lens: Lens, shading: Shading, bands: int,
     """Draw any of the three sensors.
 
     Args:
-        tracer: How Embree is called.
-        views: What is seen, from where.
-        lens: Of the camera.
-        shading: Read for colours and masked triangles.
-        bands: Parts that a view is cut into, so that few views keep all threads busy.
-        out: Written.
+        tracer: Embree's functions.
+        views: The views.
+        lens: The camera.
+        shading: Inputs of shading; read for colours and masked triangles.
+        bands: Number of bands per view, so that a few views can keep all threads busy.
+        out: The pictures, written.
     """
     for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, lens, shading, out))
 
 
 @njit(**INNER)
 def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, shading: Shading, out: Output) -> None:
-    """Draw one of ``bands`` bands of rows of one of ``views.order``."""
+    """Draw band ``item % bands`` of view ``views.order[item // bands]``."""
     rows = (lens.height + 4 * bands - 1) // (4 * bands) * 4
     n = views.order[item // bands]
     first_row = item % bands * rows
@@ -159,7 +159,7 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
 
 @njit(**INNER)
 def _any_hit(packet: np.ndarray) -> bool:
-    """Whether any ray of a packet has hit something."""
+    """Return whether any ray of a packet has hit something."""
     common = NOTHING
     for lane in range(16):
         common &= packet[HIT + lane]

@@ -1,4 +1,4 @@
-"""The OpenGL renderer, on ModernGL; nothing else imports it."""
+"""The OpenGL renderer; only this package imports ModernGL."""
 
 from gym_batchnav.render.opengl.context import probe
 from gym_batchnav.render.opengl.renderer import OpenGLRenderer

@@ -1,4 +1,4 @@
-"""The one OpenGL context of a process, and the few calls that ModernGL does not offer."""
+"""The OpenGL context of a process, with the calls that ModernGL does not provide."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 
 class Context:
-    """An OpenGL context, the process that made it, and the abilities of the device.
+    """An OpenGL context, with the process that made it and the capabilities of the device.
 
-    Enter it (``with context:``) before any OpenGL call, which makes it current; forked children get an error. Leaving
-    it makes the caller's own context current again. Only one thread at a time is inside; others wait.
+    Entering it (``with context:``) makes it current, as any OpenGL call requires; a forked child gets an error. Leaving
+    it makes the caller's own context current again. Only one thread at a time may be inside; others wait.
 
     Attributes:
         moderngl: The ModernGL context.
-        pid: The process that made it.
+        pid: Id of the process that made it.
         device: GL_RENDERER.
         software: Whether the device draws on the processor.
-        no_framebuffer: To bind before a framebuffer is released, for ModernGL goes on binding what was used last.
+        no_framebuffer: Must be bound before a framebuffer is released, since ModernGL keeps binding the last one used.
         clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
     """
 
@@ -47,19 +47,19 @@ class Context:
         self.pid = os.getpid()
         self._lock = threading.RLock()
         self._current = CurrentContext()
-        self._depth = 0  # how often it is entered now
+        self._depth = 0  # number of nested entries
         with self._current.kept():
             self._create()
 
     def _create(self) -> None:
-        """Make the context and ask it for what it offers."""
+        """Make the context and query its capabilities."""
         self.moderngl = _create()
-        # Objects that are dropped wait until the next __enter__: a forked child must never delete them unasked.
+        # Dropped objects are released by the next __enter__, so that a forked child never deletes them on its own.
         self.moderngl.gc_mode = "context_gc"
         self.device: str = self.moderngl.info["GL_RENDERER"]
         self.software = is_software(self.device)
         self.clip_control = "GL_ARB_clip_control" in self.moderngl.extensions or self.moderngl.version_code >= 450
-        self.flush = self._load("glFlush", 0)  # has the device start on everything that was asked for so far
+        self.flush = self._load("glFlush", 0)  # makes the device start on all earlier calls
         self._tex_image_2d = self._load("glTexImage2D", 8, pointer=True)
         self._tex_image_3d = self._load("glTexImage3D", 9, pointer=True)
         self._tex_sub_image_3d = self._load("glTexSubImage3D", 10, pointer=True)
@@ -76,10 +76,10 @@ class Context:
                 self._load("glClipControl", 2)(_GL_LOWER_LEFT, _GL_ZERO_TO_ONE)
 
     def __enter__(self) -> moderngl.Context:
-        """Make the context current and release what was dropped.
+        """Make the context current and release dropped objects.
 
         Raises:
-            RuntimeError: This is a forked child, or the thread's own context cannot be set aside.
+            RuntimeError: If this is a forked child, or the thread's own context cannot be replaced.
         """
         claim_process("OpenGL")
         self._lock.acquire()
@@ -94,7 +94,7 @@ class Context:
                 raise
         self._depth += 1
         dropped = self.moderngl.objects
-        while dropped:  # ModernGL's own gc() stumbles over objects that were released before they were dropped
+        while dropped:  # ModernGL's own gc() fails for objects that were released before they were dropped
             release = getattr(dropped.popleft(), "release", None)
             if release is not None:
                 release()
@@ -111,7 +111,7 @@ class Context:
             self._lock.release()
 
     def depth_texture(self, size: tuple[int, int]) -> moderngl.Texture:
-        """A depth texture of 32-bit floats that shaders can read; ModernGL's own have 24 fixed bits."""
+        """Make a depth texture of 32-bit floats that shaders can read; ModernGL's own have 24 fixed-point bits."""
         texture = self.moderngl.depth_texture(size)
         texture.compare_func = ""
         texture.filter = (moderngl.NEAREST, moderngl.NEAREST)
@@ -120,11 +120,11 @@ class Context:
         return texture
 
     def srgb_texture_array(self, side: int, layers: int) -> moderngl.TextureArray:
-        """An sRGB RGBA texture array with undefined texels at every level; filtered within a level, never between.
+        """Make an sRGB RGBA texture array with undefined texels, filtered within levels but never between them.
 
         Args:
-            side: Texels along a side of level 0, a power of two.
-            layers: Its number of textures, at least 1.
+            side: Texels per side of level 0, a power of two.
+            layers: Number of textures, at least 1.
         """
         array = self.moderngl.texture_array((1, 1, 1), 4)
         array.use(0)
@@ -147,7 +147,7 @@ class Context:
     def copy_layers(
         self, source: moderngl.TextureArray, first: int, target: moderngl.TextureArray, to: int, count: int, side: int
     ) -> None:
-        """Copy ``count`` layers with all their levels on the device, from ``first`` on to ``to`` and on."""
+        """Copy ``count`` layers with all levels on the device, from layer ``first`` to layer ``to``."""
         array = _GL_TEXTURE_2D_ARRAY
         for level in range(side.bit_length()):
             start, end = (source.glo, array, level, 0, 0, first), (target.glo, array, level, 0, 0, to)
@@ -157,7 +157,7 @@ class Context:
         """Raise an error if OpenGL has reported one since the last check.
 
         Raises:
-            RuntimeError: The device was reset and its context lost, ran out of memory, or refused a call.
+            RuntimeError: If the device was reset and its context lost, ran out of memory, or rejected a call.
         """
         status = self._reset_status() if self._reset_status is not None else 0
         error = self.moderngl.error
@@ -181,14 +181,14 @@ class Context:
     def _load(
         self, name: str, num_integers: int, pointer: bool = False, result: type | None = None
     ) -> Callable[..., Any]:
-        """An OpenGL function that takes integers and then perhaps a pointer."""
+        """Load an OpenGL function that takes integers and optionally a pointer."""
         address = self.moderngl.mglo._context.load_opengl_function(name)
         kinds: list[Any] = [ctypes.c_int] * num_integers + [ctypes.c_void_p] * pointer
         return ctypes.CFUNCTYPE(result, *kinds)(address)
 
 
 def _create() -> moderngl.Context:
-    """A context without a window: through EGL on Linux, whatever the platform has elsewhere."""
+    """Create a context without a window: with EGL on Linux, with the platform's default elsewhere."""
     errors = []
     backends: list[dict[str, Any]] = [{"backend": "egl"}, {}] if sys.platform == "linux" else [{}]
     for keywords in backends:
@@ -197,25 +197,25 @@ def _create() -> moderngl.Context:
         except Exception as error:  # ModernGL raises bare Exception
             errors.append(str(error))
     raise RuntimeError(
-        "OpenGL 4.3 or newer is needed and none was found: install a driver (Debian: libegl1 libgl1-mesa-dri), "
+        "OpenGL 4.3 or newer is required but was not found: install a driver (Debian: libegl1 libgl1-mesa-dri), "
         f"or choose renderer='embree' ({'; '.join(errors)})"
     )
 
 
 @functools.cache
 def shared_context() -> Context:
-    """The context that all renderers of this process share; it is made at the first call and kept until exit.
+    """Return the context that all renderers of this process share; the first call creates it.
 
     Raises:
-        RuntimeError: There is no OpenGL 4.3 here; the message says what to install.
+        RuntimeError: If there is no OpenGL 4.3; the message names the packages to install.
     """
     return Context()
 
 
 def probe() -> str | None:
-    """The name of the OpenGL 4.3 device that renderers of this process draw on, None if there is none; never raises.
+    """Return the name of the OpenGL 4.3 device of this process, or None if there is none; never raises.
 
-    A forked child whose parent has drawn before has none.
+    There is none in a forked child whose parent has drawn before.
     """
     try:
         claim_process("OpenGL")

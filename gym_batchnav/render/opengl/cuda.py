@@ -21,13 +21,13 @@ _INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was bu
 
 
 def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
-    """The modules torch and cuda.core, ready for a device.
+    """Import torch and cuda.core and check that there is a device.
 
     Args:
         keyword: The argument's name in errors.
 
     Raises:
-        RuntimeError: One of them or a device is missing; the message names it.
+        RuntimeError: If one of them or a device is missing; the message names it.
     """
     modules = []
     for name in ("torch", "cuda.core"):
@@ -39,7 +39,7 @@ def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
     if not hasattr(core, "GraphicsResource"):
         raise RuntimeError(f"{keyword}='cuda' needs a cuda.core with GraphicsResource: {_INSTALL} {keyword}='cpu'")
     if not torch.cuda.is_available():
-        raise RuntimeError(f"{keyword}='cuda': torch finds no NVIDIA device here; use {keyword}='cpu'")
+        raise RuntimeError(f"{keyword}='cuda': torch finds no NVIDIA device: use {keyword}='cpu'")
     return torch, core
 
 
@@ -53,7 +53,7 @@ def check_vendor(context: Context, keyword: str = "device") -> None:
     """Raise RuntimeError unless OpenGL draws on an NVIDIA device.
 
     Args:
-        context: Ours.
+        context: The renderers' context.
         keyword: The argument's name in the error.
     """
     if "NVIDIA" not in context.moderngl.info["GL_VENDOR"]:
@@ -64,10 +64,10 @@ def check_vendor(context: Context, keyword: str = "device") -> None:
 
 
 def to_cuda(array: np.ndarray) -> Any:
-    """A copy of an array as a torch tensor on torch's current NVIDIA device.
+    """Copy an array to a torch tensor on torch's current NVIDIA device.
 
     Raises:
-        RuntimeError: torch or the device is missing.
+        RuntimeError: If torch or the device is missing.
     """
     torch, _ = load_cuda()
     return torch.as_tensor(array, device="cuda")
@@ -77,14 +77,14 @@ class CudaPictures:
     """Pictures as torch tensors in a ring of OpenGL buffers; implements ``Pictures``.
 
     Args:
-        context: Entered for every method; it must draw on the device that is torch's current one.
-        camera: Its pictures' size.
+        context: Entered for every method; it must draw on torch's current device.
+        camera: The camera, whose pictures have this size.
         sensors: Names of the sensors.
-        num_views: N, the most in a batch.
-        num_sets: Sets of buffers.
+        num_views: N, the largest number of views in a batch.
+        num_sets: Number of sets of buffers.
 
     Raises:
-        RuntimeError: OpenGL does not draw on an NVIDIA device, or something is missing.
+        RuntimeError: If OpenGL does not draw on an NVIDIA device, or a package is missing.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class CudaPictures:
         self._resources: list[dict[str, Any]] = [{} for _ in range(num_sets)]
 
     def buffers(self, batch: int) -> Buffers:
-        """Buffers for a batch; the tensors of ``num_sets`` batches before are invalid from now on."""
+        """Return buffers for a batch; the tensors of the batch ``num_sets`` before become invalid."""
         turn = batch % len(self._buffers)
         if not self._resources[turn]:
             self._buffers[turn] = buffers = batch_buffers(*self._arguments)
@@ -112,7 +112,7 @@ class CudaPictures:
         return self._buffers[turn]
 
     def take(self, batch: int, count: int) -> dict[str, Any]:
-        """Tensors of a batch; torch's current stream waits for the device, the processor does not."""
+        """Return the tensors of a batch; torch's current stream waits for the device, the processor does not."""
         camera, images = self._camera, {}
         for name, resource in self._resources[batch % len(self._resources)].items():
             whole = self._torch.from_dlpack(resource.map(stream=self._stream()))  # bytes
@@ -122,7 +122,7 @@ class CudaPictures:
         return images
 
     def release(self) -> None:
-        """Release the buffers; tensors that were handed out are invalid from now on."""
+        """Release the buffers; all returned tensors become invalid."""
         for resources in self._resources:
             for resource in resources.values():
                 resource.close(stream=self._stream())
@@ -132,6 +132,6 @@ class CudaPictures:
         self._resources, self._buffers = [], []
 
     def _stream(self) -> Any:
-        """Torch's current stream as cuda.core sees it."""
+        """Return torch's current stream as an object of cuda.core."""
         handle = self._torch.cuda.current_stream().cuda_stream
         return self._core.Stream.from_handle(handle) if handle else self._device.default_stream

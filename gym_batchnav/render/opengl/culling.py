@@ -1,4 +1,4 @@
-"""Culling: finds the chunks that each view sees, as indirect draw commands whose instances are the views.
+"""Culling: finds the chunks that are visible in each view, as indirect draw commands with one instance per view.
 
 Both cullers test the box around a chunk against the planes of a view's frustum, fill ``commands`` and ``instances``
 and return the commands of each class of chunks. They keep the same chunks up to rounding; the pictures are exactly the
@@ -21,10 +21,10 @@ from gym_batchnav.render.opengl.mirror import DRAW_COMMAND, SceneMirror
 from gym_batchnav.render.opengl.prepare import NUM_CLASSES
 from gym_batchnav.system.jit import ENTRY
 
-MAX_INSTANCES = 1 << 20  # pairs of view and chunk that one pass may have to hold
-MAX_PASS_VIEWS = 65535  # work groups along y that OpenGL guarantees
-# One view of one chunk. The matrix is repeated here, for it is read as a vertex attribute: under llvmpipe that takes a
-# fifth less time a triangle than looking it up by the view's number.
+MAX_INSTANCES = 1 << 20  # pairs of view and chunk per pass
+MAX_PASS_VIEWS = 65535  # number of work groups along y that OpenGL guarantees
+# One view of one chunk. The matrix is repeated here to be read as a vertex attribute, which under llvmpipe takes a
+# fifth less time per triangle than a look-up by the view's number.
 INSTANCE_RECORD = np.dtype(
     [("rows", np.float32, (3, 4)), ("view", np.uint32), ("triangle", np.uint32), ("unused", np.uint32, 2)]
 )
@@ -34,15 +34,15 @@ _CHUNK_RECORD = np.dtype(
 
 
 def frustum_planes(camera: Camera, views: np.ndarray, far: float) -> np.ndarray:
-    """The planes around what each view sees, in world space.
+    """Return the planes of each view's frustum in world space.
 
     Args:
-        camera: Whose frustum.
+        camera: The camera.
         views: [N, 4, 4] float32, world-to-camera.
-        far: Metres beyond which nothing matters.
+        far: Distance of the far plane, metres.
 
     Returns:
-        [N, 6, 4] float32; a point p is inside where ``plane[:3] @ p + plane[3] >= 0`` for all six.
+        [N, 6, 4] float32; a point p is inside if ``plane[:3] @ p + plane[3] >= 0`` for all six.
     """
     across, up = camera.tan_half_width, camera.tan_half_height
     planes = np.array(
@@ -59,10 +59,10 @@ def frustum_planes(camera: Camera, views: np.ndarray, far: float) -> np.ndarray:
 
 
 class GrowingBuffer:
-    """A buffer that is written anew for every draw and grows when it has to.
+    """A buffer that is rewritten for every draw and grows on demand.
 
     Attributes:
-        layout: Grows by one whenever the buffer is a new one.
+        layout: Counter that increases whenever the buffer is replaced by a larger one.
     """
 
     def __init__(self, context: Context) -> None:
@@ -71,7 +71,7 @@ class GrowingBuffer:
         self.layout = 0
 
     def reserve(self, nbytes: int) -> moderngl.Buffer:
-        """The buffer, with room for ``nbytes`` and undefined contents."""
+        """Return the buffer with space for ``nbytes`` and undefined contents."""
         if self._buffer is None or self._buffer.size < nbytes:
             self.release()
             room = (nbytes + nbytes // 4) // 256 * 256 + 256
@@ -82,25 +82,25 @@ class GrowingBuffer:
         return self._buffer
 
     def write(self, array: np.ndarray) -> moderngl.Buffer:
-        """The buffer, with ``array`` at its start."""
+        """Write an array to the start of the buffer and return the buffer."""
         buffer = self.reserve(array.nbytes)
         if array.nbytes:
             buffer.write(array)
         return buffer
 
     def bind_to_storage_buffer(self, binding: int) -> None:
-        """Show shaders what was written last."""
+        """Bind the part of the buffer that was written last for shaders."""
         self.buffer.bind_to_storage_buffer(binding)
 
     @property
     def buffer(self) -> moderngl.Buffer:
-        """The buffer as it is."""
+        """The buffer."""
         assert self._buffer is not None
         return self._buffer
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """The size on the device, in bytes."""
         return 0 if self._buffer is None else self._buffer.size
 
     def release(self) -> None:
@@ -111,7 +111,7 @@ class GrowingBuffer:
 
 
 class Culler(Protocol):
-    """Fills the commands and instances of a pass: some consecutive views."""
+    """A culler that writes the commands and instances of a pass over consecutive views."""
 
     commands: GrowingBuffer
     instances: GrowingBuffer  # INSTANCE_RECORD
@@ -119,30 +119,30 @@ class Culler(Protocol):
     def cull(
         self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
-        """Cull for the views from ``first`` to before ``last``.
+        """Cull for the views from ``first`` up to but excluding ``last``.
 
         Args:
             scenes: The chunks.
             slots: [N] int64, the slot of every view.
-            rows: [N, 3, 4] float32, of the world-to-camera matrices.
-            planes: [N, 6, 4] float32, of every view.
+            rows: [N, 3, 4] float32, first rows of the world-to-camera matrices.
+            planes: [N, 6, 4] float32, frustum planes of every view.
             first: First view of the pass.
-            last: The view after its last.
+            last: The view after the last view of the pass.
 
         Returns:
-            For every class of chunks the first command and the number of commands.
+            The first command and the number of commands of every class of chunks.
         """
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """The size on the device, in bytes."""
 
     def release(self) -> None:
         """Release the memory; idempotent."""
 
 
 def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
-    """Split views with the given slots [N] into runs whose instances fit, whatever they see."""
+    """Split views with the given slots [N] into runs whose instances fit even if every chunk is visible."""
     pairs = np.cumsum(scenes.num_chunks[slots])
     bounds, done = [0], 0
     while bounds[-1] < len(slots):
@@ -154,7 +154,7 @@ def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
 
 
 class CpuCuller:
-    """Culls in a Numba kernel; only chunks that are seen leave a command."""
+    """Culling by a Numba kernel; only visible chunks have a command."""
 
     def __init__(self, context: Context) -> None:
         self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
@@ -193,7 +193,7 @@ class CpuCuller:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """The size on the device, in bytes."""
         return self.commands.nbytes + self.instances.nbytes
 
     def release(self) -> None:
@@ -203,7 +203,7 @@ class CpuCuller:
 
 
 class GpuCuller:
-    """Culls in a compute shader; every chunk has a command, and those unseen have no instance."""
+    """Culling by a compute shader; every chunk has a command, those of invisible chunks without instances."""
 
     def __init__(self, context: Context) -> None:
         self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
@@ -238,7 +238,7 @@ class GpuCuller:
         return [(int(start), int(end - start)) for start, end in pairwise(scenes.group_start[::num_slots])]
 
     def _write_chunks(self, scenes: SceneMirror) -> None:
-        """Write the chunks of all slots for the shader."""
+        """Upload the chunks of all slots for the shader."""
         chunks = np.zeros(len(scenes.commands), _CHUNK_RECORD)
         chunks["center"], chunks["half"] = scenes.chunk_bounds[:, :3], scenes.chunk_bounds[:, 3:]
         chunks["triangle"] = scenes.chunk_triangle
@@ -251,7 +251,7 @@ class GpuCuller:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """The size on the device, in bytes."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def release(self) -> None:
@@ -262,7 +262,7 @@ class GpuCuller:
 
 
 def _words(records: np.ndarray) -> np.ndarray:
-    """Contiguous records [n, ...] as [n, words] uint32, the same memory."""
+    """Return a view of contiguous records [n, ...] as [n, words] uint32."""
     return records.view(np.uint32).reshape(len(records), -1)
 
 
@@ -280,7 +280,7 @@ def _cull(
     instances: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Write a command for every chunk that a view sees, class by class, and an instance for each of its views.
+    """Write a command for every visible chunk, sorted by class, and an instance for each view that sees it.
 
     Args:
         bounds: [C, 6] float32, metres: centre and half the sides of the box around each chunk.

@@ -1,7 +1,7 @@
-"""The OpenGL context that is current in the calling thread: saved before ours is made current, and restored after.
+"""The calling thread's own OpenGL context, saved before ours is made current and restored afterwards.
 
-ModernGL's EGL backend leaves no context current when it leaves its own, so that a viewer of the user's in the same
-thread would draw into nothing. Its backends for Windows and macOS and for GLX restore what they found.
+ModernGL's EGL backend leaves no context current when it leaves its own, so that the user's own viewer in the same
+thread could not draw. Its backends for Windows, macOS and GLX restore the context that was current.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EGL_BAD_CONTEXT = 0x3006
 
 
 class _Saved(NamedTuple):
-    """A context of EGL with its display and surfaces, as addresses."""
+    """Addresses of an EGL context, its display and its surfaces."""
 
     display: int
     draw: int
@@ -28,7 +28,7 @@ class _Saved(NamedTuple):
 
 
 class CurrentContext:
-    """Saves and restores the thread's current EGL context; does nothing where there is no EGL."""
+    """The thread's current EGL context, to save and restore; without EGL nothing happens."""
 
     def __init__(self) -> None:
         self._egl = _load_egl()
@@ -37,7 +37,7 @@ class CurrentContext:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """A block after which the context of before is current again."""
+        """Save the current context, run a block and restore the context."""
         self.save()
         try:
             yield
@@ -45,11 +45,11 @@ class CurrentContext:
             self.restore()
 
     def remember(self) -> None:
-        """Take the context that is current now for our own; 0 if it is none of EGL's."""
+        """Remember the current context as our own; 0 if it is not an EGL context."""
         self._own = None if self._egl is None else self._egl.eglGetCurrentContext()
 
     def save(self) -> None:
-        """Note the thread's context, which may be none."""
+        """Save the thread's context, if any."""
         if self._egl is None:
             return
         egl = self._egl
@@ -61,16 +61,16 @@ class CurrentContext:
             self._saved = _Saved(egl.eglGetCurrentDisplay(), *surfaces, context)
 
     def check(self) -> None:
-        """Raise RuntimeError unless our own context is current: OpenGL calls would go to another one or to none."""
+        """Raise RuntimeError unless our own context is current, since OpenGL calls would go to another or to none."""
         if self._egl is not None and self._own and self._egl.eglGetCurrentContext() != self._own:
             raise RuntimeError(
-                "the OpenGL context of gym_batchnav cannot be made current in this thread: another one is that EGL "
+                "the OpenGL context of gym_batchnav cannot be made current in this thread: one is current that EGL "
                 "does not know, such as a window's through GLX. Release it before each call (glXMakeCurrent with "
                 "None), draw the window in another thread, or choose renderer='embree'"
             )
 
     def restore(self) -> None:
-        """Make the saved context current again; one that was destroyed while it was current is gone then."""
+        """Make the saved context current again; a context that was destroyed meanwhile is ignored."""
         if self._egl is None or self._saved is None:
             return
         saved, self._saved = self._saved, None
@@ -84,14 +84,14 @@ class CurrentContext:
 
 
 def _load_egl() -> Any:
-    """EGL's library with the types of the functions used here, None where there is none."""
+    """Load EGL's library and declare the functions used here; return None if there is no EGL."""
     if sys.platform != "linux":
         return None
     try:
         egl = ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
     except OSError:
         return None
-    handle = ctypes.c_size_t  # None for a null pointer would not do as an argument
+    handle = ctypes.c_size_t  # not c_void_p, which returns None for a null pointer
     for name, result, arguments in (
         ("eglGetCurrentContext", handle, ()),
         ("eglGetCurrentDisplay", handle, ()),

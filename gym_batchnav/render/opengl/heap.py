@@ -1,4 +1,4 @@
-"""Memory on the device that is shared by slots, and the writes into it that are still to do."""
+"""Memory on the device that slots share, and the pending writes to it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from gym_batchnav.render.opengl.context import Context
 
-PIECE_BYTES = 1 << 20  # the most that one write takes to the device
+PIECE_BYTES = 1 << 20  # limit of one write to the device
 
 
 def full_size(sizes: np.ndarray) -> int:
-    """The items of all slots together, if the empty slots held as many as the others on average.
+    """Return the total number of items if empty slots held as many as the others on average.
 
     Args:
         sizes: [K] int, items that every slot holds.
@@ -22,22 +22,22 @@ def full_size(sizes: np.ndarray) -> int:
 
 
 class SlotHeap:
-    """Buffers in which every slot holds one range of items; all buffers of a heap are laid out alike.
+    """Buffers in which every slot has one range of items, the same in all buffers of a heap.
 
-    A scene that fits where another was is placed there. Where none does, new buffers are made, and what the other
-    slots hold is copied on the device, so that it is never sent again.
+    A scene is placed in a gap that another has left if it fits. Otherwise new buffers are made, and the contents of
+    other slots are copied on the device, so that they are never uploaded again.
 
     Args:
-        context: Where the buffers live.
+        context: The context of the buffers.
         num_slots: K.
-        item_sizes: Name of every buffer and the bytes of one of its items.
-        limit: The most items for which room is kept ahead of later scenes.
+        item_sizes: The size of an item in bytes, by name of the buffer.
+        limit: Limit of the items for which space is reserved in advance.
 
     Attributes:
         start: [K] int64, first item of every slot.
         size: [K] int64, items of every slot.
-        capacity: Items that the buffers have room for.
-        layout: Grows by one whenever the buffers are new ones.
+        capacity: Number of items that fit into the buffers.
+        layout: Counter that increases whenever the buffers are replaced.
     """
 
     def __init__(self, context: Context, num_slots: int, item_sizes: Mapping[str, int], limit: int) -> None:
@@ -48,31 +48,31 @@ class SlotHeap:
         self.layout = 0
 
     def buffer(self, name: str) -> moderngl.Buffer:
-        """One of the buffers."""
+        """Return the buffer of a name."""
         return self._buffers[name]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers."""
+        """The size of all buffers in bytes."""
         return sum(buffer.size for buffer in self._buffers.values())
 
     def place(self, sizes: Mapping[int, int]) -> None:
-        """Give slots other ranges, whose contents are undefined until they are written; all others keep theirs.
+        """Move slots to new ranges, whose contents are undefined until they are written; all other slots keep theirs.
 
         Args:
-            sizes: Items of every slot that changes, 0 to free what it held.
+            sizes: Number of items of every slot that changes, 0 to free its range.
 
         Raises:
-            RuntimeError: The device has no memory for them; every slot then keeps its range.
+            RuntimeError: If the device lacks the memory; all slots then keep their ranges.
         """
-        wanted = self.size.copy()
-        wanted[list(sizes)] = list(sizes.values())
-        spacious = self.capacity > 4 * full_size(wanted)
+        requested = self.size.copy()
+        requested[list(sizes)] = list(sizes.values())
+        spacious = self.capacity > 4 * full_size(requested)
         start = None if spacious or not self._buffers else self._fit(sizes)
         if start is None:
-            self._repack(wanted, set(sizes))
+            self._repack(requested, set(sizes))
         else:
-            self.start, self.size = start, wanted
+            self.start, self.size = start, requested
 
     def write(self, name: str, slot: int, contents: np.ndarray) -> Iterator[int]:
         """Write a slot's items piece by piece, yielding the bytes of each; the slot may be moved in between."""
@@ -90,7 +90,7 @@ class SlotHeap:
         self._buffers = {}
 
     def _fit(self, sizes: Mapping[int, int]) -> np.ndarray | None:
-        """[K] int64: the first item of every slot once those that change lie in gaps; None if a gap is missing."""
+        """Return the first item of every slot [K] int64 with changed slots placed in gaps; None if they do not fit."""
         start, size = self.start.copy(), self.size.copy()
         size[list(sizes)] = 0
         for slot, items in sizes.items():
@@ -103,7 +103,7 @@ class SlotHeap:
         return start
 
     def _repack(self, size: np.ndarray, changed: Set[int]) -> None:
-        """Make new buffers, slot after slot without gaps, and copy what the slots that do not change hold."""
+        """Make new buffers without gaps, and copy the contents of the slots that do not change."""
         start, room = np.cumsum(size) - size, full_size(size)
         capacity = max(min(room + room // 8 if self._buffers else room, self._limit), int(size.sum()), 1)
         buffers = self._allocate(capacity)
@@ -116,7 +116,7 @@ class SlotHeap:
         self.layout += 1
 
     def _allocate(self, capacity: int) -> dict[str, moderngl.Buffer]:
-        """Buffers for ``capacity`` items: all of them, or an error and none."""
+        """Allocate buffers for ``capacity`` items; on an error none of them is kept."""
         buffers: dict[str, moderngl.Buffer] = {}
         try:
             for name, item_size in self._item_sizes.items():
@@ -130,26 +130,26 @@ class SlotHeap:
 
 
 class Uploads:
-    """The writes to the device that are still to do, slot by slot."""
+    """The pending writes to the device, by slot."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[int, Hashable], Iterator[int]] = {}
 
     def put(self, slot: int, owner: Hashable, pieces: Iterator[int] | None) -> None:
-        """Replace the owner's writes for a slot by ``pieces``, which writes a piece per step and yields its bytes."""
+        """Replace an owner's writes for a slot by ``pieces``, which writes one piece per step and yields its size."""
         self._pending.pop((slot, owner), None)
         if pieces is not None:
             self._pending[slot, owner] = pieces
 
     def finish(self, slots: Iterable[int]) -> None:
-        """Do all writes of the given slots."""
-        wanted = set(slots)
-        for key in [key for key in self._pending if key[0] in wanted]:
+        """Perform all writes of the given slots."""
+        requested = set(slots)
+        for key in [key for key in self._pending if key[0] in requested]:
             for _ in self._pending.pop(key):
                 pass
 
     def advance(self, budget: int) -> None:
-        """Do writes of at most ``budget`` bytes, in the order in which they were put."""
+        """Perform writes of at most ``budget`` bytes in total, in the order in which they were added."""
         while self._pending and budget >= PIECE_BYTES:
             key = next(iter(self._pending))
             written = next(self._pending[key], None)

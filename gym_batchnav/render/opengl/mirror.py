@@ -1,4 +1,4 @@
-"""The library's scenes on the device: geometry and materials in a few big buffers with a range for every slot."""
+"""The library's scenes on the device: geometry and materials in a few large buffers with one range per slot."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gym_batchnav.render.opengl.prepare import (
 )
 from gym_batchnav.render.opengl.textures import TextureMirror
 
-UPLOAD_BYTES = 4 << 20  # that one batch may spend on scenes that none of its views looks into
+UPLOAD_BYTES = 4 << 20  # per batch, for scenes that are not visible in any of its views
 
-# One indirect draw: the first three never change while a scene is resident, culling fills in the other two.
+# One indirect draw. Culling writes instance_count and base_instance; the rest is constant while a scene is resident.
 DRAW_COMMAND = np.dtype(
     [
         ("count", np.uint32),
@@ -34,15 +34,15 @@ DRAW_COMMAND = np.dtype(
 
 
 class SceneMirror:
-    """The geometry, materials and textures of all slots, and the chunks they are culled by.
+    """The geometry, materials and textures of all slots, divided into chunks for culling.
 
-    Chunks are numbered through all slots in groups: first by class (how they are drawn), then by slot; chunk c is
-    drawn by command c.
+    Chunks are numbered across all slots, sorted by class (chunks that are drawn alike) and then by slot. Command c
+    draws chunk c.
 
     Attributes:
-        revision: Grows by one whenever the chunks are numbered anew.
+        revision: Counter that increases whenever the chunks are renumbered.
         commands: [C] DRAW_COMMAND, without instances.
-        chunk_bounds: [C, 6] float32, metres: centre and half the sides of the box around the chunk.
+        chunk_bounds: [C, 6] float32, metres: centre and half the sides of the chunk's bounding box.
         chunk_triangle: [C] uint32, first record in ``triangles``.
         group_start: [NUM_CLASSES * K + 1] int64, first chunk of every group.
         num_chunks: [K] int64, chunks of every slot.
@@ -59,7 +59,7 @@ class SceneMirror:
         self.revision = 0
 
     def textures(self, size: int, masks_only: bool) -> TextureMirror:
-        """The textures that a target needs; a full set also serves targets that need masks only."""
+        """Return the textures that a target needs; a full set also serves targets that need only masks."""
         full = self._textures.get((size, False))
         if masks_only and full is not None:
             return full
@@ -69,12 +69,12 @@ class SceneMirror:
         return self._textures[size, masks_only]
 
     def buffer(self, name: str) -> moderngl.Buffer:
-        """One of positions, attributes, indices, triangles, materials."""
+        """Return a buffer: positions, attributes, indices, triangles or materials."""
         return next(heap.buffer(name) for heap_name, heap in self._heaps.items() if name in DEVICE_BUFFERS[heap_name])
 
     @property
     def layout(self) -> int:
-        """Grows whenever buffers are new ones."""
+        """Counter that increases whenever buffers are replaced."""
         return sum(heap.layout for heap in self._heaps.values())
 
     @property
@@ -84,24 +84,24 @@ class SceneMirror:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """The size on the device, in bytes."""
         heaps, textures = self._heaps.values(), self._textures.values()
         return sum(heap.nbytes for heap in heaps) + sum(mirror.nbytes for mirror in textures)
 
     def sync(self, context: Context, slots: np.ndarray) -> None:
-        """Bring the device up to date with the library: at once where views look, little by little elsewhere.
+        """Update the device: visible slots at once, other slots a part at a time.
 
         Args:
             context: Entered.
             slots: [N] int64, the slot of every view.
 
         Raises:
-            ValueError: A view looks into an empty slot.
-            RuntimeError: The scenes are more than the device takes.
+            ValueError: If a view refers to an empty slot.
+            RuntimeError: If the scenes exceed the capacity of the device.
         """
         seen = np.flatnonzero(np.bincount(slots)).tolist()
         for slot in seen:
-            self._library.scene(slot)  # raises for an empty one
+            self._library.scene(slot)  # raises an error for an empty slot
         if self._generation != self._library.generation:
             generation = self._library.generation
             self._follow(context)
@@ -110,13 +110,13 @@ class SceneMirror:
         self._uploads.advance(UPLOAD_BYTES)
 
     def _follow(self, context: Context) -> None:
-        """Follow the library's slots: make room for new scenes, free the room of those that have left."""
+        """Update all slots: reserve space for new scenes and free that of scenes that have left the library."""
         held = [self._library.prepared(slot, self._key) for slot in range(self._library.num_slots)]
         changed = {slot: mesh for slot, mesh in enumerate(held) if mesh is not self._held[slot]}
         triangles, limit = sum(len(mesh.triangles) for mesh in held if mesh is not None), _most_triangles(context)
         if triangles > limit:
             raise RuntimeError(
-                f"the resident scenes hold {triangles} triangles and {context.device} takes {limit} in one buffer: "
+                f"the resident scenes have {triangles} triangles, but {context.device} holds {limit} in one buffer: "
                 "keep fewer scenes resident, or choose renderer='embree'"
             )
         if not self._heaps:
@@ -133,13 +133,13 @@ class SceneMirror:
             textures.follow(context, self._uploads, self._heaps["materials"])
 
     def _pieces(self, slot: int, mesh: PreparedMesh) -> Iterator[int]:
-        """Write a slot's geometry and materials piece by piece; yields the bytes of each."""
+        """Write a slot's geometry and materials in pieces, and yield the size of each."""
         for heap_name, heap in self._heaps.items():
             for name in DEVICE_BUFFERS[heap_name]:
                 yield from heap.write(name, slot, getattr(mesh, name))
 
     def _number_chunks(self) -> None:
-        """Lay the chunks of all slots out group by group, with their draw commands."""
+        """Number the chunks of all slots by group and make their draw commands."""
         counts = np.zeros((NUM_CLASSES, len(self._held)), np.int64)
         pieces: list[tuple[int, int, PreparedMesh, slice]] = []
         for slot, mesh in enumerate(self._held):
@@ -165,7 +165,7 @@ class SceneMirror:
         self.revision += 1
 
     def forget(self) -> None:
-        """Have the library forget the preparers; called once, for other renderers may have the same."""
+        """Remove the preparers from the library; to be called once, since other renderers may share them."""
         self._library.remove_preparer(self._key)
         for textures in self._textures.values():
             textures.forget()
@@ -182,5 +182,5 @@ class SceneMirror:
 
 
 def _most_triangles(context: Context) -> int:
-    """How many triangles fit the largest buffer that shaders can read."""
+    """Return the number of triangles that fit into the largest buffer that shaders can read."""
     return context.moderngl.info["GL_MAX_SHADER_STORAGE_BLOCK_SIZE"] // TRIANGLE_RECORD.itemsize

@@ -1,4 +1,4 @@
-"""Read-back: pictures are gathered in buffers on the device, and from there read into main memory."""
+"""Read-back: pictures are gathered in buffers on the device and then read into main memory."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Any, Protocol
 import moderngl
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, most_under_way
+from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, most_in_flight
 from gym_batchnav.render.opengl.context import Context
 
 Buffers = dict[str, moderngl.Buffer]  # one per sensor
 
 
 def picture_bytes(camera: Camera, sensor: str) -> int:
-    """Bytes of one picture."""
+    """Return the size of one picture in bytes."""
     dtype, channels = SENSOR_FORMATS[sensor]
     return camera.height * camera.width * channels * dtype.itemsize
 
 
 class Pictures(Protocol):
-    """The pictures of the batches under way, the oldest of which is taken first."""
+    """The pictures of the batches in flight, taken in order."""
 
     def buffers(self, batch: int) -> Buffers:
-        """Buffers for the pictures of a batch, one per sensor; a context is entered.
+        """Return the buffers for the pictures of a batch, one per sensor; a context is entered.
 
         Args:
-            batch: Its number, counted from 0.
+            batch: Number of the batch, counted from 0.
         """
 
     def take(self, batch: int, count: int) -> dict[str, Any]:
-        """The first ``count`` pictures of a batch; a context is entered."""
+        """Return the first ``count`` pictures of a batch; a context is entered."""
 
     def release(self) -> None:
         """Release the buffers; idempotent."""
 
 
 def batch_buffers(context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int) -> Buffers:
-    """Buffers for the pictures of one batch, one per sensor."""
+    """Allocate buffers for the pictures of one batch, one per sensor."""
     return {sensor: context.moderngl.buffer(reserve=num_views * picture_bytes(camera, sensor)) for sensor in sensors}
 
 
@@ -48,28 +48,28 @@ class HostPictures:
 
     Args:
         context: Entered for every method.
-        camera: Its pictures' size.
+        camera: The camera, whose pictures have this size.
         sensors: Names of the sensors.
-        num_views: N, the most in a batch.
-        num_sets: Sets of arrays.
+        num_views: N, the largest number of views in a batch.
+        num_sets: Number of sets of arrays.
     """
 
     def __init__(
         self, context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
     ) -> None:
         self._arguments = (context, camera, sensors, num_views)
-        self._buffers: list[Buffers] = [{} for _ in range(most_under_way(num_sets))]
+        self._buffers: list[Buffers] = [{} for _ in range(most_in_flight(num_sets))]
         self._arrays = [empty_pictures(camera, sensors, num_views) for _ in range(num_sets)]
 
     def buffers(self, batch: int) -> Buffers:
-        """Buffers for the pictures of a batch."""
+        """Return the buffers for the pictures of a batch."""
         turn = batch % len(self._buffers)
         if not self._buffers[turn]:
             self._buffers[turn] = batch_buffers(*self._arguments)
         return self._buffers[turn]
 
     def take(self, batch: int, count: int) -> dict[str, Any]:
-        """The first ``count`` pictures of a batch; waits for the device."""
+        """Wait for the device and return the first ``count`` pictures of a batch."""
         images = {name: array[:count] for name, array in self._arrays[batch % len(self._arrays)].items()}
         for name, image in images.items():
             self._buffers[batch % len(self._buffers)][name].read_into(image, image.nbytes)

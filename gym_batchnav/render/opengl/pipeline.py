@@ -17,18 +17,18 @@ class Kind(NamedTuple):
 
     rgb: bool
     semantic: bool
-    masked: bool  # cuts holes
-    num_pages: int = 1  # arrays of textures
-    page_layers: int = 1  # layers of each
+    masked: bool  # discards fragments below the alpha cutoff
+    num_pages: int = 1  # number of texture arrays
+    page_layers: int = 1  # layers per array
 
 
 class Pipeline:
-    """Draws the chunks of all slots.
+    """The programs, vertex arrays and culler that draw the chunks of all slots.
 
     Args:
         context: Entered, as for every method.
         scenes: The library's scenes on the device.
-        culling: ``"cpu"``, ``"gpu"`` or ``"auto"``: on the processor where that is the device too.
+        culling: ``"cpu"``, ``"gpu"`` or ``"auto"``: on the processor if the device is software.
     """
 
     def __init__(self, context: Context, scenes: SceneMirror, culling: str) -> None:
@@ -41,7 +41,7 @@ class Pipeline:
         self._layout = (-1, -1)
 
     def program(self, kind: Kind) -> moderngl.Program:
-        """The program that draws these attachments, of masked or of opaque materials."""
+        """Return the program of a variant."""
         if kind not in self._programs:
             defines = {"RGB": kind.rgb, "SEMANTIC": kind.semantic, "MASKED": kind.masked}
             defines["SURFACE"] = kind.rgb or kind.masked
@@ -52,7 +52,7 @@ class Pipeline:
         return self._programs[kind]
 
     def vertex_array(self, kind: Kind) -> moderngl.VertexArray:
-        """The vertex array of that program over the buffers of the moment, so ask again after each cull."""
+        """Return the vertex array of a program over the current buffers; each cull may invalidate it."""
         layout = (self.scenes.layout, self.culler.instances.layout)
         if layout != self._layout:
             self._release_arrays()
@@ -71,14 +71,14 @@ class Pipeline:
         return self._arrays[kind]
 
     def packer(self, sensors: tuple[str, ...]) -> moderngl.ComputeShader:
-        """The program that gathers the tiles of these sensors into pictures."""
+        """Return the program that gathers the tiles of sensors into pictures."""
         if sensors not in self._packers:
             source = shaders.with_defines(shaders.PACK, **{sensor.upper(): True for sensor in sensors})
             self._packers[sensors] = self.context.moderngl.compute_shader(source)
         return self._packers[sensors]
 
     def release(self) -> None:
-        """Release everything on the device but the scenes."""
+        """Release all device objects except the scenes."""
         self._release_arrays()
         for program in self._programs.values():
             program.release()

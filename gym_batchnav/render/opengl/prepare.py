@@ -1,6 +1,6 @@
-"""Preparation of a scene for OpenGL on the processor: chunks of neighbouring triangles, and texture layers.
+"""Preparation of a scene for OpenGL: chunks of neighbouring triangles, and texture layers.
 
-Nothing here calls OpenGL, so that a library may run it in the background.
+Nothing here calls OpenGL, so a library may run it in the background.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gym_batchnav.render.textures import TexturePool, build_texture_pool, materi
 from gym_batchnav.scene.scene import MASK, Scene
 
 CHUNK_TRIANGLES = 256
-NUM_CLASSES = 4  # of chunks that are drawn in one call: masked x 2 + double-sided
+NUM_CLASSES = 4  # of chunks drawn in one call: 2 x masked + double-sided
 
 VERTEX_ATTRIBUTES = np.dtype([("uv", np.float32, 2), ("color", np.uint8, 4)])
 TRIANGLE_RECORD = np.dtype([("material", np.uint32), ("object", np.int32), ("normal", np.int16, 4)])
@@ -21,7 +21,7 @@ MATERIAL_RECORD = np.dtype(
     [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("unused", np.uint32)]
 )
 
-# The buffers on the device in groups that are laid out alike, with the bytes of one item of each.
+# The buffers on the device, in groups of equal layout, with the size of one item in bytes.
 DEVICE_BUFFERS = {
     "vertices": {"positions": 12, "attributes": VERTEX_ATTRIBUTES.itemsize},
     "triangles": {"indices": 12, "triangles": TRIANGLE_RECORD.itemsize},
@@ -31,7 +31,7 @@ DEVICE_BUFFERS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedMesh:
-    """A scene's geometry in the order and layout of the device; triangles lie chunk after chunk."""
+    """A scene's geometry in the order and layout of the device; triangles are sorted by chunk."""
 
     positions: np.ndarray  # [V, 3] float32, metres
     attributes: np.ndarray  # [V] VERTEX_ATTRIBUTES
@@ -41,47 +41,47 @@ class PreparedMesh:
     chunk_first: np.ndarray  # [C] int64, first triangle
     chunk_count: np.ndarray  # [C] int64, triangles
     chunk_class: np.ndarray  # [C] int64, 0 to NUM_CLASSES - 1, in ascending order
-    chunk_bounds: np.ndarray  # [C, 6] float32, metres: centre and half the sides of the box around the chunk
+    chunk_bounds: np.ndarray  # [C, 6] float32, metres: centre and half the sides of the chunk's bounding box
 
     @property
     def nbytes(self) -> int:
-        """Bytes of main memory."""
+        """The size in main memory, in bytes."""
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
     @property
     def device_nbytes(self) -> int:
-        """Bytes on the device, without what culling writes there."""
+        """The size on the device in bytes, without the output of culling."""
         return sum(getattr(self, name).nbytes for buffers in DEVICE_BUFFERS.values() for name in buffers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTextures:
-    """A scene's mip chains and which of them each material shows."""
+    """A scene's mip chains and the texture of each material."""
 
     pool: TexturePool
     layers: np.ndarray  # [M] int32, texture in the pool, -1 for none
 
     @property
     def nbytes(self) -> int:
-        """Bytes of main memory."""
+        """The size in main memory, in bytes."""
         return self.pool.nbytes + self.layers.nbytes
 
     @property
     def device_nbytes(self) -> int:
-        """Bytes on the device: every level, and a row of the table for every material."""
+        """The size on the device in bytes: all levels, and one row of the table per material."""
         return self.nbytes
 
 
 def prepare_mesh(scene: Scene) -> PreparedMesh:
     """Sort a scene's triangles into chunks of neighbours that are drawn alike."""
     materials = scene.materials
-    drawn_as = 2 * (materials.alpha_mode == MASK) + materials.double_sided
-    chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), drawn_as[scene.triangle_material])
+    kinds = 2 * (materials.alpha_mode == MASK) + materials.double_sided
+    chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), kinds[scene.triangle_material])
     order = np.concatenate([np.zeros(0, np.int64), *chunks])
     counts = np.array([len(chunk) for chunk in chunks], np.int64)
     firsts = np.cumsum(counts) - counts
 
-    # Vertices in the order of their first use, so that a chunk reads a few neighbouring ones.
+    # Vertices are sorted by their first use, so that a chunk reads neighbouring vertices.
     used, first_use, inverse = np.unique(scene.triangles[order], return_index=True, return_inverse=True)
     by_use = np.argsort(first_use)
     rank = np.empty(len(used), np.uint32)
@@ -95,7 +95,7 @@ def prepare_mesh(scene: Scene) -> PreparedMesh:
     if len(chunks):
         low, high = np.minimum.reduceat(low, firsts), np.maximum.reduceat(high, firsts)
     center = (low + high) / 2
-    # A little room: culling must not lose what rounding moves over the edge.
+    # A margin, so that rounding never makes culling lose a triangle.
     half = (high - low) / 2 + 1e-4 + 1e-6 * np.abs(center)
     return PreparedMesh(
         positions=positions,
@@ -112,11 +112,11 @@ def prepare_mesh(scene: Scene) -> PreparedMesh:
 
 @dataclass(frozen=True, slots=True)
 class TexturePreparer:
-    """Makes the mip chains that a camera needs; a plain callable for the scene library.
+    """A callable that makes the mip chains that a camera needs, for the scene library.
 
     Attributes:
-        size: Texels along a side of level 0, a power of two.
-        masks_only: Only those that cut holes, for targets without colour.
+        size: Texels per side of level 0, a power of two.
+        masks_only: Whether to include only textures of masked materials, for targets without colour.
     """
 
     size: int
@@ -133,12 +133,12 @@ class TexturePreparer:
         return PreparedTextures(build_texture_pool(scene, self.size), layers.astype(np.int32))
 
 
-def _chunks(centroids: np.ndarray, drawn_as: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
-    """Split triangles [T] of each class at the median of their longest axis until they fit a chunk."""
+def _chunks(centroids: np.ndarray, kinds: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
+    """Split the triangles [T] of each class at the median of their longest axis until they fit into chunks."""
     chunks: list[np.ndarray] = []
     classes: list[int] = []
     for kind in range(NUM_CLASSES):
-        stack = [np.flatnonzero(drawn_as == kind)]
+        stack = [np.flatnonzero(kinds == kind)]
         while stack:
             part = stack.pop()
             if len(part) <= CHUNK_TRIANGLES:
@@ -148,7 +148,7 @@ def _chunks(centroids: np.ndarray, drawn_as: np.ndarray) -> tuple[list[np.ndarra
                 continue
             points = centroids[part]
             axis = int(np.argmax(np.ptp(points, axis=0)))
-            # The left half holds whole chunks, so that nearly every chunk is full.
+            # The left half holds a whole number of full chunks, so that nearly every chunk is full.
             middle = (-(-len(part) // CHUNK_TRIANGLES) // 2) * CHUNK_TRIANGLES
             halves = np.argpartition(points[:, axis], middle)
             stack += [part[halves[middle:]], part[halves[:middle]]]
@@ -156,7 +156,7 @@ def _chunks(centroids: np.ndarray, drawn_as: np.ndarray) -> tuple[list[np.ndarra
 
 
 def _vertex_attributes(scene: Scene, vertices: np.ndarray) -> np.ndarray:
-    """Texture coordinates and colours [V] of the given vertices."""
+    """Return the texture coordinates and colours [V] VERTEX_ATTRIBUTES of the given vertices."""
     attributes = np.zeros(len(vertices), VERTEX_ATTRIBUTES)
     attributes["color"] = 255
     if scene.uvs is not None:
@@ -167,7 +167,7 @@ def _vertex_attributes(scene: Scene, vertices: np.ndarray) -> np.ndarray:
 
 
 def _triangle_records(scene: Scene, order: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Material, object and unit normal [T] of triangles with the given corners [T, 3, 3]."""
+    """Return the records [T] TRIANGLE_RECORD of triangles with the given corners [T, 3, 3]."""
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]).astype(np.float64)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-30)
     records = np.zeros(len(order), TRIANGLE_RECORD)
@@ -178,7 +178,7 @@ def _triangle_records(scene: Scene, order: np.ndarray, corners: np.ndarray) -> n
 
 
 def _material_records(scene: Scene) -> np.ndarray:
-    """[M] MATERIAL_RECORD of a scene's materials."""
+    """Return the records [M] MATERIAL_RECORD of a scene's materials."""
     records = np.zeros(len(scene.materials), MATERIAL_RECORD)
     records["base_color"] = material_factors(scene.materials)
     records["alpha_cutoff"] = scene.materials.alpha_cutoff

@@ -1,4 +1,4 @@
-"""The OpenGL renderer: all views of all slots in a few instanced indirect draws."""
+"""The OpenGL renderer, which draws all views of all slots in a few instanced indirect draws."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ CULLING = ("auto", "cpu", "gpu")
 
 class _Owner(Protocol):
     def release(self) -> None:
-        """Release what is held on the device; a context is entered."""
+        """Release all device objects; a context is entered."""
 
 
 class OpenGLRenderer:
-    """Scenes of one library, drawn by OpenGL 4.3 or newer; see the Renderer contract.
+    """A renderer of one library's scenes by OpenGL 4.3 or newer; see ``render.api.Renderer``.
 
     Neither the renderer nor its targets touch OpenGL before the first view is drawn or ``device`` is read, so that a
-    process that only looks at an environment may still fork.
+    process that makes an environment without drawing may still fork.
 
     Args:
         library: The scenes.
-        culling: Where the chunks that each view sees are found: ``"cpu"``, ``"gpu"``, or ``"auto"``: on the device,
-            unless that is software.
+        culling: Where culling runs: ``"cpu"``, ``"gpu"``, or ``"auto"``: on the device,
+            unless the device is software.
 
     Raises:
-        ValueError: ``culling`` is none of these.
+        ValueError: If ``culling`` is none of these.
     """
 
     name = "opengl"
@@ -56,15 +56,15 @@ class OpenGLRenderer:
 
     @cached_property
     def device(self) -> str:
-        """GL_RENDERER of the device; RuntimeError if there is no OpenGL 4.3."""
+        """The device's GL_RENDERER; raises RuntimeError if there is no OpenGL 4.3."""
         claim_process("OpenGL")
         return shared_context().device
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the scenes and their draw commands on the device, without the targets' pictures.
+        """The size on the device in bytes of the scenes and their draw commands, without the targets' pictures.
 
-        0 before the first view is drawn and once the renderer is closed.
+        It is 0 before the first view is drawn and after the renderer is closed.
         """
         scenes = 0 if self._scenes is None else self._scenes.nbytes
         return scenes + (0 if self._pipeline is None else self._pipeline.culler.nbytes)
@@ -74,7 +74,7 @@ class OpenGLRenderer:
         """The device objects that targets share, made at the first call.
 
         Raises:
-            RuntimeError: There is no OpenGL 4.3 here; the message says what to install.
+            RuntimeError: If there is no OpenGL 4.3; the message names the packages to install.
         """
         scenes = self._open_scenes()
         if self._pipeline is None:
@@ -96,14 +96,14 @@ class OpenGLRenderer:
         Args:
             camera: The camera of every view.
             sensors: Any of ``"depth"``, ``"rgb"`` and ``"semantic"``.
-            num_views: N; more than one framebuffer can hold are drawn one framebuffer after the other.
-            device: Where the pictures go: ``"cpu"`` for NumPy arrays, ``"cuda"`` for torch tensors that never leave the
+            num_views: N; views that do not fit into one framebuffer are drawn in several passes.
+            device: Device of the pictures: ``"cpu"`` for NumPy arrays, ``"cuda"`` for torch tensors that stay on the
                 NVIDIA device.
-            buffers: Sets of pictures that take turns as results.
+            buffers: Number of sets of pictures that take turns as results.
 
         Raises:
-            ValueError: Unknown sensors or device, or no views.
-            RuntimeError: The renderer is closed, or ``device="cuda"`` is not available; the message says why.
+            ValueError: If a sensor or the device is unknown, or a number is below 1.
+            RuntimeError: If the renderer is closed, or ``device="cuda"`` is not available for the reason given.
         """
         scenes = self._open_scenes()
         check_target(sensors, num_views, buffers)
@@ -117,7 +117,7 @@ class OpenGLRenderer:
         return target
 
     def close(self) -> None:
-        """Release every scene and target; idempotent, and silent in a forked child."""
+        """Release every scene and target; idempotent, and without effect on the device in a forked child."""
         for target in list(self._targets):
             target.close()
         if self._scenes is not None:
@@ -128,12 +128,12 @@ class OpenGLRenderer:
         self._pipeline = self._scenes = None
 
     def release(self, owner: _Owner) -> None:
-        """Release what ``owner`` holds on the device, but never in a forked child."""
+        """Release the device objects of ``owner``, except in a forked child."""
         if self._pipeline is not None and self._pipeline.context.pid == os.getpid():
             with self._pipeline.context:
                 owner.release()
 
     def _open_scenes(self) -> SceneMirror:
         if self._scenes is None:
-            raise RuntimeError("this OpenGL renderer is closed: make another")
+            raise RuntimeError("this OpenGL renderer is closed: make a new one with make_renderer")
         return self._scenes

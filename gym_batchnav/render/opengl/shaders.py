@@ -9,10 +9,10 @@ from __future__ import annotations
 
 VERSION = "#version 430\n"
 
-# One view as the vertex shader reads it; VIEW_RECORD in target.py is its NumPy twin.
+# One view for the vertex shader; VIEW_RECORD in target.py is the same record in NumPy.
 _VIEWS = """
 struct View {
-    vec4 rows[3];    // of the world-to-camera matrix, which culling copies into every instance
+    vec4 rows[3];    // of the world-to-camera matrix; culling copies them into every instance
     vec4 light;      // unit vector towards the light, in world space
     ivec4 offsets;   // first material of the slot, slot, unused, unused
 };
@@ -32,7 +32,7 @@ uniform float near;
 uniform bool clip_control;
 uniform ivec2 grid;                           // tiles in a row and in a column of the framebuffer
 flat out uint first_triangle;
-invariant gl_Position;    // programs for other sensors must see the same
+invariant gl_Position;    // equal in the programs of all sensors
 #ifdef SURFACE
 layout(location = 5) in vec2 in_uv;
 layout(location = 6) in vec4 in_color;
@@ -108,7 +108,7 @@ float wrapped(float x, uint mode, float half_texel) {
     return clamp(x, half_texel, 1.0 - half_texel);
 }
 
-// A sampler must be chosen by a constant, for neighbouring pixels may want different ones.
+// A sampler must be selected by a constant, since neighbouring pixels may need different ones.
 vec4 texel(vec2 at, int layer, float level) {
 #if PAGES > 1
     vec3 place = vec3(at, layer % PAGE_LAYERS);
@@ -172,7 +172,7 @@ void main() {
 }
 """
 
-# Gathers the tiles of the framebuffer into pictures one after the other, rows from the top; four pixels an invocation.
+# Gathers the tiles of the framebuffer into consecutive pictures, rows from the top; four pixels per invocation.
 PACK = """
 layout(local_size_x = 128) in;
 layout(binding = 0) uniform sampler2D depth_buffer;
@@ -183,7 +183,7 @@ uniform int columns;         // tiles in a row of the framebuffer
 uniform int num_pixels;
 uniform float near_scaled;   // near plane in the unit of the depth that is written
 uniform float depth_end;     // largest depth that is written
-uniform float depth_miss;    // depth where nothing is hit
+uniform float depth_miss;    // depth of pixels without a hit
 #ifdef DEPTH
 layout(std430, binding = 1) writeonly buffer DepthPictures { float depth_pictures[]; };
 #endif
@@ -227,7 +227,7 @@ void main() {
 }
 """
 
-# One invocation for one chunk of one view: an instance of the chunk's command if the view may see it.
+# One invocation per chunk and view: it adds an instance to the chunk's command if the chunk may be visible.
 CULL = (
     _VIEWS
     + """
@@ -249,7 +249,7 @@ struct Instance {
     uint view, triangle, unused[2];
 };
 layout(std430, binding = 2) writeonly buffer Instances { Instance instances[]; };
-layout(std430, binding = 3) readonly buffer Planes { vec4 planes[]; };    // six a view
+layout(std430, binding = 3) readonly buffer Planes { vec4 planes[]; };    // six per view
 layout(std430, binding = 4) readonly buffer Chunks { Chunk chunks[]; };
 layout(std430, binding = 5) readonly buffer SlotLists { int slot_lists[]; };    // K + 1 starts, then the chunks
 uniform int first_view;
@@ -275,13 +275,13 @@ void main() {
 )
 
 
-def fragment(num_pages: int, page_layers: int, **wanted: bool) -> str:
-    """The fragment shader for textures in ``num_pages`` arrays, with a ``#define`` for each keyword that is true."""
+def fragment(num_pages: int, page_layers: int, **features: bool) -> str:
+    """Return the fragment shader for textures in ``num_pages`` arrays, with a ``#define`` per true keyword."""
     cases = "".join(f"case {k}: return textureLod(textures[{k}], place, level); " for k in range(1, num_pages))
     defines = f"#define PAGES {num_pages}\n#define PAGE_LAYERS {page_layers}\n"
-    return with_defines(defines + FRAGMENT.replace("FURTHER_PAGES", cases), **wanted)
+    return with_defines(defines + FRAGMENT.replace("FURTHER_PAGES", cases), **features)
 
 
-def with_defines(source: str, **wanted: bool) -> str:
-    """A shader with its version line and a ``#define`` for each keyword that is true."""
-    return VERSION + "".join(f"#define {name}\n" for name, define in wanted.items() if define) + source
+def with_defines(source: str, **features: bool) -> str:
+    """Return a shader with its version line and a ``#define`` per true keyword."""
+    return VERSION + "".join(f"#define {name}\n" for name, define in features.items() if define) + source

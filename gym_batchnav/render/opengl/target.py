@@ -1,16 +1,15 @@
-"""OpenGL targets: a framebuffer of tiles, and the pictures that are gathered from it."""
+"""Targets of the OpenGL renderer: a framebuffer of tiles, and the pictures gathered from it."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, most_under_way
+from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, InFlight
 from gym_batchnav.render.checks import check_rigid, check_slots
 from gym_batchnav.render.lighting import brightness, light_directions
 from gym_batchnav.render.opengl.cuda import CudaPictures
@@ -22,30 +21,30 @@ from gym_batchnav.render.opengl.textures import TextureMirror
 if TYPE_CHECKING:
     from gym_batchnav.render.opengl.renderer import OpenGLRenderer
 
-# Pixels along the longest side of a framebuffer. OpenGL 4 guarantees 16,384. Less is more precise, for depth is
-# interpolated in single precision: in software from the corner of the framebuffer, which loses digits far from it.
+# Pixels along the longest side of a framebuffer. OpenGL 4 guarantees 16,384. Smaller is more precise, since depth is
+# interpolated in single precision: software does so from the corner of the framebuffer and loses digits far from it.
 MAX_SIDE, MAX_SIDE_SOFTWARE = 4096, 512
-_NEVER = 1e30  # metres, farther than anything
+_NO_FAR_PLANE = 1e30  # metres
 _BINDINGS = {"depth": 1, "rgb": 2, "semantic": 3}
-_PACK_PIXELS = 4 * 128  # pixels that one work group of the packing program gathers
+_PACK_PIXELS = 4 * 128  # pixels per work group of the packing program
 
 VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), ("offsets", np.int32, 4)])
 
 
 def grid_shape(camera: Camera, num_views: int, max_side: int) -> tuple[int, int]:
-    """Columns and rows of tiles of a framebuffer for at most ``num_views`` views, nearly square and at least one."""
+    """Return the columns and rows of tiles of a nearly square framebuffer for at most ``num_views`` views."""
     most_columns, most_rows = max(max_side // camera.width, 1), max(max_side // camera.height, 1)
     columns = min(max(math.isqrt(num_views - 1) + 1, -(-num_views // most_rows)), most_columns)
     return columns, min(-(-num_views // columns), most_rows)
 
 
 class _DeviceObjects:
-    """What a target owns on the device.
+    """The device objects of a target.
 
     Attributes:
         grid: Columns and rows of tiles.
-        pages: First view and the one after the last of every page, a run of views that fills the framebuffer once.
-        gathered: For every sensor the pictures of one page, before they go to those of the batch.
+        pages: First view and the view after the last of every page, a run of views that fills the framebuffer once.
+        gathered: The pictures of one page per sensor, before they are appended to those of the batch.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class _DeviceObjects:
 
 
 class OpenGLTarget:
-    """A target of the OpenGL renderer, see ``render.api.Target``; made by ``OpenGLRenderer.target``."""
+    """A target of the OpenGL renderer, made by ``OpenGLRenderer.target``; see ``render.api.Target``."""
 
     def __init__(
         self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str,
@@ -99,30 +98,31 @@ class OpenGLTarget:
         self._device, self._num_sets = device, buffers
         self._objects: _DeviceObjects | None = None
         self._num_begun = 0  # batches so far
-        self._under_way: deque[tuple[int, int]] = deque()  # number of the batch, views in it
+        self._in_flight: InFlight[tuple[int, int]] = InFlight(buffers)  # number of the batch, views in it
         self._closed = False
         depth_only = self._sensors == ("depth",)
-        self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NEVER
+        self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NO_FAR_PLANE
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
         """Draw every view and return the pictures; see ``Target.render``."""
-        self._check_idle("render")
+        self._check_usable()
+        self._in_flight.check_idle("render")
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         check_rigid(views)
         self.begin(slots, views)
         return self.finish()
 
     def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
-        """Draw every view, for pictures differ in the last bit by their tile; see ``Target.refresh``."""
-        self._check_idle("refresh")
+        """Draw every view, since the last bit of pictures depends on their tile; see ``Target.refresh``."""
+        self._check_usable()
+        self._in_flight.check_idle("refresh")
         self.begin(slots, views)
         return self.finish()
 
     def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
-        """Have the device draw every view and gather the pictures, without waiting for it; see ``Target.begin``."""
+        """Start drawing every view on the device, without waiting for it; see ``Target.begin``."""
         self._check_usable()
-        if len(self._under_way) >= most_under_way(self._num_sets):
-            raise RuntimeError(f"begin with {len(self._under_way)} under way: call finish before the next begin")
+        self._in_flight.check_space()
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         slots, views = np.asarray(slots, np.int64), np.asarray(views, np.float32)
         pipeline = self._renderer.pipeline
@@ -138,18 +138,17 @@ class OpenGLTarget:
                     self._pack(pipeline, self._objects, len(slots[part]))
                     self._append(pipeline, self._objects.gathered, pictures, first, len(slots[part]))
             pipeline.context.flush()
-        self._under_way.append((self._num_begun, len(slots)))
+        self._in_flight.add((self._num_begun, len(slots)))
         self._num_begun += 1
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the pictures of the oldest batch under way and return them; see ``Target.finish``."""
+        """Wait for the pictures of the oldest batch in flight and return them; see ``Target.finish``."""
         self._check_usable()
-        if not self._under_way:
-            raise RuntimeError("finish without begin: call begin(slots, views) first")
+        self._in_flight.check_begun()
         assert self._objects is not None
         context = self._renderer.pipeline.context
         with context:
-            images = self._objects.pictures.take(*self._under_way.popleft())
+            images = self._objects.pictures.take(*self._in_flight.take())
             context.check("drawing")
         return images
 
@@ -168,17 +167,11 @@ class OpenGLTarget:
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise RuntimeError("this OpenGL target is closed: ask the renderer for another")
+            raise RuntimeError("this OpenGL target is closed: make a new one with renderer.target")
         self._renderer.claim.claim_thread("drawing with OpenGL")
 
-    def _check_idle(self, doing: str) -> None:
-        """Raise RuntimeError unless the target is usable and no batch is under way."""
-        self._check_usable()
-        if self._under_way:
-            raise RuntimeError(f"{doing} while a batch is under way: call finish first")
-
     def _draw(self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray) -> None:
-        """Paint one page of views into the tiles of the framebuffer."""
+        """Draw one page of views into the tiles of the framebuffer."""
         context, camera = pipeline.context.moderngl, self._camera
         records = np.zeros(len(views), VIEW_RECORD)
         records["rows"] = views[:, :3]
@@ -187,7 +180,9 @@ class OpenGLTarget:
         records["offsets"][:, 1] = slots
         rows, planes = np.ascontiguousarray(records["rows"]), frustum_planes(camera, views, self._far)
         objects.framebuffer.use()
-        objects.framebuffer.clear(depth=0.0)  # only the depth has to be: it says where the others are to be read
+        objects.framebuffer.clear(
+            depth=0.0
+        )  # clearing depth is enough: the packer reads other attachments only where depth was written
         for first, last in passes(pipeline.scenes, slots):
             objects.views.write(records).bind_to_storage_buffer(0)
             draws = pipeline.culler.cull(pipeline.scenes, slots, rows, planes, first, last)
@@ -204,7 +199,7 @@ class OpenGLTarget:
                     array.render_indirect(pipeline.culler.commands.buffer, moderngl.TRIANGLES, count, start)
 
     def _vertex_array(self, pipeline: Pipeline, objects: _DeviceObjects, masked: bool) -> moderngl.VertexArray:
-        """The vertex array to draw opaque or masked chunks with, its program told of the camera."""
+        """Set the camera of the program for opaque or masked chunks and return the program's vertex array."""
         kind = Kind("rgb" in self._sensors, "semantic" in self._sensors, masked)
         if (kind.rgb or masked) and self._textures.num_pages > 1:
             kind = kind._replace(num_pages=self._textures.num_pages, page_layers=self._textures.page_layers)
@@ -238,12 +233,12 @@ class OpenGLTarget:
                 objects.attachments[sensor].use(unit_index)
         for sensor, buffer in objects.gathered.items():
             buffer.bind_to_storage_buffer(_BINDINGS[sensor])
-        pipeline.context.moderngl.memory_barrier()  # a clear that no draw follows is not seen by the packer otherwise
+        pipeline.context.moderngl.memory_barrier()  # otherwise the packer does not see a clear without draws
         packer.run(-(-pixels // _PACK_PIXELS))
         pipeline.context.moderngl.memory_barrier()
 
     def _append(self, pipeline: Pipeline, gathered: Buffers, pictures: Buffers, first: int, num_views: int) -> None:
-        """Copy the pictures of a page to their place among those of the batch, from view ``first`` on."""
+        """Copy the pictures of a page to their place in the batch, from view ``first`` on."""
         for sensor, buffer in gathered.items():
             size = picture_bytes(self._camera, sensor)
             pipeline.context.moderngl.copy_buffer(pictures[sensor], buffer, num_views * size, write_offset=first * size)

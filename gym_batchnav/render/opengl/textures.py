@@ -13,27 +13,27 @@ from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.heap import SlotHeap, Uploads, full_size
 from gym_batchnav.render.opengl.prepare import PreparedTextures, TexturePreparer
 
-MAX_PAGES = 8  # arrays that shaders see at once; OpenGL guarantees 16 texture units
+MAX_PAGES = 8  # arrays that shaders can access at once; OpenGL guarantees 16 texture units
 
 
 class TextureMirror:
-    """The textures of all slots in a few arrays, the pages, for one size of texture.
+    """The textures of all slots, for one texture size, in a few arrays called pages.
 
-    Any texture may lie in any layer; a table says which layer each material shows, counted through all pages. There is
-    more than one page only where a driver's limit of layers demands it (2,048 is usual).
+    Any texture may be in any layer; a table holds the layer of each material, counted across all pages. There is
+    more than one page only if the driver's limit of layers (2,048 is usual) requires it.
 
     Texels are not compressed: with its mips a texture of 256 x 256 takes 350 KB, so that 32 scenes of 50 textures
-    take 560 MB and graphics cards have room for hundreds of such scenes. BC7 would take a quarter of that, but change
-    texels by more than the renderers may differ, and take seconds a scene to make.
+    take 560 MB and graphics cards hold hundreds of such scenes. BC7 would take a quarter of that, but change
+    texels by more than the renderers may differ, and take seconds per scene to encode.
 
     Args:
         library: The scenes.
-        size: Texels along a side of level 0, a power of two.
-        masks_only: Hold only the textures that cut holes.
+        size: Texels per side of level 0, a power of two.
+        masks_only: Whether to hold only textures of masked materials.
 
     Attributes:
-        size: Texels along a side of level 0.
-        page_layers: Layers of every page but the last.
+        size: Texels per side of level 0.
+        page_layers: Number of layers of every page except the last.
     """
 
     def __init__(self, library: SceneLibrary, size: int, masks_only: bool) -> None:
@@ -49,29 +49,30 @@ class TextureMirror:
 
     @property
     def num_pages(self) -> int:
-        """The number of arrays."""
+        """The number of pages."""
         return len(self._pages)
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device, of all levels and the table."""
+        """The size on the device in bytes, of all levels and the table."""
         texels = sum((self.size >> level) ** 2 for level in range(self.size.bit_length()))
         return 4 * self._capacity * texels * bool(self._pages) + (self._table.size if self._table is not None else 0)
 
     def follow(self, context: Context, uploads: Uploads, materials: SlotHeap) -> None:
-        """Follow the library's slots; called only when they or the materials' places have changed.
+        """Update all slots; to be called only when the slots or the places of materials have changed.
 
         Raises:
-            RuntimeError: There are more textures than the device takes.
+            RuntimeError: If there are more textures than the device holds.
         """
         held = [self._library.prepared(slot, self._key) for slot in range(self._library.num_slots)]
         changed = [slot for slot, textures in enumerate(held) if textures is not self._held[slot]]
         self.page_layers = context.moderngl.info["GL_MAX_ARRAY_TEXTURE_LAYERS"]
         counts = np.array([0 if textures is None else len(textures.pool) for textures in held])
         total, room = int(counts.sum()), full_size(counts)
-        if total > MAX_PAGES * self.page_layers:
+        limit = MAX_PAGES * self.page_layers
+        if total > limit:
             raise RuntimeError(
-                f"the resident scenes hold {total} textures and {context.device} takes {MAX_PAGES * self.page_layers}: "
+                f"the resident scenes have {total} textures, but {context.device} holds {limit}: "
                 "keep fewer scenes resident, or choose renderer='embree'"
             )
         for slot in changed:
@@ -94,7 +95,7 @@ class TextureMirror:
         self._table.bind_to_storage_buffer(3)
 
     def forget(self) -> None:
-        """Have the library forget the preparer; called once, for other renderers may have the same."""
+        """Remove the preparer from the library; to be called once, since other renderers may share it."""
         self._library.remove_preparer(self._key)
         self._held = []
 
@@ -108,7 +109,7 @@ class TextureMirror:
             self._table = None
 
     def _pieces(self, context: Context, slot: int, textures: PreparedTextures) -> Iterator[int]:
-        """Write a slot's textures level by level; yields the bytes of each. Layers may be moved in between."""
+        """Write a slot's textures level by level, and yield the size of each; layers may be moved in between."""
         for index in range(len(textures.pool)):
             for level, texels in enumerate(textures.pool.levels):
                 page, layer = divmod(int(self._layers[slot][index]), self.page_layers)
@@ -116,7 +117,7 @@ class TextureMirror:
                 yield texels[index].nbytes
 
     def _resize(self, context: Context, room: int) -> None:
-        """Make new pages for at least ``room`` textures; layers that stay are copied on the device."""
+        """Make new pages for at least ``room`` textures, and copy the remaining layers on the device."""
         limit = MAX_PAGES * self.page_layers
         capacity = max(min(room + room // 8 if self._pages else room, limit), 1)
         fulls, rest = divmod(capacity, self.page_layers)
@@ -133,7 +134,7 @@ class TextureMirror:
         self._pages, self._capacity = pages, capacity
 
     def _allocate(self, context: Context, depths: list[int]) -> list[moderngl.TextureArray]:
-        """Pages of the given numbers of layers: all of them, or an error and none."""
+        """Allocate pages with the given numbers of layers; on an error none of them is kept."""
         pages: list[moderngl.TextureArray] = []
         try:
             for depth in depths:
@@ -146,7 +147,7 @@ class TextureMirror:
         return pages
 
     def _write_table(self, context: Context, materials: SlotHeap) -> None:
-        """Write the table of the layer that each material of each slot shows, -1 for none."""
+        """Write the table of the layers of all materials of all slots, -1 for none."""
         table = np.full(materials.capacity, -1, np.int32)
         for textures, layers, first in zip(self._held, self._layers, materials.start, strict=True):
             if textures is not None and len(layers):

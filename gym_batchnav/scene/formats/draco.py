@@ -11,24 +11,24 @@ _VERSION = (2, 2)  # of the bitstream, the one that glTF allows
 
 
 def draco_counts(data: bytes) -> tuple[int, int]:
-    """The numbers of vertices and triangles that the header of Draco data announces.
+    """Return the numbers of vertices and triangles that the header of Draco data declares.
 
     Vertices may still be split where attributes have seams.
 
     Raises:
-        ValueError: It is no mesh in the version of Draco that glTF allows.
+        ValueError: If it is not a mesh in the version of Draco that glTF allows.
     """
     if len(data) < 12 or not data.startswith(_MAGIC) or data[7] != _MESH or data[8] > _EDGEBREAKER:
-        raise ValueError("its Draco data is no mesh: the file is damaged, re-export it")
+        raise ValueError("its Draco data is not a mesh: the file is damaged, re-export it")
     if (data[5], data[6]) != _VERSION:
         raise ValueError(f"its Draco data has version {data[5]}.{data[6]}, not 2.2: re-export it")
-    first, at = _varint(data, 11 if data[8] == _SEQUENTIAL else 12)  # edgebreaker's kind of traversal stands before
+    first, at = _varint(data, 11 if data[8] == _SEQUENTIAL else 12)  # edgebreaker stores its kind of traversal first
     second, _ = _varint(data, at)
     return (second, first) if data[8] == _SEQUENTIAL else (first, second)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits per byte, the lowest first, and where it ends."""
+    """Read a little-endian number of seven bits per byte; return it and the offset after it."""
     value = shift = 0
     for place in range(at, min(at + 5, len(data))):
         value |= (data[place] & 0x7F) << shift
@@ -48,7 +48,7 @@ def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         The triangles [T, 3] uint32, and by their numbers in the data the attributes [V, width].
 
     Raises:
-        ValueError: DracoPy is not installed, or the data is damaged.
+        ValueError: If DracoPy is not installed, or the data is damaged.
     """
     try:
         dracopy = importlib.import_module("DracoPy")
@@ -59,6 +59,6 @@ def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         mesh = dracopy.decode(data)
         triangles = np.asarray(mesh.faces, np.uint32).reshape(-1, 3)
         attributes = {int(entry["unique_id"]): np.asarray(entry["data"]) for entry in mesh.attributes}
-    except Exception as error:  # DracoPy raises several kinds of its own, and point clouds have no faces
+    except Exception as error:  # DracoPy raises errors of its own, and point clouds have no faces
         raise ValueError(f"its Draco data cannot be decoded ({error}): re-export it") from error
     return triangles, attributes

@@ -1,4 +1,4 @@
-"""glTF scenes: nodes, meshes and materials into a SceneBuilder."""
+"""Reading of glTF scenes: nodes, meshes and materials are added to a SceneBuilder."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and al
 
 
 def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None) -> None:
-    """Add one of a glTF file's scenes to a builder, one object for each node that has triangles.
+    """Add one of a glTF file's scenes to a builder, one object per node with triangles.
 
     A file without scenes gives all of its nodes; one without nodes gives each mesh once.
 
     Args:
         files: The scene's files; the main one is a ``.glb`` or a ``.gltf``.
         builder: Gets the content.
-        scene: The name of the scene, or its number where it has none; the default one if not given.
+        scene: The name of the scene, or its number if it has no name; the default scene if not given.
 
     Raises:
-        ValueError: The file is damaged, uses an unsupported feature or has no scene of that name.
-        OSError: A buffer's file is missing.
+        ValueError: If the file is damaged, uses an unsupported feature or has no scene of the name.
+        OSError: If the file of a buffer is missing.
     """
     document = GltfDocument(files)
     reader = _Reader(document, builder)
@@ -56,11 +56,11 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
 
 
 def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -> int | None:
-    """The number of the scene of that name, by default of the default one; None in a file without scenes."""
+    """Return the number of the scene of a name, by default of the default scene; None in a file without scenes."""
     names = document.scene_names()
     if name is not None:
         if name not in names:
-            known = f"it has {', '.join(names[:20])}" if names else "it has no scenes, leave scene= out"
+            known = f"it has {', '.join(names[:20])}" if names else "it has no scenes: leave scene= out"
             raise ValueError(f"it has no scene {name!r}: {known}")
         return names.index(name)
     if not names:
@@ -72,7 +72,7 @@ def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -
 
 
 class _Reader:
-    """Turns meshes and materials into parts, each once."""
+    """A converter of meshes and materials to parts, each only once."""
 
     def __init__(self, document: GltfDocument, builder: SceneBuilder) -> None:
         self._document = document
@@ -80,10 +80,10 @@ class _Reader:
         self._meshes: dict[object, list[Part]] = {}
         self._images: dict[object, int] = {}
         self.num_skipped = 0
-        self.ignored: set[str] = set()  # features that the file uses and that are not read
+        self.ignored: set[str] = set()  # features that the file uses but that are not supported
 
     def mesh_parts(self, index: object) -> list[Part]:
-        """The parts of a mesh, one per primitive."""
+        """Return the parts of a mesh, one per primitive."""
         mesh = self._document.item("meshes", index)
         if index not in self._meshes:
             found = [
@@ -103,7 +103,9 @@ class _Reader:
             self.ignored.add("morph targets")
         document = self._document
         draco = extensions(primitive).get("KHR_draco_mesh_compression")
-        if draco and "bufferView" not in document.item("accessors", attributes["POSITION"]):  # else it is not needed
+        if draco and "bufferView" not in document.item(
+            "accessors", attributes["POSITION"]
+        ):  # otherwise the uncompressed data is there too
             triangles, read = self._unpack(draco, primitive)
         else:
             triangles, read = None, partial(self._read_accessor, attributes)
@@ -124,14 +126,14 @@ class _Reader:
         return self._document.accessor(attributes[name], widths)
 
     def _unpack(self, draco: Mapping[str, Any], primitive: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
-        """The triangles [T, 3] of a compressed primitive, and a function that reads its attributes."""
+        """Decode a compressed primitive: return its triangles [T, 3] and a function that reads its attributes."""
         attributes, data = primitive["attributes"], bytes(self._document.view(draco.get("bufferView"))[0])
         num_vertices, num_triangles = draco_counts(data)
         known = [attributes["POSITION"], *([primitive["indices"]] if "indices" in primitive else [])]
         counts = [whole(self._document.item("accessors", index), "count") for index in known]
         if num_vertices > counts[0] or (len(counts) == 2 and 3 * num_triangles > counts[1]):
             made = f"{num_vertices:,} vertices and {num_triangles:,} triangles"
-            raise ValueError(f"its Draco data says that it makes {made}, more than its accessors: re-export it")
+            raise ValueError(f"its Draco data declares {made}, more than its accessors: re-export it")
         self._builder.expect(num_vertices, num_triangles)
         triangles, packed = decode_draco(data)
         numbers_of = draco.get("attributes", {})
@@ -144,18 +146,20 @@ class _Reader:
         return triangles, read
 
     def _corners(self, primitive: Mapping[str, Any], num_vertices: int) -> np.ndarray:
-        """The list of corners [C] of a primitive."""
+        """Return the list of corners [C] of a primitive."""
         if "indices" not in primitive:
             return np.arange(num_vertices, dtype=np.uint32)
         corners = self._document.accessor(primitive["indices"], (1,))[:, 0]
         if corners.dtype.kind != "u":
-            raise ValueError(f"accessor {primitive['indices']} holds indices that are no unsigned numbers")
+            raise ValueError(
+                f"accessor {primitive['indices']} holds indices that are not unsigned integers: re-export it"
+            )
         return _within(corners, num_vertices)
 
     def _uvs(
         self, read: _Read, attributes: Mapping[str, Any], texture_info: Mapping[str, Any], count: int
     ) -> np.ndarray | None:
-        """The texture coordinates that a texture reference asks for, with its KHR_texture_transform applied."""
+        """Return the texture coordinates of a texture reference, with its KHR_texture_transform applied."""
         transform = extensions(texture_info).get("KHR_texture_transform", {})
         name = f"TEXCOORD_{transform.get('texCoord', texture_info.get('texCoord', 0))}"
         if name not in attributes:
@@ -165,7 +169,7 @@ class _Reader:
             return uvs
         angle = number(transform, "rotation", 0.0)
         u, v = (uvs * numbers(transform, "scale", (1.0, 1.0))).T
-        # Counter-clockwise with v downwards, as all renderers do it: the listing in the specification is transposed.
+        # Counter-clockwise with v downwards, as in all renderers: the listing in the specification is transposed.
         turned = np.stack([np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u], axis=1)
         return turned + numbers(transform, "offset", (0.0, 0.0))
 
@@ -197,7 +201,7 @@ class _Reader:
         )
 
     def _texture(self, texture_info: Mapping[str, Any]) -> tuple[int, tuple[int, int]]:
-        """The builder's number of a referenced image, -1 for none, and its wrapping along u and v."""
+        """Return the builder's number of a referenced image, -1 for none, and its wrapping along u and v."""
         document = self._document
         texture = document.item("textures", texture_info.get("index"))
         source = extensions(texture).get("EXT_texture_webp", {}).get("source", texture.get("source"))
@@ -216,7 +220,7 @@ class _Reader:
 
 
 def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A material's reference to the texture of its colour, empty for none."""
+    """Return a material's reference to its base colour texture, empty for none."""
     gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
     if gloss is not None:
         return gloss.get("diffuseTexture", {})
@@ -224,7 +228,7 @@ def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _triangles(corners: np.ndarray, mode: int) -> np.ndarray:
-    """The triangles [T, 3] that a list of corners [C] stands for; corners left over are ignored."""
+    """Convert a list of corners [C] to triangles [T, 3]; surplus corners are ignored."""
     corners = corners.astype(np.int32)
     if mode == _TRIANGLES:
         return corners[: len(corners) // 3 * 3].reshape(-1, 3)
@@ -233,13 +237,15 @@ def _triangles(corners: np.ndarray, mode: int) -> np.ndarray:
     if mode == _FAN:
         return np.stack([corners[1:-1], corners[2:], np.full(len(corners) - 2, corners[0])], axis=1)
     triangles = np.stack([corners[:-2], corners[1:-1], corners[2:]], axis=1)
-    triangles[1::2] = triangles[1::2, [0, 2, 1]]  # every other triangle of a strip winds the other way
+    triangles[1::2] = triangles[1::2, [0, 2, 1]]  # every second triangle of a strip winds the opposite way
     return triangles
 
 
 def _within(corners: np.ndarray, num_vertices: int) -> np.ndarray:
     if len(corners) and int(corners.max()) >= num_vertices:
-        raise ValueError(f"it has triangles of vertex {corners.max()}, of {num_vertices}: the file is damaged")
+        raise ValueError(
+            f"its triangles refer to vertex {corners.max()}, but there are {num_vertices}: the file is damaged"
+        )
     return corners
 
 

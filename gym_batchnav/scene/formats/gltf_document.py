@@ -29,11 +29,11 @@ WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
 MAX_ELEMENTS = 20_000_000
 MAX_ELEMENTS_READ = 250_000_000
-MAX_ZEROS = 2**20  # elements of an accessor that has no data
+MAX_ZEROS = 2**20  # elements of an accessor without data
 MAX_NODES = 200_000
 MAX_DEPTH = 512
 
-# Extensions that a file may require: these are read, or change only how light falls on a surface.
+# Extensions that a file may require: they are supported, or affect only lighting.
 _READ = {
     "KHR_draco_mesh_compression",
     "KHR_materials_pbrSpecularGlossiness",
@@ -52,13 +52,13 @@ _REMEDIES = {
 
 
 class GltfDocument:
-    """A glTF file whose parts are checked as they are asked for.
+    """A glTF file whose parts are checked when they are accessed.
 
-    Whatever is wrong with the file raises ValueError (or OSError for a buffer's file that is missing) with a sentence
+    Any error in the file raises ValueError (or OSError for a missing file of a buffer) with a sentence
     that lacks only the file's name.
 
     Args:
-        files: The scene's files, of which the main one is a ``.glb`` or a ``.gltf``.
+        files: The scene's files; the main file is a ``.glb`` or a ``.gltf``.
     """
 
     def __init__(self, files: SceneFiles) -> None:
@@ -69,41 +69,39 @@ class GltfDocument:
         self._num_elements = 0
         version = mapping(self._json.get("asset", {}), "asset").get("version")
         if not str(version).startswith("2."):
-            raise ValueError(f"it is glTF version {short(version)}: only 2.0 is read, re-export it")
+            raise ValueError(f"it is glTF version {short(version)}: only 2.0 is supported, re-export it")
         for name in sequence(self._json.get("extensionsRequired", []), "extensionsRequired"):
             if name not in _READ and not str(name).startswith(_SHADING):
                 remedy = _REMEDIES.get(str(name), "re-export it without that extension")
                 raise ValueError(f"it requires the glTF extension {str(name)[:60]}, which is not supported: {remedy}")
         if self.count("nodes") > MAX_NODES:
-            raise ValueError(
-                f"it has {self.count('nodes'):,} nodes, of which at most {MAX_NODES:,} are read: join some"
-            )
+            raise ValueError(f"it has {self.count('nodes'):,} nodes, the limit is {MAX_NODES:,}: join some")
 
     def count(self, kind: str) -> int:
-        """The number of ``kind`` (``"nodes"``, ``"meshes"``, ...) in the document."""
+        """Return the number of ``kind`` (``"nodes"``, ``"meshes"``, ...) in the document."""
         return len(sequence(self._json.get(kind, []), kind))
 
     def item(self, kind: str, index: object) -> Mapping[str, Any]:
-        """Entry ``index`` of the document's list ``kind``."""
+        """Return entry ``index`` of the document's list ``kind``."""
         items = sequence(self._json.get(kind, []), kind)
         if type(index) is not int or not 0 <= index < len(items):
-            raise ValueError(f"it refers to number {short(index)} of its {len(items)} {kind}")
+            raise ValueError(f"it refers to {kind}[{short(index)}], but there are {len(items)}: re-export it")
         return mapping(items[index], f"{kind}[{index}]")
 
     def scene_names(self) -> list[str]:
-        """The names of the document's scenes, their numbers where they have none."""
+        """Return the names of the document's scenes; scenes without a name are named by their number."""
         scenes = [self.item("scenes", index) for index in range(self.count("scenes"))]
         return [str(scene.get("name", index)) for index, scene in enumerate(scenes)]
 
     def default_scene(self) -> int:
-        """The number of the scene to show: the first where the document does not say."""
+        """Return the number of the document's default scene, else that of the first."""
         return whole(self._json, "scene", 0)
 
     def placed_nodes(self, scene: int | None) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
-        """A scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
+        """Return a scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
 
         Args:
-            scene: Its number; None gives the nodes that are nobody's child and those under them.
+            scene: Number of the scene; None means all nodes without a parent and their descendants.
         """
         if scene is not None:
             roots = list(sequence(self.item("scenes", scene).get("nodes", []), "nodes"))
@@ -127,10 +125,10 @@ class GltfDocument:
             waiting += [(child, matrix, depth + 1) for child in reversed(children)]
 
     def accessor(self, index: object, widths: Sequence[int]) -> np.ndarray:
-        """An accessor's values [count, width]: as stored, or float32 in [-1, 1] where they are normalized.
+        """Return an accessor's values [count, width]: as stored, or float32 in [-1, 1] if they are normalized.
 
         Args:
-            index: Its number.
+            index: Number of the accessor.
             widths: The allowed numbers of components.
         """
         accessor, what = self.item("accessors", index), f"accessor {index}"
@@ -147,7 +145,7 @@ class GltfDocument:
         return _normalized(values) if accessor.get("normalized") else values
 
     def unpacked(self, index: object, widths: Sequence[int], values: np.ndarray) -> np.ndarray:
-        """The same as ``accessor`` for one whose values [count, width] were decoded elsewhere."""
+        """Return the result of ``accessor`` for an accessor whose values [count, width] were decoded elsewhere."""
         accessor, what = self.item("accessors", index), f"accessor {index}"
         dtype, width, count = self._type(accessor, widths, what)
         if values.shape != (count, width) or values.dtype.kind not in "fiu":
@@ -155,7 +153,7 @@ class GltfDocument:
         return _normalized(values.astype(dtype)) if accessor.get("normalized") else values
 
     def _type(self, accessor: Mapping[str, Any], widths: Sequence[int], what: str) -> tuple[type, int, int]:
-        """The component type, width and count of an accessor that is to be read."""
+        """Return the component type, width and count of an accessor, and count its elements as read."""
         dtype, width = COMPONENTS.get(accessor.get("componentType", 0)), WIDTHS.get(str(accessor.get("type")))
         if dtype is None or width is None or width not in widths:
             kind, component = short(accessor.get("type")), short(accessor.get("componentType"))
@@ -167,7 +165,7 @@ class GltfDocument:
         return dtype, width, count
 
     def image(self, index: object) -> tuple[bytes | None, str]:
-        """The bytes of an image, None where its file is missing, and its name for messages."""
+        """Return the bytes of an image, or None if its file is missing, and its name for messages."""
         image = self.item("images", index)
         label = str(image.get("name") or f"image {index}")
         if "bufferView" in image:
@@ -183,12 +181,12 @@ class GltfDocument:
             return None, uri
 
     def _patched(self, values: np.ndarray, sparse: Mapping[str, Any], what: str) -> np.ndarray:
-        """A copy of ``values`` with a sparse accessor's replacements."""
+        """Return a copy of ``values`` with a sparse accessor's replacements."""
         count = whole(sparse, "count", high=len(values))
         where, new = mapping(sparse.get("indices"), "indices"), mapping(sparse.get("values"), "values")
         kind = COMPONENTS.get(where.get("componentType", 0))
         if kind not in (np.uint8, np.uint16, np.uint32):
-            raise ValueError(f"{what} has sparse indices that are no unsigned numbers")
+            raise ValueError(f"{what} has sparse indices that are not unsigned integers: re-export it")
         rows = self._strided(where.get("bufferView"), whole(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
         if count and rows.max() >= len(values):
             raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements")
@@ -198,12 +196,12 @@ class GltfDocument:
         return patched
 
     def _strided(self, view_index: object, offset: int, dtype: type, width: int, count: int, what: str) -> np.ndarray:
-        """A read-only array [count, width] over a bufferView."""
+        """Return a read-only array [count, width] over a bufferView."""
         view, stride = self.view(view_index)
         element = np.dtype(dtype).itemsize * width
         stride = stride or element
         if stride < element or (count and offset + stride * (count - 1) + element > len(view)):
-            raise ValueError(f"{what} reaches beyond its bufferView {view_index} of {len(view)} bytes")
+            raise ValueError(f"{what} exceeds its bufferView {view_index} of {len(view)} bytes: the file is damaged")
         if count == 0:
             return np.zeros((0, width), dtype)
         steps = (stride, np.dtype(dtype).itemsize)
@@ -211,7 +209,7 @@ class GltfDocument:
         return np.ndarray((count, width), little_endian, view, offset, steps)
 
     def view(self, index: object) -> tuple[memoryview, int]:
-        """The bytes of a bufferView and its stride, 0 for none."""
+        """Return the bytes of a bufferView and its stride, 0 for none."""
         view = self.item("bufferViews", index)
         for name in _MESHOPT:
             if name in extensions(view) and "uri" not in self.item("buffers", view.get("buffer")):
@@ -219,9 +217,7 @@ class GltfDocument:
         buffer = self._buffer(view.get("buffer"))
         start, length = whole(view, "byteOffset", 0), whole(view, "byteLength")
         if start + length > len(buffer):
-            raise ValueError(
-                f"bufferView {index} reaches beyond its buffer of {len(buffer)} bytes: the file is damaged"
-            )
+            raise ValueError(f"bufferView {index} exceeds its buffer of {len(buffer)} bytes: the file is damaged")
         return buffer[start : start + length], whole(view, "byteStride", 0, high=65535)
 
     def _buffer(self, index: object) -> memoryview:
@@ -243,26 +239,26 @@ class GltfDocument:
 
 
 def extensions(owner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The extensions of an entry, by name."""
+    """Return the extensions of an entry by name."""
     return mapping(owner.get("extensions", {}), "extensions")
 
 
 def _normalized(values: np.ndarray) -> np.ndarray:
-    """Integers [count, width] as float32, the largest as 1; floats stay."""
+    """Scale integers [count, width] to float32 with the largest as 1; return floats unchanged."""
     if values.dtype.kind == "f":
         return values
     return np.maximum(values / np.float32(np.iinfo(values.dtype).max), np.float32(-1)).astype(np.float32)
 
 
 def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
-    """The JSON and the binary chunk of a GLB file; a file that is no GLB is all JSON."""
+    """Return the JSON and the binary chunk of a GLB file; any other file is all JSON."""
     if not data.startswith(GLB_MAGIC):
         return data, None
     if len(data) < 20:
         raise ValueError("it is cut short within its header: copy or download it again")
     version, length, json_length, json_kind = struct.unpack_from("<4I", data, 4)
     if version != 2:
-        raise ValueError(f"it is GLB version {version}: only 2 is read, re-export it")
+        raise ValueError(f"it is GLB version {version}: only 2 is supported, re-export it")
     if length > len(data) or 20 + json_length > length:
         raise ValueError(f"it has {len(data)} of {max(length, 20 + json_length)} bytes: copy or download it again")
     if json_kind != CHUNK_JSON:
@@ -288,12 +284,12 @@ def _data_uri(uri: str) -> bytes:
 
 
 def _local_matrix(node: Mapping[str, Any]) -> np.ndarray:
-    """A node's matrix [4, 4] float64 to its parent."""
+    """Return a node's matrix [4, 4] float64 to its parent."""
     if "matrix" in node:
         return numbers(node, "matrix", np.eye(4).ravel().tolist()).reshape(4, 4).T
     x, y, z, w = numbers(node, "rotation", (0.0, 0.0, 0.0, 1.0)).tolist()
     matrix = np.eye(4)
-    if x or y or z or w:  # a quaternion of zeros turns nothing
+    if x or y or z or w:  # a zero quaternion is no rotation
         matrix[:3, :3] = rotation_matrix(w, x, y, z)
     matrix[:3, :3] *= numbers(node, "scale", (1.0, 1.0, 1.0))
     matrix[:3, 3] = numbers(node, "translation", (0.0, 0.0, 0.0))

@@ -1,6 +1,6 @@
-"""Wavefront OBJ scenes and their MTL materials into a SceneBuilder.
+"""Reading of Wavefront OBJ scenes and their MTL materials.
 
-trimesh is not asked here: it takes relative (negative) indices from the end of the file instead of from the face, which
+trimesh is not used here: it counts relative (negative) indices from the end of the file instead of the face, which
 scrambles files that use them, and drops ``map_d``.
 """
 
@@ -18,59 +18,59 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats import obj_text
 from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
 
-MAX_STATEMENTS = 1_000_000  # besides vertices and faces
+MAX_STATEMENTS = 1_000_000  # other than vertices and faces
 MAX_STATEMENT_BYTES = 2**16
-MAX_LIBRARIES, MAX_LIBRARY_BYTES = 1000, 2**23  # of materials, and of all of them together
-# Limit of triangles: a constant allowance plus a rate per byte. A quad and its vertex take no less than 18 bytes.
+MAX_LIBRARIES, MAX_LIBRARY_BYTES = 1000, 2**23  # of materials, and their total size
+# Limit of triangles: a constant allowance plus a rate per byte. A quad and its vertex take at least 18 bytes.
 FREE_TRIANGLES, TRIANGLES_PER_BYTE = 2**18, 0.125
 
 _REASONS = {
-    obj_text.NO_NUMBER: "not all of it is numbers: the file is damaged, re-export it",
-    obj_text.TOO_FEW: "that is too few coordinates: the file is damaged, re-export it",
-    obj_text.NO_CORNER: "one of its corners does not exist before it: the file is damaged, re-export it",
-    obj_text.TOO_MANY: f"a face may have {obj_text.MAX_CORNERS:,} corners: cut it up",
+    obj_text.NO_NUMBER: "it has words that are not numbers: the file is damaged, re-export it",
+    obj_text.TOO_FEW: "it has too few coordinates: the file is damaged, re-export it",
+    obj_text.NO_CORNER: "it refers to a corner that is not defined before it: the file is damaged, re-export it",
+    obj_text.TOO_MANY: f"a face may have at most {obj_text.MAX_CORNERS:,} corners: split it",
 }
-# Options of a texture statement and how many values follow each (at most three for -o, -s and -t).
+# Options of a texture statement with the number of values after each (at most three for -o, -s and -t).
 _MAP_OPTIONS = {b"-blendu": 1, b"-blendv": 1, b"-bm": 1, b"-boost": 1, b"-cc": 1, b"-clamp": 1, b"-imfchan": 1}
 _MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type": 1}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """The content of an OBJ file, in its own order."""
+    """The content of an OBJ file, in the order of the file."""
 
     vertices: np.ndarray  # [V, 3] float64
     colors: np.ndarray | None  # [V, 3] float64, sRGB; None unless all vertices have them
     uvs: np.ndarray  # [U, 2] float64, v = 0 at the bottom
     first_corner: np.ndarray  # [F + 1] int64
     corner_vertex: np.ndarray  # [C] int32, rows of vertices
-    corner_uv: np.ndarray  # [C] int32, rows of uvs or -1; [0] where there are none
-    statements: list[tuple[bytes, int]]  # all other lines, and the number of faces before each
+    corner_uv: np.ndarray  # [C] int32, rows of uvs or -1; [0] if there are none
+    statements: list[tuple[bytes, int]]  # all other lines, with the number of faces before each
     num_skipped: int  # lines and points
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FaceCorners:
-    """The corners of all faces, and the rows that they refer to."""
+    """The corners of all faces, and the vertices that they refer to."""
 
-    rows: np.ndarray  # [C] int32, rows of the following
+    rows: np.ndarray  # [C] int32, rows of the other arrays
     vertices: np.ndarray  # [P, 3] float64
     colors: np.ndarray | None  # [P, 4] uint8, linear
     uvs: np.ndarray | None  # [P, 2] float32, v = 0 at the top
 
 
 def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
-    """Add an OBJ file to a builder: one object for each ``o``, or for each ``g`` where there is at most one ``o``.
+    """Add an OBJ file to a builder: one object per ``o``, or per ``g`` if there is at most one ``o``.
 
-    Polygons are cut into fans. OBJ knows no back faces, so every material is double-sided. ``Kd`` counts as linear and
+    Polygons are split into fans. OBJ has no back faces, so every material is double-sided. ``Kd`` counts as linear and
     is replaced by a texture, as Blender reads it; vertex colours count as sRGB.
 
     Args:
         files: The scene's files; the main one is an ``.obj``.
-        builder: Gets the content.
+        builder: The builder that receives the content.
 
     Raises:
-        ValueError: The file is damaged, or far larger than its bytes account for.
+        ValueError: If the file is damaged, or expands to far more than its size justifies.
     """
     text = _read(files.main())
     groups, libraries, num_curves = _groups(text)
@@ -91,7 +91,7 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
 
 
 def _read(data: bytes) -> _Text:
-    """Parse the bytes of a file; limits are checked before memory is taken."""
+    """Parse the bytes of a file; limits are checked before memory is allocated."""
     as_written = data
     data = data.replace(b"\\\r\n", b"  ").replace(b"\\\n", b" ")  # continued lines become one
     text = np.frombuffer(data, np.uint8)
@@ -99,11 +99,11 @@ def _read(data: bytes) -> _Text:
     obj_text.count_lines(text, counts)
     num_vertices, num_colored, num_uvs, num_faces, num_corners, num_triangles, num_skipped, num_others = counts.tolist()
     if num_triangles > FREE_TRIANGLES + TRIANGLES_PER_BYTE * len(data):
-        size = f"{num_triangles:,} triangles out of {len(data):,} bytes"
-        raise ValueError(f"its faces make {size}, which no mesh needs: cut up its faces of many corners")
+        size = f"{num_triangles:,} triangles from {len(data):,} bytes"
+        raise ValueError(f"its faces expand to {size}, more than any real mesh: split its faces of many corners")
     if num_others > MAX_STATEMENTS:
         raise ValueError(
-            f"it has {num_others:,} lines besides vertices and faces, of which at most {MAX_STATEMENTS:,} are read: "
+            f"it has {num_others:,} lines other than vertices and faces, the limit is {MAX_STATEMENTS:,}: "
             "join its groups, or save it as GLB"
         )
     vertices, uvs = np.empty((num_vertices, 3)), np.empty((num_uvs, 2))
@@ -114,10 +114,10 @@ def _read(data: bytes) -> _Text:
     wrong, line = obj_text.read_lines(text, vertices, colors, uvs, first_corner, corner_vertex, corner_uv, places)
     if wrong != obj_text.FINE:
         shown = data[line : line + 60].splitlines()[0].decode(errors="replace")
-        raise ValueError(f"its line {_line_number(as_written, line):,} says {shown!r}: {_REASONS[wrong]}")
+        raise ValueError(f"its line {_line_number(as_written, line):,} is {shown!r}: {_REASONS[wrong]}")
     longest = int((places[:, 1] - places[:, 0]).max(initial=0))
     if longest > MAX_STATEMENT_BYTES:
-        raise ValueError(f"it has a line of {longest:,} bytes, and {MAX_STATEMENT_BYTES:,} are the limit: re-export it")
+        raise ValueError(f"it has a line of {longest:,} bytes, the limit is {MAX_STATEMENT_BYTES:,}: re-export it")
     statements = [(data[start:end], num_before) for start, end, num_before in places.tolist()]
     return _Text(
         vertices,
@@ -132,7 +132,7 @@ def _read(data: bytes) -> _Text:
 
 
 def _line_number(as_written: bytes, at: int) -> int:
-    """The line, from 1, of a file in which byte ``at`` lies once its continuations are joined, a byte shorter each."""
+    """Return the line number, from 1, of byte ``at`` in the text with joined lines (one byte shorter each)."""
     for continuation in re.finditer(rb"\\\r?\n", as_written):
         if continuation.start() >= at:
             break
@@ -144,7 +144,7 @@ def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[by
     """Group faces by object and material, and find the material libraries.
 
     Returns:
-        By object and material the first face of each run of faces and the one after its last; the libraries' names;
+        By object and material, the first face of each run of faces and the face after its last; the libraries' names;
         the number of curves.
     """
     object_word = b"o" if sum(line.startswith(b"o ") for line, _ in text.statements) > 1 else b"g"
@@ -173,8 +173,8 @@ def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[by
 
 
 def _pairs(text: _Text, plain: _FaceCorners) -> _FaceCorners:
-    """The corners with one row for each different pair of position and texture coordinates."""
-    uvs = np.concatenate([np.zeros((1, 2)), text.uvs * [1, -1] + [0, 1]])  # row 0 is for corners that have none
+    """Return the corners with one row per distinct pair of position and texture coordinates."""
+    uvs = np.concatenate([np.zeros((1, 2)), text.uvs * [1, -1] + [0, 1]])  # row 0 is for corners without any
     keys = text.corner_vertex.astype(np.int64) * len(uvs)
     if len(text.corner_uv):
         keys += text.corner_uv + 1
@@ -191,7 +191,7 @@ def _pairs(text: _Text, plain: _FaceCorners) -> _FaceCorners:
 def _part(
     builder: SceneBuilder, text: _Text, ends: array[int], material: Material, corners: _FaceCorners
 ) -> Part | None:
-    """The part made of runs of faces; ``ends`` holds the first face of each run and the one after its last."""
+    """Return the part of runs of faces; ``ends`` holds the first face of each run and the face after its last."""
     spans = np.array(ends, np.int64).reshape(-1, 2)
     num_corners = (text.first_corner[spans[:, 1]] - text.first_corner[spans[:, 0]]).sum()
     triangles = np.empty((num_corners - 2 * (spans[:, 1] - spans[:, 0]).sum(), 3), np.int32)
@@ -200,9 +200,9 @@ def _part(
 
 
 def _materials(
-    files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], wanted: set[bytes]
+    files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], used: set[bytes]
 ) -> dict[bytes, Material]:
-    """The materials of the libraries that an OBJ file names, by name; only those wanted."""
+    """Return the used materials of the libraries of an OBJ file, by name."""
     statements: dict[bytes, dict[bytes, list[bytes]]] = {}
     seen: set[int] = set()
     num_bytes = 0
@@ -211,20 +211,20 @@ def _materials(
             text = files.beside(library.decode(errors="replace"), any_case=True, max_bytes=MAX_LIBRARY_BYTES)
         except OSError:
             missing = library.decode(errors="replace")
-            files.warnings.append(f"The material file {missing!r} is missing: its materials are drawn white")
+            files.warnings.append(f"The material file {missing!r} is missing: its materials become white")
             continue
-        if id(text) in seen:  # files are kept, so one by another name is the same object
+        if id(text) in seen:  # files are cached, so the same file under another name is the same object
             continue
         seen.add(id(text))
         num_bytes += len(text)
         if num_bytes > MAX_LIBRARY_BYTES:
-            raise ValueError(f"its materials take more than {MAX_LIBRARY_BYTES:,} bytes: remove those it does not use")
+            raise ValueError(f"its materials take more than {MAX_LIBRARY_BYTES:,} bytes: remove the unused ones")
         current: dict[bytes, list[bytes]] = {}
         for line in text.splitlines():
             word, *values = line.split(b"#")[0].split() or [b""]
             if word == b"newmtl":
                 name = b" ".join(values)
-                current = statements.setdefault(name, {}) if name in wanted else {}
+                current = statements.setdefault(name, {}) if name in used else {}
             else:
                 current[word.lower()] = values
     images: dict[tuple[bytes, bytes], int] = {}
@@ -237,7 +237,7 @@ def _material(
     statements: dict[bytes, list[bytes]],
     images: dict[tuple[bytes, bytes], int],
 ) -> Material:
-    """A material from its statements in an MTL file, by word; ``images`` keeps the textures that were read."""
+    """Make a material from its statements in an MTL file, by word; ``images`` caches the textures that were read."""
     red, green, blue = _floats(statements.get(b"kd", []), (1.0, 1.0, 1.0))
     (transparency,) = _floats(statements.get(b"tr", []), (0.0,))
     (alpha,) = _floats(statements.get(b"d", []), (1.0 - transparency,))
@@ -259,7 +259,7 @@ def _material(
 
 
 def _map_file(values: list[bytes]) -> tuple[bytes, bool]:
-    """The file that a texture statement names, empty for none, and whether it clamps."""
+    """Return the file that a texture statement names, empty for none, and whether it clamps."""
     clamped = False
     while values and values[0] in _MAP_OPTIONS:
         option, count = values[0], 1
@@ -278,7 +278,7 @@ def _read_beside(files: SceneFiles, name: bytes) -> bytes | None:
 
 
 def _floats(values: list[bytes], default: tuple[float, ...]) -> tuple[float, ...]:
-    """As many numbers, between 0 and 1, as in ``default``; ``default`` itself where the values are no such numbers."""
+    """Parse as many numbers as ``default`` has, clipped to [0, 1]; return ``default`` if there are fewer."""
     found = [min(max(float(value), 0.0), 1.0) for value in values if _is_number(value)]
     return tuple(found[: len(default)]) if len(found) >= len(default) else default
 

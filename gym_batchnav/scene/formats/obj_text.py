@@ -1,6 +1,6 @@
-"""Numba kernels that read the text of OBJ files: vertices, texture coordinates and faces; other statements are located.
+"""Numba kernels that parse OBJ files: they read vertices, texture coordinates and faces, and locate other statements.
 
-A line ends at a line feed or a carriage return. Each kernel passes over the text once, whatever it holds.
+A line ends at a line feed or a carriage return. Each kernel passes over the text exactly once.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from numba import njit
 
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
-MAX_CORNERS = 10_000  # of one face
+MAX_CORNERS = 10_000  # per face
 # Error codes of ``read_lines``.
 FINE, NO_NUMBER, TOO_FEW, NO_CORNER, TOO_MANY = 0, 1, 2, 3, 4
 
 _LINE_FEED, _RETURN, _SLASH, _HASH, _PLUS, _MINUS, _POINT = 10, 13, 47, 35, 43, 45, 46
 _VERTEX, _UV, _FACE, _SKIPPED, _IGNORED, _STATEMENT = 0, 1, 2, 3, 4, 5
-_MAX_DIGITS = 18  # that int64 holds
+_MAX_DIGITS = 18  # that fit into int64
 
 
 @njit(**INNER)
@@ -38,7 +38,7 @@ def _line_end(text: np.ndarray, at: int) -> int:
 
 @njit(**INNER)
 def _word_start(text: np.ndarray, at: int, stop: int) -> int:
-    """Where the next word begins; ``stop`` if there is none before it or a comment."""
+    """Return the begin of the next word; ``stop`` if there is none before ``stop`` or a comment."""
     while at < stop and _is_space(text[at]):
         at += 1
     return stop if at < stop and text[at] == _HASH else at
@@ -53,7 +53,7 @@ def _word_end(text: np.ndarray, at: int, stop: int) -> int:
 
 @njit(**INNER)
 def _kind(text: np.ndarray, at: int, word_stop: int) -> int:
-    """The kind of a line, from its first word, ``at`` to ``word_stop``."""
+    """Return the kind of a line, given its first word from ``at`` to ``word_stop``."""
     if at == word_stop:
         return _IGNORED
     first, length = text[at], word_stop - at
@@ -113,7 +113,7 @@ def count_lines(text: np.ndarray, counts: np.ndarray) -> None:
 
 @njit(**INNER)
 def _number(text: np.ndarray, at: int, stop: int) -> tuple[float, int]:
-    """The number that begins at ``at`` and where it ends, -1 if it is none; words like nan or inf give NaN."""
+    """Parse the number at ``at``; return it and its end, -1 for no number. Words like nan or inf give NaN."""
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
@@ -157,7 +157,7 @@ def _number(text: np.ndarray, at: int, stop: int) -> tuple[float, int]:
 
 @njit(**INNER)
 def _numbers(text: np.ndarray, at: int, stop: int, out: np.ndarray) -> int:
-    """Read at most ``len(out)`` numbers; returns how many there are, -1 if a word is no number."""
+    """Read at most ``len(out)`` numbers and return their count, or -1 if a word is not a number."""
     num_read = 0
     at = _word_start(text, at, stop)
     while at < stop and num_read < len(out):
@@ -171,7 +171,7 @@ def _numbers(text: np.ndarray, at: int, stop: int, out: np.ndarray) -> int:
 
 @njit(**INNER)
 def _row(text: np.ndarray, at: int, stop: int, num_rows: int) -> tuple[int, int]:
-    """The row, from 0, that an index names, and where it ends.
+    """Parse an index; return its row, counted from 0, and its end.
 
     An index counts from 1, a negative one backwards from the last of ``num_rows``. The row is -1 for index 0 or none
     at all, -2 beyond the rows.
@@ -200,7 +200,7 @@ def _face(
     rows: np.ndarray,
     uvs: np.ndarray,
 ) -> int:
-    """Write the rows of a face's corners from ``corner`` on; returns how many there are, -1 if one does not exist."""
+    """Write the rows of a face's corners from ``corner`` on; return their count, or -1 if one does not exist."""
     num_corners = 0
     at = _word_start(text, at, stop)
     while at < stop:
@@ -234,11 +234,11 @@ def read_lines(
     Args:
         text: [B] uint8.
         vertices: [V, 3] float64.
-        colors: [V, 3] float64, or [0, 3] where not all vertices have them.
+        colors: [V, 3] float64, or [0, 3] if not all vertices have colours.
         uvs: [U, 2] float64.
         first_corner: [F + 1] int64, where the corners of every face begin, and the number of all.
         corner_vertex: [C] int32, rows of vertices.
-        corner_uv: [C] int32, rows of uvs or -1; [0] where U is 0.
+        corner_uv: [C] int32, rows of uvs or -1; [0] if U is 0.
         statements: [S, 3] int64: where the statement begins and ends in the text, and the faces before it.
 
     Returns:
@@ -290,7 +290,7 @@ def read_lines(
 
 @njit(**ENTRY)
 def cut_fans(first_corner: np.ndarray, spans: np.ndarray, corners: np.ndarray, triangles: np.ndarray) -> None:
-    """Cut faces into fans.
+    """Split faces into fans of triangles.
 
     Args:
         first_corner: [F + 1] int64, where the corners of every face begin.

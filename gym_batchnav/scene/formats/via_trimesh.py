@@ -1,4 +1,4 @@
-"""PLY, STL and OFF scenes, read by trimesh once their headers are known not to lie, into a SceneBuilder."""
+"""Reading of PLY, STL and OFF scenes by trimesh, after their headers have been checked against their content."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 
 _MAX_HEADER_BYTES = 2**16
-_MAX_TEXT_BYTES = 2**28  # trimesh makes an array of each line
-_MAX_OFF_ROWS = 2_000_000  # trimesh makes strings of every word
+_MAX_TEXT_BYTES = 2**28  # trimesh makes an array per line
+_MAX_OFF_ROWS = 2_000_000  # trimesh makes a string per word
 _BLOCK = 2**20  # bytes
 _MAX_SOLIDS = 2000  # trimesh's time for an STL text grows with the square of their number
 _SIZES = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4, "double": 8}
@@ -22,7 +22,7 @@ _SIZES |= {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32":
 
 
 def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
-    """Add a PLY, STL or OFF file, one object for each of its meshes; vertex colours count as sRGB.
+    """Add a PLY, STL or OFF file, one object per mesh; vertex colours count as sRGB.
 
     Args:
         files: The scene's files; the main one ends in ``.ply``, ``.stl`` or ``.off``.
@@ -31,7 +31,7 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
     Raises:
         ValueError: the file is damaged.
     """
-    import trimesh  # late: it imports Embree's bindings, which only a renderer needs
+    import trimesh  # imported late, since it imports Embree's bindings, which only a renderer needs
 
     data, suffix = files.main(), files.path.suffix.lower()
     options: dict[str, Any] = {"process": False}
@@ -44,9 +44,9 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
         data = _checked_off(data)
     try:
         loaded = trimesh.load_scene(io.BytesIO(data), file_type=suffix[1:], **options)
-    except Exception as error:  # trimesh raises anything on damaged files
+    except Exception as error:  # trimesh raises errors of any kind for damaged files
         reason = f"{type(error).__name__}: {error}"[:200]
-        raise ValueError(f"it cannot be read ({reason}): re-export it, in triangles") from error
+        raise ValueError(f"it cannot be read ({reason}): re-export it as triangles") from error
     image = _ply_image(files, builder, data) if suffix == ".ply" else -1
     for node in loaded.graph.nodes_geometry:
         matrix, key = loaded.graph[node]
@@ -63,7 +63,7 @@ def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, i
     visual: Any = mesh.visual
     vertices, triangles = np.asarray(mesh.vertices), np.asarray(mesh.faces)
     if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(vertices):
-        raise ValueError("it has triangles of vertices that do not exist: the file is damaged")
+        raise ValueError("its triangles refer to vertices that do not exist: the file is damaged")
     uvs, colors = getattr(visual, "uv", None), None
     if visual.kind == "face":
         vertices, triangles = vertices[triangles.ravel()], np.arange(3 * len(triangles)).reshape(-1, 3)
@@ -78,7 +78,7 @@ def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, i
 
 
 def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
-    """The builder's number of the texture that a PLY header names as ``comment TextureFile``, -1 for none."""
+    """Return the builder's number of the texture in a PLY header's ``comment TextureFile``, -1 for none."""
     header = data[: data.find(b"end_header")]
     match = re.search(rb"^comment\s+TextureFile\s+(.+?)\s*$", header, re.MULTILINE)
     if not match:
@@ -91,10 +91,10 @@ def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
 
 
 def _check_ply(data: bytes) -> None:
-    """Raise ValueError if a PLY header promises more than follows."""
+    """Raise ValueError if a PLY header declares more than the file holds."""
     end = data.find(b"end_header", 0, _MAX_HEADER_BYTES)
     if end < 0:
-        raise ValueError("its header has no end: the file is damaged or no PLY file, re-export it")
+        raise ValueError("its header has no end: the file is damaged or not a PLY file, re-export it")
     body = data[end + len(b"end_header\n") :]
     is_text = b"format ascii" in data[:end]
     row_bytes: list[int] = []
@@ -103,7 +103,7 @@ def _check_ply(data: bytes) -> None:
         word, *values = line.split() or [""]
         if word == "element":
             if len(values) != 2 or not values[1].isdecimal():
-                raise ValueError(f"its header says {line.strip()!r}: the file is damaged")
+                raise ValueError(f"its header has the line {line.strip()!r}: the file is damaged")
             counts.append(int(values[1]))
             row_bytes.append(0)
         elif word == "property" and values and row_bytes:
@@ -111,17 +111,19 @@ def _check_ply(data: bytes) -> None:
     num_rows = sum(counts)
     num_bytes = sum(count * max(2 if is_text else size, 1) for count, size in zip(counts, row_bytes, strict=True))
     if num_bytes > len(body) + 2:
-        raise ValueError(f"its header promises {num_rows:,} rows, more than {len(body):,} bytes hold: it is cut short")
+        raise ValueError(
+            f"its header declares {num_rows:,} rows, more than fit into {len(body):,} bytes: it is cut short"
+        )
     if is_text:
         _check_size(body)
         if re.search(rb"[^\t\n\r\x20-\x7e]", body):
-            raise ValueError("it has characters that are no text: the file is damaged, re-export it")
+            raise ValueError("it has characters that are not text: the file is damaged, re-export it")
         if body.count(b"\n") > num_rows + 1000:
             raise ValueError(f"it has far more lines than the {num_rows:,} of its header: the file is damaged")
 
 
 def _check_stl(data: bytes) -> None:
-    """Raise ValueError for an STL text that trimesh would take too long or too much memory for."""
+    """Raise ValueError for an STL text that would take trimesh too much time or memory."""
     if len(data) >= 84 and len(data) == 84 + 50 * int.from_bytes(data[80:84], "little"):
         return
     _check_size(data)
@@ -130,15 +132,15 @@ def _check_stl(data: bytes) -> None:
 
 
 def _checked_off(data: bytes) -> bytes:
-    """An OFF text without comments and blank lines, on which trimesh's expressions take very long.
+    """Return an OFF text without comments and blank lines, for which trimesh's expressions take very long.
 
     Raises:
-        ValueError: It is too large, or its header promises more lines than follow.
+        ValueError: If it is too large, or its header declares more lines than follow.
     """
     _check_size(data)
     kept: list[bytes] = []
     start = 0
-    while start < len(data):  # in blocks, since each line takes a hundred bytes on its own
+    while start < len(data):  # in blocks, since each line takes a hundred bytes of memory
         end = data.find(b"\n", start + _BLOCK) + 1 or len(data)
         block = re.sub(rb"#[^\n]*", b"", data[start:end])
         kept += filter(None, [b"\n".join(filter(None, map(bytes.strip, block.splitlines())))])
@@ -146,16 +148,18 @@ def _checked_off(data: bytes) -> bytes:
     text = b"\n".join(kept)
     header = re.match(rb"(?:C?OFF)\s+(\d{1,12})\s+(\d{1,12})(?:\s|$)", text)
     if not header:
-        raise ValueError("it does not begin with OFF and its counts: the file is damaged or no OFF file, re-export it")
+        raise ValueError(
+            "it does not begin with OFF and its counts: the file is damaged or not an OFF file, re-export it"
+        )
     num_rows, num_lines = int(header[1]) + int(header[2]), text.count(b"\n", header.start(2))
     if num_rows > _MAX_OFF_ROWS:
-        raise ValueError(f"it has {num_rows:,} vertices and faces, of which {_MAX_OFF_ROWS:,} are read: save it as GLB")
+        raise ValueError(f"it has {num_rows:,} vertices and faces, the limit is {_MAX_OFF_ROWS:,}: save it as GLB")
     if num_rows > num_lines:
-        raise ValueError(f"its header promises {num_rows:,} lines, of which {num_lines:,} follow: it is cut short")
+        raise ValueError(f"its header declares {num_rows:,} lines, but {num_lines:,} follow: it is cut short")
     return text
 
 
 def _check_size(text: bytes) -> None:
     if len(text) > _MAX_TEXT_BYTES:
-        most = f"at most {_MAX_TEXT_BYTES:,} are read"
-        raise ValueError(f"it has {len(text):,} bytes of text, of which {most}: save it as GLB or in binary")
+        most = f"the limit is {_MAX_TEXT_BYTES:,}"
+        raise ValueError(f"it has {len(text):,} bytes of text, {most}: save it as GLB or in binary")

@@ -14,7 +14,7 @@ LARGEST = 1e9  # magnitude of any number, exclusive
 
 
 def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The frame of a stage's or an object's asset.
+    """Return the frame of a stage's or an object's asset.
 
     Args:
         attributes: The attributes; ``up``, ``front``, ``scale`` and ``units_to_meters`` count.
@@ -24,7 +24,7 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         along the axes after it.
 
     Raises:
-        ValueError: They are no frame.
+        ValueError: If they do not define a frame.
     """
     up = numbers(attributes, "up", (0.0, 1.0, 0.0), LARGEST)
     front = numbers(attributes, "front", (0.0, 0.0, -1.0) if abs(up[2]) < abs(up[1]) else (0.0, 1.0, 0.0), LARGEST)
@@ -32,7 +32,7 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     if min(lengths) == 0 or abs(up @ front) > 1e-3 * lengths[0] * lengths[1]:
         raise ValueError("its up and front are not at right angles")
     up, front = up / lengths[0], front / lengths[1]
-    rotation = np.stack([np.cross(front, up), up, -front]) + 0.0  # the sum turns -0.0 into 0.0
+    rotation = np.stack([np.cross(front, up), up, -front]) + 0.0  # adding 0.0 turns -0.0 into 0.0
     factors = np.abs(rotation @ numbers(attributes, "scale", (1.0, 1.0, 1.0), LARGEST))
     factors *= numbers(attributes, "units_to_meters", (1.0,), LARGEST)
     if not (factors > 0).all():
@@ -41,10 +41,10 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rotation_of(attributes: Mapping[str, Any]) -> np.ndarray:
-    """The ``rotation`` of an object, a quaternion [w, x, y, z] that need not have length 1, as a matrix [3, 3] float64.
+    """Return the ``rotation`` of an object, a quaternion [w, x, y, z] of any length, as a matrix [3, 3] float64.
 
     Raises:
-        ValueError: It is zero, or no four numbers.
+        ValueError: If it is zero, or not four numbers.
     """
     w, x, y, z = numbers(attributes, "rotation", (1.0, 0.0, 0.0, 0.0), LARGEST).tolist()
     if w * w + x * x + y * y + z * z == 0:

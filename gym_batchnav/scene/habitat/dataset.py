@@ -1,14 +1,14 @@
-"""Habitat's scene datasets: stages and objects, listed and placed by JSON files, as one Scene each.
+"""Habitat's scene datasets: JSON files that list stages and objects and place them, each scene as one Scene.
 
-Of ``X.scene_dataset_config.json``, in whose folder all files lie, these are read:
+All files lie in the folder of ``X.scene_dataset_config.json``, of which these keys are read:
 
 - ``stages``, ``objects``, ``scene_instances``: ``paths`` (folders or patterns, by ending) and ``default_attributes``;
 - ``navmesh_instances``: navmeshes by name.
 
-Of a stage or an object (``NAME.stage_config.json``, ``NAME.object_config.json``, or the asset itself):
+Keys of a stage or an object (``NAME.stage_config.json``, ``NAME.object_config.json``, or the asset itself):
 ``render_asset``, ``up``, ``front``, ``scale``, ``units_to_meters``, of a stage ``nav_asset`` and of an object ``COM``.
 
-Of a scene (``NAME.scene_instance.json``): ``stage_instance`` (``template_name``), ``object_instances``
+Keys of a scene (``NAME.scene_instance.json``): ``stage_instance`` (``template_name``), ``object_instances``
 (``template_name``, ``translation``, ``rotation`` [w, x, y, z], ``uniform_scale``, ``non_uniform_scale``,
 ``translation_origin``), ``translation_origin`` and ``navmesh_instance``.
 
@@ -44,10 +44,10 @@ _ENDINGS = {"stages": ".stage_config.json", "objects": ".object_config.json", "s
 
 
 def list_scenes(dataset: Path) -> list[str]:
-    """The scene instances of a dataset, or its stages if it has none: paths in the dataset's folder, sorted.
+    """List the scene instances of a dataset, or its stages if it has none: paths in the dataset's folder, sorted.
 
     Raises:
-        SceneError: The dataset's file cannot be read, or names no scene.
+        SceneError: If the dataset's file cannot be read, or lists no scene.
     """
     with _naming(dataset):
         files = _Dataset(dataset)
@@ -59,7 +59,7 @@ def list_scenes(dataset: Path) -> list[str]:
 
 
 def scene_name(handle: str) -> str:
-    """The name of a scene of a dataset: that of its file without the ending."""
+    """Return the name of a dataset's scene: the name of its file without the ending."""
     name = PurePosixPath(handle).name
     for ending in (*_ENDINGS.values(), *SUFFIXES):
         if name.lower().endswith(ending):
@@ -75,11 +75,11 @@ def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
         handle: One of ``list_scenes``.
 
     Returns:
-        The stage's objects are those of its file; every object instance is one object more, of its template's name.
+        The Scene. Its objects are those of the stage's file and one per object instance, with the name of its template.
         ``metadata["files"]`` tells all files by their paths in the dataset's folder.
 
     Raises:
-        SceneError: It cannot be loaded; the message gives the reason and the remedy.
+        SceneError: If it cannot be loaded; the message gives the reason and the remedy.
     """
     dataset = Path(dataset)
     with _naming(dataset.parent / handle):
@@ -95,7 +95,7 @@ def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Raise errors of the block as a SceneError that names the file."""
+    """Convert errors of the block to a SceneError that names the file."""
     try:
         yield
     except SceneError:
@@ -110,7 +110,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 class _Dataset:
-    """A dataset's files; those that are read are noted.
+    """A dataset's files, with a record of those that are read.
 
     Attributes:
         digests: SHA-256 of every file read, "" for one that is missing, by path in the dataset's folder.
@@ -128,20 +128,20 @@ class _Dataset:
         self._config = self._json(path.name)
 
     def listed(self, kind: str) -> list[str]:
-        """The files of ``"stages"``, ``"objects"`` or ``"scene_instances"``, by path in the folder, sorted."""
+        """Return the files of ``"stages"``, ``"objects"`` or ``"scene_instances"``, by path in the folder, sorted."""
         section = mapping(self._config.get(kind, {}), kind)
         if section.get("configs"):
             self._left_out(f"the configs of its {kind}: write them as files")
         found: set[str] = set()
         for ending, patterns in mapping(section.get("paths", {}), "paths").items():
-            wanted = _ENDINGS[kind] if ending == ".json" else ending.lower()
+            suffix = _ENDINGS[kind] if ending == ".json" else ending.lower()
             for pattern in patterns if isinstance(patterns, list) else [patterns]:
                 matches = self._search.files(_plain_path(str(pattern)))
-                found.update(path for path in matches if path.lower().endswith(wanted))
+                found.update(path for path in matches if path.lower().endswith(suffix))
         return sorted(found)
 
     def stage(self, handle: str) -> Scene:
-        """A stage alone."""
+        """Load a stage without objects."""
         attributes = self._attributes("stages", handle)
         scene = self._asset(handle, attributes)
         if numbers(attributes, "origin", (0.0, 0.0, 0.0), LARGEST).any():
@@ -151,11 +151,11 @@ class _Dataset:
         return scene
 
     def scene_instance(self, handle: str) -> Scene:
-        """A stage with the objects in it."""
+        """Load a stage with its objects."""
         instance = {**self._defaults("scene_instances"), **self._json(handle)}
         rows = sequence(instance.get("object_instances", []), "object_instances")
         if len(rows) > MAX_PARTS:
-            raise ValueError(f"it has {len(rows):,} objects, more than {MAX_PARTS:,}: place fewer")
+            raise ValueError(f"it has {len(rows):,} objects, the limit is {MAX_PARTS:,}: place fewer")
         stage_instance = mapping(instance["stage_instance"], "stage_instance")
         if {"translation", "rotation"} & set(stage_instance):
             self._left_out("the place of its stage: stages stand where their files have them")
@@ -163,7 +163,7 @@ class _Dataset:
         if instance.get("articulated_object_instances"):
             self._left_out("its articulated objects: URDF is not read")
         origin = str(instance.get("translation_origin", "COM"))
-        scene, navmesh = stage, None if rows else stage.navmesh  # the stage's own knows nothing of the objects
+        scene, navmesh = stage, None if rows else stage.navmesh  # the stage's own navmesh ignores the objects
         if rows:
             templates: dict[str, tuple[Scene, np.ndarray]] = {}
             placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, templates) for row in rows)]
@@ -174,7 +174,7 @@ class _Dataset:
         return replace(scene, navmesh=navmesh)
 
     def _placed(self, row: Mapping[str, Any], origin: str, templates: dict[str, tuple[Scene, np.ndarray]]) -> Placed:
-        """An object instance; ``templates`` keeps the assets that were loaded, with their centres of mass."""
+        """Load an object instance; ``templates`` caches the assets that were loaded, with their centres of mass."""
         handle = self._template("objects", row["template_name"])
         if handle not in templates:
             attributes = self._attributes("objects", handle)
@@ -198,10 +198,10 @@ class _Dataset:
         return Placed(asset, matrix, scene_name(handle))
 
     def _asset(self, handle: str, attributes: Mapping[str, Any]) -> Scene:
-        """The asset of a stage or object, in metres with y up."""
+        """Load the asset of a stage or object, in metres with y up."""
         path = _path_beside(handle, attributes.get("render_asset", PurePosixPath(handle).name))
         rotation, factors = asset_frame(attributes)
-        # The loader applies up and scale where it can, since it compares a navmesh beside the asset with the result.
+        # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
         scale = float(factors[0]) if (factors == factors[0]).all() else 1.0
         scene = load_scene(self._inside(path), up=up, scale=scale)
@@ -212,7 +212,7 @@ class _Dataset:
         return replace(scene, vertices=vertices.astype(np.float32), metadata={})
 
     def _attributes(self, kind: str, handle: str) -> dict[str, Any]:
-        """The attributes in a configuration file, or in the one beside an asset, over the dataset's defaults."""
+        """Return the attributes in a configuration file, or in that of an asset, merged over the dataset's defaults."""
         path = handle
         if not handle.endswith(_ENDINGS[kind]):
             path = str(PurePosixPath(handle).with_name(scene_name(handle) + _ENDINGS[kind]))
@@ -225,7 +225,7 @@ class _Dataset:
         return dict(mapping(section.get("default_attributes", {}), "default_attributes"))
 
     def _template(self, kind: str, name: object) -> str:
-        """The handle that a ``template_name`` means, looked up once, since many rows have the same."""
+        """Return the handle of a ``template_name``, cached, since many rows have the same."""
         key = kind, str(name)
         if key not in self._templates:
             if kind not in self._handles:
@@ -234,7 +234,7 @@ class _Dataset:
         return self._templates[key]
 
     def _navmesh(self, path: str) -> NavMesh:
-        self._files.beside(path)  # so that it is noted
+        self._files.beside(path)  # records its digest
         return NavMesh.load(self._inside(path))
 
     def _json(self, path: str) -> dict[str, Any]:
@@ -244,18 +244,18 @@ class _Dataset:
             raise ValueError(f"'{path}' cannot be used ({error}): fix it") from error
 
     def _inside(self, path: str) -> Path:
-        """The file of a path in the dataset's folder.
+        """Return the file of a path in the dataset's folder.
 
         Raises:
-            ValueError: The path, or a link on it, leads out of that folder.
+            ValueError: If the path, or a link on it, leads out of that folder.
         """
         found = self._folder / _plain_path(path)
         if not found.resolve().is_relative_to(self._folder.resolve()):
-            raise ValueError(f"it refers to {path!r}, a link that leads out of its folder: put the file itself there")
+            raise ValueError(f"it refers to {path!r}, a link out of its folder: put the file itself there")
         return found
 
     def _note(self, path: str, scene: Scene) -> None:
-        """Add the files that an asset was made of."""
+        """Record the files that an asset was made from."""
         files = mapping(scene.metadata["files"], "files")
         folder = PurePosixPath(path).parent
         self.digests.update({(folder / name).as_posix(): digest for name, digest in files.items()})
@@ -268,18 +268,18 @@ class _Dataset:
 
 
 def _template_of(handles: list[str], kind: str, name: object) -> str:
-    """The configuration or asset that a ``template_name`` means; configurations go first.
+    """Return the configuration or asset of a ``template_name``; configurations have priority.
 
     Raises:
-        ValueError: There is none, or several.
+        ValueError: If there is none, or there are several.
     """
-    wanted = str(name).replace("\\", "/")
-    wanted = str(PurePosixPath(wanted).with_name(scene_name(wanted))) if wanted else "?"
-    found = [handle for handle in handles if f"/{_without_ending(handle)}".endswith(f"/{wanted}")]
+    requested = str(name).replace("\\", "/")
+    requested = str(PurePosixPath(requested).with_name(scene_name(requested))) if requested else "?"
+    found = [handle for handle in handles if f"/{_without_ending(handle)}".endswith(f"/{requested}")]
     found = [handle for handle in found if handle.endswith(_ENDINGS[kind])] or found
     if len(found) != 1:
         several = f"{len(found)} {kind} ({', '.join(found[:3])})" if found else f"none of its {len(handles)} {kind}"
-        raise ValueError(f"template_name {reprlib.repr(name)} means {several}: fix it or the paths of the dataset")
+        raise ValueError(f"template_name {reprlib.repr(name)} matches {several}: fix it or the paths of the dataset")
     return found[0]
 
 
@@ -288,15 +288,15 @@ def _without_ending(handle: str) -> str:
 
 
 def _path_beside(handle: str, path: object) -> str:
-    """A path that a file names relative to its own folder, in the dataset's folder."""
+    """Convert a path relative to a file's own folder to one relative to the dataset's folder."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(handle), str(path).replace("\\", "/")))
 
 
 def _plain_path(path: str) -> str:
-    """A path or pattern inside the dataset's folder.
+    """Return a normalised path or pattern inside the dataset's folder.
 
     Raises:
-        ValueError: It leads out of it.
+        ValueError: If it leads out of the folder.
     """
     normal = posixpath.normpath(path.replace("\\", "/"))
     if normal.startswith(("/", "..")) or ":" in normal or "\0" in normal:

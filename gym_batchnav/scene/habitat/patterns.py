@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from fnmatch import translate
 from pathlib import Path
 
-MAX_VISITED = 1_000_000  # folder entries that all patterns of a dataset may look at
+MAX_VISITED = 1_000_000  # folder entries that all patterns of a dataset may visit
 MAX_PATTERNS = 10_000
 MAX_PATTERN_CHARACTERS, MAX_PATTERN_PARTS = 4096, 64
 
 
 class PatternSearch:
-    """Finds the files that glob patterns name in a folder.
+    """A finder of the files in a folder that match glob patterns.
 
     ``*``, ``?`` and ``[...]`` match within a name, ``**`` matches any number of folders. Names that begin with a dot
     are matched only by patterns that do. A search keeps the set of positions in the pattern that a folder may be at, so
@@ -32,7 +32,7 @@ class PatternSearch:
         self._listed: dict[str, list[tuple[str, bool]]] = {}
 
     def files(self, pattern: str) -> Iterator[str]:
-        """The files that a pattern names, and those directly in the folders that it names.
+        """Yield the files that match a pattern, and those directly in the folders that match it.
 
         Args:
             pattern: Normalised, relative to the folder, parts separated by slashes.
@@ -41,11 +41,11 @@ class PatternSearch:
             Paths relative to the folder, in no particular order and possibly more than once.
 
         Raises:
-            ValueError: The pattern, or all patterns together, exceed the limits above.
+            ValueError: If the pattern, or all patterns together, exceed the limits above.
         """
         self._num_patterns += 1
         if self._num_patterns > MAX_PATTERNS:
-            raise ValueError(f"its paths have more than {MAX_PATTERNS:,} patterns: name folders instead of files")
+            raise ValueError(f"its paths have more than {MAX_PATTERNS:,} patterns: list folders instead of files")
         if len(pattern) > MAX_PATTERN_CHARACTERS or pattern.count("/") >= MAX_PATTERN_PARTS:
             limits = f"{MAX_PATTERN_CHARACTERS:,} characters and {MAX_PATTERN_PARTS} parts"
             raise ValueError(f"its path {reprlib.repr(pattern)} has more than {limits}: shorten it")
@@ -54,7 +54,7 @@ class PatternSearch:
         end = len(parts)
 
         def reached(positions: set[int]) -> frozenset[int]:
-            """Positions from which ``**`` is also skipped."""
+            """Add the positions that are reached by skipping ``**``."""
             found = set(positions)
             for position in sorted(positions):
                 while position < end and matchers[position] is None:
@@ -86,20 +86,20 @@ class PatternSearch:
                         yield inner
                 elif reaches:
                     real = os.path.realpath(self._folder / inner)
-                    if real not in above:  # else a link leads back to a folder above it
+                    if real not in above:  # otherwise a link leads back to a folder above it
                         waiting.append((inner, reaches, above | {real}))
 
     def _entries(self, path: str) -> list[tuple[str, bool]]:
-        """Names in a folder and whether each is a folder itself; counts them."""
+        """Return the names in a folder and whether each is a folder itself, and count them as visited."""
         if path not in self._listed:
             try:
                 with os.scandir(self._folder / path) as entries:
                     self._listed[path] = [(entry.name, entry.is_dir()) for entry in entries]
-            except OSError:  # as glob has it: a folder that cannot be read matches nothing
+            except OSError:  # as in glob, a folder that cannot be read matches nothing
                 self._listed[path] = []
         self._num_visited += 1 + len(self._listed[path])
         if self._num_visited > MAX_VISITED:
             raise ValueError(
-                f"the patterns of its paths look at more than {MAX_VISITED:,} files: name narrower folders, or fewer"
+                f"the patterns of its paths visit more than {MAX_VISITED:,} files: list smaller or fewer folders"
             )
         return self._listed[path]

@@ -1,4 +1,4 @@
-"""Habitat's stage configurations, which state the up axis and the scale of the stage beside them."""
+"""Habitat's stage configurations, which state the up axis and the scale of a stage."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gym_batchnav.scene.json_values import MAX_JSON_BYTES, parse_json
 
 
 def read_stage_config(files: SceneFiles) -> StatedFrame | None:
-    """The configuration of the scene's name beside it; None if there is none or it is of another file.
+    """Read the configuration with a scene's name; return None if there is none or it refers to another file.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: If it is damaged.
     """
     name = f"{files.path.stem}.stage_config.json"
     if not files.path.with_name(name).is_file():
@@ -25,5 +25,5 @@ def read_stage_config(files: SceneFiles) -> StatedFrame | None:
             return None
         rotation, factors = asset_frame(config)
     except ValueError as error:
-        raise ValueError(f"'{name}' beside it cannot be used ({error}): fix or remove it") from error
+        raise ValueError(f"'{name}' cannot be used ({error}): fix or remove it") from error
     return StatedFrame(name, rotation, factors)

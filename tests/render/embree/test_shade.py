@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
-from rays import AHEAD, METRES, cast, pixel_rays, random_views, render
+from rays import AHEAD, METRES, cast, pixel_rays, random_views, render, to_linear, to_srgb
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.textures import build_texture_pool, texture_size
@@ -13,16 +13,6 @@ from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, REPEAT, Scene
 
 BARE = Camera(64, 64, normalize_depth=False, max_depth=1000, lit=False)
-
-
-def to_linear(value):
-    value = np.asarray(value) / 255.0
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def to_srgb(light):
-    light = np.asarray(light)
-    return 255 * np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
 
 
 def wrap(texel: int, side: int, mode: int) -> int:
