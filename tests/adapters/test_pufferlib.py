@@ -220,7 +220,7 @@ def test_two_batches_in_one_process_fill_one_buffer_with_different_episodes(make
 
 
 def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"PufferLib needs autoreset_mode='same_step', this batch has 'next_step'"):
+    with pytest.raises(ValueError, match=r"PufferLib needs autoreset_mode='same_step', but this batch has 'next_step'"):
         PufferVecEnv(make(autoreset_mode="next_step"))
 
 

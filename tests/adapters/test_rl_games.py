@@ -222,7 +222,7 @@ def test_a_network_of_ones_own_learns_from_the_dict(make, tmp_path):
 
 
 def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"rl_games needs autoreset_mode='same_step', this batch has 'next_step'"):
+    with pytest.raises(ValueError, match=r"rl_games needs autoreset_mode='same_step', but this batch has 'next_step'"):
         RLGamesVecEnv(make(autoreset_mode="next_step"))
 
 

@@ -212,7 +212,7 @@ def test_why_another_mode_is_refused(cluster, tmp_path):
 
 def test_the_refusal_reaches_the_user(cluster, tmp_path):
     config = config_of(tmp_path, make_ledger, num_env_runners=0, autoreset_mode="same_step")
-    with pytest.raises(ValueError, match=r"RLlib needs autoreset_mode='next_step', this batch has 'same_step'"):
+    with pytest.raises(ValueError, match=r"RLlib needs autoreset_mode='next_step', but this batch has 'same_step'"):
         config.build_algo()
 
 

@@ -444,7 +444,7 @@ def test_the_wrong_batch_is_refused_with_what_to_do(make):
         ValueError, match=r"needs autoreset_mode='same_step', .* 'next_step': SB3VecEnv\.make\(num_envs"
     ):
         SB3VecEnv(make(mode=AutoresetMode.NEXT_STEP))
-    with pytest.raises(ValueError, match=r"is given str, but its adapter takes a batch: SB3VecEnv\.make"):
+    with pytest.raises(ValueError, match=r"SB3VecEnv takes a batch, not a str: use SB3VecEnv\.make"):
         SB3VecEnv("BatchNav/PointNav-v0")
     batch = make()
     with pytest.raises(ValueError, match=r"depth='int8'.*'float32'"):

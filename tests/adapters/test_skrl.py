@@ -265,7 +265,7 @@ def test_frames_come_from_skrls_own_wrapper_as_well(make):
 
 
 def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"skrl needs autoreset_mode='same_step', this batch has 'next_step'"):
+    with pytest.raises(ValueError, match=r"skrl needs autoreset_mode='same_step', but this batch has 'next_step'"):
         SkrlEnv(make(AutoresetMode.NEXT_STEP))
 
 
