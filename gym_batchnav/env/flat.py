@@ -20,7 +20,7 @@ from gym_batchnav.task.sensors import PointGoal
 
 GOAL = PointGoal.name
 # The camera is low because obstacles are low: rays at 0.25 m hit 98 to 99% of them, rays at the usual 1.25 m only 79 to
-# 84%. Lower rays would hit things that agents step over (up to 0.2 m). A wide view shows the sides of a doorway in passing.
+# 84%. Lower rays would hit things that agents step over (up to 0.2 m). A wide view shows the sides of doorways.
 SCAN_CAMERA = Camera(width=64, height=1, hfov_deg=120.0, eye_height=0.25)
 
 NUM_GOAL_VALUES = 3

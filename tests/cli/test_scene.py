@@ -29,7 +29,7 @@ from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.viz.viewpoints import most_telling
+from gym_batchnav.viz.viewpoints import best_viewpoints
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 
@@ -140,9 +140,9 @@ def test_one_of_several_scenes_is_named(folder, tmp_path):
     (folder / "damaged.glb").unlink()
     areas = {name: navmesh_of(folder, "--only", name)["area"] for name in ("room", "hall")}
     assert areas["hall"] > areas["room"] + 20 and (tmp_path / "hall_navmesh.png").is_file()
-    with pytest.raises(ValueError, match=r"'.*scenes' means 2 scenes: choose one with --only NAME, of hall, room"):
+    with pytest.raises(ValueError, match=r"'.*scenes' contains 2 scenes: choose one with --only NAME: hall, room"):
         CliRunner().invoke(app, ["scene", "navmesh", str(folder)], catch_exceptions=False)
-    with pytest.raises(ValueError, match=r"--only attic: .* has no such scene; choose one of hall, room"):
+    with pytest.raises(ValueError, match=r"--only attic: .* contains no such scene; choose one of hall, room"):
         CliRunner().invoke(app, ["scene", "view", str(folder), "--only", "attic"], catch_exceptions=False)
 
 
@@ -168,7 +168,7 @@ def test_navmesh_takes_what_environments_take_and_says_what_it_wrote(folder, tmp
     [
         ("view", "--out", "nowhere/x.png", "no folder 'nowhere'"),
         ("view", "--out", "scenes", "'scenes': it is a folder: name a file in it"),
-        ("view", "--out", "x.txt", "pictures do not end in '.txt'"),
+        ("view", "--out", "x.txt", "'.txt' is not the suffix"),
         ("navmesh", "--save", "scenes", "'scenes': it is a folder: name a file in it"),
         ("prepare", "--episode-file", "nowhere.json", "nowhere.json: no such episode file"),
         ("prepare", "--cache-dir", "scenes/room.glb", "cannot be written: choose another folder with --cache-dir"),
@@ -180,13 +180,13 @@ def test_a_path_that_cannot_be_used_is_refused_before_the_work(folder, monkeypat
         CliRunner().invoke(app, ["scene", command, str(folder / "room.glb"), option, value], catch_exceptions=False)
 
 
-def test_the_most_telling_views_visit_every_room():
+def test_the_best_viewpoints_visit_every_room():
     left = box((-8, 0, -2), (-0.1, 2.6, 2), inward=True)
     right = box((0.1, 0, -2), (8, 2.6, 2), inward=True)
     scene = scene_of("two", left, right)
     navmesh = NavMesh.build(scene.vertices, scene.triangles)
     renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
-    position, heading = most_telling(renderer, navmesh, Camera(), 2, np.random.default_rng(0))
+    position, heading = best_viewpoints(renderer, navmesh, Camera(), 2, np.random.default_rng(0))
     renderer.close()
     assert np.sign(position[:, 0]).sum() == 0  # one in each room
     along = np.abs(forward_vectors(heading)[:, 0])
@@ -204,7 +204,7 @@ def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
 
 
 def test_view_wants_one_scene(folder):
-    with pytest.raises(ValueError, match="means 2 scenes: choose one"):
+    with pytest.raises(ValueError, match="contains 2 scenes: choose one"):
         CliRunner().invoke(app, ["scene", "view", "procedural:1-2"], catch_exceptions=False)
 
 

@@ -156,11 +156,11 @@ def test_the_seed_decides_what_the_random_agent_does(make):
 
 
 def test_what_cannot_be_evaluated_is_refused(make, policy):
-    with pytest.raises(ValueError, match=r"10 episodes of scene 'wide', which has 9.*ask for fewer"):
+    with pytest.raises(ValueError, match=r"10 episodes of scene 'wide', which has only 9.*pass a smaller"):
         evaluate(make(sensors=()), ShortestPathAgent(), 10)
     with pytest.raises(TypeError, match="pass an object with reset and act, or a function"):
         evaluate(make(sensors=()), "follower")
-    with pytest.raises(ValueError, match=r"sees depth, which .* make it with sensors=\('depth',\)"):
+    with pytest.raises(ValueError, match=r"needs the images depth, which .* make it with sensors=\('depth',\)"):
         evaluate(make(sensors=("rgb",)), PolicyAgent(policy))
 
 

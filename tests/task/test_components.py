@@ -208,7 +208,7 @@ class TestProtocol:
             np.testing.assert_array_equal(reward, observation["facing"][:, 0])
         turned = env.set_pose(env.agents.position, env.agents.heading + 1)
         np.testing.assert_array_equal(turned["facing"][:, 0], env.agents.heading)
-        with pytest.raises(KeyError, match="sensor 'gps': add it to the task's sensors; there is 'facing'"):
+        with pytest.raises(KeyError, match="sensor 'gps': add it to the task's sensors; the known ones are 'facing'"):
             env.task_state.reading("gps")
 
     @pytest.mark.parametrize("mode", ["next_step", "same_step"])
@@ -464,13 +464,13 @@ class TestWrongUse:
         [
             ({"task": Dance}, r"task=Dance is a class.*Dance\(\)"),
             ({"task": object()}, "has no memory.*reward.*api.Task"),
-            ({"task": task(sensors=GPS())}, r"sensors of Odd: GPS\(\) is not a tuple.*\(one,\)"),
-            ({"task": task(measures=Success())}, r"measures of Odd: Success\(\) is not a tuple.*\(one,\)"),
+            ({"task": task(sensors=GPS())}, r"sensors of Odd: GPS\(\) is not a tuple.*\(component,\)"),
+            ({"task": task(measures=Success())}, r"measures of Odd: Success\(\) is not a tuple.*\(component,\)"),
             ({"task": task(sensors=("depth",))}, r"'depth' of a task.*sensors=\('depth',\)"),
             ({"task": task(success_distance=None)}, "success_distance=None of Odd.*positive number of metres"),
             ({"task": PointNav(success_distance=-1)}, "success_distance=-1 of PointNav.*positive"),
             ({"task": task(memory=_gives(None))}, "memory of Odd is a NoneType.*dict"),
-            ({"measures": Success()}, r"measures: Success\(\) is not a tuple.*\(one,\)"),
+            ({"measures": Success()}, r"measures: Success\(\) is not a tuple.*\(component,\)"),
             ({"sensors": (GPS,)}, r"sensor=GPS is a class"),
             ({"sensors": (3,)}, "sensor=3 has no memory.*api.Sensor"),
             ({"sensors": (Success(),)}, "has no space, observe"),
@@ -573,7 +573,7 @@ class TestWrongUse:
     def test_a_measure_that_there_is_not_is_named(self, make):
         env = make(1, task=task(reward=lambda self, state, measures: measures["spl"]), measures=(Turns(),))
         env.reset(seed=0)
-        with pytest.raises(KeyError, match=r"measure 'spl': add it.*there is 'turns'"):
+        with pytest.raises(KeyError, match=r"measure 'spl': add it.*the known ones are 'turns'"):
             env.step(np.array([LEFT]))
 
     def test_a_task_is_not_changed_on_the_way(self, make):

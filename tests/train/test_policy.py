@@ -123,7 +123,7 @@ def test_goals_are_embedded_as_the_paper_does():
 def test_impossible_policies_are_refused():
     with pytest.raises(ValueError, match="choose one of 'paper', 'small', 'blind'"):
         make_policy("resnet", space("depth"))
-    with pytest.raises(ValueError, match="nothing to see"):
+    with pytest.raises(ValueError, match="needs images"):
         make_policy("small", space("semantic"))
     with pytest.raises(ValueError, match="normalize_depth=True"):
         make_policy("paper", space("depth", farthest=10.0))

@@ -201,7 +201,7 @@ def test_batches_that_do_not_fit_are_refused(make, policy):
         Collector([], policy, 3)
     with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
         Collector([make(), make(autoreset_mode="next_step")], policy, 3)
-    with pytest.raises(ValueError, match="observe different things"):
+    with pytest.raises(ValueError, match="different observation spaces"):
         Collector([make(), make(sensors=("depth",))], policy, 3)
 
 

@@ -75,7 +75,7 @@ def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(roo
     camera = Camera(width=120, height=120)
     # From z = 2.5, between the wall's end and the far side, towards the crate and the corner behind it.
     view = view_matrices(np.array([[0.5, 0, 2.5]], np.float32), np.array([-0.5], np.float32), 1.25)
-    (picture,) = viz.drawn(renderer, camera, np.zeros(1, int), view)
+    (picture,) = viz.draw_for_people(renderer, camera, np.zeros(1, int), view)
     renderer.close()
 
     def shade(x, z):
@@ -93,7 +93,7 @@ def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(roo
 def test_nothing_hit_is_sky():
     floor = scene_of("floor", box((-5, -0.1, -5), (5, 0, 5)))
     renderer = make_renderer("embree", SceneLibrary.from_scenes([floor]))
-    (picture,) = viz.drawn(renderer, Camera(width=32, height=32), np.zeros(1, int), look(0.0))
+    (picture,) = viz.draw_for_people(renderer, Camera(width=32, height=32), np.zeros(1, int), look(0.0))
     renderer.close()
     np.testing.assert_array_equal(picture[:15], np.broadcast_to(viz.SKY, (15, 32, 3)))
     assert (picture[-6:] != viz.SKY).any(axis=2).all()
@@ -218,7 +218,7 @@ def test_a_number_stands_in_the_corner_of_its_picture():
 @pytest.mark.parametrize(
     ("name", "error", "said"),
     [
-        ("picture", ValueError, "do not end in ''"),
+        ("picture", ValueError, "'' is not the suffix"),
         ("picture.glb", ValueError, "'.glb': name it .png"),
         ("none/picture.png", FileNotFoundError, "no folder '.*none'"),
         ("folder.png", IsADirectoryError, "is a folder: name a file in it"),

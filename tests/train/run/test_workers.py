@@ -212,7 +212,7 @@ def test_who_waits_in_vain_says_so(monkeypatch, rank):
     variables = {"WORLD_SIZE": 2, "RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
-    with pytest.raises(RuntimeError, match=f"worker {rank} of 2 did not meet the others within 1 s"):
+    with pytest.raises(RuntimeError, match=f"worker {rank} of 2 could not join the others within 1 s"):
         Workers.from_environment(timeout=1)
 
 
