@@ -29,7 +29,7 @@ DISCOUNT = 0.9
 
 
 class Recorder(LedgerEnv):
-    """Keeps the step at which each episode ended, the goal's distance there, and all distances that were returned."""
+    """Records the step at which each episode ended, the final distance to the goal, and all returned distances."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
@@ -46,7 +46,7 @@ class Recorder(LedgerEnv):
 
 
 class Guess(CategoricalMixin, Model):
-    """A policy that learns constant odds of the actions, and begins with few stops."""
+    """A policy with constant, learned action probabilities, which rarely stops at first."""
 
     def __init__(self, env):
         Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
@@ -58,7 +58,7 @@ class Guess(CategoricalMixin, Model):
 
 
 class Distance(DeterministicMixin, Model):
-    """A critic that says the distance to the goal, the number before the last of an observation."""
+    """A critic that returns the distance to the goal, the second-last number of an observation."""
 
     def __init__(self, env):
         Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
@@ -70,7 +70,7 @@ class Distance(DeterministicMixin, Model):
 
 
 class Whim(DeterministicMixin, Model):
-    """Q-values by chance, with fewer stops than moves."""
+    """Random Q-values that prefer moves to STOP."""
 
     def __init__(self, env):
         Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
@@ -82,7 +82,7 @@ class Whim(DeterministicMixin, Model):
 
 
 class Snapshots:
-    """An agent that keeps what its memory held when it learned from it."""
+    """An agent that records its memory at each update."""
 
     def update(self, **keywords):
         super().update(**keywords)
@@ -114,7 +114,7 @@ def make(library, tmp_path):
 
 
 def agent_of(kind, env, folder, **keywords):
-    """An agent that writes its statistics at each step."""
+    """Make an agent that writes its statistics at each step."""
     experiment = {"directory": str(folder), "experiment_name": "run", "write_interval": 1, "checkpoint_interval": 0}
     settings = {"rollouts": ROLLOUT, "discount_factor": DISCOUNT, "time_limit_bootstrap": True, **keywords}
     return kind(
@@ -135,7 +135,7 @@ def train(kind, env, folder):
 
 
 def episodes(agent):
-    """By the memory (environment, length, terminated, truncated, sum of rewards) of each end, and where it ended."""
+    """Return the episodes in the memory: environment, length, terminated, truncated, sum of rewards, last distance."""
     held = {name: np.concatenate([shot[name] for shot in agent.snapshots]) for name in agent.snapshots[0]}
     found, begun = [], np.zeros(held["rewards"].shape[1], int)
     for step, env in np.argwhere(held["terminated"] | held["truncated"]):
@@ -147,14 +147,14 @@ def episodes(agent):
 
 
 def statistics(folder):
-    """The scalars that skrl wrote: name -> step -> value."""
+    """Return the scalars that skrl wrote, by name and step."""
     events = EventAccumulator(str(folder / "run"), size_guidance={"scalars": 0})
     events.Reload()
     return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
 
 
 def expected(batch):
-    """What ``episodes`` has to find: skrl adds the discounted value at a time-out to the reward."""
+    """Return the expected ``episodes``; skrl adds the discounted value at a time-out to the reward."""
     rows = []
     for ended, distance in zip(batch.ended, batch.final_distance, strict=True):
         bootstrap = DISCOUNT * float(distance) if ended.truncated else 0.0

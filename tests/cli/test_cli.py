@@ -1,4 +1,4 @@
-"""The commands as a user types them."""
+"""The commands, run as a user types them."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from gym_batchnav.library.sources import assets_dir
 
 
 def run(*arguments, expect=0, timeout=280):
-    """Output of a command; fails with what it said if it ends otherwise than expected."""
+    """Run a command and return its output; fail with the output unless its exit status is as expected."""
     program = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=timeout)
     assert done.returncode == expect, done.stderr + done.stdout

@@ -1,4 +1,4 @@
-"""``gym-batchnav evaluate``: figures, files and what it refuses."""
+"""``gym-batchnav evaluate``: figures, files and errors."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reported(files, tmp_path_factory):
-    """One evaluation: its folder."""
+    """Run one evaluation and return its folder."""
     out = tmp_path_factory.mktemp("evaluation") / "deep" / "report"
     evaluate(
         policy=files["small"], blind=files["blind"], scenes=SCENES, episodes=EPISODES, num_envs=5, out=out, sample=True

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene``: what it tells of scenes is true, and what it prepares is found."""
+"""``gym-batchnav scene``: its facts about scenes are correct, and environments find prepared scenes."""
 
 import json
 import os
@@ -36,7 +36,7 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A room and a damaged file; caches and pictures go to the same place."""
+    """Return a folder with a room and a damaged file, which also receives caches and images."""
     monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scenes").mkdir()
@@ -72,8 +72,8 @@ def test_info_fails_when_nobody_can_walk_in_the_only_scene(folder):
 def test_info_tells_what_was_guessed(folder, tmp_path):
     path = tmp_path / "tall.obj"
     path.write_text("o floor\nv 0 0 0\nv 6000 0 0\nv 6000 0 6000\nv 0 0 6000\nv 0 2500 0\nf 4 3 2 1\nf 1 2 5\n")
-    told = run("info", path, "--no-walkable").stdout
-    assert "millimetres" in told and "6.00 x 2.50 x 6.00 m" in told and "walkable" not in told
+    text = run("info", path, "--no-walkable").stdout
+    assert "millimetres" in text and "6.00 x 2.50 x 6.00 m" in text and "walkable" not in text
 
 
 def test_view_draws_a_map_and_eight_places(folder, tmp_path):
@@ -87,15 +87,15 @@ def test_view_draws_a_map_and_eight_places(folder, tmp_path):
     assert not np.array_equal(tiles[0], tiles[1])
 
 
-def test_view_shows_a_room_turned_as_told_and_says_how_to_keep_that(folder, tmp_path):
+def test_view_rotates_a_room_on_request_and_prints_the_configuration_for_it(folder, tmp_path):
     corners = [(0, 0, 0), (6, 0, 0), (6, 4, 0), (0, 4, 0), (0, 0, 250), (6, 0, 250)]
     faces = [(1, 2, 3), (1, 3, 4), (1, 2, 6), (1, 6, 5)]  # a floor in the plane of x and y, and one wall
     lines = [f"v {100 * x} {100 * y} {z}" for x, y, z in corners] + ["f {} {} {}".format(*face) for face in faces]
     path = tmp_path / "flat.obj"
     path.write_text("\n".join(lines))
     said = run("view", path, "--size", 32, "--up", "z", "--scale", "0.01", "--renderer", "embree").output
-    (told,) = (line for line in said.splitlines() if "stage_config" in line)
-    (tmp_path / "flat.stage_config.json").write_text(told[told.index("{") :])
+    (line,) = (line for line in said.splitlines() if "stage_config" in line)
+    (tmp_path / "flat.stage_config.json").write_text(line[line.index("{") :])
     (fact,) = (json.loads(line) for line in run("info", path, "--json").stdout.splitlines())
     assert fact["size"] == pytest.approx([6, 2.5, 4]) and fact["walkable_area"] > 20
 
@@ -115,12 +115,12 @@ def test_view_shows_a_room_turned_as_told_and_says_how_to_keep_that(folder, tmp_
 def test_what_view_says_to_keep_over_a_configuration_is_read_so(folder, config, options):
     path, beside = folder / "room.glb", folder / "room.stage_config.json"
     beside.write_text(json.dumps(config))
-    wanted = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
+    expected = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
     said = run("view", path, "--size", 32, "--renderer", "embree", *options).output
-    (told,) = (line for line in said.splitlines() if "'room.stage_config.json' beside it" in line)
-    beside.write_text(json.dumps({**config, **json.loads(told[told.index("{") :])}))
+    (line,) = (line for line in said.splitlines() if "'room.stage_config.json' beside it" in line)
+    beside.write_text(json.dumps({**config, **json.loads(line[line.index("{") :])}))
     read = json.loads(run("info", path, "--json", "--no-walkable").stdout)
-    np.testing.assert_allclose(read["bounds"], wanted["bounds"], atol=1e-4)
+    np.testing.assert_allclose(read["bounds"], expected["bounds"], atol=1e-4)
 
 
 @pytest.mark.parametrize("up", [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, 0], [3, 0, 4], [1, 2, 2]])
@@ -152,9 +152,9 @@ def navmesh_of(*arguments):
 
 def test_navmesh_takes_what_environments_take_and_says_what_it_wrote(folder, tmp_path):
     saved = tmp_path / "first.navmesh"
-    told = navmesh_of("apartment_0", "--save", saved)
-    assert told["name"] == "apartment_0" and told["navmesh"] == str(saved)
-    assert told["area"] == pytest.approx(scene_sources("apartment_0")[0].load().navmesh.navigable_area, rel=0.01)
+    facts = navmesh_of("apartment_0", "--save", saved)
+    assert facts["name"] == "apartment_0" and facts["navmesh"] == str(saved)
+    assert facts["area"] == pytest.approx(scene_sources("apartment_0")[0].load().navmesh.navigable_area, rel=0.01)
     plain = run("navmesh", saved).stdout
     assert "map: first_navmesh.png" in plain and "navmesh:" not in plain
     again = tmp_path / "again.navmesh"
@@ -209,8 +209,8 @@ def test_view_wants_one_scene(folder):
 
 
 def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch):
-    told = run("prepare", folder, "--workers", 2, "--num-episodes", 30, "--radius", 0.2, expect=1)
-    assert "1 of 2 scenes" in told.output and "damaged" in told.output and "cut short" in told.output
+    result = run("prepare", folder, "--workers", 2, "--num-episodes", 30, "--radius", 0.2, expect=1)
+    assert "1 of 2 scenes" in result.output and "damaged" in result.output and "cut short" in result.output
     monkeypatch.setattr(recipes, "load_scene", lambda *_, **__: pytest.fail("parsed"))
     monkeypatch.setattr("gym_batchnav.navmesh.mesh.NavMesh.build", lambda *_, **__: pytest.fail("built"))
     (source,) = scene_sources(folder / "room.glb", DiskCache())

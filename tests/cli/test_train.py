@@ -1,4 +1,4 @@
-"""``gym-batchnav train`` as a user types it."""
+"""``gym-batchnav train``, run as a user types it."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""The environment as its users see it, in rooms made by hand."""
+"""BatchNavEnv in small rooms, tested through its public interface."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -221,7 +221,7 @@ class TestAutoreset:
     """The three modes, step by step, with episodes of two steps."""
 
     def table(self, env, steps=5):
-        """Per step: done, reward is slack only, steps counted, episodes begun."""
+        """Return per step: truncated, whether the reward is not 0, number of steps, number of episodes."""
         env.reset(seed=0)
         rows = []
         for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Forked children get an error that says what to do, spawned ones work."""
+"""Forked children raise an error with a remedy; spawned ones work."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Scenes that rotate under a running environment."""
+"""Rotation of scenes in a running environment."""
 
 import errno
 import threading
@@ -119,7 +119,7 @@ def test_who_is_not_reset_keeps_the_scene(make):
 
 
 def test_faults_cost_a_warning_and_a_scene_each(make):
-    """A third of the scenes fail once the run has begun, in every way a scene can."""
+    """A third of the scenes fail during the run, in every possible way."""
     errors = [FileNotFoundError("gone"), ValueError("cut short"), MemoryError("too large"), RecursionError("loop")]
 
     def load(index):

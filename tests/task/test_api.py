@@ -1,4 +1,4 @@
-"""What a state gives to tasks, sensors and measures."""
+"""TaskState, as tasks, sensors and measures use it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Components of a user's own: what runs when, what is remembered, and what is refused."""
+"""Custom components: the order of calls, memory, and errors."""
 
 import itertools
 import multiprocessing
@@ -24,7 +24,7 @@ STOP, FORWARD, LEFT, RIGHT = range(4)
 
 @dataclass(frozen=True)
 class Turns(Measure):
-    """Counts turns; and it is a sensor that tells them."""
+    """A sensor and measure that counts turns."""
 
     name = "turns"
     space = Box(0, np.inf, (1,), np.float32)
@@ -44,7 +44,7 @@ class Turns(Measure):
 
 @dataclass(frozen=True)
 class Trail(Sensor):
-    """The last three positions, from memory that begins with the start."""
+    """A sensor of the last three positions, with memory that is initialised to the start."""
 
     name = "trail"
     space = Box(-np.inf, np.inf, (3, 3), np.float32)
@@ -64,7 +64,7 @@ class Trail(Sensor):
 
 
 class Dance(Task):
-    """Turn: one point a turn; the fifth turn ends it."""
+    """A task with one point per turn; the fifth turn ends an episode."""
 
     sensors, measures = (Trail(),), (Turns(),)
 
@@ -90,7 +90,7 @@ def make(library, tmp_path):
 
 
 def walk(env, steps, seed=0, rows=slice(None), size=64):
-    """Random steps without STOP, the same for an environment in whatever batch: all that they return."""
+    """Take random steps without STOP, equal for an environment in any batch; return their results."""
     rng, told = np.random.default_rng(seed), []
     for _ in range(steps):
         if env.autoreset_mode.name == "DISABLED" and env.episodes.done.any():

@@ -1,4 +1,4 @@
-"""The example of a task of one's own: short, and it learns."""
+"""The example of a custom task is short, and an agent learns it."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Policy files: the same policy comes back, and a stranger's file can do no harm."""
+"""Policy files: loading returns the saved policy, and untrusted files are harmless."""
 
 import dataclasses
 import json

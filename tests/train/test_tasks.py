@@ -1,4 +1,4 @@
-"""Learning and evaluation with tasks that are not PointNav."""
+"""Training and evaluation with tasks other than PointNav."""
 
 import copy
 
@@ -50,7 +50,7 @@ def make(tmp_path):
 
 
 def identity(box):
-    """An embedding that shows what it was made of: the first numbers are the readings it was given."""
+    """Return an embedding whose first numbers are its inputs."""
     embedding = VectorEmbedding(box)
     with torch.no_grad():
         embedding.linear.weight.copy_(torch.eye(32, *box.shape))

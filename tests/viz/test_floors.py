@@ -13,7 +13,7 @@ from gym_batchnav.viz.floors import storey_at, storey_spans, visible_floor_and_c
 
 @pytest.fixture(scope="module")
 def house():
-    """A floor of 8 m by 6 m at height 0, and one at 3 m above its western half."""
+    """Return a house with a floor of 8 m by 6 m at height 0, and one at 3 m above its western half."""
     return scene_of("house", box((-4, -0.1, -3), (4, 0, 3)), box((-4, 2.9, -3), (0, 3, 3)))
 
 

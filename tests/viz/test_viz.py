@@ -47,7 +47,7 @@ def test_a_comparison_is_white_below_where_pictures_are_alike():
 
 @pytest.fixture(scope="module")
 def room():
-    """A room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5 and a crate at (1.5..2.5, -1..0)."""
+    """Return a room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5 and a crate at (1.5..2.5, -1..0)."""
     return box_room()
 
 
@@ -100,7 +100,7 @@ def test_nothing_hit_is_sky():
 
 
 def look(heading):
-    """The view [1, 4, 4] of somebody at the origin."""
+    """Return the view [1, 4, 4] from the origin."""
     return view_matrices(np.zeros((1, 3), np.float32), np.array([heading], np.float32), 1.25)
 
 
@@ -144,7 +144,7 @@ def test_viewpoints_of_one_place_do_not_hide_each_other(room):
 
 @pytest.mark.parametrize("high", [0.0, 2.5])
 def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be(high):
-    """Rays of a map are parallel: a corner 2.5 m over the floor lies where one on the floor does, within a pixel."""
+    """Rays of a map are parallel: corners 2.5 m apart in height have equal pixels, within one."""
     tower = box((7, high, 7), (8, high + 0.1, 8))
     scene = scene_of("tower", box((-8, -0.1, -8), (8, 0, 8)), tower)
     renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
@@ -156,7 +156,7 @@ def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be(high):
 
 
 def test_a_map_is_neither_mirrored_nor_turned_against_the_navmesh():
-    """A floor in the shape of an L: its foot points east, in the south."""
+    """The floor is L-shaped; its foot points east and lies in the south."""
     ell = scene_of("ell", box((0, -0.1, 0), (2, 0, 8)), box((2, -0.1, 6), (6, 0, 8)))
     navmesh = NavMesh.build(ell.vertices, ell.triangles, NavMeshSettings())
     renderer = make_renderer("embree", SceneLibrary.from_scenes([ell]))

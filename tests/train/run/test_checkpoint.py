@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, whole or not at all, and a damaged or hostile file is an error by name."""
+"""Checkpoints: saving is atomic, loading returns the saved state, and damaged or hostile files raise an error."""
 
 import pickle
 
@@ -77,7 +77,7 @@ def test_other_things_are_refused(tmp_path):
 
 class TestWriter:
     def test_it_writes_what_the_state_was_when_it_was_saved(self, tmp_path):
-        """Training goes on in the very tensors while the thread writes."""
+        """The training continues to modify the tensors while the thread writes."""
         path, weights, positions = tmp_path / "a.pt", torch.zeros(1000), np.zeros(1000)
         writer = checkpoint.CheckpointWriter()
         for value in range(5):

@@ -1,4 +1,4 @@
-"""A training and its folder: it ends, is interrupted and is resumed, always on one curve."""
+"""TrainingRun: a run that is interrupted and resumed produces the same curve as one without interruption."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ NUM_ENVS, FRAMES = 4, 4 * 32  # of an iteration
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
-    """Six small rooms, of which four are resident: scenes change while an agent learns."""
+    """Return six small rooms, of which four are resident, so scenes change during the training."""
     folder = tmp_path_factory.mktemp("rooms")
     for index in range(6):
         save_glb(box_room(f"room_{index}", width=4 + 0.5 * index, depth=4), folder / f"room_{index}.glb")
@@ -41,7 +41,7 @@ def rooms(tmp_path_factory):
 
 @pytest.fixture
 def start(rooms, tmp_path):
-    """Makes runs that are closed at the end."""
+    """Return a function that makes runs; close them at the end."""
     made = []
 
     def start(name="run", resume=False, **given):
@@ -63,7 +63,7 @@ def weights(one):
 
 
 def after(count):
-    """Says stop when it was asked before so many iterations."""
+    """Return a ``should_stop`` that stops before a given iteration."""
     asked = iter([False] * count)
     return lambda: next(asked, True)
 
@@ -111,7 +111,7 @@ def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
 
 
 def test_the_share_of_time_counts_where_it_is_more(start, monkeypatch):
-    """The learning rate comes down with the clock, and the run ends by it."""
+    """The learning rate and the end of the run follow the clock."""
     one = start(frames=10**6, time_limit=40.0)
     clock = iter(np.arange(0, 1000, 10.0))
     monkeypatch.setattr(run, "perf_counter", lambda: next(clock))
