@@ -85,7 +85,9 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
     count = recording.num_filmed
     scenes = np.unique(recording.slots[:count])
     if len(scenes) != 1:
-        raise ValueError(f"a clip needs filmed agents in one scene, not {count} in {len(scenes)} scenes: record others")
+        raise ValueError(
+            f"a clip of {count} filmed agents in {len(scenes)} scenes: record one or more agents that share a scene"
+        )
     slot = int(scenes[0])
     maps: dict[float | None, TopDownMap] = {}  # by floor
     last = int(recording.num_steps[:count].max())

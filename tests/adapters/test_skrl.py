@@ -91,11 +91,11 @@ class Snapshots:
         self.snapshots = [*getattr(self, "snapshots", []), held]
 
 
-class Told(Snapshots, FinalObservations, PPO):
+class Adapted(Snapshots, FinalObservations, PPO):
     pass
 
 
-class Untold(Snapshots, PPO):
+class Plain(Snapshots, PPO):
     pass
 
 
@@ -164,7 +164,7 @@ def expected(batch):
 
 def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_path):
     batch = make()
-    agent = train(Told, SkrlEnv(batch), tmp_path)
+    agent = train(Adapted, SkrlEnv(batch), tmp_path)
     found, held = episodes(agent)
     truth = expected(batch)
     assert [row[:4] for row in found] == [row[:4] for row in truth]
@@ -178,7 +178,7 @@ def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_pat
 
 def test_statistics_are_those_of_the_episodes(make, tmp_path):
     batch = make()
-    train(Told, SkrlEnv(batch), tmp_path)
+    train(Adapted, SkrlEnv(batch), tmp_path)
     scalars = statistics(tmp_path)
     by_step = {}
     for step, ended in zip(batch.steps, batch.ended, strict=True):
@@ -196,7 +196,7 @@ def test_statistics_are_those_of_the_episodes(make, tmp_path):
 def test_why_skrl_is_not_given_a_batch_as_it_is(make, tmp_path, mode):
     """In one mode it bootstraps from the next episode, in the other it counts the step that begins one."""
     batch = make(mode)
-    found, _ = episodes(train(Untold, wrap_env(batch, wrapper="gymnasium", verbose=False), tmp_path))
+    found, _ = episodes(train(Plain, wrap_env(batch, wrapper="gymnasium", verbose=False), tmp_path))
     truth = expected(batch)
     assert len(found) == len(truth)
     lengths_agree = [row[:4] for row in found] == [row[:4] for row in truth]
@@ -276,17 +276,17 @@ def test_a_single_environment_is_refused_with_the_remedy():
 
 def test_advantages_over_time_outs_are_refused(make, tmp_path):
     with pytest.raises(ValueError, match="set it to True"):
-        agent_of(Told, SkrlEnv(make()), tmp_path, time_limit_bootstrap=False)
+        agent_of(Adapted, SkrlEnv(make()), tmp_path, time_limit_bootstrap=False)
 
 
 def test_an_agent_on_skrls_own_wrapper_is_told_what_to_give_it(make, tmp_path):
     with pytest.raises(ValueError, match=r"no final_obs for 5 .*SkrlEnv\.make"):
-        train(Told, wrap_env(make(AutoresetMode.NEXT_STEP), wrapper="gymnasium", verbose=False), tmp_path)
+        train(Adapted, wrap_env(make(AutoresetMode.NEXT_STEP), wrapper="gymnasium", verbose=False), tmp_path)
 
 
 def test_agents_that_share_a_batch_are_refused(make, tmp_path):
     env = SkrlEnv(make())
-    agents = [agent_of(Told, env, tmp_path / name) for name in "ab"]
+    agents = [agent_of(Adapted, env, tmp_path / name) for name in "ab"]
     for agent, share in zip(agents, (2, 3), strict=True):
         agent.memory = RandomMemory(memory_size=ROLLOUT, num_envs=share, device="cpu")
     cfg = {"timesteps": STEPS, "disable_progressbar": True, "close_environment_at_exit": False}

@@ -134,8 +134,8 @@ def test_drops_are_cached_and_a_damaged_entry_is_measured_again(tmp_path, monkey
     made = cached_drops(scene, navmesh, cache)
     stored = {}
     monkeypatch.setattr(DiskCache, "store", lambda self, key, arrays: stored.update({key: arrays}))
-    for name, wanted in cached_drops(scene, navmesh, cache)._asdict().items():
-        np.testing.assert_array_equal(getattr(made, name), wanted)
+    for name, expected in cached_drops(scene, navmesh, cache)._asdict().items():
+        np.testing.assert_array_equal(getattr(made, name), expected)
     assert not stored
     damaged = {**made._asdict(), "size": np.full_like(made.size, 9999)}
     monkeypatch.setattr(DiskCache, "load", lambda self, key: damaged)

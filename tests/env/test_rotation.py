@@ -270,9 +270,9 @@ def test_episodes_may_be_chosen_in_the_scene_that_is_entered(make):
     env.reset(seed=0)
     walk(env, 100)
     entered = env.library.active[(np.arange(6) + env.episodes.count) % 3]
-    wanted = np.array([3, 1, 4, 1, 5, 9])
-    _, info = env.reset(options={"episode_index": wanted})
-    np.testing.assert_array_equal(info["episode_index"], wanted)
+    requested = np.array([3, 1, 4, 1, 5, 9])
+    _, info = env.reset(options={"episode_index": requested})
+    np.testing.assert_array_equal(info["episode_index"], requested)
     np.testing.assert_array_equal(env.agents.slot, entered)
     with pytest.raises(ValueError, match="episode 40 for environment 2"):
         env.reset(options={"episode_index": np.array([0, 0, 40, 0, 0, 0])})

@@ -49,10 +49,10 @@ def test_one_is_drawn_while_the_other_acts_and_both_are_the_single_batch(make, m
     """Environment i visits slots from i mod 3 on, so two batches of three equal the rows of a batch of six."""
     whole = make(autoreset_mode=mode, renderer=renderer)
     halves = pair(make, autoreset_mode=mode, renderer=renderer)
-    told = whole.reset(seed=5)[0]
+    beginning = whole.reset(seed=5)[0]
     for index, half in enumerate(halves):
         observation = half.reset(seed=5 + HALF * index)[0]
-        np.testing.assert_allclose(observation["depth"], told["depth"][HALF * index :][:HALF], atol=1e-5)
+        np.testing.assert_allclose(observation["depth"], beginning["depth"][HALF * index :][:HALF], atol=1e-5)
     rng = np.random.default_rng(0)
     in_flight = None
     for _ in range(80):

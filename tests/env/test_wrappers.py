@@ -115,9 +115,9 @@ def test_observation_wrappers(name, mode, make):
     wrapped = wrap(make(mode))
     for (seen, *_), (plain, *_) in zip(steps(wrapped), steps(make(mode)), strict=True):
         assert wrapped.observation_space.contains(seen)
-        wanted = expected(plain)
-        for key in wanted if isinstance(wanted, dict) else [()]:
-            np.testing.assert_allclose(seen[key], wanted[key], atol=1e-6)
+        outcome = expected(plain)
+        for key in outcome if isinstance(outcome, dict) else [()]:
+            np.testing.assert_allclose(seen[key], outcome[key], atol=1e-6)
 
 
 REWARDS = {

@@ -91,12 +91,12 @@ def make(library, tmp_path):
 
 def walk(env, steps, seed=0, rows=slice(None), size=64):
     """Take random steps without STOP, equal for an environment in any batch; return their results."""
-    rng, told = np.random.default_rng(seed), []
+    rng, results = np.random.default_rng(seed), []
     for _ in range(steps):
         if env.autoreset_mode.name == "DISABLED" and env.episodes.done.any():
             env.reset(options={"reset_mask": env.episodes.done.copy()})
-        told.append(env.step(rng.choice(4, size, p=[0.05, 0.45, 0.25, 0.25])[rows]))
-    return told
+        results.append(env.step(rng.choice(4, size, p=[0.05, 0.45, 0.25, 0.25])[rows]))
+    return results
 
 
 def assert_equal(left, right):
@@ -317,9 +317,9 @@ class TestMemory:
         double = task(measures=(Turns(), Double()), reward=lambda self, state, measures: measures["double"])
         env = make(1, task=double, autoreset_mode=mode, max_episode_steps=2)
         env.reset(seed=0)
-        told = [env.step(np.array([LEFT])) for _ in range(3)]
-        assert [step[1][0] for step in told] == [2, 4, 0 if mode == "next_step" else 2]
-        assert [step[4]["double"][0] for step in told] == ([2, 4, 0] if mode == "next_step" else [2, 0, 2])
+        steps = [env.step(np.array([LEFT])) for _ in range(3)]
+        assert [step[1][0] for step in steps] == [2, 4, 0 if mode == "next_step" else 2]
+        assert [step[4]["double"][0] for step in steps] == ([2, 4, 0] if mode == "next_step" else [2, 0, 2])
 
     def test_final_observations_are_of_the_memory_that_was(self, make):
         env = make(1, autoreset_mode="same_step", sensors=(Turns(),))
@@ -376,12 +376,12 @@ class TestMemory:
         keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9, "episode_order": "random"}
         many = BatchNavEnv(64, **keywords)
         many.reset(seed=5)
-        told = walk(many, 40)
+        steps = walk(many, 40)
         for row in (0, 2, 62):  # all are in the first of the two scenes, as a batch of one is
             one = BatchNavEnv(1, **keywords)
             one.reset(seed=5 + row)
             assert one.agents.slot[0] == many.agents.slot[row]
-            for mine, theirs in zip(walk(one, 40, rows=slice(row, row + 1)), told, strict=True):
+            for mine, theirs in zip(walk(one, 40, rows=slice(row, row + 1)), steps, strict=True):
                 assert_equal(mine[0], {name: values[row : row + 1] for name, values in theirs[0].items()})
                 assert mine[1][0] == theirs[1][row] and mine[2][0] == theirs[2][row]
             one.close()
@@ -391,13 +391,13 @@ class TestMemory:
 class TestAssembly:
     def test_order_does_not_matter(self, make):
         extras = (PreviousAction(), GPS(), Heading())
-        told = []
+        steps = []
         for order in itertools.permutations(extras, 3):
             env = make(4, sensors=order, measures=(DistanceToGoal(), Success())[:: 1 if order[0] is extras[0] else -1])
             env.reset(seed=1)
-            told.append(walk(env, 20, size=4))
-        for one in told[1:]:
-            assert_same_steps(told[0], one)
+            steps.append(walk(env, 20, size=4))
+        for one in steps[1:]:
+            assert_same_steps(steps[0], one)
 
     def test_what_is_equal_runs_once(self, make):
         env = make(1, sensors=(Turns(), Trail(), Turns()), measures=(Turns(),))

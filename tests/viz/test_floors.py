@@ -90,7 +90,7 @@ def test_a_map_looks_below_low_ceilings(ceiling):
     above = viz.storey_map(renderer, scene, 0, navmesh, 200, viz.storeys(navmesh)[0])
     renderer.close()
     crate, floor = (color_at(above, above.picture, x, z) for x, z in ((2.0, -0.5), (2.0, 1.5)))
-    assert crate != floor, "the crate cannot be told from the floor"
+    assert crate != floor, "the crate cannot be distinguished from the floor"
     assert viz.BACKGROUND not in (crate, floor), "the ceiling hides the room"
 
 

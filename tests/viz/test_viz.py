@@ -219,7 +219,7 @@ def test_a_number_stands_in_the_corner_of_its_picture():
     ("name", "error", "said"),
     [
         ("picture", ValueError, "'' is not the suffix"),
-        ("picture.glb", ValueError, "'.glb': name it .png"),
+        ("picture.glb", ValueError, "'.glb' is not the suffix of an image format; use .png"),
         ("none/picture.png", FileNotFoundError, "no folder '.*none'"),
         ("folder.png", IsADirectoryError, "is a folder: name a file in it"),
     ],
