@@ -441,7 +441,7 @@ def test_a_perfect_agent_is_scored_as_one(make):
 
 def test_the_wrong_batch_is_refused_with_what_to_do(make):
     with pytest.raises(
-        ValueError, match=r"needs autoreset_mode='same_step', .* 'next_step': SB3VecEnv\.make\(num_envs"
+        ValueError, match=r"needs autoreset_mode='same_step', .* 'next_step': use SB3VecEnv\.make\(num_envs"
     ):
         SB3VecEnv(make(mode=AutoresetMode.NEXT_STEP))
     with pytest.raises(ValueError, match=r"SB3VecEnv takes a batch, not a str: use SB3VecEnv\.make"):
@@ -483,7 +483,7 @@ def test_options_and_steps_out_of_order_are_refused(make):
 
 
 def test_an_evaluation_of_something_else_is_refused(make):
-    with pytest.raises(ValueError, match=r"given a LedgerEnv: pass an SB3VecEnv"):
+    with pytest.raises(ValueError, match=r"needs an SB3VecEnv, not a LedgerEnv"):
         NavEvalCallback(make())
     batch = make()
     model = policy_of(VecMonitor(SB3VecEnv(batch)))
