@@ -70,7 +70,7 @@ def test_bench_prints_one_line_of_figures(what):
         (("bench", "step", "--resolution", "big"), "--resolution"),
         (("bench", "step", "--resolution", "64x"), "--resolution '64x': write 64 or 128x72"),
         (("scene", "navmesh", "apartment_0", "--save", "out.xyz"), "end in .navmesh"),
-        (("scene", "view", "apartment_0", "--out", "picture"), "name it .png"),
+        (("scene", "view", "apartment_0", "--out", "picture"), "use .png"),
         (("episodes", "generate", "apartment_0", "--num", "5", "--out", "x.csv"), "x.csv"),
         (("episodes", "info", "."), "'.' is a folder: pass a file"),
         (("episodes", "generate", "apartment_0", "--min-distance", "9", "--max-distance", "3"), "min_distance"),

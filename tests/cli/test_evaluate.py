@@ -87,7 +87,7 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
         with pytest.raises((ValueError, OSError), match=match):
             evaluate(**{"policy": files["small"], "scenes": SCENES, **keywords})
 
-    refused(r"--episodes 7: all 2 scenes count alike, .* multiple of 2: pass 6 or 8", episodes=7)
+    refused(r"--episodes 7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
     refused("202 episodes|101 episodes of scene 'apartment_0', which has only 100", episodes=202, num_envs=1)
     refused("kind 'small'; pass one of kind 'blind'", blind=files["small"])
