@@ -197,7 +197,7 @@ def test_batches_alternate_and_time_is_counted(batches, policy):
 
 
 def test_batches_that_do_not_fit_are_refused(make, policy):
-    with pytest.raises(ValueError, match="pass one batch"):
+    with pytest.raises(ValueError, match="pass one or more batches"):
         Collector([], policy, 3)
     with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
         Collector([make(), make(autoreset_mode="next_step")], policy, 3)
