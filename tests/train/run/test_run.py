@@ -195,7 +195,7 @@ class TestRefusals:
 
     def test_a_gpu_that_is_not_there(self, start, monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*--preset cpu, or --device cpu"):
+        with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*--preset cpu or --device cpu"):
             start(preset="paper-depth")
         with pytest.raises(RuntimeError, match="--device cuda: torch finds no NVIDIA GPU: leave --device out"):
             start(device="cuda")
