@@ -28,7 +28,7 @@ def speed(preset: str, seconds: float) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         run = TrainingRun(Path(folder) / "run", {"preset": preset, "time_limit": seconds})
-        run.go()
+        run.train()
         figures = run.finish()
         run.close()
     return figures

@@ -26,24 +26,24 @@ COLUMNS = ("step", "return", "length", "timed_out", "success", "spl")
 def parse_args(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--env-id", default="BatchNav/PointNavScan-v0", help="an id whose observation is one row of numbers")
-    add("--scenes", default="apartments", help="where to learn, such as procedural:0-99 or my_house.glb")
-    add("--total-timesteps", type=int, default=4_000_000, help="actions of all environments together")
-    add("--num-envs", type=int, default=256, help="environments that step together")
+    add("--env-id", default="BatchNav/PointNavScan-v0", help="an id with observations of one row of numbers")
+    add("--scenes", default="apartments", help="training scenes, such as procedural:0-99 or my_house.glb")
+    add("--total-timesteps", type=int, default=4_000_000, help="environment steps, summed over environments")
+    add("--num-envs", type=int, default=256, help="environments in the batch")
     add("--num-steps", type=int, default=32, help="steps of each environment between two updates")
     add("--max-episode-steps", type=int, default=500, help="number of actions after which an episode is truncated")
-    add("--learning-rate", type=float, default=1e-3, help="at the beginning; it falls to zero")
+    add("--learning-rate", type=float, default=1e-3, help="initial learning rate; it falls to zero")
     add("--gamma", type=float, default=0.99, help="discount of rewards")
     add("--gae-lambda", type=float, default=0.95, help="lambda of generalized advantage estimation")
-    add("--num-minibatches", type=int, default=8, help="gradient steps that an epoch makes")
-    add("--update-epochs", type=int, default=4, help="epochs of an update")
+    add("--num-minibatches", type=int, default=8, help="mini-batches per epoch")
+    add("--update-epochs", type=int, default=4, help="epochs per update")
     add("--clip-coef", type=float, default=0.2, help="PPO's clipping of the policy's ratio")
     add("--ent-coef", type=float, default=0.01, help="weight of the entropy bonus")
     add("--vf-coef", type=float, default=0.5, help="weight of the value loss")
-    add("--max-grad-norm", type=float, default=0.5, help="norm that gradients are clipped to")
-    add("--seed", type=int, default=1, help="of the environments and of torch")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where torch computes")
-    add("--out", type=Path, default=Path("runs"), help="folder of runs")
+    add("--max-grad-norm", type=float, default=0.5, help="maximum norm of gradients")
+    add("--seed", type=int, default=1, help="seed of the environments and of torch")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="device of the networks")
+    add("--out", type=Path, default=Path("runs"), help="folder for the runs")
     return parser.parse_args(argv)
 
 
@@ -86,7 +86,7 @@ def main(argv=None):
         autoreset_mode="same_step",
     )  # fmt: skip
     if len(envs.single_observation_space.shape or ()) != 1:
-        raise SystemExit(f"{args.env_id} does not give one row of numbers: choose BatchNav/PointNavScan-v0")
+        raise SystemExit(f"{args.env_id} has no observations of one row of numbers: choose BatchNav/PointNavScan-v0")
     (num_inputs,), shape = envs.single_observation_space.shape, (args.num_steps, args.num_envs)
     agent = Agent(num_inputs, envs.single_action_space.n).to(device)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
@@ -132,9 +132,9 @@ def main(argv=None):
         with torch.no_grad():
             advantages, advantage, next_value = torch.zeros(shape, device=device), 0, agent.value(next_obs)
             for step in reversed(range(args.num_steps)):
-                going_on = 1 - dones[step]
-                delta = rewards[step] + args.gamma * next_value * going_on - values[step]
-                advantages[step] = advantage = delta + args.gamma * args.gae_lambda * going_on * advantage
+                nonterminal = 1 - dones[step]
+                delta = rewards[step] + args.gamma * next_value * nonterminal - values[step]
+                advantages[step] = advantage = delta + args.gamma * args.gae_lambda * nonterminal * advantage
                 next_value = values[step]
 
         # Learn

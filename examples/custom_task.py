@@ -12,7 +12,7 @@ from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.ppo import PPO, PPOConfig
 
 
-class Whiskers(Sensor):  # metres to the nearest wall, 2 at most: from the agent, half left, ahead and half right of it
+class Whiskers(Sensor):  # distance to the nearest wall, at most 2 m: at the agent, half left of it, ahead, half right
     name, space = "whiskers", gymnasium.spaces.Box(0, 2, (4,), np.float32)
 
     def observe(self, state):
@@ -24,7 +24,7 @@ class Whiskers(Sensor):  # metres to the nearest wall, 2 at most: from the agent
         return metres
 
 
-class StepsStrolled(Measure):  # steps forward that ended far from walls
+class StepsStrolled(Measure):  # number of steps forward that ended far from walls
     name, at_end = "steps_strolled", True
 
     def memory(self, num_envs):
@@ -38,7 +38,7 @@ class StepsStrolled(Measure):  # steps forward that ended far from walls
         return state.memory["strolled"]
 
 
-class Stroll(Task):  # STOP ends an episode, as in any task that does not say otherwise
+class Stroll(Task):  # STOP ends an episode, which is the default
     sensors, measures = (Whiskers(),), (StepsStrolled(),)
 
     def reward(self, state, measures):
@@ -48,7 +48,7 @@ class Stroll(Task):  # STOP ends an episode, as in any task that does not say ot
 gymnasium.register("Stroll-v0", vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv", kwargs={"task": Stroll()})
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--frames", type=int, default=400_000, help="steps of all agents together")
+    parser.add_argument("--frames", type=int, default=400_000, help="environment steps, summed over agents")
     frames = parser.parse_args().frames
     torch.set_num_threads(1)  # networks this small run no faster with more threads
     env = gymnasium.make_vec("Stroll-v0", 128, sensors=(), autoreset_mode="same_step", max_episode_steps=100).unwrapped
@@ -56,4 +56,4 @@ if __name__ == "__main__":
     ppo = PPO(env, make_policy("blind", env.single_observation_space), config)
     while ppo.frames < frames:
         steps = np.concatenate([ppo.iterate().episodes["steps_strolled"] for _ in range(10)])
-        print(f"{ppo.frames:7,} frames: {steps.mean():5.1f} steps strolled in an episode", flush=True)
+        print(f"{ppo.frames:7,} frames: {steps.mean():5.1f} steps strolled per episode", flush=True)

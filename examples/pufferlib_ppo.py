@@ -25,7 +25,7 @@ class Policy(nn.Module):
     """Separate actor and critic, each with two layers on the scan and the goal."""
 
     def __init__(self, env, hidden=128):
-        """Take sizes from the spaces of one agent of ``env``."""
+        """Make networks for the spaces of one agent of ``env``."""
         super().__init__()
         self.sizes = [env.single_observation_space.shape[0], hidden, hidden]
         self.actor = self.network(env.single_action_space.n, std=0.01)
@@ -67,7 +67,7 @@ def configuration(options):
 
 
 def main():
-    """Train, then print where the policy is."""
+    """Train, then print the path of the policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--timesteps", type=int, default=600_000, help="steps summed over agents")
     parser.add_argument("--num-envs", type=int, default=128, help="agents in the batch")
@@ -92,8 +92,8 @@ def main():
             if logs and "environment/spl" in logs:
                 rows.append([logs[f"environment/{name}"] for name in names])
             if rows and (len(rows) == 8 or trainer.global_step >= options.timesteps):
-                told = ", ".join(f"{name} {mean:.2f}" for name, mean in zip(names, np.mean(rows, 0), strict=True))
-                print(f"{trainer.global_step} steps: {told}", flush=True)
+                summary = ", ".join(f"{name} {mean:.2f}" for name, mean in zip(names, np.mean(rows, 0), strict=True))
+                print(f"{trainer.global_step} steps: {summary}", flush=True)
                 rows.clear()
     except KeyboardInterrupt:
         print(f"stopped after {trainer.global_step} steps")

@@ -1,7 +1,7 @@
 """PPO with rl_games on a one-dimensional depth scan and the goal: python examples/rl_games_ppo.py --help.
 
 rl_games' own network takes one array; give it a network of your own for BatchNav/PointNav-v0, whose observation is a
-Dict of pictures and the goal.
+Dict of images and the goal.
 """
 
 import argparse
@@ -19,7 +19,7 @@ class Scores(AlgoObserver):
     """Print return, length and SPL of the episodes that ended since the last line."""
 
     def after_init(self, algo):
-        """Keep the algorithm, whose counts are printed."""
+        """Store the algorithm, whose statistics are printed."""
         self.algo, self.ended = algo, []
 
     def process_infos(self, infos, done_indices):
@@ -60,7 +60,7 @@ def configuration(options):
 
 
 def main():
-    """Train, then print where the results are."""
+    """Train, then print the folder of the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--timesteps", type=int, default=1_000_000, help="environment steps, summed over environments")
     parser.add_argument("--num-envs", type=int, default=128, help="environments in the batch")

@@ -52,7 +52,7 @@ def make_config(options):
 
 
 def main():
-    """Train, print what RLlib counted, and save a checkpoint."""
+    """Train, print RLlib's statistics, and save a checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument(
         "--env",
@@ -79,8 +79,8 @@ def main():
         means = {name: counted.get(name, np.nan) for name in ("episode_return_mean", "episode_len_mean")}
         ended = counted.get("num_episodes", 0)
         means |= {name: counted[name] / ended if ended else np.nan for name in ("spl", "success")}
-        told = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
-        print(f"{frames} frames, {counted.get('num_episodes_lifetime', 0):.0f} episodes: {told}", flush=True)
+        summary = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
+        print(f"{frames} frames, {counted.get('num_episodes_lifetime', 0):.0f} episodes: {summary}", flush=True)
     path = algorithm.save_to_path(str(Path(options.out).resolve()))
     algorithm.stop()
     ray.shutdown()

@@ -1,4 +1,4 @@
-"""Benchmarks: frames per second in slices, after warm-up, without compiling."""
+"""Benchmarks: frames per second, measured in slices of time after a warm-up that compiles everything."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def bench_step(
     renderer: str = "auto",
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
-    """Frames/s of whole environment steps; ``sensors=()`` measures navigation alone.
+    """Measure the frames/s of whole environment steps; ``sensors=()`` measures navigation alone.
 
     The agents follow shortest paths with actions recorded in advance. Random agents would end up facing walls, which
     render nearly twice as fast.
 
     Args:
-        scenes: The scenes, as of ``scenes=``.
-        num_envs: N.
-        seconds: How long to measure.
-        sensors: The sensors to draw.
+        scenes: The scenes, see BatchNavEnv.
+        num_envs: N, the number of environments.
+        seconds: Duration of the measurement.
+        sensors: The image sensors.
         camera: The agents' camera.
         renderer: Name of the renderer.
-        progress: Called with the share done, 0 to 1.
+        progress: Called with the completed share, 0 to 1.
 
     Returns:
         Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median),
-        ``calibration_mops`` (see ``calibrate``; median of one run per slice), ``parts`` (milliseconds per step by
-        part),
-        ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``, ``machine``, ``threads``.
+        ``calibration_mops`` (see ``calibrate``; median of one run per slice), ``parts`` (milliseconds per step, by
+        phase), ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``, ``machine``,
+        ``threads``.
     """
     env = BatchNavEnv(num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, reuse_buffers=True)
     actions = _shortest_path_tape(env)
@@ -93,7 +93,7 @@ def bench_render(
     renderer: str = "auto",
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
-    """Frames/s of the renderer alone, from random navigable poses; arguments and result as those of ``bench_step``."""
+    """Measure the frames/s of the renderer alone, from random navigable poses; see ``bench_step`` for the rest."""
     with drawing(scenes, num_views, sensors=sensors, camera=camera, renderer=renderer) as drawn:
         _warm_up(drawn.draw)
         figures = _in_slices(drawn.draw, seconds, progress)
@@ -119,7 +119,7 @@ def drawing(
     renderer: str = "auto",
     buffers: int = 2,
 ) -> Iterator[DrawnViews]:
-    """Make views from random navigable poses and a renderer for them, for other benchmarks; released at the end."""
+    """Provide random navigable views and a renderer for other benchmarks; release them at the end."""
     from gym_batchnav.render.api import make_renderer
 
     camera = camera or Camera()
@@ -142,7 +142,7 @@ def drawing(
 def navigable_views(
     library: SceneLibrary, num_views: int, eye_height: float, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Slots [N], the scenes in turn, and level views [N, 4, 4] from random places where agents can stand.
+    """Return slots [N], which cycle through the scenes, and level views [N, 4, 4] from random navigable places.
 
     Raises:
         ValueError: A scene has no walkable area.
@@ -161,23 +161,23 @@ def navigable_views(
     return slots, view_matrices(positions, headings, eye_height)
 
 
-def interleaved(works: Mapping[str, Callable[[], int]], seconds: float) -> dict[str, list[float]]:
-    """Frames/s of works that take turns, NUM_SLICES each, so that other load on the machine slows all of them alike.
+def interleaved(workloads: Mapping[str, Callable[[], int]], seconds: float) -> dict[str, list[float]]:
+    """Measure the frames/s of workloads in turns, NUM_SLICES each, so that other load affects all of them equally.
 
     Args:
-        works: Each makes some frames and returns their number.
-        seconds: Total time for each work.
+        workloads: By name; each renders some frames and returns their number.
+        seconds: Total time per workload.
 
     Returns:
-        The frames/s of every turn, by work; compare works by the median of the ratios of their turns. ``calibration``
-        has the Mop/s of the calibration loop in every round.
+        The frames/s of every turn, by workload; compare workloads by the median of the ratios of their turns.
+        ``calibration`` has the Mop/s of the calibration loop in every round.
     """
-    for work in works.values():
+    for work in workloads.values():
         _warm_up(work)
     calibrate()
-    rates: dict[str, list[float]] = {name: [] for name in (*works, "calibration")}
+    rates: dict[str, list[float]] = {name: [] for name in (*workloads, "calibration")}
     for _ in range(NUM_SLICES):
-        for name, work in works.items():
+        for name, work in workloads.items():
             rates[name].append(_rate(work, seconds / NUM_SLICES))
         rates["calibration"].append(calibrate())
     return rates
@@ -192,7 +192,7 @@ def calibrate() -> float:
 
 @njit(**ENTRY)
 def _calibration_loop(count: int) -> int:
-    """Mix ``count`` random numbers (xorshift) into a table of 32 KiB, each place depending on the one before."""
+    """Mix ``count`` random numbers (xorshift) into a table of 32 KiB; each place depends on the previous one."""
     table = np.zeros(4096, np.uint64)
     state = np.uint64(88172645463325252)
     for _ in range(count):
@@ -206,7 +206,7 @@ def _calibration_loop(count: int) -> int:
 
 
 def _shortest_path_tape(env: BatchNavEnv) -> list[np.ndarray]:
-    """Actions [N] of the followers of the shortest path in the first steps after ``env.reset(seed=0)``."""
+    """Return the actions [N] of the shortest-path follower in the first steps after ``env.reset(seed=0)``."""
     blind = BatchNavEnv(env.num_envs, library=env.library, sensors=())
     blind.reset(seed=0)
     actions = []
@@ -218,7 +218,7 @@ def _shortest_path_tape(env: BatchNavEnv) -> list[np.ndarray]:
 
 
 def _warm_up(work: Callable[[], int], seconds: float = 0.5) -> None:
-    """Repeat the work until all is compiled and caches are warm: a few times, and for a while."""
+    """Repeat the workload at least three times and for half a second, until all is compiled and caches are warm."""
     for _ in range(3):
         work()
     end = time.perf_counter() + seconds
@@ -227,7 +227,7 @@ def _warm_up(work: Callable[[], int], seconds: float = 0.5) -> None:
 
 
 def _rate(work: Callable[[], int], seconds: float) -> float:
-    """Frames/s of ``work``, done at least once and again until the time is over."""
+    """Return the frames/s of a workload, which is repeated until the time is over, at least once."""
     start, frames = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - start) < seconds or frames == 0:
         frames += work()
@@ -235,7 +235,7 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
 
 
 def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[float], None] | None) -> dict[str, Any]:
-    """Frames/s of ``work`` (which returns its number of frames) in slices of equal time, each with a calibration."""
+    """Return the frames/s of a workload in slices of equal time, each with a calibration."""
     calibrate()
     rates, calibrations = [], []
     for index in range(NUM_SLICES):
@@ -253,7 +253,7 @@ def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[floa
 
 
 def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ...], num_envs: int) -> dict[str, Any]:
-    """The scenes, sensors and machine of a measurement."""
+    """Return the scenes, sensors and machine of a measurement."""
     triangles = [len(library.scene(slot).triangles) for slot in range(library.num_slots)]
     return {
         "num_envs": num_envs,
@@ -267,5 +267,5 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
 
 
 def machine() -> str:
-    """Processor, number of cores and operating system, to print beside figures."""
+    """Return processor, number of cores and operating system, to print beside figures."""
     return f"{processor_name()}, {os.cpu_count()} cores, {platform.platform()}"

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.adapters.requirements import DEFAULT_ID, Adapter
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.task.components import INFO_KEYS
 
@@ -17,24 +17,24 @@ with needs_extra("pufferlib", "the adapter to PufferLib"):
     from pufferlib.emulation import emulate_observation_space
 
 
-class PufferVecEnv(PufferEnv):
+class PufferVecEnv(Adapter, PufferEnv):
     """A batch with autoreset mode SAME_STEP as a PufferEnv of N agents; ``PufferVecEnv.make`` makes both.
 
     PufferLib's buffer of observations is one array. A Dict is emulated in it: float32 entries side by side, or bytes
     where dtypes differ. ``pufferlib.pytorch.nativize_tensor`` recovers the entries with ``emulated``.
 
     PufferLib's trainer ignores truncations. ``terminals`` therefore marks every end, time-outs too, so that nothing
-    is bootstrapped from the first observation of the next episode; ``truncations`` tells which ends are time-outs.
+    is bootstrapped from the first observation of the next episode; ``truncations`` marks the ends that are time-outs.
 
     The infos of a step are empty, or one dict of lists over the episodes that ended: ``episode_return``,
     ``episode_length`` and their measures (``spl``, ``success``, ...).
 
     Args:
         env: A BatchNavEnv, or a Gymnasium vector wrapper around one.
-        buf: Buffers to write into, given by PufferLib's Serial and Multiprocessing; new ones if None.
+        buf: Buffers to write into, from PufferLib's Serial and Multiprocessing backends; new ones if None.
 
     Attributes:
-        emulated: The dtypes from which ``nativize_dtype`` finds the entries of an observation.
+        emulated: The dtypes that ``nativize_dtype`` needs to find the entries of an observation.
         env: Holds ``observation_space`` of one agent, which PufferLib's own policies read.
 
     Raises:
@@ -42,9 +42,10 @@ class PufferVecEnv(PufferEnv):
     """
 
     emulated: Any = None
+    _library = "PufferLib"
 
     def __init__(self, env: VectorEnv, buf: dict[str, np.ndarray] | None = None) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "PufferLib", "PufferVecEnv.make")
+        self._check_batch(env)
         self.batch: Any = env
         nav: Any = env.unwrapped
         if nav.cameras.device != "cpu":
@@ -58,7 +59,7 @@ class PufferVecEnv(PufferEnv):
             "observation_dtype": self.single_observation_space.dtype,
             "emulated_observation_dtype": fields,
         }
-        super().__init__(buf)
+        PufferEnv.__init__(self, buf)
         self._entries = None if self.single_observation_space is space else self.observations.view(fields)[:, 0]
         self._return = np.zeros(self.num_agents)
         self._length = np.zeros(self.num_agents, np.int64)
@@ -67,34 +68,34 @@ class PufferVecEnv(PufferEnv):
     def make(
         cls,
         num_envs: int,
-        id: str = "BatchNav/PointNav-v0",
+        id: str = DEFAULT_ID,
         *,
         buf: dict[str, np.ndarray] | None = None,
         seed: int | None = None,
         **keywords: Any,
     ) -> PufferVecEnv:
-        """Make a batch for PufferLib; ``pufferlib.vector.make`` may call this in any process.
+        """Make a batch and its adapter; ``pufferlib.vector.make`` may call this in any process.
 
         With ``backend=pufferlib.vector.Multiprocessing``, call ``multiprocessing.set_start_method("spawn")`` first:
-        PufferLib makes one batch in the parent to learn its spaces, and a forked worker would lack its threads.
+        PufferLib makes one batch in the parent to learn its spaces, and a forked worker would not have its threads.
 
         Args:
             num_envs: N, the number of environments.
             id: An id that Gymnasium knows.
-            buf: Given by PufferLib.
-            seed: Given by PufferLib and ignored, because PufferLib seeds the first reset as well.
+            buf: Set by PufferLib.
+            seed: Set by PufferLib and ignored, because PufferLib also seeds the first reset.
             keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
 
         Raises:
             ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
         """
-        return cls(make_for("PufferVecEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords), buf)
+        return cls(cls._make_batch(num_envs, id, **keywords), buf)
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict[str, Any]]]:
         """Begin an episode in every environment; return observations and no infos.
 
         Environment i behaves like a single one seeded ``seed * N + i``. PufferLib seeds the batches of its workers
-        with successive numbers, and no two of them should run the same episodes.
+        with successive numbers; without the factor N, two of them would run the same episodes.
         """
         observation, _ = self.batch.reset(seed=None if seed is None else seed * self.num_agents)
         self._write(observation)
@@ -136,7 +137,7 @@ class PufferVecEnv(PufferEnv):
             self._entries[name][:] = values
 
     def _ended(self, done: np.ndarray, info: dict[str, Any]) -> dict[str, list[float]]:
-        """Return returns, lengths and measures of the episodes that ended, and clear their counters."""
+        """Return the returns, lengths and measures of the episodes that ended, and reset their counters."""
         ended = {"episode_return": self._return[done].tolist(), "episode_length": self._length[done].tolist()}
         for name, values in info.items():
             if not name.startswith("_") and name not in INFO_KEYS:

@@ -1,52 +1,66 @@
-"""Make the batch that an adapter needs, and check batches that are passed to one."""
+"""The base class of all adapters: it makes the batch that a library needs, and checks batches that are passed to it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-def make_for(
-    maker: str, mode: AutoresetMode, num_envs: int, id: str = "BatchNav/PointNav-v0", **keywords: Any
-) -> VectorEnv:
-    """Make a batch in the autoreset mode that a library counts episodes right with.
+DEFAULT_ID = "BatchNav/PointNav-v0"
 
-    Args:
-        maker: The function that was called, such as ``"SB3VecEnv.make"``, for messages.
-        mode: The autoreset mode.
-        num_envs: N, the number of environments.
-        id: An id that Gymnasium knows; ``"module:id"`` imports the module first.
-        keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
 
-    Raises:
-        ValueError: ``keywords`` hold an autoreset mode.
+class Adapter:
+    """Base class of adapters, whose constructors take a batch as their first argument.
+
+    Attributes:
+        _library: The library's name, for messages.
+        _mode: The autoreset mode in which the library counts episodes correctly.
     """
-    name = mode.name.lower()
-    if "autoreset_mode" in keywords:
-        raise ValueError(f"{maker} always makes a batch with autoreset_mode={name!r}: leave out autoreset_mode=")
-    return gymnasium.make_vec(id, num_envs=num_envs, autoreset_mode=name, **keywords)
 
+    _library: ClassVar[str]
+    _mode: ClassVar[AutoresetMode] = AutoresetMode.SAME_STEP
 
-def check_batch(env: Any, mode: AutoresetMode, library: str, maker: str) -> None:
-    """Raise ValueError unless ``env`` is a batch that an adapter can drive.
+    @classmethod
+    def make(cls, num_envs: int, id: str = DEFAULT_ID, **keywords: Any) -> Self:
+        """Make a batch in the autoreset mode that the library needs, and its adapter.
 
-    Args:
-        env: A vector environment, which may be wrapped.
-        mode: The autoreset mode that the library counts episodes right with.
-        library: The library's name, for the message.
-        maker: The function that makes the right batch, such as ``"SB3VecEnv.make"``, for the message.
+        Args:
+            num_envs: N, the number of environments.
+            id: An id that Gymnasium knows; ``"module:id"`` imports the module first.
+            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
 
-    Raises:
-        ValueError: ``env`` is no vector environment or has another autoreset mode; the message says how to make one.
-    """
-    name = mode.name.lower()
-    made_as = env.spec.id if isinstance(env, VectorEnv) and env.spec is not None else "BatchNav/PointNav-v0"
-    remedy = f"{maker}(num_envs=...) or gymnasium.make_vec({made_as!r}, num_envs=..., autoreset_mode={name!r})"
-    if not isinstance(env, VectorEnv):
-        raise ValueError(f"{library} is given {type(env).__name__}, but its adapter takes a batch: {remedy}")
-    found = env.metadata.get("autoreset_mode")
-    if found != mode:
-        given = found.name.lower() if isinstance(found, AutoresetMode) else found
-        raise ValueError(f"{library} needs autoreset_mode={name!r}, this batch has {given!r}: {remedy}")
+        Raises:
+            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
+        """
+        new: Any = cls
+        return new(cls._make_batch(num_envs, id, **keywords))
+
+    @classmethod
+    def _make_batch(cls, num_envs: int, id: str, **keywords: Any) -> VectorEnv:
+        """Make the batch of ``make``."""
+        name = cls._mode.name.lower()
+        if "autoreset_mode" in keywords:
+            raise ValueError(
+                f"{cls.__name__}.make always makes a batch with autoreset_mode={name!r}: leave out autoreset_mode="
+            )
+        return gymnasium.make_vec(id, num_envs=num_envs, autoreset_mode=name, **keywords)
+
+    @classmethod
+    def _check_batch(cls, env: Any) -> None:
+        """Raise ValueError unless ``env`` is a vector environment in the autoreset mode that the library needs."""
+        name = cls._mode.name.lower()
+        made_as = env.spec.id if isinstance(env, VectorEnv) and env.spec is not None else DEFAULT_ID
+        remedy = (
+            f"use {cls.__name__}.make(num_envs=...) or "
+            f"gymnasium.make_vec({made_as!r}, num_envs=..., autoreset_mode={name!r})"
+        )
+        if not isinstance(env, VectorEnv):
+            raise ValueError(f"{cls.__name__} takes a batch, not a {type(env).__name__}: {remedy}")
+        found = env.metadata.get("autoreset_mode")
+        if found != cls._mode:
+            given = found.name.lower() if isinstance(found, AutoresetMode) else found
+            raise ValueError(f"{cls._library} needs autoreset_mode={name!r}, but this batch has {given!r}: {remedy}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.adapters.requirements import DEFAULT_ID, Adapter
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("rl-games", "the adapter to rl_games"):
@@ -16,7 +16,7 @@ with needs_extra("rl-games", "the adapter to rl_games"):
     from rl_games.common.ivecenv import IVecEnv
 
 
-class RLGamesVecEnv(IVecEnv):
+class RLGamesVecEnv(Adapter, IVecEnv):
     """A batch with autoreset mode SAME_STEP as an IVecEnv of rl_games; ``RLGamesVecEnv.make`` makes both.
 
     Observations are torch tensors. A Dict stays a dict (``{"obs": {...}}``, for a network of your own); one array is
@@ -34,8 +34,10 @@ class RLGamesVecEnv(IVecEnv):
         ValueError: The batch has another autoreset mode.
     """
 
+    _library = "rl_games"
+
     def __init__(self, env: VectorEnv, device: str = "cpu") -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "rl_games", "RLGamesVecEnv.make")
+        self._check_batch(env)
         self.env = env
         self.device = device
         self.num_actors = env.num_envs
@@ -44,10 +46,8 @@ class RLGamesVecEnv(IVecEnv):
         self._seed: int | None = None
 
     @classmethod
-    def make(
-        cls, num_envs: int, id: str = "BatchNav/PointNav-v0", *, device: str = "cpu", **keywords: Any
-    ) -> RLGamesVecEnv:
-        """Make a batch for rl_games.
+    def make(cls, num_envs: int, id: str = DEFAULT_ID, *, device: str = "cpu", **keywords: Any) -> RLGamesVecEnv:
+        """Make a batch and its adapter.
 
         Args:
             num_envs: N, the number of environments.
@@ -58,7 +58,7 @@ class RLGamesVecEnv(IVecEnv):
         Raises:
             ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
         """
-        return cls(make_for("RLGamesVecEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords), device)
+        return cls(cls._make_batch(num_envs, id, **keywords), device)
 
     def seed(self, seed: int | None) -> None:
         """Seed the next reset; environment i behaves like a single one seeded ``seed + i``."""
@@ -72,7 +72,7 @@ class RLGamesVecEnv(IVecEnv):
 
     def step(self, actions: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Act with ``actions`` [N]; return observations, rewards [N] float32, done [N] bool and infos."""
-        # rl_games' player drops a dimension of length 1.
+        # With one environment, rl_games' player drops the dimension.
         observation, reward, terminated, truncated, info = self.env.step(actions.cpu().numpy().reshape(self.num_actors))
         infos = {
             "time_outs": self._tensors(truncated & ~terminated),
@@ -102,10 +102,9 @@ class RLGamesVecEnv(IVecEnv):
 
 
 def register(batch: RLGamesVecEnv, name: str = "batchnav") -> None:
-    """Let rl_games' Runner find a batch as ``config["env_name"]``, for training and for playing.
+    """Register a batch with rl_games, whose Runner finds it by ``config["env_name"]`` for training and playing.
 
-    Set ``config["env_config"]`` to ``{}``: the Runner puts its seed there for training, and without it seeds no
-    environment.
+    Set ``config["env_config"]`` to ``{}``: the Runner stores its seed there, and without it seeds no environment.
 
     Args:
         batch: The batch that the Runner steps. When it starts, it raises ValueError unless ``config["num_actors"]`` is

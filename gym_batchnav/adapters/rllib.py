@@ -7,11 +7,11 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.adapters.requirements import Adapter
 
 
-class RLlibEnv(VectorWrapper):
-    """A batch in the autoreset mode in which RLlib's env runners count right; ``RLlibEnv.make`` makes both.
+class RLlibEnv(Adapter, VectorWrapper):
+    """A batch in the autoreset mode in which RLlib's env runners count correctly; ``RLlibEnv.make`` makes both.
 
     RLlib gives env runner w the seed s + w, and environment i of a batch seeded s has the seed s + i, so neighbouring
     env runners would run nearly the same episodes. A batch of N is therefore reset with N times RLlib's seed.
@@ -20,33 +20,27 @@ class RLlibEnv(VectorWrapper):
         env: A BatchNavEnv with autoreset mode ``"next_step"``, which may be wrapped.
 
     Raises:
-        ValueError: It is no batch, or has another autoreset mode, in which RLlib silently records wrong episodes.
+        ValueError: It is not a batch, or has another autoreset mode, in which RLlib silently records wrong episodes.
     """
 
+    _library = "RLlib"
+    _mode = AutoresetMode.NEXT_STEP
+
     def __init__(self, env: VectorEnv) -> None:
-        check_batch(env, AutoresetMode.NEXT_STEP, "RLlib", "RLlibEnv.make")
-        super().__init__(env)
+        self._check_batch(env)
+        VectorWrapper.__init__(self, env)
 
     @classmethod
     def make(cls, num_envs: int, id: str = "BatchNav/PointNavScan-v0", **keywords: Any) -> RLlibEnv:
-        """Make a batch for RLlib.
-
-        Args:
-            num_envs: N, the number of environments.
-            id: An id that Gymnasium knows; RLlib's own models take the default one, whose observation is one array.
-            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
-
-        Raises:
-            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
-        """
-        return cls(make_for("RLlibEnv.make", AutoresetMode.NEXT_STEP, num_envs, id, **keywords))
+        """Make a batch and its adapter; by default with observations of one array, which RLlib's own models take."""
+        return super().make(num_envs, id, **keywords)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in every environment; an integer seed is spread so that env runners share none."""
-        spread: Any = seed * self.num_envs if isinstance(seed, int) else seed
-        return self.env.reset(seed=spread, options=options)
+        """Begin an episode in every environment; an integer seed is multiplied by N, see the class."""
+        scaled: Any = seed * self.num_envs if isinstance(seed, int) else seed
+        return self.env.reset(seed=scaled, options=options)
 
 
 def make_batch(config: Mapping[str, Any]) -> RLlibEnv:

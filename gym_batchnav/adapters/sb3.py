@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box, Dict
-from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.adapters.requirements import DEFAULT_ID, Adapter
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.settings import check_choice, check_counts
 from gym_batchnav.evaluation.evaluate import evaluate
@@ -25,14 +25,14 @@ with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
 
 DEPTH_CODES = ("uint8", "float32")
-SHOWN = ("reward", "length", "success", "spl")  # of an evaluation, in the terminal
-SMALLEST_PICTURE = 36  # pixels on each side that NatureCNN, SB3's own network for pictures, can take
+PRINTED = ("reward", "length", "success", "spl")  # means that an evaluation prints
+SMALLEST_PICTURE = 36  # pixels per side; the minimum of NatureCNN, SB3's own network for images
 
 Observation = Any  # an array [N, ...], or a dict of them
 Indices = int | Iterable[int] | None
 
 
-class SB3VecEnv(VecEnv):
+class SB3VecEnv(Adapter, VecEnv):
     """A batch with autoreset mode SAME_STEP as a VecEnv of Stable-Baselines3; ``SB3VecEnv.make`` makes both.
 
     SB3 treats only uint8 arrays as images. ``depth`` therefore becomes uint8 [H, W, 1] in 255 steps of
@@ -56,13 +56,15 @@ class SB3VecEnv(VecEnv):
         ValueError: The batch has another autoreset mode, its observations stay on a GPU, or its depth has no bounds.
     """
 
+    _library = "Stable-Baselines3"
+
     def __init__(
         self, env: VectorEnv, *, depth: str = "uint8", step_infos: bool = False, render_envs: int = 16
     ) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "Stable-Baselines3", "SB3VecEnv.make")
+        self._check_batch(env)
         check_choice("depth", depth, DEPTH_CODES)
         check_counts(render_envs=render_envs)
-        self.batch = cast(BatchNavEnv, env.unwrapped)  # with what it has beyond Gymnasium
+        self.batch = cast(BatchNavEnv, env.unwrapped)  # typed, for what it offers beyond Gymnasium
         if self.batch.cameras.device != "cpu":
             raise ValueError("Stable-Baselines3 takes NumPy arrays: make the batch with obs_device='cpu'")
         self.env = env
@@ -75,25 +77,25 @@ class SB3VecEnv(VecEnv):
         if isinstance(space, Dict) and "depth" in space.spaces:
             space = Dict({**space.spaces, "depth": self._depth_space(cast(Box, space["depth"]))})
         _warn_of_small_pictures(space)
-        super().__init__(env.num_envs, space, env.single_action_space)
+        VecEnv.__init__(self, env.num_envs, space, env.single_action_space)
         self.metadata: dict[str, Any] = {**self.metadata, "render_fps": env.metadata["render_fps"]}
         self._batch_options: dict[str, Any] = {}
         self._actions: np.ndarray | None = None
-        # Reward, terminated, truncated and infos of the last step, as the batch gave them.
+        # Reward, terminated, truncated and infos of the last step, as the batch returned them.
         self.outcome: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
 
     @classmethod
     def make(
         cls,
         num_envs: int,
-        id: str = "BatchNav/PointNav-v0",
+        id: str = DEFAULT_ID,
         *,
         depth: str = "uint8",
         step_infos: bool = False,
         render_envs: int = 16,
         **keywords: Any,
     ) -> SB3VecEnv:
-        """Make a batch for SB3.
+        """Make a batch and its adapter.
 
         Args:
             num_envs: N, the number of environments.
@@ -106,7 +108,7 @@ class SB3VecEnv(VecEnv):
         Raises:
             ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
         """
-        env = make_for("SB3VecEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords)
+        env = cls._make_batch(num_envs, id, **keywords)
         return cls(env, depth=depth, step_infos=step_infos, render_envs=render_envs)
 
     def reset(self) -> Observation:
@@ -133,7 +135,7 @@ class SB3VecEnv(VecEnv):
         self._batch_options = {"episode_index": np.array(numbers)}
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Begin a step with actions [N]; an OpenGL device draws until ``step_wait``, Embree draws in this call."""
+        """Begin a step with actions [N]; OpenGL renders until ``step_wait``, Embree renders in this call."""
         self._actions = np.asarray(actions)
         if self.env is self.batch:
             self.batch.send(self._actions)
@@ -142,10 +144,10 @@ class SB3VecEnv(VecEnv):
         """Finish the step: observations, rewards [N] float32, done [N] bool, one info per environment.
 
         Raises:
-            RuntimeError: No step is under way.
+            RuntimeError: No step is in progress.
         """
         if self._actions is None:
-            raise RuntimeError("step_wait() without step_async(): no step is under way")
+            raise RuntimeError("step_wait() without step_async(): no step is in progress: call step_async() first")
         step = self.batch.recv() if self.env is self.batch else self.env.step(self._actions)
         self._actions = None
         observation, reward, terminated, truncated, info = step
@@ -159,7 +161,7 @@ class SB3VecEnv(VecEnv):
         self.env.close()
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Return views [256, 256, 3] uint8 of the first ``render_envs`` agents; None each without a render mode."""
+        """Return the views [256, 256, 3] uint8 of the first ``render_envs`` agents, or Nones without a render mode."""
         shown = np.arange(min(self.num_envs, self.render_envs))
         return [None] * len(shown) if self.render_mode is None else list(self.batch.pictures(shown))
 
@@ -185,11 +187,11 @@ class SB3VecEnv(VecEnv):
         return [result] * self._count(indices)
 
     def env_is_wrapped(self, wrapper_class: type, indices: Indices = None) -> list[bool]:
-        """Tell whether a wrapper of this class is around the batch, once per environment."""
+        """Return whether a wrapper of this class is around the batch, once per environment."""
         return [any(isinstance(layer, wrapper_class) for layer in self._layers())] * self._count(indices)
 
     def _depth_space(self, space: Box) -> Box:
-        """The space of the depth that SB3 is given."""
+        """Return the space of the depth that SB3 receives."""
         height, width, _ = space.shape
         if not self._as_bytes:
             return Box(space.low.reshape(1, height, width), space.high.reshape(1, height, width), dtype=np.float32)
@@ -205,7 +207,7 @@ class SB3VecEnv(VecEnv):
         depth = observation["depth"]
         if self._as_bytes:
             levels = depth * self._depth_scale
-            levels += np.float32(0.5)  # astype truncates: this rounds
+            levels += np.float32(0.5)  # rounds, since astype truncates
             return {**observation, "depth": levels.astype(np.uint8)}
         return {**observation, "depth": depth.reshape(len(depth), 1, *depth.shape[1:3])}
 
@@ -221,28 +223,28 @@ class SB3VecEnv(VecEnv):
         # Entries that wrappers add, such as "episode", belong to the episode that ended.
         final = {**final, **{name: values for name, values in present.items() if name not in final}}
         last = self._encode(_rows(info["final_obs"], ended))
-        own, following = _to_dicts(final, ended), _to_dicts(begun, ended)
+        finished, following = _to_dicts(final, ended), _to_dicts(begun, ended)
         for row, index in enumerate(ended.tolist()):
             self.reset_infos[index] = following[row]
             infos[index] = {
-                **own[row],
+                **finished[row],
                 "terminal_observation": _rows(last, row),
                 "TimeLimit.truncated": bool(timed_out[index]),
             }
-            if "success" in own[row]:
-                infos[index]["is_success"] = own[row]["success"]
+            if "success" in finished[row]:
+                infos[index]["is_success"] = finished[row]["success"]
         return infos
 
     def _count(self, indices: Indices) -> int:
-        """The number of environments that SB3's indices name."""
+        """Return the number of environments that SB3's indices select."""
         return len(list(self._get_indices(indices)))
 
     def _owner(self, name: str) -> Any:
-        """The outermost layer that has an attribute; the batch if none has it."""
+        """Return the outermost layer that has an attribute; the batch if none has it."""
         return next((layer for layer in self._layers() if hasattr(layer, name)), self.batch)
 
     def _layers(self) -> Iterator[Any]:
-        """The wrappers from the outermost, then the batch."""
+        """Yield the wrappers from the outermost inwards, then the batch."""
         layer = self.env
         while isinstance(layer, VectorWrapper):
             yield layer
@@ -275,7 +277,7 @@ class NavEvalCallback(EvalCallback):
         self.best_mean_reward: float = -np.inf
 
     def _init_callback(self) -> None:
-        """Make folders. SB3 may wrap the training environment and not this one, which does no harm."""
+        """Check the environment and make folders; ignore SB3's warning about different wrappers, which are harmless."""
         if getattr(self.training_env.unwrapped, "batch", None) is _check_nav(self.eval_env).batch:
             raise ValueError("eval_env is the batch that is trained on: make another one for the evaluation")
         with warnings.catch_warnings():
@@ -292,7 +294,7 @@ class NavEvalCallback(EvalCallback):
         self._record(episodes)
         if self.log_path is not None:
             self._save(episodes)
-        going_on = True
+        continue_training = True
         if self.last_mean_reward > self.best_mean_reward:
             self.best_mean_reward = self.last_mean_reward
             if self.best_model_save_path is not None:
@@ -300,8 +302,8 @@ class NavEvalCallback(EvalCallback):
                 self.model.save(file)
                 write_atomically(Path(self.best_model_save_path) / "best_model.zip", file.getvalue())
             if self.callback_on_new_best is not None:
-                going_on = self.callback_on_new_best.on_step()
-        return going_on and (self.callback is None or self._on_event())
+                continue_training = self.callback_on_new_best.on_step()
+        return continue_training and (self.callback is None or self._on_event())
 
     def _record(self, episodes: dict[str, np.ndarray]) -> None:
         """Write means to the logger and, with ``verbose``, to the terminal."""
@@ -313,8 +315,8 @@ class NavEvalCallback(EvalCallback):
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
         if self.verbose >= 1:
-            told = ", ".join(f"{name} {means[name]:.3f}" for name in SHOWN if name in means)
-            print(f"{self.num_timesteps} timesteps, {len(episodes['reward'])} episodes: {told}")
+            summary = ", ".join(f"{name} {means[name]:.3f}" for name in PRINTED if name in means)
+            print(f"{self.num_timesteps} timesteps, {len(episodes['reward'])} episodes: {summary}")
 
     def _save(self, episodes: dict[str, np.ndarray]) -> None:
         """Write all evaluations so far, with the names of SB3's own callback where it has one."""
@@ -359,7 +361,7 @@ def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True)
 
 
 class _ThroughVecEnv(VectorWrapper):
-    """The batch inside SB3's wrappers, stepped through them: observations are theirs, all else is the batch's."""
+    """A batch that is stepped through SB3's wrappers: observations come from them, everything else from the batch."""
 
     def __init__(self, vec_env: VecEnv, inner: SB3VecEnv) -> None:
         super().__init__(inner.env)
@@ -369,12 +371,12 @@ class _ThroughVecEnv(VectorWrapper):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin anew with the batch's options."""
+        """Reset with options of the batch."""
         self._vec_env.set_options(options)
         return self._vec_env.reset(), {}
 
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, dict[str, Any]]:
-        """The observations of the wrappers, and the outcome of the batch."""
+        """Return the observations of the wrappers, and the rewards, flags and infos of the batch."""
         observation, *_ = self._vec_env.step(actions)
         if self._inner.outcome is None:
             raise RuntimeError("the wrappers did not step the batch: pass an SB3VecEnv, wrapped or not")
@@ -382,7 +384,7 @@ class _ThroughVecEnv(VectorWrapper):
 
 
 class _ModelAgent:
-    """A model of SB3 as an agent; its memory is what ``predict`` returns."""
+    """A model of SB3 as an agent; its memory is the state that ``predict`` returns."""
 
     def __init__(self, model: BaseAlgorithm, deterministic: bool) -> None:
         self._model = model
@@ -394,7 +396,7 @@ class _ModelAgent:
         self._state = None
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """The model's actions [N]."""
+        """Return the model's actions [N]."""
         actions, self._state = self._model.predict(
             observation, state=self._state, episode_start=begun, deterministic=self._deterministic
         )
@@ -405,7 +407,7 @@ def _check_nav(env: Any) -> SB3VecEnv:
     """Return the SB3VecEnv inside SB3's wrappers."""
     inner = env.unwrapped if isinstance(env, VecEnv) else env
     if not isinstance(inner, SB3VecEnv):
-        raise ValueError(f"evaluation is given a {type(inner).__name__}: pass an SB3VecEnv, made with SB3VecEnv.make")
+        raise ValueError(f"evaluation needs an SB3VecEnv, not a {type(inner).__name__}: make one with SB3VecEnv.make")
     return inner
 
 
@@ -423,19 +425,19 @@ def _to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]
         if name.startswith("_"):
             continue
         column = _to_dicts(values, indices) if isinstance(values, dict) else values[indices].tolist()
-        there = info[f"_{name}"][indices].tolist() if f"_{name}" in info else [True] * len(indices)
-        for own, value, present in zip(dicts, column, there, strict=True):
-            if present:
-                own[name] = value
+        valid = info[f"_{name}"][indices].tolist() if f"_{name}" in info else [True] * len(indices)
+        for entry, value, is_valid in zip(dicts, column, valid, strict=True):
+            if is_valid:
+                entry[name] = value
     return dicts
 
 
 def _warn_of_small_pictures(space: Any) -> None:
-    """Warn of images that SB3's own network cannot take, as SB3's checker does for single environments."""
+    """Warn of images that are too small for SB3's own network, as SB3's checker does for single environments."""
     spaces: Any = space.spaces if isinstance(space, Dict) else {"observation": space}
     for name, one in spaces.items():
         if one.dtype == np.uint8 and len(one.shape) == 3 and min(one.shape[:2]) < SMALLEST_PICTURE:
             size = f"{one.shape[1]}x{one.shape[0]}"
             least = f"camera=Camera({SMALLEST_PICTURE}, {SMALLEST_PICTURE})"
-            message = f"{name} of {size} pixels is too small for SB3's NatureCNN: take {least} or a network of your own"
+            message = f"{name} of {size} pixels is too small for SB3's NatureCNN: use {least} or a network of your own"
             warnings.warn(message, stacklevel=3)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.adapters.requirements import Adapter
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("skrl", "the adapter to skrl"):
@@ -16,10 +16,10 @@ with needs_extra("skrl", "the adapter to skrl"):
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
 
-class SkrlEnv(GymnasiumWrapper):
-    """A batch as an environment of skrl; ``SkrlEnv.make`` makes both.
+class SkrlEnv(Adapter, GymnasiumWrapper):
+    """An environment of skrl for a batch; ``SkrlEnv.make`` makes both.
 
-    It is the wrapper that skrl's ``wrap_env`` makes, restricted to the autoreset mode in which skrl counts right.
+    It is the wrapper that skrl's ``wrap_env`` makes, restricted to the autoreset mode in which skrl counts correctly.
     Observations are one tensor [N, numbers] float32; the entries of a Dict lie side by side, sorted by name. The first
     ``reset`` uses the seed of ``skrl.utils.set_seed``, or 0.
 
@@ -27,26 +27,14 @@ class SkrlEnv(GymnasiumWrapper):
         env: A BatchNavEnv with autoreset mode ``"same_step"``, which may be wrapped.
 
     Raises:
-        ValueError: It is no batch, or has another autoreset mode.
+        ValueError: It is not a batch, or has another autoreset mode.
     """
 
+    _library = "skrl"
+
     def __init__(self, env: VectorEnv) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "skrl", "SkrlEnv.make")
-        super().__init__(env)
-
-    @classmethod
-    def make(cls, num_envs: int, id: str = "BatchNav/PointNav-v0", **keywords: Any) -> SkrlEnv:
-        """Make a batch for skrl.
-
-        Args:
-            num_envs: N, the number of environments.
-            id: An id that Gymnasium knows.
-            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
-
-        Raises:
-            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
-        """
-        return cls(make_for("SkrlEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords))
+        self._check_batch(env)
+        GymnasiumWrapper.__init__(self, env)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """Return one frame per environment; None without a render mode."""
@@ -61,17 +49,19 @@ class FinalObservations:
 
     Raises:
         ValueError: The agent has ``time_limit_bootstrap=False``, with which skrl's advantages run past a time-out
-            into the next episode; or the batch gives no ``final_obs`` for these environments.
+            into the next episode; or the batch has no ``final_obs`` for these environments.
     """
 
-    cfg: Any  # of the agent, like the next two
+    cfg: Any  # this and the next two are attributes of the agent
     observation_space: Any
     device: Any
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
         if not getattr(self.cfg, "time_limit_bootstrap", True):
-            raise ValueError("time_limit_bootstrap=False runs over time-outs into the next episode: set it to True")
+            raise ValueError(
+                "time_limit_bootstrap=False makes advantages run past a time-out into the next episode: set it to True"
+            )
 
     def record_transition(
         self,
@@ -87,12 +77,12 @@ class FinalObservations:
         if len(ended) > 0:
             next_observations = next_observations.clone()
             next_observations[ended] = self._final(infos, ended.cpu().numpy(), len(next_observations))
-        super().record_transition(  # type: ignore[misc]  # the agent's
+        super().record_transition(  # type: ignore[misc]  # a method of the agent
             next_observations=next_observations, terminated=terminated, truncated=truncated, infos=infos, **transition
         )
 
     def _final(self, infos: dict[str, Any], ended: np.ndarray, count: int) -> torch.Tensor:
-        """Final observations [E, numbers] of the environments that ended."""
+        """Return the final observations [E, numbers] of the environments that ended."""
         if len(infos.get("_final_obs", ())) != count:
             raise ValueError(f"no final_obs for {count} environments: use a whole SkrlEnv.make(...) without scopes")
         final = infos["final_obs"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.requirements import check_batch, make_for
+from gym_batchnav.adapters.requirements import Adapter
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("tianshou", "the adapter to tianshou"):
@@ -20,12 +19,12 @@ Ids: TypeAlias = int | Sequence[int] | np.ndarray
 SPACES = {"action_space": "single_action_space", "observation_space": "single_observation_space"}
 
 
-class TianshouVecEnv(BaseVectorEnv):
+class TianshouVecEnv(Adapter, BaseVectorEnv):
     """A batch that steps and resets environments by their ids; ``TianshouVecEnv.make`` makes both.
 
     tianshou resets environments whose episode has ended, but a batch in mode SAME_STEP has done so already. ``step``
     therefore returns the true last observation of an episode, and the ``reset`` that follows returns the first one of
-    the next without drawing again.
+    the next episode without rendering again.
 
     Observations are a Batch with one array per sensor, without copies. Infos are one dict per environment with
     ``env_id`` among its keys, and ``success``, ``spl`` and ``soft_spl`` where an episode has ended.
@@ -37,36 +36,23 @@ class TianshouVecEnv(BaseVectorEnv):
         ValueError: The batch has another autoreset mode, or runs each episode once.
     """
 
-    # The base's constructor is not called: it would only make one worker per environment.
+    _library = "tianshou"
+
+    # The constructor of BaseVectorEnv is not called, because it would create one worker per environment.
     def __init__(self, env: VectorEnv) -> None:
-        check_batch(env, AutoresetMode.SAME_STEP, "tianshou", "TianshouVecEnv.make")
+        self._check_batch(env)
         batch: Any = env.unwrapped
         if batch.simulator.schedule.order == "once":
             raise ValueError(
                 "tianshou begins episodes that it does not finish, so they cannot run exactly once: "
-                "take episode_order='random', or step the batch without tianshou"
+                "use episode_order='random', or step the batch without tianshou"
             )
         self.env: Any = env  # Any: the batch's reset takes sequences of seeds
         self.env_num = batch.num_envs
         self.is_async = False
         self.is_closed = False
-        self._valid = batch.simulator.episodes.valid
         self._pending = np.zeros(self.env_num, bool)  # episode ended, and tianshou has not reset the environment yet
-        self._first: tuple[np.ndarray, Any, np.ndarray] | None = None  # ids, observations and infos of pending ones
-
-    @classmethod
-    def make(cls, num_envs: int, id: str = "BatchNav/PointNav-v0", **keywords: Any) -> TianshouVecEnv:
-        """Make a batch for tianshou.
-
-        Args:
-            num_envs: N, the number of environments.
-            id: An id that Gymnasium knows.
-            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
-
-        Raises:
-            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
-        """
-        return cls(make_for("TianshouVecEnv.make", AutoresetMode.SAME_STEP, num_envs, id, **keywords))
+        self._first: tuple[np.ndarray, Any, np.ndarray] | None = None  # pending ids with their observations and infos
 
     def reset(
         self, env_id: Ids | None = None, *, seed: int | Sequence[int | None] | None = None
@@ -95,7 +81,7 @@ class TianshouVecEnv(BaseVectorEnv):
     def step(
         self, action: np.ndarray | Any, id: Ids | None = None
     ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Act in some environments; the others stand still.
+        """Act in some environments; the others keep their state.
 
         Args:
             action: [M] integers from 0 to 3.
@@ -108,13 +94,13 @@ class TianshouVecEnv(BaseVectorEnv):
         ids = self._ids(id)
         actions = np.zeros(self.env_num, np.int64)
         actions[ids] = action
-        acts = np.zeros(self.env_num, bool)
-        acts[ids] = True
-        with self._standing_still(~acts):
+        paused = np.ones(self.env_num, bool)
+        paused[ids] = False
+        with self.env.unwrapped.paused(paused):
             dense, reward, terminated, truncated, info = self.env.step(actions)
         ended = terminated | truncated
         observation, infos = _batch(dense), self._infos(info, np.arange(self.env_num))
-        self._pending[acts] = ended[acts]
+        self._pending[ids] = ended[ids]
         if self._pending.any():
             waiting = np.nonzero(self._pending)[0]
             self._first = waiting, observation[waiting], infos[waiting]
@@ -126,7 +112,7 @@ class TianshouVecEnv(BaseVectorEnv):
         return observation[ids], reward[ids], terminated[ids], truncated[ids], infos[ids]
 
     def seed(self, seed: int | Sequence[int | None] | None = None) -> list[list[int] | None]:
-        """Restart the plan of scenes and episodes with seeds as in ``reset``; return one list per environment."""
+        """Call ``reset`` with seeds; return the seed of each environment in a list of its own, or None."""
         self._assert_is_not_closed()
         seeds = [seed + i for i in range(self.env_num)] if isinstance(seed, int) else seed
         self.reset(seed=seeds)
@@ -162,15 +148,6 @@ class TianshouVecEnv(BaseVectorEnv):
         """Return ids as an array of indices [M]."""
         return np.arange(self.env_num) if ids is None else np.atleast_1d(np.asarray(ids, np.int64))
 
-    @contextmanager
-    def _standing_still(self, still: np.ndarray) -> Iterator[None]:
-        """Let a step skip environments ``still`` [N] bool, as it skips those that have no episode left to run."""
-        self._valid[still] = False
-        try:
-            yield
-        finally:
-            self._valid[still] = True
-
     def _infos(self, info: dict[str, Any], rows: np.ndarray) -> np.ndarray:
         """Return infos of environments ``rows`` ([N] bool or [M] indices) as an array [M] of dicts."""
         names = [name for name in info if isinstance(info[name], np.ndarray) and name[0] != "_" and name != "final_obs"]
@@ -179,5 +156,5 @@ class TianshouVecEnv(BaseVectorEnv):
 
 
 def _batch(observation: Any) -> Any:
-    """Return a Batch of a dict of arrays; an array stays as it is."""
+    """Convert a dict of arrays to a Batch; return an array unchanged."""
     return Batch(observation) if isinstance(observation, dict) else observation

@@ -17,7 +17,7 @@ bench = typer.Typer(help="Measure frames per second on this machine.", no_args_i
 
 SceneOption = Annotated[str, typer.Option(help="Scene file, or the name of shipped scenes.")]
 NumEnvs = Annotated[int, typer.Option(help="Number of agents (or views) in the batch.", min=1)]
-Seconds = Annotated[float, typer.Option(help="How long to measure after warm-up, in seconds.", min=0.1)]
+Seconds = Annotated[float, typer.Option(help="Duration of the measurement after warm-up, in seconds.", min=0.1)]
 RendererOption = Annotated[str, typer.Option(help="auto, opengl or embree.")]
 Sensors = Annotated[str, typer.Option(help="Any of depth,rgb,semantic, separated by commas.")]
 Resolution = Annotated[str, typer.Option(help="Pixels: 64 for square images, 128x72 for width by height.")]
@@ -25,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 
 @bench.command("render", help="Measure the renderer alone, from random navigable poses.")
-@bench.command("step", help="Measure whole environment steps: move, score, begin episodes, draw, observe.")
+@bench.command("step", help="Measure whole environment steps: move, score, begin episodes, render, observe.")
 def step_or_render(
     context: typer.Context,
     scene: SceneOption = "apartments",
@@ -39,11 +39,11 @@ def step_or_render(
     """Run ``bench step`` or ``bench render``, which take the same options."""
     from gym_batchnav.bench import bench_render, bench_step
 
-    what = str(context.info_name)
+    name = str(context.info_name)
     names, camera = _sensors(sensors), _camera(resolution)
-    measure = {"step": bench_step, "render": bench_render}[what]
+    measure = {"step": bench_step, "render": bench_render}[name]
     _report(
-        what,
+        name,
         lambda progress: measure(
             scene, num_envs, seconds, sensors=names, camera=camera, renderer=renderer, progress=progress
         ),
@@ -79,21 +79,21 @@ def _camera(resolution: str) -> Any:
     return Camera(width=int(match[1]), height=int(match[2] or match[1]))
 
 
-def _report(what: str, measure: Callable[[Callable[[float], None]], dict[str, Any]], as_json: bool) -> None:
+def _report(name: str, measure: Callable[[Callable[[float], None]], dict[str, Any]], as_json: bool) -> None:
     """Measure with a progress bar, then print JSON or a table."""
-    with share_progress(f"bench {what}") as show:
+    with share_progress(f"bench {name}") as show:
         figures = measure(show)
     if as_json:
-        print(json.dumps({"bench": what, **figures}))
+        print(json.dumps({"bench": name, **figures}))
         return
-    table = Table(show_header=False, title=f"bench {what}")
+    table = Table(show_header=False, title=f"bench {name}")
     table.add_column(style="bold")
     table.add_column()
     table.add_row("frames/s", f"{figures['fps']:,.0f} (spread {100 * figures['spread']:.0f}%)")
     table.add_row("calibration, Mop/s", f"{figures['calibration_mops']:,.0f}")
     for part, milliseconds in figures["parts"].items():
         table.add_row(f"{part}, ms per step", f"{milliseconds:.3f}")
-    for name in (
+    for key in (
         "num_envs",
         "scenes",
         "triangles_per_scene",
@@ -104,6 +104,6 @@ def _report(what: str, measure: Callable[[Callable[[float], None]], dict[str, An
         "machine",
         "threads",
     ):
-        if name in figures:
-            table.add_row(name.replace("_", " "), str(figures[name]))
+        if key in figures:
+            table.add_row(key.replace("_", " "), str(figures[key]))
     Console().print(table)

@@ -1,4 +1,4 @@
-"""``gym-batchnav demo``: agents in furnished homes, measured and drawn."""
+"""``gym-batchnav demo``: run agents in furnished homes, measure the speed and draw images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 def demo(
     scene: Annotated[str, typer.Option(help="Scene file, or the name of shipped scenes.")] = "apartments",
     num_envs: Annotated[int, typer.Option(help="Number of agents.", min=1)] = 1024,
-    seconds: Annotated[float, typer.Option(help="How long to run, in seconds.", min=0.1)] = 10.0,
+    seconds: Annotated[float, typer.Option(help="Duration of the run, in seconds.", min=0.1)] = 10.0,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for the images; created if missing.")] = Path("batchnav-demo"),
     seed: Annotated[

@@ -43,6 +43,7 @@ def generate(
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import check_destination
+    from gym_batchnav.viz.facts import counted
 
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
@@ -63,9 +64,8 @@ def generate(
             sampled[f"{source.name}.glb"] = episodes
             done()
     write_episodes(sampled, out)
-    scenes_held = f"{len(sampled)} scene{'s' if len(sampled) > 1 else ''}"
     Console(stderr=True, soft_wrap=True).print(
-        f"{out}: {num * len(sampled):,} episodes in {scenes_held}", highlight=False, markup=False
+        f"{out}: {num * len(sampled):,} episodes in {counted(len(sampled), 'scene')}", highlight=False, markup=False
     )
 
 
@@ -81,6 +81,7 @@ def info(
     import numpy as np
 
     from gym_batchnav.episodes.habitat import read_episodes
+    from gym_batchnav.viz.facts import counted
 
     if file.is_dir():
         raise IsADirectoryError(f"'{file}' is a folder: pass a file of episodes in it, .json or .json.gz")
@@ -99,8 +100,9 @@ def info(
         print(json.dumps({"file": str(file), "scenes": rows}))
         return
     total = sum(row["episodes"] for row in rows.values())
-    scenes_held = f"{len(rows)} scene{'s' if len(rows) > 1 else ''}"
-    table = Table(title=f"{escape(file.name)}: {total:,} episodes in {scenes_held} (geodesic distances in metres)")
+    table = Table(
+        title=f"{escape(file.name)}: {total:,} episodes in {counted(len(rows), 'scene')} (geodesic distances in metres)"
+    )
     for heading in ("scene", "episodes", "goals", "nearest", "mean", "farthest", "geodesic / straight"):
         table.add_column(heading, justify="left" if heading == "scene" else "right")
     for name, row in rows.items():

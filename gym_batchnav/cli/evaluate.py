@@ -17,7 +17,7 @@ from gym_batchnav.system.storage import make_folder
 
 if TYPE_CHECKING:
     from gym_batchnav.evaluation.intervals import Estimate
-    from gym_batchnav.train.contest import Contest
+    from gym_batchnav.train.comparison import Comparison
 
 COLUMNS = {
     "spl": "SPL",
@@ -40,10 +40,12 @@ def evaluate(
         typer.Option(help="Total number of episodes (default: 25 per scene).", min=1),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of drawn actions and bootstrap intervals.", min=0, max=2**32 - 1)] = 0,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw actions instead of taking the likeliest.")] = False,
+    seed: Annotated[
+        int, typer.Option(help="Seed of sampled actions and bootstrap intervals.", min=0, max=2**32 - 1)
+    ] = 0,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,
     allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", help="Compare with a blind policy that was trained in another world.")
+        bool, typer.Option("--allow-mismatch", help="Compare with a blind policy that was trained with other settings.")
     ] = False,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,
@@ -51,54 +53,54 @@ def evaluate(
 ) -> None:
     """Run every episode of a set exactly once and score a policy beside a blind, a random and a shortest-path agent.
 
-    All scenes have the same number of episodes, which are the same whatever --num-envs. The environments are made as
-    the policy's file describes the world of its training. The table has means and their 95% intervals, from a bootstrap
-    over scenes and the episodes in them. With --out: results.json, episodes.csv, trajectories.png (from above; the
-    shortest paths in grey) and clip.gif of the longest episodes.
+    All scenes have the same number of episodes, and the episodes do not depend on --num-envs. The environments have the
+    settings of the training, which the policy's file describes. The table has means and their 95% intervals, from a
+    bootstrap over scenes and the episodes in them. With --out: results.json, episodes.csv, trajectories.png (from
+    above; the shortest paths in grey) and clip.gif of the longest episodes.
 
     Example: gym-batchnav evaluate --policy runs/mine/policy.safetensors --episodes 500 --out report
     """
     with train_extra():
-        from gym_batchnav.train.contest import make_contest
+        from gym_batchnav.train.comparison import make_comparison
 
     console = Console(stderr=as_json)
     if out is not None:
         make_folder(out)
     with console.status("Loading scenes"):
-        contest = make_contest(
+        comparison = make_comparison(
             policy, blind, scenes, episodes, num_envs, renderer, sample, seed, allow_mismatch,
             lambda text: console.print(text, markup=False),
         )  # fmt: skip
     try:
-        contest.run(seed)
-        summary = contest.summary(seed)
-        console.print(_table(contest, seed))
+        comparison.run(seed)
+        summary = comparison.summary(seed)
+        console.print(_table(comparison, seed))
         if out is not None:
             with console.status("Drawing maps and clip"):
-                files = contest.write(out, summary)
+                files = comparison.write(out, summary)
             for file, description in files.items():
                 console.print(f"{file}  {description}", highlight=False, markup=False)
     finally:
-        contest.close()
+        comparison.close()
     if as_json:
         print(json.dumps(summary))
 
 
-def _table(contest: Contest, seed: int) -> Table:
+def _table(comparison: Comparison, seed: int) -> Table:
     """Return the figures of all agents as a table."""
-    count = f"{len(contest.results['policy'])} episodes in {len(contest.env.library.active)} scenes"
-    title = escape(f"{contest.policy_file.name}: {count}, 95% intervals")
+    count = f"{len(comparison.results['policy'])} episodes in {len(comparison.env.library.active)} scenes"
+    title = escape(f"{comparison.policy_file.name}: {count}, 95% intervals")
     table = Table(title=title, box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("agent", style="bold", no_wrap=True)
     for heading in COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, found in contest.estimates(seed).items():
+    for name, found in comparison.estimates(seed).items():
         cells = [_cell(found[measure]) if measure in found else "-" for measure in COLUMNS]
         table.add_row(name.replace("_", " "), *cells)
     return table
 
 
 def _cell(estimate: Estimate) -> str:
-    """Format a mean above its interval; shares get more digits than counts."""
+    """Format a mean above its interval; values of at most 1 have more digits."""
     mean, edge = (3, 2) if estimate.high <= 1 else (1, 1)
     return f"{estimate.mean:.{mean}f}\n[dim]{estimate.low:.{edge}f}-{estimate.high:.{edge}f}[/dim]"

@@ -13,11 +13,11 @@ from gym_batchnav.system.extras import needs_extra
 def train_extra() -> Iterator[None]:
     """Wrap the imports of ``gym_batchnav.train``.
 
-    OpenMP reads its settings when torch or Numba loads it. By default its threads spin while they wait. When another
-    process occupied a core, training with two threads was up to twenty times slower because of that.
+    OpenMP reads its settings when torch or Numba loads it. By default its threads spin while they wait, which made
+    training with two threads up to twenty times slower when another process occupied a core.
 
     Raises:
-        MissingExtraError: a package of the extra ``[train]`` is not installed.
+        MissingExtraError: A package of the extra ``[train]`` is not installed.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with needs_extra("train", "this command"):

@@ -21,8 +21,8 @@ from gym_batchnav.cli.extras import train_extra
 if TYPE_CHECKING:
     from gym_batchnav.train.run.run import TrainingRun
 
-LINE_SECONDS = 30.0  # between two lines where there is no terminal
-SETTLED = 5.0  # seconds before the remaining time is estimated
+LINE_SECONDS = 30.0  # between two lines if there is no terminal
+SETTLED = 5.0  # seconds until the remaining time is estimated
 INTERRUPTED = 130
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -37,7 +37,7 @@ def train(
         int | None, typer.Option(help="Length of the training in environment steps, summed over environments.", min=1)
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; runs limited by --frames repeat.", min=0)] = None,
-    scenes: Annotated[list[str] | None, typer.Option(help="Scenes to learn in, as for scenes=; repeatable.")] = None,
+    scenes: Annotated[list[str] | None, typer.Option(help="Training scenes, as for scenes=; repeatable.")] = None,
     policy: Annotated[str | None, typer.Option(help="small, blind or paper.")] = None,
     num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
@@ -79,7 +79,7 @@ def train(
     try:
         console.print(_headline(run))
         with Interruption() as interruption, Display(run, console) as display:
-            complete = run.go(lambda: interruption.wanted, display.show)
+            complete = run.train(lambda: interruption.requested, display.show)
             summary = {**run.finish(), "complete": complete}
     finally:
         run.close()
@@ -103,7 +103,7 @@ def seconds_of(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not seconds:
-        raise ValueError(f"--time-limit {text!r}: write a duration above zero such as 90s, 60m or 2h")
+        raise ValueError(f"--time-limit {text!r}: write a positive duration such as 90s, 60m or 2h")
     return seconds
 
 
@@ -111,15 +111,15 @@ class Interruption:
     """Context manager in which the first SIGINT or SIGTERM sets a flag and the second ends the process at once.
 
     Attributes:
-        wanted: Whether a signal has arrived.
+        requested: Whether a signal has arrived.
     """
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.requested = False
 
     def __enter__(self) -> Interruption:
         """Install the handlers."""
-        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(
@@ -129,11 +129,11 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted:
-            os._exit(INTERRUPTED)  # without waiting for the threads that load and write
-        self.wanted = True
-        # Not through the console, which may be in the middle of a line.
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            os._exit(INTERRUPTED)  # does not wait for the threads that load and write
+        self.requested = True
+        # Written to the descriptor, because the console may be in the middle of a line.
         os.write(2, b"\nFinishing this iteration and saving; interrupt again to exit at once\n")
 
 
@@ -151,8 +151,8 @@ class Display:
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._task = self._bar.add_task("", total=1.0)
         self._start = (time.perf_counter(), run.progress, run.ppo.frames)
-        self._num_rows = len(run.rows)  # of earlier processes
-        self._told = time.perf_counter() - LINE_SECONDS + 5  # the first line comes soon
+        self._num_rows = len(run.rows)  # rows of earlier processes
+        self._last_line = time.perf_counter() - LINE_SECONDS + 5  # the first line comes soon
 
     def __enter__(self) -> Display:
         """Show the bar."""
@@ -162,19 +162,19 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the bar as it is."""
+        """Stop updating the bar."""
         self._bar.stop()
 
     def show(self, run: TrainingRun) -> None:
-        """Show the progress; to be called after every iteration."""
+        """Show the progress; called after every iteration."""
         if self._console.is_terminal:
             self._bar.update(self._task, completed=run.progress, description="\n".join(self._lines(run)))
-        elif time.perf_counter() - self._told > LINE_SECONDS:
-            self._told = time.perf_counter()
+        elif time.perf_counter() - self._last_line > LINE_SECONDS:
+            self._last_line = time.perf_counter()
             self._console.print(" | ".join([f"{100 * run.progress:.0f}%", *self._lines(run)]), markup=False)
 
     def _lines(self, run: TrainingRun) -> list[str]:
-        """Return lines with frames, frame rate and remaining time; scores; shares of the phases."""
+        """Return three lines: frames, frame rate and remaining time; scores; shares of the phases."""
         clock, progress, frames = self._start
         elapsed, gained = time.perf_counter() - clock, run.progress - progress
         row = run.rows[-1] if len(run.rows) > self._num_rows else None
@@ -183,8 +183,8 @@ class Display:
         lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
         if row is not None:
             if row["success"] is not None:
-                led = " (the follower takes some actions)" if row["losses"]["follower"] else ""
-                lines.append(f"success {row['success']:.2f}, SPL {row['spl']:.2f}{led}")
+                guided = " (the follower takes some actions)" if row["losses"]["follower"] else ""
+                lines.append(f"success {row['success']:.2f}, SPL {row['spl']:.2f}{guided}")
             total = sum(row["parts"].values())
             lines.append(" ".join(f"{part} {value / total:.0%}" for part, value in row["parts"].items()))
         return lines

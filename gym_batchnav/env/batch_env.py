@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,8 +92,8 @@ class BatchNavEnv(VectorEnv):
         deterministic_rotation: Change scenes at the same steps in every run, waiting for the loader if necessary;
             otherwise stepping never waits.
         max_scene_bytes: Upper limit for scene data, applied separately to main memory and to the graphics device.
-            Scenes that do not fit are left out or passed over. If agents may already be in one of them, the first reset
-            raises an error.
+            Scenes that do not fit are left out. If agents may already be in one of them, the first reset raises an
+            error.
         library: Scenes to share with other environments, instead of ``scenes`` and its related keywords. If the scenes
             rotate, reseeding then does not restart their order.
         cache_dir: Folder for prepared scenes; None for the user's cache folder.
@@ -199,10 +199,10 @@ class BatchNavEnv(VectorEnv):
         """Show the agents' views beside a table of settings in a notebook."""
         from gym_batchnav.viz.portraits import batch_bundle
 
-        return batch_bundle(self, self.stepper.under_way, include, exclude)
+        return batch_bundle(self, self.stepper.in_flight, include, exclude)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Raise TypeError: scenes, kernels' tables and the renderer cannot be copied or pickled."""
+        """Raise TypeError, because scenes, lookup tables and renderers cannot be copied or pickled."""
         raise TypeError(
             f"{type(self).__name__} cannot be copied or pickled: make another one with the same arguments and pass the "
             "result of this one's get_state() to its set_state()"
@@ -238,9 +238,9 @@ class BatchNavEnv(VectorEnv):
         if not (self.simulator.begun | mask).all():
             raise RuntimeError("the first reset must include all environments: call reset() without 'reset_mask'")
         seeds = seeds_of(seed, self.num_envs)
-        wanted, rows = options.get("episode_index"), None
-        if wanted is not None:
-            rows = episodes_of(wanted, self.num_envs, self.num_episodes)[mask]
+        requested, rows = options.get("episode_index"), None
+        if requested is not None:
+            rows = episodes_of(requested, self.num_envs, self.num_episodes)[mask]
         order = options.get("episode_order")
         if order is not None:
             check_choice("episode_order", order, EPISODE_ORDERS)
@@ -269,7 +269,7 @@ class BatchNavEnv(VectorEnv):
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Run the second half of ``step``: wait for the images. Return the results of ``step``."""
-        if not self.stepper.under_way:
+        if not self.stepper.in_flight:
             raise RuntimeError("recv() without send(): no step is in progress")
         self._check_open("step")
         return self.stepper.recv()
@@ -356,7 +356,7 @@ class BatchNavEnv(VectorEnv):
     @max_episode_steps.setter
     def max_episode_steps(self, steps: int) -> None:
         check_counts(max_episode_steps=steps)
-        self.stepper.limit(steps)
+        self.stepper.set_max_episode_steps(steps)
 
     @property
     def timings(self) -> dict[str, float]:
@@ -379,6 +379,14 @@ class BatchNavEnv(VectorEnv):
         """Return the slot of an environment's scene; raise ValueError if there is no such environment."""
         return int(self.agents.slot[indices_of([index], self.num_envs)[0]])
 
+    def paused(self, mask: np.ndarray) -> AbstractContextManager[None]:
+        """Return a context manager in which the environments of a mask [N] bool keep their state while the others step.
+
+        Their actions are ignored and their rewards are 0. It works through vector wrappers, too:
+        ``with envs.unwrapped.paused(mask): envs.step(actions)``.
+        """
+        return self.stepper.paused(mask_of("mask", mask, self.num_envs))
+
     def shortest_path_actions(self) -> np.ndarray:
         """Return the next actions [N] int64 of the greedy shortest-path follower."""
         self._check_ready("shortest_path_actions")
@@ -397,15 +405,12 @@ class BatchNavEnv(VectorEnv):
         return self.cameras.pictures(self.agents, indices, camera)
 
     def set_pose(self, position: np.ndarray, heading: np.ndarray, mask: np.ndarray | None = None) -> Observation:
-        """Move agents to given poses in their scenes; their episodes continue.
+        """Move agents to given poses in their scenes and return the observations there; their episodes continue.
 
         Args:
             position: [N, 3], metres, each navigable (see ``NavMesh.snap``).
             heading: [N], radians.
             mask: [N] bool, the agents to move; all by default.
-
-        Returns:
-            The observations at the new poses.
 
         Raises:
             ValueError: A shape is wrong, a position is not navigable or a heading is not finite; no agent moves then.
@@ -429,18 +434,16 @@ class BatchNavEnv(VectorEnv):
         self.simulator.set_state(state)
         return self.stepper.observe()
 
-    # Checks and book-keeping
-
-    def _check_open(self, what: str) -> None:
+    def _check_open(self, method: str) -> None:
         """Raise RuntimeError after ``close()``, in a forked process and in another thread."""
         if self.closed:
-            raise RuntimeError(f"{what} after close(): make a new environment")
-        self._claim.claim_thread(what)
+            raise RuntimeError(f"{method} after close(): make a new environment")
+        self._claim.claim_thread(method)
 
-    def _check_ready(self, what: str) -> None:
-        """Raise RuntimeError before the first reset and while a step is under way."""
-        self._check_open(what)
+    def _check_ready(self, method: str) -> None:
+        """Raise RuntimeError before the first reset and while a step is in flight."""
+        self._check_open(method)
         if not self.simulator.begun.all():
-            raise RuntimeError(f"{what} before reset: call reset() first")
-        if self.stepper.under_way:
-            raise RuntimeError(f"{what} between send() and recv(): call recv() first")
+            raise RuntimeError(f"{method} before reset: call reset() first")
+        if self.stepper.in_flight:
+            raise RuntimeError(f"{method} between send() and recv(): call recv() first")

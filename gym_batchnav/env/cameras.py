@@ -13,7 +13,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, Target, make_renderer
 from gym_batchnav.state import AgentState
 
-PICTURE_VIEWS = 64  # drawn at a time by ``pictures``, which bounds its memory
+PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
 
 
 class AgentCameras:
@@ -60,8 +60,8 @@ class AgentCameras:
         self._partial_target: Target | None = None
         self._picture_targets: dict[Camera, Target] = {}
         self._drawing = False
-        self._begun: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # scenes and poses, see _moved
-        self._kept: dict[str, np.ndarray] | None = None  # the target's pictures of them, if no caller holds these
+        self._begun: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # generation, slots, poses
+        self._kept: dict[str, np.ndarray] | None = None  # the images of these poses, if no caller has them
 
     @property
     def renderer(self) -> Renderer:
@@ -73,7 +73,7 @@ class AgentCameras:
     def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
         """Return the world-to-camera matrices of agents: level, ``eye_height`` above the visible floor under them.
 
-        Every picture that agents see is drawn from here.
+        Every image that agents see is rendered with these matrices.
 
         Args:
             agents: The agents.
@@ -90,14 +90,14 @@ class AgentCameras:
         return view_matrices(floor, heading, (camera or self.camera).eye_height)
 
     def begin(self, agents: AgentState) -> None:
-        """Start drawing the views of all agents."""
+        """Start rendering the views of all agents."""
         if not self.sensors:
             return
         if self._drawing and self._target is not None:  # an error came between begin and finish
             self._target.close()
             self._target = None
         if self._target is None:
-            # One set more than promised: the newest is being drawn while the caller still holds the others.
+            # One set more than promised: the newest is rendered while the caller still holds the others.
             self._target = self.renderer.target(
                 self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=self._buffers + 1
             )
@@ -113,7 +113,7 @@ class AgentCameras:
         self._drawing = False
         if self._reuse_buffers or self.device == "cuda":
             return images
-        if self.renderer.name == "embree":  # OpenGL's differ in the last bit by where in the framebuffer they are drawn
+        if self.renderer.name == "embree":  # with OpenGL the last bit depends on the place in the framebuffer
             self._kept = images
         return {name: image.copy() for name, image in images.items()}
 
@@ -125,16 +125,16 @@ class AgentCameras:
             return self.finish()
         fresh = {name: image.copy() for name, image in self._kept.items()}
         rows = np.nonzero(moved)[0]
-        for name, image in self._draw_some(agents, rows).items() if len(rows) else ():
+        for name, image in self._render_rows(agents, rows).items() if len(rows) else ():
             fresh[name][rows] = image
         return fresh
 
-    def of_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
+    def images_of(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
         """Return the views of agents ``indices`` [M] in rows of fresh arrays or tensors [N, ...], zero elsewhere."""
         if not self.sensors:
             return {}
-        images = self._draw_some(agents, indices)
-        return {name: spread(image, indices, self.num_views) for name, image in images.items()}
+        images = self._render_rows(agents, indices)
+        return {name: scatter(image, indices, self.num_views) for name, image in images.items()}
 
     def _moved(self, agents: AgentState) -> np.ndarray:
         """Return which agents [N] bool have moved since the last ``begin``; all if a slot has changed."""
@@ -143,7 +143,7 @@ class AgentCameras:
         _, scene, position, heading = self._begun
         return (agents.slot != scene) | (agents.position != position).any(axis=1) | (agents.heading != heading)
 
-    def _draw_some(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
+    def _render_rows(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
         """Return the views of agents ``indices`` [M], arrays [M, ...] that are valid until the next call."""
         if self._partial_target is None:
             self._partial_target = self.renderer.target(
@@ -151,7 +151,7 @@ class AgentCameras:
             )
         try:
             return self._partial_target.render(agents.slot[indices], self.views(agents, indices))
-        except BaseException:  # otherwise a batch that was begun would never be finished
+        except BaseException:  # otherwise a batch that has begun would never finish
             self._partial_target.close()
             self._partial_target = None
             raise
@@ -171,9 +171,9 @@ class AgentCameras:
         target = self._picture_targets[camera]
         pictures = np.empty((len(indices), camera.height, camera.width, 3), np.uint8)
         for first in range(0, len(indices), PICTURE_VIEWS):
-            some = indices[first : first + PICTURE_VIEWS]
-            views = self.views(agents, some, camera)
-            pictures[first : first + len(some)] = target.render(agents.slot[some], views)["rgb"]
+            chunk = indices[first : first + PICTURE_VIEWS]
+            views = self.views(agents, chunk, camera)
+            pictures[first : first + len(chunk)] = target.render(agents.slot[chunk], views)["rgb"]
         return pictures
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class AgentCameras:
 
 def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
     """Return the space of each picture of one agent, by sensor."""
-    highest = {
+    upper_bounds = {
         "depth": 1.0 if camera.normalize_depth else camera.max_depth,
         "rgb": 255,
         "semantic": np.iinfo(np.int32).max,
@@ -201,13 +201,13 @@ def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
     spaces = {}
     for sensor in sensors:
         dtype, channels = SENSOR_FORMATS[sensor]
-        spaces[sensor] = Box(0, highest[sensor], (camera.height, camera.width, channels), dtype.type)
+        spaces[sensor] = Box(0, upper_bounds[sensor], (camera.height, camera.width, channels), dtype.type)
     return spaces
 
 
-def spread(rows: Any, indices: np.ndarray, count: int) -> Any:
+def scatter(rows: Any, indices: np.ndarray, count: int) -> Any:
     """Return an array or tensor [count, ...] of zeros with ``rows`` [M, ...] at ``indices`` [M]."""
     shape = (count, *rows.shape[1:])
-    whole = np.zeros(shape, rows.dtype) if isinstance(rows, np.ndarray) else rows.new_zeros(shape)
-    whole[indices] = rows
-    return whole
+    dense = np.zeros(shape, rows.dtype) if isinstance(rows, np.ndarray) else rows.new_zeros(shape)
+    dense[indices] = rows
+    return dense

@@ -12,8 +12,8 @@ from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import agent_state, arrays_of, episode_state
 from gym_batchnav.task.components import Components
 
-_COPIES = 3  # of every state array in a step: masks, infos and what kernels write in between
-_VIEW_BYTES = 3 * 64  # of one view: its matrix and copies of it
+_COPIES = 3  # of every state array during a step: masks, infos and the outputs of kernels
+_VIEW_BYTES = 3 * 64  # per view: its matrix and two copies
 
 
 def check_memory(settings: BatchSettings, components: Components) -> None:
@@ -29,14 +29,14 @@ def check_memory(settings: BatchSettings, components: Components) -> None:
     fits = max(1, available // one)
     hint = "use a smaller camera=, fewer sensors= or " if settings.pictures else "use "
     raise ValueError(
-        f"num_envs={settings.num_envs}: these environments take about {settings.num_envs * one / 2**30:,.1f} GiB "
-        f"({one:,} bytes each) of the {available / 2**30:,.1f} GiB of main memory that are available: {hint}at most "
+        f"num_envs={settings.num_envs}: these environments need about {settings.num_envs * one / 2**30:,.1f} GiB "
+        f"({one:,} bytes each), but only {available / 2**30:,.1f} GiB of main memory are available: {hint}at most "
         f"num_envs={fits}"
     )
 
 
 def bytes_per_environment(settings: BatchSettings, components: Components) -> int:
-    """Return the least main memory, in bytes, that one environment of a batch takes."""
+    """Return the minimum main memory, in bytes, that one environment of a batch needs."""
     arrays = [*arrays_of(agent_state(1)).values(), *arrays_of(episode_state(1)).values()]
     state = _COPIES * sum(array.nbytes for array in arrays) + components.memory_nbytes()
     if not settings.pictures or settings.obs_device != "cpu":
@@ -65,7 +65,7 @@ def available_memory() -> int | None:
     try:
         group = Path("/sys/fs/cgroup")
         found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):  # "max" is no number
+    except (OSError, ValueError):  # "max" is not a number
         pass
     if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

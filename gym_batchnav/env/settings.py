@@ -115,7 +115,9 @@ class BatchSettings:
         if shared is not None:
             given = (scenes, self.resident_scenes, self.max_scene_bytes, self.deterministic_rotation or None)
             if any(value is not None for value in given):
-                raise ValueError("library= already has its scenes: leave out scenes= and how they rotate")
+                raise ValueError(
+                    "library= already has its scenes: leave out scenes= and the keywords of rotation and memory"
+                )
         if not isinstance(self.renderer, str) and getattr(self.renderer, "library", None) is not shared:
             raise ValueError("renderer= belongs to another library: also pass library= of the environment that made it")
         if shared is not None:
@@ -194,11 +196,11 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
 
 
 def warn_of_unknown(options: Collection[str]) -> None:
-    """Warn about reset options that are ignored, since wrappers may pass their own options."""
+    """Warn about unknown reset options. They are no error, because wrappers may pass options of their own."""
     unknown = [name for name in options if name not in RESET_OPTIONS]
     if unknown:
         known = ", ".join(map(repr, RESET_OPTIONS))
-        warnings.warn(f"reset options {unknown!r} are ignored: known are {known}", stacklevel=3)
+        warnings.warn(f"reset options {unknown!r} are ignored: the known options are {known}", stacklevel=3)
 
 
 def mask_of(name: str, mask: Any, num_envs: int) -> np.ndarray:
@@ -231,7 +233,7 @@ def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:
-    """Return one seed per environment: ``seed + i``, or those of a sequence, in which None means not to reseed.
+    """Return one seed per environment: ``seed + i``, or those of a sequence, in which None keeps the current seed.
 
     Raises:
         ValueError: ``seed`` is neither, has another length, or a seed is not from 0 to 2**64 - 1.

@@ -87,7 +87,7 @@ class Simulator:
         """
         navigation = self._navigation[slot] if 0 <= slot < len(self._navigation) else None
         if navigation is None:
-            raise ValueError(f"slot {slot} holds no scene: library.active lists those that agents walk in")
+            raise ValueError(f"slot {slot} holds no scene: choose one of library.active")
         return navigation
 
     def navmesh(self, slot: int) -> NavMesh:
@@ -113,7 +113,7 @@ class Simulator:
                 self.episodes.seed[index] = seed
                 self.episodes.count[index] = 0
         if mask.all() and None not in seeds:
-            self.begun[:] = False  # the slots may come to hold other scenes than those that the agents stand in
+            self.begun[:] = False  # slots may change their scenes while agents still stand in them
             self.schedule.restart(self.schedule.order)
             self.library.restart(self._user, int(self.episodes.seed[0]))
 
@@ -130,16 +130,16 @@ class Simulator:
         self.library.advance(self._user)
         self._sync_slots()
 
-    def begin_episodes(self, indices: np.ndarray, wanted: np.ndarray | None = None) -> np.ndarray:
+    def begin_episodes(self, indices: np.ndarray, requested: np.ndarray | None = None) -> np.ndarray:
         """Begin an episode for some agents.
 
         Args:
             indices: [M] int, the agents, ascending.
-            wanted: [M] int, the episodes to run. They are numbered across all scenes or, if scenes rotate, within the
-                scene that each agent enters. None runs the next ones of the schedule.
+            requested: [M] int, the episodes to run. They are numbered across all scenes or, if scenes rotate, within
+                the scene that each agent enters. None runs the next ones of the schedule.
 
         Returns:
-            Indices of the agents for which there was an episode, int, ascending.
+            Indices of the agents that began an episode, int, ascending; the others had none left.
 
         Raises:
             ValueError: A scene has fewer episodes; nothing changes then.
@@ -148,10 +148,10 @@ class Simulator:
             return indices
         self._sync_slots()
         state = self.episodes
-        if wanted is None:
+        if requested is None:
             slot, row, found = self.schedule.draw(indices, state.seed[indices], state.count[indices])
         else:
-            slot, row = self._locate(indices, wanted)
+            slot, row = self._locate(indices, requested)
             found = np.ones(len(indices), bool)
         self.begun[indices] = True
         state.valid[indices] = found
@@ -159,13 +159,13 @@ class Simulator:
         state.count[indices] += found
         self._place_idle(indices[~found])
         indices, slot, row = indices[found], slot[found], row[found]
-        if self.schedule.order == "once":  # which environment runs an episode depends on their number
+        if self.schedule.order == "once":  # the environment that runs an episode depends on N
             state.noise[indices] = episode_key(state.seed[:1], self.schedule.index(slot, row))
         else:
             state.noise[indices] = episode_key(state.seed[indices], state.count[indices])
-        for one in np.unique(slot):
-            there = slot == one
-            self._start(indices[there], int(one), row[there])
+        for entered in np.unique(slot):
+            there = slot == entered
+            self._start(indices[there], int(entered), row[there])
         self.library.occupy(self._user, self.agents.slot)
         return indices
 
@@ -176,7 +176,7 @@ class Simulator:
 
         Args:
             actions: [N] int64, 0 to 3.
-            active: [N] bool; the other agents stand still, and their steps are not counted.
+            active: [N] bool; the other agents keep their state.
         """
         agents, episodes = self.agents, self.episodes
         self.navmeshes.step(
@@ -192,11 +192,11 @@ class Simulator:
             moved_out=self._moved,
             collided_out=self._collided,
         )
-        episodes.stopped[:] = active & (actions == Action.STOP)
+        np.copyto(episodes.stopped, actions == Action.STOP, where=active)
         episodes.num_steps[:] += active
         episodes.num_collisions[:] += active & self._collided
         episodes.path_length[:] += np.where(active, self._moved, 0)
-        episodes.previous_distance[:] = episodes.distance
+        np.copyto(episodes.previous_distance, episodes.distance, where=active)
         self._update_distance()
 
     def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
@@ -283,10 +283,10 @@ class Simulator:
         self.library.remove_preparer(self._key)
         self.library.leave(self._user)
 
-    # Inside
+    # Helpers
 
     def _place_idle(self, indices: np.ndarray) -> None:
-        """Put agents that never had an episode, and get none, at the origin: all that is observed stays finite."""
+        """Put agents that never had an episode, and get none, at the origin, so that observations stay finite."""
         nowhere = indices[np.isnan(self.agents.heading[indices])]
         self.agents.position[nowhere] = 0
         self.agents.heading[nowhere] = 0
@@ -329,19 +329,19 @@ class Simulator:
         for counter in (state.path_length, state.num_steps, state.num_collisions, state.stopped):
             counter[indices] = 0
 
-    def _locate(self, indices: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the slots and rows [M] of the episodes ``wanted`` [M] requested for the agents ``indices`` [M]."""
+    def _locate(self, indices: np.ndarray, requested: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slots and rows [M] of the episodes ``requested`` [M] for the agents ``indices`` [M]."""
         if not self.library.rotates:
-            return self.schedule.locate(wanted)
+            return self.schedule.locate(requested)
         slot = self.schedule.slot(indices, self.episodes.count[indices])
         sizes = np.array([len(self.episode_set(one)) for one in slot.tolist()])
-        if (wanted >= sizes).any():
-            index = int((wanted >= sizes).argmax())
+        if (requested >= sizes).any():
+            index = int((requested >= sizes).argmax())
             raise ValueError(
-                f"episode {wanted[index]} for environment {indices[index]}: scene {self.library.name(slot[index])!r}, "
-                f"which it enters, has {sizes[index]}"
+                f"episode {requested[index]} for environment {indices[index]}: it enters scene "
+                f"{self.library.name(slot[index])!r}, which has only {sizes[index]}; pass a smaller number"
             )
-        return slot, wanted
+        return slot, requested
 
     def _update_distance(self) -> None:
         """Write the geodesic distance of every agent to its goal."""
@@ -359,11 +359,11 @@ class Simulator:
         slot = np.asarray(state["agents"]["slot"])
         if slot.min() < 0 or slot.max() >= self.library.num_slots:
             raise ValueError(f"state with scenes up to {slot.max()}: this library has {self.library.num_slots}")
-        held = self._navigation
+        navigations = self._navigation
         limits = {
-            "episode": [0 if one is None else len(one.episode_set) for one in held],
-            "goal_index": [0 if one is None else len(one.episode_set.goals) for one in held],
-            "polygon": [0 if one is None else one.navmesh.num_polygons for one in held],
+            "episode": [0 if one is None else len(one.episode_set) for one in navigations],
+            "goal_index": [0 if one is None else len(one.episode_set.goals) for one in navigations],
+            "polygon": [0 if one is None else one.navmesh.num_polygons for one in navigations],
         }
         for name, limit in limits.items():
             rows = np.asarray({**state["agents"], **state["episodes"]}[name])

@@ -20,7 +20,7 @@ class SingleEnv(gymnasium.Env):
 
     In the same scene and with seed s + i, it behaves like environment i of a batch with seed s. The infos of every step
     hold all measures, including those that a batch reports only at the end of an episode (``success``, ``spl``): their
-    values are those of an episode that would end now, as in Habitat.
+    values are those of an episode that ends now, as in Habitat.
 
     ``gymnasium.make`` does not pass on its ``max_episode_steps`` (500 by default) but truncates with a TimeLimit, so an
     environment made that way has no limit itself. If constructed directly, it truncates as the batch does.
@@ -36,7 +36,7 @@ class SingleEnv(gymnasium.Env):
     def __init__(self, **kwargs: Any) -> None:
         for name in ("num_envs", "autoreset_mode"):
             if name in kwargs:
-                raise ValueError(f"{name}={kwargs[name]!r}: use gymnasium.make_vec for a batch")
+                raise ValueError(f"{name}={kwargs[name]!r}: make a batch with gymnasium.make_vec instead")
         if kwargs.get("library") is None:
             kwargs.setdefault("deterministic_rotation", True)
         self._has_limit = "max_episode_steps" in kwargs
@@ -70,7 +70,7 @@ class SingleEnv(gymnasium.Env):
             options = {**options, "episode_index": np.array([options["episode_index"]])}
         observation, info = self._envs.reset(seed=seed, options=options)
         if not self.batch.episodes.valid[0]:
-            raise RuntimeError("every episode has run once: reset(options={'episode_order': 'once'}) begins them anew")
+            raise RuntimeError("every episode has run once: reset(options={'episode_order': 'once'}) restarts them")
         return _first(observation), _present(info)
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -87,7 +87,7 @@ class SingleEnv(gymnasium.Env):
         return None if frames is None else frames[0]
 
     def close(self) -> None:
-        """Release renderer and scenes; idempotent."""
+        """Release the renderer and the scenes; idempotent."""
         self.batch.close()
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.env.cameras import AgentCameras, spread
+from gym_batchnav.env.cameras import AgentCameras, scatter
 from gym_batchnav.env.infos import end_info, step_info
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.state import read_only
@@ -22,13 +24,13 @@ Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]
 
 
 class Stepper:
-    """Moves, scores, begins episodes and observes. Arguments must have been validated by the caller.
+    """Runs the phases of a step: move, measure, begin episodes, render, observe. It does not validate its arguments.
 
     Args:
         simulator: Moves the agents and tracks their episodes.
         cameras: Renders the agents' views.
         components: The task with all sensors and measures.
-        autoreset_mode: When the next episode begins.
+        autoreset_mode: Decides in which step the next episode begins.
         max_episode_steps: An episode that has not ended after this many actions is truncated.
 
     Attributes:
@@ -50,9 +52,10 @@ class Stepper:
         self.autoreset_mode = autoreset_mode
         self.timings = dict.fromkeys(PHASES, 0.0)
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
-        self.limit(max_episode_steps)
+        self._paused = np.zeros(simulator.num_agents, bool)
+        self.set_max_episode_steps(max_episode_steps)
 
-    def limit(self, max_episode_steps: int) -> None:
+    def set_max_episode_steps(self, max_episode_steps: int) -> None:
         """Set the number of actions after which episodes are truncated."""
         self.state = TaskState(
             agents=read_only(self.simulator.agents),
@@ -69,7 +72,7 @@ class Stepper:
         return self.components.reading(self.state, name)
 
     @property
-    def under_way(self) -> bool:
+    def in_flight(self) -> bool:
         """Whether a step has been sent but not received."""
         return self._sent is not None
 
@@ -77,15 +80,24 @@ class Stepper:
         """Discard a step that has been sent but not received."""
         self._sent = None
 
-    def reset(self, mask: np.ndarray, wanted: np.ndarray | None) -> tuple[Observation, dict[str, Any]]:
-        """Begin the next episodes, or the episodes ``wanted`` [M] int, in the M environments of a mask [N] bool."""
-        self._begin_episodes(mask, wanted)
+    @contextmanager
+    def paused(self, mask: np.ndarray) -> Iterator[None]:
+        """Let the environments of a mask [N] bool keep their state during the steps that are taken inside."""
+        self._paused = mask
+        try:
+            yield
+        finally:
+            self._paused = np.zeros_like(mask)
+
+    def reset(self, mask: np.ndarray, requested: np.ndarray | None) -> tuple[Observation, dict[str, Any]]:
+        """Begin the next episodes, or the episodes ``requested`` [M] int, in the M environments of a mask [N] bool."""
+        self._begin_episodes(mask, requested)
         return self.observe(), self._info(self.components.measure_step(self.state))
 
     def send(self, actions: np.ndarray) -> None:
         """Move, score, begin new episodes and start rendering; actions [N] int64."""
         beginning = self._beginning()
-        active = self.state.episodes.valid & ~beginning
+        active = self.state.episodes.valid & ~beginning & ~self._paused
         clock = time.perf_counter()
         self.simulator.advance()
         clock = self._tick("episodes", clock)
@@ -97,7 +109,7 @@ class Stepper:
         terminated = components.terminated(state, measures, active)
         truncated = active & state.timed_out & ~terminated
         done = terminated | truncated
-        self.simulator.episodes.done[:] = done
+        np.copyto(self.simulator.episodes.done, done, where=~self._paused)
         measures.update(components.measure_ends(state, done))
         reward = components.reward(state, measures, active)
         self._tick("measure", clock)
@@ -125,18 +137,19 @@ class Stepper:
         return self._observation(images)
 
     def _beginning(self) -> np.ndarray:
-        """Return the environments [N] bool that spend this step on beginning an episode."""
-        if self.autoreset_mode == AutoresetMode.DISABLED and self.state.episodes.done.any():
-            index = int(self.state.episodes.done.argmax())
+        """Return the environments [N] bool whose last episode has ended, so that this step begins a new one."""
+        beginning = self.state.episodes.done & ~self._paused
+        if self.autoreset_mode == AutoresetMode.DISABLED and beginning.any():
+            index = int(beginning.argmax())
             raise RuntimeError(
                 f"environment {index} has ended: call reset() before the next step "
                 "(in a batch, reset(options={'reset_mask': terminated | truncated}))"
             )
-        return self.state.episodes.done.copy()
+        return beginning
 
-    def _begin_episodes(self, mask: np.ndarray, wanted: np.ndarray | None = None) -> None:
-        """Begin the next episodes, or the episodes ``wanted`` [M] int, in the M environments of a mask [N] bool."""
-        indices = self.simulator.begin_episodes(np.nonzero(mask)[0], wanted)
+    def _begin_episodes(self, mask: np.ndarray, requested: np.ndarray | None = None) -> None:
+        """Begin the next episodes, or the episodes ``requested`` [M] int, in the M environments of a mask [N] bool."""
+        indices = self.simulator.begin_episodes(np.nonzero(mask)[0], requested)
         self.components.begin(self.state, indices)
 
     def _autoreset(self, beginning: np.ndarray, done: np.ndarray, measures: Measures) -> dict[str, Any]:
@@ -157,7 +170,7 @@ class Stepper:
     def _final(self, done: np.ndarray, measures: Measures, ends: dict[str, Any]) -> dict[str, Any]:
         """Return the last observations and infos of the episodes that ended, before new ones begin."""
         clock = time.perf_counter()
-        final_obs = self._observe_some(np.nonzero(done)[0])
+        final_obs = self._observe_rows(np.nonzero(done)[0])
         self._tick("render", clock)
         final_info = {**self._info(measures), **ends}
         return {
@@ -186,12 +199,13 @@ class Stepper:
         self._tick("observe", clock)
         return observation
 
-    def _observe_some(self, indices: np.ndarray) -> Observation:
+    def _observe_rows(self, indices: np.ndarray) -> Observation:
         """Return observations of all environments, with zeros in all rows except ``indices`` [M]."""
         readings = self.components.observe(self.state)
-        dense = {name: spread(values[indices], indices, self.simulator.num_agents) for name, values in readings.items()}
+        count = self.simulator.num_agents
+        dense = {name: scatter(values[indices], indices, count) for name, values in readings.items()}
         return {
-            **self.cameras.of_some(self.simulator.agents, indices),
+            **self.cameras.images_of(self.simulator.agents, indices),
             **{name: self.cameras.to_device(values) for name, values in dense.items()},
         }
 

@@ -85,6 +85,11 @@ def sample_episodes(
             f"no island has a radius of {rules.min_island_radius} m or more (the largest has {radii.max():.2f} m): "
             "the scene is too small to sample episodes; pass your own with episode_file="
         )
+    longest = _path_length_bound(navmesh)
+    if rules.min_distance > longest:
+        raise ValueError(
+            f"min_distance={rules.min_distance}: no path on this navmesh is longer than {longest:.0f} m; lower it"
+        )
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     num_found = num_tried = 0
     while num_found < num_episodes:
@@ -102,6 +107,17 @@ def sample_episodes(
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
     heading = rng.uniform(-np.pi, np.pi, num_episodes)
     return episode_set(start, heading, goal, distance)
+
+
+def _path_length_bound(navmesh: NavMesh) -> float:
+    """Return a length in metres that no shortest path exceeds.
+
+    A shortest path crosses each convex polygon of its island at most once, along no more than the polygon's diagonal.
+    """
+    used = (navmesh.polygons >= 0)[..., None]
+    corners = navmesh.vertices[navmesh.polygons].astype(np.float64)
+    size = np.where(used, corners, -np.inf).max(axis=1) - np.where(used, corners, np.inf).min(axis=1)
+    return float(np.bincount(navmesh.polygon_island, np.linalg.norm(size, axis=1)).max())
 
 
 def _compatible_pairs(

@@ -11,15 +11,15 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.episodes.draws import keyed_uniform
 from gym_batchnav.state import Action
 
-STOP_CHANCE = 0.01  # of RandomAgent, per step
+STOP_CHANCE = 0.01  # per step of RandomAgent
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """Chooses an action for every environment of a batch; may keep memory of the current episodes."""
+    """Chooses an action for every environment of a batch. It may remember the current episodes."""
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Forget everything: every environment of ``env`` begins an episode."""
+        """Reset the memory, because every environment of ``env`` begins an episode."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Choose the next actions.
@@ -51,16 +51,16 @@ def as_agent(agent: Acting) -> Agent:
 
 
 class _FunctionAgent:
-    """A function of the observation alone."""
+    """An agent whose actions are a function of the observation."""
 
     def __init__(self, act: Callable[[Any], np.ndarray]) -> None:
         self._act = act
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Do nothing: there is no memory."""
+        """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """The function's actions [N]."""
+        """Return the function's actions [N]."""
         return self._act(observation)
 
 
@@ -68,17 +68,17 @@ class RandomAgent:
     """Moves forward or turns with equal probabilities, and calls STOP with probability 0.01 per step.
 
     Args:
-        seed: Seed of its draws.
+        seed: Seed of the random numbers.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Do nothing: there is no memory."""
+        """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """Random actions [N] int64."""
+        """Return random actions [N] int64."""
         draws = (uniform_draws(env, self.seed) - STOP_CHANCE) / (1 - STOP_CHANCE)
         moves = 1 + (draws * (len(Action) - 1)).astype(np.int64)
         return np.where(draws < 0, Action.STOP, moves)
@@ -88,17 +88,17 @@ class ShortestPathAgent:
     """The greedy follower of the shortest path. It knows the navmesh, so its scores are an upper bound."""
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Do nothing: there is no memory."""
+        """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """The follower's actions [N] int64."""
+        """Return the follower's actions [N] int64."""
         return env.shortest_path_actions()
 
 
 def uniform_draws(env: BatchNavEnv, seed: int) -> np.ndarray:
-    """Uniform draws [N] float64 in [0, 1) for the next actions.
+    """Return uniform random numbers [N] float64 in [0, 1) for the next actions.
 
-    Each depends on the seed, the episode and the step alone, so that results do not depend on N.
+    Each depends only on the seed, the episode and the step, so that results do not depend on N.
     """
     episode = env.simulator.schedule.index(env.agents.slot, env.episodes.episode).astype(np.uint64)
     stream = np.uint64(seed % 2**32 << 32) + episode

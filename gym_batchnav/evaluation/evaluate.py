@@ -1,4 +1,4 @@
-"""Evaluation: every episode exactly once, with its measures as arrays."""
+"""Evaluation: run every episode exactly once and return its measures as arrays."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from gym_batchnav.evaluation.loop import EpisodeLoop, batch_of
 class EvaluatedEpisodes:
     """The results of E episodes, one row each, in the order of their numbers.
 
-    Measures can be read as attributes too: ``episodes.spl``.
+    Measures are also attributes: ``episodes.spl``.
     """
 
     scene_index: np.ndarray  # [E] int64, row of library.names
-    episode_index: np.ndarray  # [E] int64, counted through all scenes as in the environment's infos
+    episode_index: np.ndarray  # [E] int64, numbered across all scenes, as in the infos
     num_steps: np.ndarray  # [E] int64
     total_reward: np.ndarray  # [E] float64, undiscounted sum
     start_distance: np.ndarray  # [E] float64, geodesic, metres
-    measures: dict[str, np.ndarray]  # [E] bool, int64 or float64 at the end, by name: all of the environment's
+    measures: dict[str, np.ndarray]  # [E] bool, int64 or float64, by name, at the end of the episode
 
     def __len__(self) -> int:
-        """The number of episodes."""
+        """Return the number of episodes."""
         return len(self.episode_index)
 
     def __getattr__(self, name: str) -> np.ndarray:
-        """A measure [E]."""
-        if name == "measures" or name not in self.measures:  # "measures" itself is looked up while a copy is made
+        """Return a measure [E]."""
+        if name == "measures" or name not in self.measures:  # copying looks up "measures" before it exists
             raise AttributeError(f"these episodes have no measure {name!r}")
         return self.measures[name]
 
@@ -67,18 +67,18 @@ def evaluate(
     names = tuple(batch.components.measures)
     taken = {field.name for field in fields(EvaluatedEpisodes)}.intersection(names)
     if taken:
-        raise ValueError(f"measures {sorted(taken)}: evaluation itself uses these names, rename them")
+        raise ValueError(f"measures {sorted(taken)}: evaluation uses these names itself; rename the measures")
     loop = EpisodeLoop(env, agent, seed=seed, options={"episode_order": "once"})
-    wanted = numbers_of(batch, episodes_per_scene)
+    selected = episode_numbers(batch, episodes_per_scene)
     columns = ("scene_index", "episode_index", "num_steps", "total_reward", *names)
     rows: list[dict[str, np.ndarray]] = []
     num_ended = 0
-    while num_ended < len(wanted):
+    while num_ended < len(selected):
         step = loop.step()
         if not step.ended.any():
             continue
         ended = step.ended_episodes()
-        counts = np.isin(ended["episode_index"], wanted)
+        counts = np.isin(ended["episode_index"], selected)
         rows.append({name: ended[name][counts] for name in columns})
         num_ended += int(counts.sum())
         if progress is not None:
@@ -86,8 +86,8 @@ def evaluate(
     return _in_order(batch, {name: np.concatenate([row[name] for row in rows]) for name in columns})
 
 
-def numbers_of(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.ndarray:
-    """Return the numbers [E] int64 of the first episodes of each scene, or of all episodes, ascending.
+def episode_numbers(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.ndarray:
+    """Return the numbers [E] int64 of all episodes, or of the first ones of each scene, ascending.
 
     Raises:
         ValueError: A scene has fewer than ``episodes_per_scene``.
@@ -98,15 +98,15 @@ def numbers_of(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.nd
         count = size if episodes_per_scene is None else episodes_per_scene
         if count > size:
             raise ValueError(
-                f"{count} episodes of scene {env.library.name(slot)!r}, which has {size}: "
-                "ask for fewer, or leave out the scene"
+                f"{count} episodes of scene {env.library.name(slot)!r}, which has only {size}: "
+                "pass a smaller episodes_per_scene, or leave out the scene"
             )
         numbers.append(env.simulator.schedule.index(np.full(count, slot), np.arange(count)))
     return np.sort(np.concatenate(numbers))
 
 
 def _in_order(env: BatchNavEnv, measured: dict[str, np.ndarray]) -> EvaluatedEpisodes:
-    """Episodes sorted by their numbers, with the distances at which they started."""
+    """Return the episodes in the order of their numbers, with their start distances."""
     order = np.argsort(measured["episode_index"])
     slots, rows = env.simulator.schedule.locate(measured["episode_index"][order])
     starts = [env.simulator.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), rows, strict=True)]
@@ -116,7 +116,7 @@ def _in_order(env: BatchNavEnv, measured: dict[str, np.ndarray]) -> EvaluatedEpi
 
 
 def _widened(values: np.ndarray) -> np.ndarray:
-    """Values as bool, int64 or float64."""
+    """Return values as bool, int64 or float64."""
     if values.dtype.kind == "b":
         return values.astype(bool)
     return values.astype(float if values.dtype.kind == "f" else np.int64)

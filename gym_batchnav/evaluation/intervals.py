@@ -1,4 +1,4 @@
-"""Confidence intervals for means of measures: percentile intervals by a bootstrap over scenes and their episodes."""
+"""Confidence intervals of mean measures: percentile intervals of a bootstrap over scenes and their episodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Estimate:
 
 
 def estimates(episodes: EvaluatedEpisodes, seed: int = 0) -> dict[str, Estimate]:
-    """Mean and interval of every measure and of ``num_steps``; NaN where a value is not a finite number."""
+    """Return mean and interval of every measure and of ``num_steps``; NaN if a value is not finite."""
     return bootstrap({**episodes.measures, "num_steps": episodes.num_steps}, episodes.scene_index, seed)
 
 

@@ -1,4 +1,4 @@
-"""The loop that steps a batch with an agent and reports which episodes ended, in every autoreset mode."""
+"""EpisodeLoop: step a batch with an agent and report the episodes that end, in every autoreset mode."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Step:
 
     observation: Any  # by sensor, [N, ...]
     reward: np.ndarray  # [N] float64
-    acted: np.ndarray  # [N] bool, False where the step began an episode instead, or where no episode is left
-    ended: np.ndarray  # [N] bool, the step ended an episode
-    num_steps: np.ndarray  # [N] int64, actions in the episode so far, this one included
-    total_reward: np.ndarray  # [N] float64, undiscounted sum over those steps
+    acted: np.ndarray  # [N] bool, False where the step began an episode, or no episode is left
+    ended: np.ndarray  # [N] bool, whether the step ended an episode
+    num_steps: np.ndarray  # [N] int64, actions in the episode so far, including this one
+    total_reward: np.ndarray  # [N] float64, undiscounted sum of rewards over those actions
     info: dict[str, Any]  # Gymnasium's infos of the step
 
     def ended_episodes(self) -> dict[str, np.ndarray]:
-        """Columns [M] of the M episodes that ended: environment, num_steps, total_reward and every info of an end.
+        """Return columns [M] of the M episodes that ended: environment, num_steps, total_reward and their infos.
 
         The infos hold ``scene_index``, ``episode_index`` and all measures of the task.
         """
@@ -42,7 +42,7 @@ class Step:
 
 
 class EpisodeLoop:
-    """Resets a batch, then steps it with an agent.
+    """A batch that is reset and then stepped with an agent.
 
     The agent receives a mask of the episodes that begin. Environments whose episode has ended are reset before the next
     step if the autoreset mode is DISABLED.
@@ -55,7 +55,7 @@ class EpisodeLoop:
 
     Attributes:
         batch: The batch itself, without wrappers.
-        observation: The newest observations, those of the reset at first.
+        observation: The newest observations; at first those of the reset.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class EpisodeLoop:
         self._total_reward = np.zeros(self.batch.num_envs)
 
     def __iter__(self) -> Iterator[Step]:
-        """Yield steps endlessly; leave the loop with ``break``."""
+        """Yield steps without end; use ``break`` to leave the loop."""
         while True:
             yield self.step()
 
@@ -101,14 +101,16 @@ class EpisodeLoop:
 
 
 def batch_of(env: Any) -> BatchNavEnv:
-    """The batch inside the wrappers of an environment.
+    """Return the batch inside the wrappers of an environment.
 
     Raises:
-        TypeError: there is none.
+        TypeError: There is none.
     """
     batch = getattr(env, "unwrapped", env)
     if isinstance(batch, BatchNavEnv):
         return batch
     single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
-    remedy = "pass env.unwrapped.batch" if single else "pass one of gymnasium.make_vec('BatchNav/...')"
+    remedy = (
+        "pass env.unwrapped.batch" if single else "pass an environment made with gymnasium.make_vec('BatchNav/...')"
+    )
     raise TypeError(f"{type(env).__name__} is not a batch of gym_batchnav: {remedy}")

@@ -1,4 +1,4 @@
-"""Format results as JSON and CSV, and choose episodes to show."""
+"""Format results as JSON and CSV, and select episodes to draw."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gym_batchnav.evaluation.intervals import Estimate
 
 
 def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
-    """Estimates as JSON values: the mean under the name of its measure, the interval under ``<name>_interval``."""
+    """Convert estimates to JSON values: means by the names of measures, intervals by ``<name>_interval``."""
     result: dict[str, float | list[float]] = {}
     for name, estimate in found.items():
         result[name] = estimate.mean
@@ -23,7 +23,7 @@ def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
 
 
 def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) -> str:
-    """All episodes of all agents as CSV, with the names of agents, scenes and episodes."""
+    """Format all episodes of all agents as CSV, with the names of agents, scenes and episodes."""
     text = io.StringIO()
     measures = list(dict.fromkeys(name for episodes in results.values() for name in episodes.measures))
     columns = ["episode_index", *measures, "num_steps", "start_distance"]
@@ -39,11 +39,11 @@ def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) ->
 
 
 def longest_episodes(episodes: EvaluatedEpisodes, num_scenes: int, per_scene: int) -> np.ndarray:
-    """Numbers [M] int64 of the episodes that start farthest from their goals, in a few scenes spread over all."""
+    """Return the numbers [M] int64 of the longest episodes by start distance, in scenes evenly spread over all."""
     scenes = np.unique(episodes.scene_index)
-    some = scenes[np.unique(np.linspace(0, len(scenes) - 1, num_scenes).astype(int))]
+    selected = scenes[np.unique(np.linspace(0, len(scenes) - 1, num_scenes).astype(int))]
     numbers = []
-    for scene in some:
+    for scene in selected:
         rows = np.nonzero(episodes.scene_index == scene)[0]
         order = np.argsort(-episodes.start_distance[rows], kind="stable")
         numbers.append(episodes.episode_index[rows[order[:per_scene]]])

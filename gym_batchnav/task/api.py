@@ -2,8 +2,8 @@
 
 A step of the batch makes the following calls, each for all N environments at once.
 
-1. The agents turn or move; ``EpisodeState`` counts steps, collisions and metres, and ``stopped`` marks who called STOP.
-2. ``update(state, actions, active)`` of the task, of every sensor and of every measure: the moment to write memory.
+1. The agents turn or move. ``EpisodeState`` counts steps, collisions and metres; ``stopped`` marks calls of STOP.
+2. ``update(state, actions, active)`` of the task, of every sensor and of every measure, which may write memory.
 3. ``measure(state)`` of every measure without ``at_end``.
 4. ``terminated(state, measures)`` of the task. The batch adds the limit of steps: an episode is truncated where it has
    taken ``max_episode_steps`` actions and is not terminated.
@@ -11,8 +11,8 @@ A step of the batch makes the following calls, each for all N environments at on
 6. ``reward(state, measures)`` of the task, with the values of all measures. Readings of sensors are in
    ``state.reading(name)``.
 7. Where an episode begins, its rows of all memory are set to zero and ``begin(state, indices)`` is called: at a reset,
-   and in the steps that the autoreset mode says. Infos then hold the measures of the new episode.
-8. ``observe(state)`` of every sensor, as in a reset.
+   and in the steps that the autoreset mode defines. Infos then hold the measures of the new episode.
+8. ``observe(state)`` of every sensor; a reset calls it, too.
 
 All methods read the state, whose arrays are read-only, and write only their own memory, in ``update`` and ``begin``.
 Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one.
@@ -46,8 +46,8 @@ from gym_batchnav.state import AgentState, EpisodeState, Memory
 
 
 def _no_reading(name: str) -> np.ndarray:
-    """Raise KeyError: there are no sensors."""
-    raise KeyError(f"sensor {name!r}: this state has no sensors")
+    """Raise KeyError, because there are no sensors."""
+    raise KeyError(f"sensor {name!r}: this state has no sensors; read it in an environment")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +100,7 @@ class TaskState:
     def by_scene(self) -> Iterator[tuple[NavMesh, np.ndarray]]:
         """Iterate over the scenes that agents are in: yield each navmesh with the indices [M] of its agents.
 
-        Use it to query navmeshes: ``out[rows] = navmesh.distance_to_obstacle(state.agents.position[rows])``.
+        Use it for queries of navmeshes: ``out[rows] = navmesh.distance_to_obstacle(state.agents.position[rows])``.
         """
         for slot in np.unique(self.agents.slot):
             yield self.navmesh(int(slot)), np.nonzero(self.agents.slot == slot)[0]
@@ -131,8 +131,8 @@ class Component(Protocol):
         Args:
             state: State after the move. The memory of other components may be that of the previous step.
             actions: [N] int64.
-            active: [N] bool, whether each environment acted. The others begin an episode in this step, or have no
-                episode left to run.
+            active: [N] bool, whether each environment acted. The others begin an episode in this step, are paused, or
+                have no episode left to run.
         """
         return None
 

@@ -19,8 +19,8 @@ _REQUIRED = {  # attributes of an object of each role
     "sensor": (*_COMMON, "name", "space", "observe"),
     "measure": (*_COMMON, "name", "at_end", "measure"),
 }
-INFO_KEYS = ("scene_index", "episode_index", "episode_valid")  # infos that say which episode it is: no measures
-# Names that no measure may have; the last is that of Gymnasium's RecordEpisodeStatistics.
+INFO_KEYS = ("scene_index", "episode_index", "episode_valid")  # infos about the episode, which are not measures
+# Names that no measure may have; Gymnasium's RecordEpisodeStatistics uses the last.
 _TAKEN = frozenset((*INFO_KEYS, "final_obs", "final_info", "episode"))
 _NUMBERS = "biuf"  # kinds of dtype
 
@@ -31,8 +31,8 @@ class Measures(dict[str, np.ndarray]):
     """Values [N] of measures by name, read-only arrays."""
 
     def __missing__(self, name: str) -> np.ndarray:
-        """Raise KeyError with the names that there are."""
-        raise KeyError(f"measure {name!r}: add it to the task's measures; there is {_listed(self)}")
+        """Raise KeyError with the known names."""
+        raise KeyError(f"measure {name!r}: add it to the task's measures; the known ones are {_listed(self)}")
 
 
 class Components:
@@ -61,10 +61,10 @@ class Components:
         of_task = f" of {_kind(task)}"
         self.task = task
         self.sensors: dict[str, Sensor] = _by_name(
-            "sensor", (*_several("sensors" + of_task, task.sensors), *sensors), frozenset(SENSORS)
+            "sensor", (*_as_sequence("sensors" + of_task, task.sensors), *sensors), frozenset(SENSORS)
         )
         self.measures: dict[str, Measure] = _by_name(
-            "measure", (*_several("measures" + of_task, task.measures), *_several("measures", measures)), _TAKEN
+            "measure", (*_as_sequence("measures" + of_task, task.measures), *_as_sequence("measures", measures)), _TAKEN
         )
         self.step_measures = tuple(name for name, one in self.measures.items() if not one.at_end)
         self.end_measures = tuple(name for name, one in self.measures.items() if one.at_end)
@@ -75,7 +75,7 @@ class Components:
             if not any(_same(one, other) for other in self._all):
                 self._all.append(one)
         self._no_ends: dict[str, np.ndarray] = {}  # by end measure, zeros [N] of its dtype
-        self._readings: dict[str, np.ndarray] = {}  # by name, of the present state
+        self._readings: dict[str, np.ndarray] = {}  # by name, of the current state
         self._unchecked = {"observe", "measure", "terminated", "reward"}
 
     @property
@@ -111,7 +111,7 @@ class Components:
                         f"memory {name!r} of {_kind(one)} is {_described(array)}: pass an array of numbers with "
                         f"{num_envs} rows"
                     )
-                # A copy for this batch: a component may return the same array at every call.
+                # Copied, because a component may return the same array at every call.
                 arrays[name], owners[name] = np.zeros(array.shape, array.dtype), one
         return arrays
 
@@ -130,7 +130,7 @@ class Components:
         self._readings.clear()
         for one in self._all:
             one.update(state, actions, active)
-        self._readings.clear()  # readings during the updates may have used memory that was not updated yet
+        self._readings.clear()  # readings during the updates may have used old memory
 
     def measure_step(self, state: TaskState) -> Measures:
         """Return the measures that are reported at every step, for the current state."""
@@ -170,7 +170,7 @@ class Components:
         if not finite.all():
             index = int(finite.argmin())
             raise ValueError(
-                f"reward of {_kind(self.task)} is {reward[index]} in environment {index}: return finite ones"
+                f"reward of {_kind(self.task)} is {reward[index]} in environment {index}: return finite rewards"
             )
         return reward
 
@@ -182,7 +182,9 @@ class Components:
         """
         if name not in self._readings:
             if name not in self.sensors:
-                raise KeyError(f"sensor {name!r}: add it to the task's sensors; there is {_listed(self.sensors)}")
+                raise KeyError(
+                    f"sensor {name!r}: add it to the task's sensors; the known ones are {_listed(self.sensors)}"
+                )
             values = self.sensors[name].observe(state)
             self._readings[name] = locked(values) if _is_array(values) else values
         return self._readings[name]
@@ -201,14 +203,15 @@ class Components:
                 _check_values(f"sensor {name!r} of {_kind(one)}", readings[name], shape, one.space.dtype)
                 if not batch_space(one.space, state.num_envs).contains(readings[name]):
                     raise ValueError(
-                        f"sensor {name!r} of {_kind(one)} gave readings outside its space {one.space}: widen it or clip"
+                        f"sensor {name!r} of {_kind(one)} gave readings outside its space {one.space}: "
+                        "widen the space or clip the readings"
                     )
         return {name: values.copy() for name, values in readings.items()}
 
-    def _is_first(self, what: str) -> bool:
-        """Return whether a call happens for the first time, so that its result has to be checked."""
-        first = what in self._unchecked
-        self._unchecked.discard(what)
+    def _is_first(self, call: str) -> bool:
+        """Return whether this is the first call of its kind, whose result is checked."""
+        first = call in self._unchecked
+        self._unchecked.discard(call)
         return first
 
 
@@ -244,7 +247,7 @@ def _check_role(role: str, one: object) -> None:
     """Raise ValueError unless an object has the attributes of its role."""
     protocol = f"gym_batchnav.task.api.{role.capitalize()}"
     if role == "sensor" and isinstance(one, str):
-        raise ValueError(f"sensor={one!r} of a task: the environment draws images; pass sensors=({one!r},) to it")
+        raise ValueError(f"sensor={one!r} of a task: the environment renders images; pass sensors=({one!r},) to it")
     if isinstance(one, type):
         raise ValueError(f"{role}={one.__name__} is a class: pass an object, {one.__name__}()")
     missing = [part for part in _REQUIRED[role] if not hasattr(one, part)]
@@ -259,10 +262,10 @@ def _check_distance(task: Task) -> None:
         raise ValueError(f"success_distance={distance!r} of {_kind(task)}: pass a positive number of metres")
 
 
-def _several(what: str, given: Any) -> Sequence[Any]:
-    """Return a tuple or list unchanged; ValueError for other types, such as a single object without a comma."""
+def _as_sequence(role: str, given: Any) -> Sequence[Any]:
+    """Return a tuple or list unchanged; raise ValueError for other types, such as a single component."""
     if not isinstance(given, (tuple, list)):
-        raise ValueError(f"{what}: {given!r} is not a tuple; write (one,) for a single one")
+        raise ValueError(f"{role}: {given!r} is not a tuple or list; write (component,) for a single one")
     return given
 
 
@@ -270,10 +273,12 @@ def _check_space(sensor: Sensor) -> None:
     """Raise ValueError unless the readings of a sensor's space are a single array."""
     space = sensor.space
     if not isinstance(space, gymnasium.Space) or space.shape is None or space.dtype is None:
-        raise ValueError(f"space of sensor {sensor.name!r} is {space!r}: pass one with a shape and a dtype, like a Box")
+        raise ValueError(
+            f"space of sensor {sensor.name!r} is {space!r}: pass one with a shape and a dtype, such as a Box"
+        )
 
 
-def _check_values(what: str, values: Any, shape: tuple[int, ...], dtype: Any) -> None:
+def _check_values(source: str, values: Any, shape: tuple[int, ...], dtype: Any) -> None:
     """Check that values are an array with a shape and a dtype, or one of the dtype kinds in a string.
 
     Raises:
@@ -281,8 +286,8 @@ def _check_values(what: str, values: Any, shape: tuple[int, ...], dtype: Any) ->
     """
     fits = _is_array(values, dtype) if isinstance(dtype, str) else _is_array(values) and values.dtype == dtype
     if not fits or values.shape != shape:
-        wanted = {_NUMBERS: "numbers", "b": "bool"}.get(dtype, dtype) if isinstance(dtype, str) else dtype
-        raise ValueError(f"{what} gave {_described(values)}: return an array of {wanted} {shape}")
+        expected = {_NUMBERS: "numbers", "b": "bool"}.get(dtype, dtype) if isinstance(dtype, str) else dtype
+        raise ValueError(f"{source} gave {_described(values)}: return an array of {expected} {shape}")
 
 
 def _is_array(values: Any, kinds: str | None = None) -> bool:

@@ -11,7 +11,7 @@ from gym_batchnav.task.api import Measure, Task, TaskState
 from gym_batchnav.task.measures import CollisionsCount, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
 
-_SIDE = 128  # distinct cells along an axis: 500 steps of 0.25 m cross fewer
+_SIDE = 128  # distinct cells along an axis; 500 steps of 0.25 m cross fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,22 @@ class CellsVisited(Measure):
         }
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """Mark the cell of the start as visited, without counting it as added by a step."""
+        """Mark the cell of the start as visited. It is counted, but not as found by a step."""
         self._visit(state, indices)
         state.memory["cells_found"][indices] = 0
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Mark the cells that the agents are in now as visited."""
+        """Mark the agents' current cells as visited."""
         self._visit(state, np.nonzero(active)[0])
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """The counts [N]."""
+        """Return the counts [N]."""
         return state.memory["cells_visited"]
 
     def _visit(self, state: TaskState, indices: np.ndarray) -> None:
         """Mark the cells of agents ``indices`` [M] in their memory."""
         visited = state.memory["visited"]
-        # Rounded down: rounding towards zero would make the cells at the origin twice as wide.
+        # Rounded down, since rounding towards zero would make the cells at the origin twice as wide.
         cell = np.floor(state.agents.position[indices] / self.cell_size).astype(np.int64) % _SIDE
         place = (indices, cell[:, 0], cell[:, 2])
         state.memory["cells_found"][indices] = ~visited[place]
@@ -85,7 +85,7 @@ class Explore(Task):
         return CellsVisited(self.cell_size), PathLength(), CollisionsCount()
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Reward [N] float64 of the step."""
+        """Return the reward [N] float64 of the step."""
         return self.cell_reward * state.memory["cells_found"]
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -37,7 +37,7 @@ class DistanceFromStart(Measure):
         state.memory["distance_gained"][:] = np.subtract(now, before, out=np.zeros_like(now), where=known)
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """The distances [N]."""
+        """Return the distances [N]."""
         return state.memory["distance_from_start"]
 
     def _distances(self, state: TaskState) -> np.ndarray:
@@ -71,7 +71,7 @@ class Flee(Task):
         return DistanceFromStart(self.geodesic), PathLength(), CollisionsCount()
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Reward [N] float64 of the step."""
+        """Return the reward [N] float64 of the step."""
         return state.memory["distance_gained"]
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Habitat's measures: as functions of arrays with one row per environment, and as Measure classes."""
+"""Habitat's measures, as functions of arrays with one row per environment and as Measure classes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def efficiency(start_distance: np.ndarray, path_length: np.ndarray) -> np.ndarra
 
 
 def spl(succeeded: np.ndarray, start_distance: np.ndarray, path_length: np.ndarray) -> np.ndarray:
-    """Success weighted by path length [N] (Anderson et al. 2018, "On Evaluation of Embodied Navigation Agents")."""
+    """Return SPL, success weighted by path length [N] (Anderson et al. 2018, arXiv 1807.06757)."""
     return succeeded * efficiency(start_distance, path_length)
 
 
 def soft_spl(distance_to_goal: np.ndarray, start_distance: np.ndarray, path_length: np.ndarray) -> np.ndarray:
-    """SPL with progress, max(0, 1 - d/d0), instead of success [N] (Datta et al. 2020)."""
+    """Return SPL [N] with progress, max(0, 1 - d/d0), instead of success (Datta et al. 2020)."""
     remaining = np.divide(
         distance_to_goal, start_distance, out=np.ones_like(distance_to_goal), where=start_distance > 0
     )
@@ -36,34 +36,34 @@ def soft_spl(distance_to_goal: np.ndarray, start_distance: np.ndarray, path_leng
 
 @dataclass(frozen=True, slots=True)
 class DistanceToGoal(Measure):
-    """Geodesic metres [N] float32 from agent to goal."""
+    """Geodesic distance [N] float32 from agent to goal, metres."""
 
     name = "distance_to_goal"
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """The distances [N]; inf where there is no path."""
+        """Return the distances [N]; inf where there is no path."""
         return state.episodes.distance
 
 
 @dataclass(frozen=True, slots=True)
 class PathLength(Measure):
-    """Metres [N] float64 walked."""
+    """Length of the walked path [N] float64, metres."""
 
     name = "path_length"
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """The lengths [N]."""
+        """Return the lengths [N]."""
         return state.episodes.path_length
 
 
 @dataclass(frozen=True, slots=True)
 class CollisionsCount(Measure):
-    """Moves [N] int32 that ended at an obstacle."""
+    """Number of moves [N] int32 that an obstacle stopped."""
 
     name = "collisions_count"
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """The counts [N]."""
+        """Return the counts [N]."""
         return state.episodes.num_collisions
 
 
@@ -75,7 +75,7 @@ class Success(Measure):
     at_end = True
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """See ``success``."""
+        """Return success [N]; see the function ``success``."""
         return success(state.episodes.stopped, state.episodes.distance, state.success_distance)
 
 
@@ -87,7 +87,7 @@ class SPL(Measure):
     at_end = True
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """See ``spl``."""
+        """Return SPL [N]; see the function ``spl``."""
         return spl(Success().measure(state), state.episodes.start_distance, state.episodes.path_length)
 
 
@@ -99,6 +99,6 @@ class SoftSPL(Measure):
     at_end = True
 
     def measure(self, state: TaskState) -> np.ndarray:
-        """See ``soft_spl``."""
+        """Return SoftSPL [N]; see the function ``soft_spl``."""
         episodes = state.episodes
         return soft_spl(episodes.distance, episodes.start_distance, episodes.path_length)

@@ -39,7 +39,7 @@ class PointNav(Task):
         return cls(spl_reward=True)
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Reward [N] float64 of the step."""
+        """Return the reward [N] float64 of the step."""
         progress = _progress(state.episodes)
         if self.spl_reward:
             last = state.episodes.stopped | state.timed_out

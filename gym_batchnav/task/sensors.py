@@ -22,7 +22,7 @@ class PointGoal(Sensor):
     space = Box(np.array([0, -np.pi], np.float32), np.array([_ANY, np.pi], np.float32), dtype=np.float32)
 
     def observe(self, state: TaskState) -> np.ndarray:
-        """The goals [N, 2]."""
+        """Return the goals [N, 2]."""
         return polar_goals(state.agents.position, state.agents.heading, state.episodes.goal)
 
 
@@ -34,7 +34,7 @@ class GPS(Sensor):
     space = Box(-_ANY, _ANY, (2,), np.float32)
 
     def observe(self, state: TaskState) -> np.ndarray:
-        """The positions [N, 2]."""
+        """Return the positions [N, 2]."""
         offset, heading = state.agents.position - state.episodes.start, state.episodes.start_heading
         cos, sin = np.cos(heading), np.sin(heading)
         ahead = -sin * offset[:, 0] - cos * offset[:, 2]
@@ -50,7 +50,7 @@ class Compass(Sensor):
     space = Box(-np.pi, np.pi, (1,), np.float32)
 
     def observe(self, state: TaskState) -> np.ndarray:
-        """The angles [N, 1]."""
+        """Return the angles [N, 1]."""
         turned = state.agents.heading.astype(np.float64) - state.episodes.start_heading
         return ((turned + np.pi) % (2 * np.pi) - np.pi).astype(np.float32)[:, None]
 
@@ -63,7 +63,7 @@ class Heading(Sensor):
     space = Box(-np.pi, np.pi, (1,), np.float32)
 
     def observe(self, state: TaskState) -> np.ndarray:
-        """The angles [N, 1]."""
+        """Return the angles [N, 1]."""
         return state.agents.heading[:, None]
 
 
@@ -83,5 +83,5 @@ class PreviousAction(Sensor):
         state.memory[self.name][active] = actions[active] + 1
 
     def observe(self, state: TaskState) -> np.ndarray:
-        """The actions [N]."""
+        """Return the actions [N]."""
         return state.memory[self.name]

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 
 DEPTH_BINS = 10
-PATCH = 4  # pixels across that the first convolution takes at a time
-
-
-PRIOR_PICTURES = 1e4  # pictures of mean 0 and variance 1 that the moments begin with
-LEAST_VARIANCE = 1e-2
+PATCH = 4  # pixels per side of the patches of the first convolution
+PRIOR_PICTURES = 1e4  # images of mean 0 and variance 1 with which the moments start
+MIN_VARIANCE = 1e-2
 
 
 class RunningMoments(nn.Module):
@@ -28,7 +26,7 @@ class RunningMoments(nn.Module):
 
     mean: Tensor  # [C] float32
     variance: Tensor  # [C] float32
-    count: Tensor  # scalar float64, pictures
+    count: Tensor  # scalar float64, images
 
     def __init__(self, num_channels: int) -> None:
         super().__init__()
@@ -37,18 +35,18 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.full((), PRIOR_PICTURES, dtype=torch.float64))
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Normalise pictures [..., C]."""
-        return (pictures - self.mean) * self.variance.clamp(min=LEAST_VARIANCE).rsqrt()
+        """Normalise images [..., C]."""
+        return (pictures - self.mean) * self.variance.clamp(min=MIN_VARIANCE).rsqrt()
 
     @torch.no_grad()
     def update(self, batches: Iterable[Tensor], total: Callable[[Tensor], Tensor]) -> None:
-        """Add batches of pictures [..., H, W, C] to the moments.
+        """Add batches of images [..., H, W, C] to the moments.
 
         Call this only between learning from a rollout and collecting the next one, so that acting and learning use the
         same moments.
 
         Args:
-            batches: At least one.
+            batches: One or more batches.
             total: Sums a tensor over all workers.
         """
         sums = torch.stack([self._sums(pictures) for pictures in batches]).sum(0)
@@ -61,7 +59,7 @@ class RunningMoments(nn.Module):
         self.count.add_(count[0])
 
     def _sums(self, pictures: Tensor) -> Tensor:
-        """Per channel [C, 3] float64: the number of pictures, and that times the mean and the mean square of pixels."""
+        """Return per channel [C, 3] float64: the number of images, and its products with mean and mean square."""
         pixels = pictures.reshape(-1, pictures.shape[-1])
         num_pictures = math.prod(pictures.shape[:-3])
         variance, mean = torch.var_mean(pixels, dim=0, correction=0)
@@ -70,11 +68,11 @@ class RunningMoments(nn.Module):
 
 
 class PictureChannels(nn.Module):
-    """Makes the channels of a convolution from depth, RGB or both.
+    """The input channels of a convolution, made from depth, RGB or both.
 
     Args:
         sensors: Any of ``"depth"`` and ``"rgb"``.
-        depth_bins: How many one-hot channels to add to depth, each for an equal part of its range; 0 for none.
+        depth_bins: Number of one-hot channels to add to depth, each for an equal part of its range; 0 for none.
     """
 
     def __init__(self, sensors: tuple[str, ...], depth_bins: int) -> None:
@@ -84,7 +82,7 @@ class PictureChannels(nn.Module):
         self.num_channels = (3 if "rgb" in sensors else 0) + (1 + depth_bins if "depth" in sensors else 0)
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """Channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and ``rgb`` [B, H, W, 3] uint8."""
+        """Return channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and ``rgb`` [B, H, W, 3] uint8."""
         channels = []
         if self.moments is not None:
             channels.append(self.moments(observation["rgb"] / 255.0))
@@ -92,13 +90,13 @@ class PictureChannels(nn.Module):
             depth = observation["depth"].clamp(0, 1)
             channels.append(depth)
             if self.depth_bins:
-                # The farthest bin is closed: depth 1, where nothing is hit, belongs to it.
+                # The farthest bin is closed: it contains depth 1, where a ray hits nothing.
                 bins = (depth * self.depth_bins).long().clamp(max=self.depth_bins - 1)
                 channels.append((bins == torch.arange(self.depth_bins, device=depth.device)).to(depth.dtype))
         return torch.cat(channels, dim=-1).permute(0, 3, 1, 2)
 
     def update_moments(self, observation: dict[str, Tensor], total: Callable[[Tensor], Tensor]) -> None:
-        """Take the RGB pictures of a rollout into account, if there are any; see RunningMoments.update."""
+        """Add the RGB images of a rollout to the moments, if there are any; see RunningMoments.update."""
         if self.moments is not None:
             self.moments.update((pictures / 255.0 for pictures in observation["rgb"]), total)
 
@@ -117,18 +115,18 @@ class SqueezeExcite(nn.Module):
         self.gate = nn.Sequential(nn.Linear(num_channels, narrow), nn.ReLU(), nn.Linear(narrow, num_channels))
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """[B, C, H, W] -> the same."""
+        """Scale images [B, C, H, W]."""
         return pictures * torch.sigmoid(self.gate(pictures.mean(dim=(2, 3))))[:, :, None, None]
 
 
 class FixupBlock(nn.Module):
-    """A residual block that needs no normalisation (Zhang et al. 2019, "Fixup Initialization"), with squeeze-excite.
+    """A residual block without normalisation (Zhang et al. 2019, "Fixup Initialization"), with squeeze-and-excitation.
 
     Args:
-        channels_in: Channels of its input.
-        channels_out: Channels of its output.
-        stride: 1, or 2 to halve the picture.
-        num_blocks: How many such blocks the network has; the first convolution's scale depends on it.
+        channels_in: Number of input channels.
+        channels_out: Number of output channels.
+        stride: 1, or 2 to halve the image.
+        num_blocks: Number of such blocks in the network, which determines the scale of the first convolution.
     """
 
     def __init__(self, channels_in: int, channels_out: int, stride: int, num_blocks: int) -> None:
@@ -148,11 +146,11 @@ class FixupBlock(nn.Module):
             self.shortcut = nn.Sequential(pool, narrow)
 
     def scalars(self) -> list[nn.Parameter]:
-        """The five scalar parameters of Fixup."""
+        """Return the five scalar parameters of Fixup."""
         return [*self.biases, self.scale]
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """[B, channels_in, H, W] -> [B, channels_out, H / stride, W / stride]."""
+        """Map [B, channels_in, H, W] to [B, channels_out, H / stride, W / stride]."""
         before_first, after_first, before_second, after_second = self.biases
         hidden = torch.relu(self.first(pictures + before_first) + after_first)
         residual = self.second(hidden + before_second) * self.scale + after_second
@@ -165,9 +163,9 @@ class SEResNet9(nn.Module):
 
     Args:
         sensors: Any of ``"depth"`` and ``"rgb"``.
-        height: Rows of pixels.
-        width: Pixels in a row.
-        num_features: F.
+        height: Height of images, pixels.
+        width: Width of images, pixels.
+        num_features: F, the number of features.
     """
 
     def __init__(self, sensors: tuple[str, ...], height: int, width: int, num_features: int = 512) -> None:
@@ -187,20 +185,20 @@ class SEResNet9(nn.Module):
         self.num_features = num_features
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """Features [B, F] of the pictures [B, H, W, C] of an observation."""
+        """Return features [B, F] of the images [B, H, W, C] of an observation."""
         pictures = torch.relu(self.stem(self.channels(observation)))
         pictures = torch.relu(self.compress(self.blocks(pictures)))
         return torch.relu(self.norm(self.linear(pictures.flatten(1))))
 
 
 class SmallEncoder(nn.Module):
-    """Three convolutions: fast enough for a CPU.
+    """Three convolutions, fast enough for a CPU.
 
     Args:
         sensors: Any of ``"depth"`` and ``"rgb"``.
-        height: Rows of pixels.
-        width: Pixels in a row.
-        num_features: F.
+        height: Height of images, pixels.
+        width: Width of images, pixels.
+        num_features: F, the number of features.
     """
 
     def __init__(self, sensors: tuple[str, ...], height: int, width: int, num_features: int = 128) -> None:
@@ -220,7 +218,7 @@ class SmallEncoder(nn.Module):
         self.num_features = num_features
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """Features [B, F] of the pictures [B, H, W, C] of an observation."""
+        """Return features [B, F] of the images [B, H, W, C] of an observation."""
         pictures = self.convolutions(self.channels(observation))
         return torch.relu(self.norm(self.linear(pictures.flatten(1))))
 

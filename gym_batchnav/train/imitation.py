@@ -7,14 +7,14 @@ from torch.nn.functional import cross_entropy
 
 
 def expert_share(progress: float, imitation_share: float) -> float | None:
-    """Return the share of actions taken by the follower: 1 at first, 0 from half of the imitation on, None after it.
+    """Return the share of actions that the follower takes; None after the imitation.
 
-    In the second half of the imitation the policy acts alone and the follower's actions are only targets, so that the
-    policy learns to recover from its own mistakes.
+    The share falls from 1 to 0 in the first half of the imitation. In the second half the policy acts alone and the
+    follower's actions are only targets, so that the policy learns to recover from its own mistakes.
 
     Args:
-        progress: Share of the training that is done.
-        imitation_share: Share of the training that imitates.
+        progress: Completed share of the training.
+        imitation_share: Share of the training, at its start, that imitates.
     """
     if progress >= imitation_share:
         return None
@@ -24,18 +24,18 @@ def expert_share(progress: float, imitation_share: float) -> float | None:
 def imitation_loss(
     logits: Tensor, values: Tensor, expert_actions: Tensor, returns: Tensor, value_weight: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the cross-entropy with the follower's actions; the critic learns the returns of the actions taken.
+    """Return the cross-entropy with the follower's actions plus the critic's loss.
 
     Args:
-        logits: [..., 4].
-        values: [...].
-        expert_actions: [...] int64.
-        returns: [...].
-        value_weight: Of the critic's loss.
+        logits: [..., 4], from the policy.
+        values: [...], from the critic.
+        expert_actions: [...] int64, the follower's.
+        returns: [...], targets of the critic.
+        value_weight: Weight of the critic's loss.
 
     Returns:
         The loss and its parts without gradients: imitation, value and agreement (the share of steps at which the
-        follower's action is the policy's likeliest).
+        follower's action is the most likely one of the policy).
     """
     imitation = cross_entropy(logits.flatten(0, -2), expert_actions.flatten())
     value_loss = 0.5 * (returns - values).square().mean()

@@ -1,4 +1,4 @@
-"""Lamb, the optimizer for large batches, and the paper's schedule of the learning rate."""
+"""Lamb, an optimizer for large batches, and the paper's schedule of the learning rate."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor, nn
 
 from gym_batchnav.train.encoder import FixupBlock
 
-EPSILON = 1e-5  # keeps divisions finite
-# The limits are bps-nav's (bps_nav/rl/ppo/lamb.py); You et al. leave them open.
+EPSILON = 1e-5
+# Both limits are from bps-nav (bps_nav/rl/ppo/lamb.py); You et al. do not state any.
 TRUST_LIMITS = (0.01, 100.0)
 MAX_WEIGHT_NORM = 10.0
 
 
 class Lamb(torch.optim.Optimizer):
-    """Adam whose step is scaled, tensor by tensor, to the norm of the weights (You et al. 2020).
+    """Adam with steps that are scaled, per tensor, to the norm of the weights (You et al. 2020).
 
     ``w -= lr * trust * (m / (sqrt(v) + eps) + weight_decay * w)`` with bias-corrected moments m and v, and
     ``trust = min(|w|, 10) / |step|`` clamped to [0.01, 100], or 1 where either norm is zero. A group with
-    ``trust=False`` takes the step as it is, which is AdamW's.
+    ``trust=False`` does not scale the step, which makes it AdamW.
 
     Args:
-        parameters: Tensors or groups of them, as for any optimizer of torch.
+        parameters: Tensors or parameter groups, as for any optimizer of torch.
         lr: Learning rate.
-        betas: Decay of the first and of the second moment.
-        eps: Keeps the division finite.
+        betas: Decay rates of the first and the second moment.
+        eps: Added to the denominator.
         weight_decay: Share of the weights that is added to Adam's step.
-        trust: Whether steps are scaled to the weights.
+        trust: Scale steps to the weights.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Lamb(torch.optim.Optimizer):
         if not (lr >= 0 and eps >= 0 and weight_decay >= 0 and all(0 <= beta < 1 for beta in betas)):
             raise ValueError(
                 f"lr={lr}, betas={betas}, eps={eps}, weight_decay={weight_decay}: "
-                "pass betas from 0 to below 1 and the others not negative"
+                "pass betas in [0, 1), and values of at least 0 for the others"
             )
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "trust": trust}
         super().__init__(parameters, defaults)
@@ -58,7 +58,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take one step along the gradients that the parameters hold."""
+        """Update all parameters that have a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -66,11 +66,11 @@ class Lamb(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._move(parameter, group)
+                    self._update(parameter, group)
         return loss
 
-    def _move(self, weights: Tensor, group: dict[str, Any]) -> None:
-        """Move one tensor of weights."""
+    def _update(self, weights: Tensor, group: dict[str, Any]) -> None:
+        """Update one tensor."""
         state = self.state[weights]
         if not state:
             state["step"] = 0
@@ -88,14 +88,14 @@ class Lamb(torch.optim.Optimizer):
 
 
 def trust_ratio(weights: Tensor, step: Tensor) -> Tensor:
-    """Lamb's factor of a step: the norm of the weights over that of the step, within limits; a scalar tensor."""
+    """Return Lamb's factor of a step, a scalar tensor: the norm of the weights over that of the step, within limits."""
     weight_norm, step_norm = weights.norm(), step.norm()
     ratio = (weight_norm.clamp(max=MAX_WEIGHT_NORM) / step_norm).clamp(*TRUST_LIMITS)
     return torch.where((weight_norm > 0) & (step_norm > 0), ratio, 1.0)
 
 
 def lamb_groups(policy: nn.Module) -> list[dict[str, Any]]:
-    """Return Lamb's parameter groups: biases and Fixup's scalars have no trust ratio, all other parameters have one.
+    """Return Lamb's parameter groups: all parameters except biases and Fixup's scalars have a trust ratio.
 
     Weight decay applies to both groups, and the gains of a LayerNorm have a trust ratio, as in bps-nav
     (bps_nav/rl/ppo/ppo.py:117-152), which selects the groups by substrings of parameter names.
@@ -125,10 +125,10 @@ def scaled_learning_rate(
     """Return the peak learning rate: ``base`` times the root of (frames per mini-batch / 256), at least ``base``.
 
     Args:
-        base: The learning rate of small mini-batches.
-        num_steps: Steps of a rollout.
-        num_envs: Environments of one worker.
-        num_minibatches: Mini-batches of a rollout.
+        base: Learning rate of mini-batches of up to 256 frames.
+        num_steps: Steps per rollout.
+        num_envs: Environments per worker.
+        num_minibatches: Mini-batches per rollout.
         num_workers: Workers whose gradients are averaged.
     """
     return base * max(math.sqrt(num_steps * num_envs * num_workers / (num_minibatches * 256)), 1.0)
@@ -141,8 +141,8 @@ def learning_rate(progress: float, base: float, peak: float) -> float:
     (bps-nav, bps_nav/rl/ddppo/algo/ddppo_trainer.py:454-473).
 
     Args:
-        progress: From 0 to 1; beyond 1 the rate stays at its end.
-        base: Learning rate of small mini-batches.
+        progress: Completed share of the training, 0 to 1; the rate is constant beyond 1.
+        base: Learning rate of mini-batches of up to 256 frames.
         peak: ``base`` scaled to the mini-batches, see ``scaled_learning_rate``.
     """
     warm_up = 0.01

@@ -28,15 +28,15 @@ class RecurrentCore(nn.Module):
 
     Args:
         kind: ``"lstm"`` or ``"gru"``.
-        num_inputs: Size of its input.
-        hidden_size: H.
-        num_layers: How many layers are stacked.
+        num_inputs: F, the size of an input.
+        hidden_size: H, the size of the state.
+        num_layers: Number of stacked layers.
     """
 
     def __init__(self, kind: str, num_inputs: int, hidden_size: int, num_layers: int = 1) -> None:
         super().__init__()
         self.kind, self.hidden_size, self.num_layers = kind, hidden_size, num_layers
-        self.num_rows = num_layers * (2 if kind == "lstm" else 1)  # of the state: an LSTM has hidden and cell rows
+        self.num_rows = num_layers * (2 if kind == "lstm" else 1)  # of the state; an LSTM has hidden and cell rows
         self.cells = (nn.LSTM if kind == "lstm" else nn.GRU)(num_inputs, hidden_size, num_layers)
         for name, parameter in self.cells.named_parameters():
             if "weight" in name:
@@ -45,7 +45,7 @@ class RecurrentCore(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, inputs: Tensor, state: Tensor, begun: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs [T, N, F], state [num_rows, N, H], begun [T, N] bool -> outputs [T, N, H] and the state after them."""
+        """Map inputs [T, N, F], state [rows, N, H] and begun [T, N] bool to outputs [T, N, H] and the next state."""
         outputs = []
         for now, begins in zip(inputs, begun, strict=True):
             state = state.masked_fill(begins[:, None], 0)
@@ -59,10 +59,10 @@ class RecurrentCore(nn.Module):
 
 
 class VectorEmbedding(nn.Module):
-    """Embeds a sensor's reading, scaled to order 1 by its bounds, or by a logarithm if it is unbounded.
+    """An embedding of a sensor's reading, which is scaled by its bounds or, without bounds, by a logarithm.
 
     Args:
-        box: Space [K] of the sensor. An element counts as bounded if its bounds are less than 1e6 apart.
+        box: Space [K] of the sensor. An element counts as bounded if its range is smaller than 1e6.
     """
 
     center: Tensor  # [K] float32
@@ -77,7 +77,7 @@ class VectorEmbedding(nn.Module):
         self.linear = nn.Linear(len(low), EMBEDDING)
 
     def forward(self, readings: Tensor) -> Tensor:
-        """Readings [..., K] of any dtype -> [..., 32]."""
+        """Embed readings [..., K] of any dtype as [..., 32]."""
         readings = readings.to(self.center.dtype)
         by_bounds = (readings - self.center) / self.scale.where(self.scale > 0, 1)
         by_logarithm = readings.sign() * readings.abs().log1p()
@@ -85,14 +85,14 @@ class VectorEmbedding(nn.Module):
 
 
 class Policy(nn.Module):
-    """Features of pictures, goal, other sensors and previous action -> a recurrent core -> an actor and a critic.
+    """A recurrent actor-critic with features of images, goal, other sensors and previous action.
 
     Args:
-        encoder: Makes features [B, F] of an observation's pictures; None for a blind policy.
+        encoder: Encodes images as features [B, F]; None for a blind policy.
         sees_goal: Whether observations have ``pointgoal_with_gps_compass``.
         core_kind: ``"lstm"`` or ``"gru"``.
-        hidden_size: H, of the core.
-        num_layers: Layers of the core.
+        hidden_size: H, the size of the core's state.
+        num_layers: Number of layers of the core.
         vectors: Spaces [K] of other sensors, by name.
         critic_gain: Norm of the critic's initial weights.
     """
@@ -125,25 +125,25 @@ class Policy(nn.Module):
 
     @property
     def task_sensors(self) -> tuple[str, ...]:
-        """The sensors that it reads besides the camera."""
+        """The sensors that the policy reads, except the camera's."""
         return (*((GOAL,) if self.goal_embedding is not None else ()), *self.vectors)
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device of the parameters."""
         return self.actor.weight.device
 
     def initial_state(self, num_envs: int) -> Tensor:
-        """The state [rows, N, H] before the first step: zeros."""
+        """Return the state [rows, N, H] before the first step, which is zero."""
         return torch.zeros(self.core.num_rows, num_envs, self.core.hidden_size, device=self.device)
 
     def forward(self, observation: dict[str, Tensor], state: Tensor, begun: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Act on one step of N environments, or on T steps of each.
 
         Args:
-            observation: By sensor, [N, ...] or [T, N, ...]; also ``previous_action`` int64, which is not read where an
+            observation: By sensor, [N, ...] or [T, N, ...]; also ``previous_action`` int64, which is ignored where an
                 episode begins.
-            state: [rows, N, H], what is remembered from before.
+            state: [rows, N, H], the recurrent state before the first of these steps.
             begun: [N] or [T, N] bool, whether an episode begins with the observation.
 
         Returns:
@@ -159,7 +159,7 @@ class Policy(nn.Module):
         return logits.to(precision), values.to(precision), state.to(precision)
 
     def _inputs(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
-        """Inputs [T, N, F] of the core."""
+        """Return the inputs [T, N, F] of the core."""
         previous = (observation[PREVIOUS_ACTION] + 1).masked_fill(begun, 0)
         inputs = [self.action_embedding(previous)]
         if self.goal_embedding is not None:
@@ -188,8 +188,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
 
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256)
-            or ``"blind"`` (the GRU alone: pictures are ignored).
-        space: The environment's ``single_observation_space``. Besides pictures and goal it may have 1-D Boxes.
+            or ``"blind"`` (the GRU alone, which ignores images).
+        space: The environment's ``single_observation_space``. Besides images and goal it may have 1-D Boxes.
 
     Returns:
         The policy on the CPU, with random weights from torch's global generator.
@@ -209,7 +209,7 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
 
 
 def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spaces.Box]:
-    """The spaces of sensors other than the camera, the goal and the previous action, which a policy is told anyway."""
+    """Return the spaces of all other sensors, by name: neither camera, goal nor previous action."""
     known = (*SENSOR_FORMATS, GOAL, PREVIOUS_ACTION)
     vectors: dict[str, Any] = {name: one for name, one in space.spaces.items() if name not in known}
     for name, one in vectors.items():
@@ -219,16 +219,16 @@ def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spa
 
 
 def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...], int, int]:
-    """Which pictures a space has for a policy, their height and their width."""
+    """Return the image sensors of a space, and the height and width of their images."""
     sensors = tuple(name for name in PICTURES if name in space.spaces)
     if not sensors:
-        raise ValueError(f"policy {kind!r} has nothing to see: make the environment with sensors=('depth',) or 'rgb'")
+        raise ValueError(f"policy {kind!r} needs images: make the environment with sensors=('depth',) or 'rgb'")
     box: Any = space[sensors[0]]
     height, width, _ = box.shape
     if min(height, width) < PATCH:
         raise ValueError(
-            f"policy {kind!r} cannot see {width}x{height} pixels: pass a camera of {PATCH}x{PATCH} or more"
+            f"policy {kind!r} cannot encode images of {width}x{height} pixels: pass a camera of {PATCH}x{PATCH} or more"
         )
     if "depth" in sensors and float(space["depth"].high.max()) != 1.0:  # type: ignore[attr-defined]
-        raise ValueError(f"policy {kind!r} sees depth from 0 to 1: pass a camera with normalize_depth=True")
+        raise ValueError(f"policy {kind!r} needs depth from 0 to 1: pass a camera with normalize_depth=True")
     return sensors, height, width

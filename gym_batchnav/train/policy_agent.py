@@ -1,4 +1,4 @@
-"""PolicyAgent: a policy as an agent for evaluation."""
+"""PolicyAgent: an agent for evaluation that acts by a policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PolicyAgent:
         sample_seed: Sample actions from the policy's probabilities, keyed by this seed; None takes the most likely.
         about: The description in the policy's file. If given, ``reset`` checks that the environment has the settings of
             the training.
-        allow_mismatch: Skip this check, as long as the environment has the policy's sensors.
+        allow_mismatch: Skip this check; the environment must still have the policy's sensors.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class PolicyAgent:
         self.allow_mismatch = allow_mismatch
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Forget everything.
+        """Reset the memory.
 
         Raises:
-            ValueError: the environment lacks a sensor of the policy, or is another world than that of the training.
+            ValueError: The environment lacks a sensor of the policy, or has other settings than the training.
         """
         sensors = () if self.policy.encoder is None else self.policy.encoder.channels.sensors
         missing = [name for name in sensors if name not in env.cameras.sensors]
         if missing:
             raise ValueError(
-                f"the policy sees {', '.join(missing)}, which the environment does not draw: "
+                f"the policy needs the images {', '.join(missing)}, which the environment does not have: "
                 f"make it with sensors={sensors}"
             )
         missing = [name for name in self.policy.task_sensors if name not in env.components.sensors]
@@ -63,7 +63,7 @@ class PolicyAgent:
 
     @torch.no_grad()
     def act(self, env: BatchNavEnv, observation: dict[str, Any], begun: np.ndarray) -> np.ndarray:
-        """The policy's actions [N] int64."""
+        """Return the policy's actions [N] int64."""
         device = self.policy.device
         seen = {name: torch.as_tensor(values, device=device) for name, values in observation.items()}
         seen[PREVIOUS_ACTION] = self._previous
@@ -71,7 +71,7 @@ class PolicyAgent:
         if self.sample_seed is None:
             actions = logits.argmax(-1).cpu().numpy()
         else:
-            up_to = logits.double().softmax(-1).cumsum(-1).cpu().numpy()
-            actions = (up_to[:, :-1] <= uniform_draws(env, self.sample_seed)[:, None]).sum(axis=1)
+            cumulative = logits.double().softmax(-1).cumsum(-1).cpu().numpy()
+            actions = (cumulative[:, :-1] <= uniform_draws(env, self.sample_seed)[:, None]).sum(axis=1)
         self._previous = torch.as_tensor(actions, device=device)
         return actions

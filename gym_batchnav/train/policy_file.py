@@ -1,4 +1,4 @@
-"""Policy files: weights and the settings of their training world, in one safetensors file that is safe to share."""
+"""Policy files: weights and the settings of their training, in one safetensors file that is safe to share."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, m
 FORMAT = "gym_batchnav policy 2"
 MAX_BYTES = 256 * 2**20
 MAX_HEADER_BYTES = 2**18
-MAX_REASON = 300  # characters of an error about a damaged file
+MAX_REASON = 300  # characters of the reason in an error about a damaged file
 MAX_SENSORS = 64  # besides the camera
-MAX_READINGS = 2**16  # of all sensors besides the camera
+MAX_READINGS = 2**16  # numbers of all sensors besides the camera
 TASKS: dict[str, type[Task]] = {task.__name__: task for task in (PointNav, Explore, Flee)}
 WORLD = (
     "task", "task_settings", "sensors", "task_sensors", "camera", "forward_step", "turn_angle_deg", "sliding",
@@ -44,23 +44,23 @@ WORLD = (
 
 @dataclass(frozen=True, slots=True)
 class PolicyAbout:
-    """A policy's kind, its training, and the world that it was trained in.
+    """The kind of a policy and the settings of its training.
 
     Attributes:
         kind: ``"paper"``, ``"small"`` or ``"blind"``.
-        sensors: Pictures that it was trained with; empty for a blind one.
+        sensors: Image sensors of the training; empty for a blind policy.
         camera: The agents' camera.
-        forward_step: Metres of MOVE_FORWARD.
-        turn_angle_deg: Degrees of a turn.
-        max_episode_steps: Actions in an episode, at most.
-        preset: Name of the preset that it was trained with.
-        frames: Environment steps that it has learned from, summed over environments.
+        forward_step: Length of MOVE_FORWARD, metres.
+        turn_angle_deg: Angle of a turn, degrees.
+        max_episode_steps: Number of actions after which an episode is truncated.
+        preset: Name of the training preset.
+        frames: Environment steps of the training, summed over environments.
         seed: Seed of the training.
-        task_sensors: Size of the reading of each sensor that it reads besides the camera, by name.
+        task_sensors: Sizes of the readings of all other sensors, by name.
         sliding: Whether agents slide along walls.
-        task: Name of the task: one of ``TASKS``, or the class of a user's own as ``module:name``.
-        task_settings: Fields of the task, numbers and bools.
-        navmesh_settings: The agent's size and skill that navmeshes are built for.
+        task: Name of the task in ``TASKS``, or the class of a user's task as ``module:name``.
+        task_settings: Numbers and bools among the task's fields, by name.
+        navmesh_settings: Size and abilities of the agent for which navmeshes are built.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class PolicyAbout:
     navmesh_settings: NavMeshSettings = field(default_factory=NavMeshSettings)
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the settings are possible for an environment."""
+        """Raise ValueError unless an environment can have these settings."""
         check_choice("policy", self.kind, POLICIES)
         if self.sensors:
             check_sensors(self.sensors)
@@ -104,51 +104,53 @@ class PolicyAbout:
         if not isinstance(settings, dict) or not all(_is_setting(value) for value in settings.values()):
             raise ValueError(f"task_settings={settings!r}: pass finite numbers and bools by name")
         if self.task in TASKS and settings.keys() != _settings_of(TASKS[self.task]()).keys():
-            raise ValueError(f"task_settings={settings!r} are not those of {self.task}")
+            raise ValueError(f"task_settings={settings!r} do not match the fields of {self.task}: pass all of them")
 
     def make_task(self) -> Task:
-        """The task that the policy was trained in.
+        """Return the task of the training.
 
         Raises:
-            ValueError: it is a user's own.
+            ValueError: It is a user's task.
         """
         if self.task not in TASKS:
             raise ValueError(f"the policy was trained in the task {self.task!r}: make an environment with that task")
         return TASKS[self.task](**self.task_settings)
 
     def env_keywords(self) -> dict[str, Any]:
-        """Keywords of a BatchNavEnv like the one that the policy was trained in, but for the scenes.
+        """Return the keywords of a BatchNavEnv like that of the training, without the scenes.
 
         Raises:
-            ValueError: the task is a user's own.
+            ValueError: The task is a user's task.
         """
         names = ("sensors", "camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps")
         keywords = {"task": self.make_task(), **{name: getattr(self, name) for name in names}}
-        if self.navmesh_settings != NavMeshSettings():  # else navmeshes beside the scenes are used as they are
+        if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes beside scenes are used as they are
             keywords["navmesh_settings"] = self.navmesh_settings
         return keywords
 
     def observation_space(self) -> gymnasium.spaces.Dict:
-        """The observation space of one agent of such an environment."""
+        """Return the observation space of one agent of such an environment."""
         readings = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
         return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **readings})
 
     def differences(self, other: PolicyAbout) -> list[str]:
         """Return one line per setting of the world that differs in another description, such as an environment's.
 
-        A camera counts only if the policy sees, and sensors that the policy does not use do not count.
+        The camera counts only if the policy uses images; sensors that the policy does not use do not count.
         """
-        mine, its = (_flat({name: getattr(one, name) for name in WORLD}) for one in (self, other))
+        own, others = (flattened({name: getattr(one, name) for name in WORLD}) for one in (self, other))
         if not self.sensors:
-            mine, its = ({name: value for name, value in one.items() if name[:7] != "camera."} for one in (mine, its))
+            own, others = (
+                {name: value for name, value in one.items() if name[:7] != "camera."} for one in (own, others)
+            )
         lines = []
-        for name in sorted(mine.keys() | its.keys()):
-            value, found = mine.get(name), its.get(name)
+        for name in sorted(own.keys() | others.keys()):
+            value, found = own.get(name), others.get(name)
             if name == "sensors":
                 missing = [sensor for sensor in self.sensors if sensor not in other.sensors]
-                lines += [f"it has no sensor {sensor!r}, which the policy sees" for sensor in missing]
+                lines += [f"it has no sensor {sensor!r}, which the policy needs" for sensor in missing]
             elif name.startswith("task_sensors."):
-                if name in mine and value != found:
+                if name in own and value != found:
                     lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
             elif value != found:
                 lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
@@ -156,9 +158,9 @@ class PolicyAbout:
 
 
 def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: int) -> PolicyAbout:
-    """The description of a policy that was trained in an environment."""
+    """Return the description of a policy that was trained in an environment."""
     task = type(env.task)
-    own = TASKS.get(task.__name__) is not task
+    is_custom = TASKS.get(task.__name__) is not task
     return PolicyAbout(
         kind=kind,
         sensors=env.cameras.sensors,
@@ -175,14 +177,14 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
             if name != PREVIOUS_ACTION
         },
         sliding=bool(env.simulator.sliding),
-        task=f"{task.__module__}:{task.__qualname__}" if own else task.__name__,
+        task=f"{task.__module__}:{task.__qualname__}" if is_custom else task.__name__,
         task_settings=_settings_of(env.task),
         navmesh_settings=env.simulator.navmesh(int(env.library.active[0])).settings,
     )
 
 
 def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
-    """Raise ValueError unless an environment is the world that a policy was trained in.
+    """Raise ValueError unless an environment has the settings of a policy's training.
 
     The message names every difference.
     """
@@ -190,7 +192,7 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
     lines = about.differences(found)
     if lines:
         raise ValueError(
-            "the environment is not the world that the policy was trained in: "
+            "the environment differs from that of the policy's training: "
             + "; ".join(lines)
             + ". Make it with BatchNavEnv(**about.env_keywords(), ...), or allow the mismatch "
             "(allow_mismatch=True, --allow-mismatch)"
@@ -198,19 +200,19 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
 
 
 def save_policy(path: Path, policy: Policy, about: PolicyAbout) -> None:
-    """Write a policy file; it appears whole or not at all."""
+    """Write a policy file atomically."""
     weights = {name: one.detach().cpu().contiguous().clone() for name, one in policy.state_dict().items()}
     write_atomically(path, pack_tensors(weights, {"format": FORMAT, "about": json.dumps(asdict(about))}))
 
 
 def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
-    """The policy of a file, on the CPU, and its description.
+    """Load a policy, on the CPU, and its description.
 
     Loading an untrusted file is safe: nothing in it is executed, and size, header and sensors are bounded.
 
     Raises:
-        ValueError: it is no policy file, a damaged one, or its weights are not those of its kind.
-        FileNotFoundError: there is no such file.
+        ValueError: The file is not a policy, is damaged, or has other weights than its description says.
+        FileNotFoundError: The file does not exist.
     """
     _check_size(path)
     try:
@@ -220,16 +222,16 @@ def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
             policy = make_policy(about.kind, about.observation_space())
         expected = {name: (one.shape, one.dtype) for name, one in policy.state_dict().items()}
         if {name: (one.shape, one.dtype) for name, one in weights.items()} != expected:
-            raise ValueError(f"its weights are not those of a {about.kind!r} policy for such pictures")
+            raise ValueError(f"its weights are not those of a {about.kind!r} policy with these sensors")
         policy.load_state_dict(weights, assign=True)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        reason = str(error)[:MAX_REASON]  # it may quote the file, whose texts may be long
+        reason = str(error)[:MAX_REASON]  # it may quote long texts of the file
         raise ValueError(f"policy file '{path}' is damaged: {reason}") from error
     return policy, about
 
 
 def _check_size(path: Path) -> None:
-    """Raise ValueError where a file or its safetensors header (8 bytes of length, then JSON) is larger than allowed."""
+    """Raise ValueError if a file or its safetensors header (8 bytes of length, then JSON) is too large."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file '{path}': check the path")
     if path.stat().st_size > MAX_BYTES:
@@ -242,18 +244,18 @@ def _check_size(path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:
-    """Weights by name, and the description as JSON values."""
+    """Return weights by name, and the description as JSON values."""
     with safe_open(path, framework="pt") as file:
         header = file.metadata() or {}
         if header.get("format") != FORMAT:
-            raise ValueError(f"it is no {FORMAT!r} but {header.get('format')!r}")
-        # Copied, since a tensor in the file may start at any byte, and results depend on alignment.
+            raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+        # Copied, because tensors in the file may not be aligned, and results depend on the alignment.
         weights = {name: file.get_tensor(name).clone() for name in file.keys()}
         return weights, json.loads(header["about"])
 
 
 def _about(described: dict[str, Any]) -> PolicyAbout:
-    """The description that ``save_policy`` wrote as JSON."""
+    """Return the description that ``save_policy`` wrote as JSON."""
     missing = {one.name for one in fields(PolicyAbout)} - described.keys()
     if missing:
         raise ValueError(f"its description has no {', '.join(sorted(missing))}")
@@ -266,7 +268,7 @@ def _about(described: dict[str, Any]) -> PolicyAbout:
 
 
 def _settings_of(task: Task) -> dict[str, float | bool]:
-    """The fields of a task that are numbers or bools; none of a task that is no dataclass."""
+    """Return the numbers and bools among the fields of a task; none if it is not a dataclass."""
     if not is_dataclass(task):
         return {}
     values = {one.name: getattr(task, one.name) for one in fields(task)}
@@ -274,15 +276,19 @@ def _settings_of(task: Task) -> dict[str, float | bool]:
 
 
 def _is_setting(value: object) -> bool:
-    """Whether a value is a bool or a finite number."""
+    """Return whether a value is a bool or a finite number."""
     return isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The entries of nested dicts and dataclasses by dotted names."""
+def flattened(tree: Mapping[str, Any], separator: str = ".", prefix: str = "") -> dict[str, Any]:
+    """Return the entries of nested dicts and dataclasses by joined names, such as ``camera.width``."""
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         if is_dataclass(value) and not isinstance(value, type):
             value = asdict(value)
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        flat |= (
+            flattened(value, separator, prefix + name + separator)
+            if isinstance(value, dict)
+            else {prefix + name: value}
+        )
     return flat

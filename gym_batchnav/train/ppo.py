@@ -1,4 +1,4 @@
-"""Recurrent PPO for large batches: ``PPO.iterate`` is the algorithm, the functions below it are its steps."""
+"""Recurrent PPO for large batches. ``PPO.iterate`` is the algorithm; the functions below it are its parts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PPOConfig:
 
     Attributes:
         total_frames: Length of the schedule in environment steps, summed over environments.
-        num_steps: T, steps of a rollout.
-        num_minibatches: Groups that the environments are split into for learning.
+        num_steps: T, steps per rollout.
+        num_minibatches: Number of groups into which the environments are split for learning.
         num_epochs: Passes over each rollout.
         gamma: Discount.
         gae_lambda: Lambda of generalised advantage estimation.
@@ -46,7 +46,7 @@ class PPOConfig:
         weight_decay: Weight decay; which parameters it applies to depends on the optimizer, see ``make_optimizer``.
         bootstrap_timeouts: At a time-out, bootstrap from the value of the last observation; otherwise a time-out counts
             as a terminal state.
-        imitation_share: Share of the training, at its start, that imitates the shortest-path follower instead.
+        imitation_share: Share of the training, at its start, that imitates the shortest-path follower.
         autocast: Run the networks with torch's bfloat16 autocast.
         channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
         compile: Compile the encoder with torch.compile, which needs a C++ compiler and, on a GPU, Triton.
@@ -74,7 +74,7 @@ class PPOConfig:
     compile: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a value is out of range."""
+        """Raise ValueError if a value is out of range."""
         for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: pass at least 1")
@@ -90,9 +90,9 @@ class Iteration:
     """The results of one rollout and of learning from it."""
 
     frames: int  # of all workers, since training began
-    seconds: dict[str, float]  # of this worker, by part: those of the collector, learn, and wait for the rest
-    losses: dict[str, float]  # terms of the loss and grad_norm, means over the mini-batches of all workers
-    episodes: dict[str, np.ndarray]  # [M] by measure, of this worker's episodes that ended
+    seconds: dict[str, float]  # of this worker: the parts of the collector, learn, and wait
+    losses: dict[str, float]  # terms of the loss, and grad_norm; means over the mini-batches of all workers
+    episodes: dict[str, np.ndarray]  # [M] by measure, for the episodes of this worker that ended
 
 
 class PPO:
@@ -100,7 +100,7 @@ class PPO:
 
     Args:
         envs: A batch with autoreset mode SAME_STEP, or several that share a library and a renderer, see Collector.
-        policy: Trained in place, on the device where it is.
+        policy: The policy, which is trained in place on its device.
         config: Hyper-parameters.
         seed: Seed of the environments, the actions and the mini-batches. Environment i of worker r of W is seeded with
             ``(seed * W + r) * N + i``, so that neither workers nor trainings of different seeds share a seed.
@@ -109,7 +109,7 @@ class PPO:
 
     Attributes:
         policy: The policy.
-        frames: Steps of all environments of all workers together so far.
+        frames: Environment steps so far, summed over environments and workers.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ class PPO:
             )
         if config.imitation_share > 0 and GOAL not in batches[0].components.sensors:
             raise ValueError(
-                f"imitation_share={config.imitation_share}: the follower walks to a goal of which "
-                f"{type(batches[0].task).__name__} tells the agent nothing: pass 0, or the sensor PointGoal"
+                f"imitation_share={config.imitation_share}: the follower walks to a goal that agents of "
+                f"{type(batches[0].task).__name__} do not observe; pass 0, or add the sensor PointGoal"
             )
         self.policy = policy
         self.config = config
@@ -154,7 +154,7 @@ class PPO:
         """Collect a rollout and learn from it.
 
         Args:
-            progress: Share of the training that is done, the same for every worker; None computes it from the frames.
+            progress: Completed share of the training, equal in all workers; None computes it from the frames.
         """
         config, clock = self.config, time.perf_counter()
         before, waited = dict(self.collector.seconds), self.workers.seconds
@@ -178,7 +178,7 @@ class PPO:
         return Iteration(frames=self.frames, seconds=seconds, losses=means, episodes=rollout.episodes)
 
     def _collect(self, expert: float | None) -> Rollout:
-        """Collect a rollout, which ends early if most other workers have finished theirs."""
+        """Collect a rollout; it ends early if most other workers have finished theirs."""
         workers, num_steps = self.workers, self.config.num_steps
         if workers.size == 1:
             return self.collector.collect(expert)
@@ -187,7 +187,7 @@ class PPO:
         return rollout
 
     def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
-        """Learn from a rollout, mini-batch by mini-batch; means of the terms of the loss."""
+        """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss."""
         config, terms = self.config, []
         advantages = gae(
             rollout.rewards, rollout.values, rollout.begun, rollout.bootstraps, config.gamma, config.gae_lambda
@@ -201,7 +201,7 @@ class PPO:
     def _improve(
         self, rollout: Rollout, envs: Tensor, advantages: Tensor, returns: Tensor, imitates: bool
     ) -> dict[str, Tensor]:
-        """One step of the optimizer on the rollouts of some environments; the terms of the loss."""
+        """Take one optimizer step on the rollouts of some environments; return the terms of the loss."""
         config, actions = self.config, rollout.actions[:, envs]
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
             logits, values, _ = self.policy(
@@ -221,7 +221,7 @@ class PPO:
         return {**terms, "grad_norm": norm.detach()}
 
     def get_state(self) -> dict[str, Any]:
-        """Everything that ``set_state`` needs to resume to the same curve: tensors, arrays and plain values."""
+        """Return everything that ``set_state`` needs to resume the same run: tensors, arrays and plain values."""
         return {
             "frames": self.frames,
             "policy": self.policy.state_dict(),
@@ -240,7 +240,7 @@ class PPO:
 
 
 def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
-    """Lay out and compile an encoder as a configuration says."""
+    """Set the memory format of an encoder and compile it, if the configuration requests it."""
     if config.channels_last:
         for parameter in encoder.parameters():
             if parameter.ndim == 4:
@@ -250,7 +250,7 @@ def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
 
 
 def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
-    """The optimizer that a configuration names; its learning rate is set at each iteration.
+    """Make the optimizer of a configuration; its learning rate is set in each iteration.
 
     Lamb decays all parameters, as in the paper's code; AdamW decays matrices and kernels only.
     """
@@ -261,16 +261,16 @@ def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
 
 
 def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamma: float, gae_lambda: float) -> Tensor:
-    """Generalised advantage estimation (Schulman et al. 2016) over rollouts in which episodes end and begin.
+    """Compute generalised advantage estimates (Schulman et al. 2016) of rollouts in which episodes end and begin.
 
     Args:
         rewards: [T, N].
-        values: [T + 1, N], the last row for what follows the rollout.
+        values: [T + 1, N]; the last row is for the observation after the rollout.
         begun: [T + 1, N] bool; where row t + 1 begins an episode, step t ended one.
         bootstraps: [T, N], value used in place of V(s[t+1]) where step t ended an episode: 0 if it was terminated, the
-            value of its last observation if it was cut off.
+            value of its last observation if it was truncated.
         gamma: Discount.
-        gae_lambda: Share of the next step's advantage that counts here.
+        gae_lambda: Lambda, 0 for one-step advantages, 1 for returns minus values.
 
     Returns:
         Advantages [T, N].
@@ -285,12 +285,12 @@ def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamm
 
 
 def minibatches(num_envs: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Split the environments at random into ``count`` groups, whose rollouts stay whole: indices [M] each."""
+    """Split the environments at random into ``count`` groups and yield their indices [M]."""
     yield from torch.randperm(num_envs, generator=generator).tensor_split(count)
 
 
 def standardize(values: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
-    """Values of any shape with mean 0 and deviation 1 over all workers, whose sums ``total`` makes."""
+    """Scale values of any shape to mean 0 and deviation 1 over all workers; ``total`` sums a tensor over them."""
     exact = values.double()
     count, linear, square = total(torch.stack([torch.ones_like(exact).sum(), exact.sum(), exact.square().sum()]))
     mean = linear / count
@@ -307,19 +307,20 @@ def ppo_loss(
     returns: Tensor,
     config: PPOConfig,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """PPO's clipped loss (Schulman et al. 2017), of any shape of steps.
+    """Compute PPO's clipped loss (Schulman et al. 2017) over steps of any shape.
 
     Args:
-        logits: [..., 4], the policy's now.
-        values: [...], the critic's now.
-        actions: [...] int64, taken.
-        old_log_probs: [...], of the actions when they were taken.
+        logits: [..., 4], of the current policy.
+        values: [...], of the current critic.
+        actions: [...] int64, the actions taken.
+        old_log_probs: [...], log-probabilities of the actions when they were taken.
         advantages: [...].
         returns: [...], targets of the critic.
-        config: Weights and the range of the clip.
+        config: Weights of the terms, and the clipping range.
 
     Returns:
-        The loss and its terms without gradients: policy, value, entropy, kl (an estimate) and clipped (a share).
+        The loss and its terms without gradients: policy, value, entropy, kl (estimated) and clipped (share of
+        clipped ratios).
     """
     all_log_probs = logits.log_softmax(-1)
     log_ratio = all_log_probs.gather(-1, actions[..., None]).squeeze(-1) - old_log_probs

@@ -1,4 +1,4 @@
-"""Rollouts: T steps of N environments in arrays [T, N, ...], and the collector that fills them."""
+"""Rollouts: T steps of N environments as tensors [T, N, ...], and the collector that fills them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 
 @dataclass(slots=True)
 class Rollout:
-    """T steps of N environments. Row T of the longer arrays follows the last step."""
+    """T steps of N environments. Tensors with T + 1 rows also have a row after the last step."""
 
     observations: dict[str, Tensor]  # [T + 1, N, ...] by sensor, and previous_action int64
     begun: Tensor  # [T + 1, N] bool, an episode begins with this observation
     state: Tensor  # [rows, N, H] float32, the policy's memory before row 0
     actions: Tensor  # [T, N] int64
-    log_probs: Tensor  # [T, N] float32, of the actions, when they were chosen
+    log_probs: Tensor  # [T, N] float32, of the actions when they were chosen
     values: Tensor  # [T + 1, N] float32
     rewards: Tensor  # [T, N] float32
-    bootstraps: Tensor  # [T, N] float32, value of the observation at which a time-out cut the episode off, else 0
-    expert_actions: Tensor  # [T, N] int64, the shortest-path follower's where it was asked, else 0
+    bootstraps: Tensor  # [T, N] float32, value of the last observation where an episode timed out, else 0
+    expert_actions: Tensor  # [T, N] int64, the shortest-path follower's if recorded, else 0
     episodes: dict[str, np.ndarray]  # [M] by measure, of the episodes that ended
 
     def head(self, num_steps: int) -> Rollout:
-        """Its first ``num_steps`` steps, as views."""
+        """Return the first ``num_steps`` steps, as views."""
         return replace(
             self,
             observations=self.observed(slice(num_steps + 1)),
@@ -47,34 +47,34 @@ class Rollout:
 
     @property
     def num_frames(self) -> int:
-        """Steps of all environments together."""
+        """The number of steps, summed over environments."""
         return self.actions.numel()
 
     def observed(self, rows: int | slice, envs: Tensor | slice = slice(None)) -> dict[str, Tensor]:
-        """The observations of some rows and environments."""
+        """Return the observations of some rows and environments."""
         return {name: values[rows, envs] for name, values in self.observations.items()}
 
 
 class Collector:
-    """Steps one batch or several with a policy and fills one rollout after another, in place.
+    """Steps one or more batches with a policy and fills one rollout after another, in place.
 
     With several batches that share a library, one is rendered while the policy acts for another.
 
     Args:
-        envs: A batch, or batches of equal observations whose environments stand beside each other in the rollout.
+        envs: A batch, or several with equal observation spaces, whose environments are concatenated in the rollout.
             Their autoreset mode is SAME_STEP, so that every step belongs to an episode.
         policy: The policy, on any device.
         num_steps: T.
         seed: Seed of the actions and of environment 0; environment i of all batches is seeded with ``seed + i``.
         autocast: Infer in bfloat16.
-        bootstrap_timeouts: Record the value of the observation at which a time-out cut an episode off.
+        bootstrap_timeouts: Record the value of the last observation of episodes that time out.
 
     Attributes:
-        seconds: Seconds of ``collect`` since the collector was made: ``"simulate"`` and ``"render"`` as the batches
-            report them, and ``"infer"`` for the rest. A GPU's time is counted where its results are waited for.
+        seconds: Seconds spent in ``collect`` so far: ``"simulate"`` and ``"render"`` as the batches report them, and
+            ``"infer"`` for the rest. Time on a GPU is counted where the CPU waits for its results.
 
     Raises:
-        ValueError: A batch has another autoreset mode, or the batches have different observations.
+        ValueError: A batch has another autoreset mode, or the batches have different observation spaces.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Collector:
         self.generator = torch.Generator(policy.device).manual_seed(seed)
         self.seconds = {"simulate": 0.0, "render": 0.0, "infer": 0.0}
         self._expert_seconds = 0.0
-        self._row = 0  # of the newest observation
+        self._row = 0  # row of the newest observation
         self._members: list[_Member] = []
         first = 0
         for env in self.envs:
@@ -110,13 +110,13 @@ class Collector:
 
     @torch.no_grad()
     def collect(self, expert_share: float | None = None, cut: Callable[[int], bool] | None = None) -> Rollout:
-        """Act for T steps.
+        """Collect a rollout of T steps.
 
         Args:
             expert_share: Share of actions that come from the shortest-path follower instead of the policy; the
                 follower's actions are recorded at every step. None does not compute them.
             cut: Called after each step except the last with the number of steps so far; returning True ends the
-                rollout.
+                rollout early.
 
         Returns:
             The rollout, whose arrays the next call overwrites.
@@ -129,7 +129,7 @@ class Collector:
         rollout.state = torch.cat([member.memory for member in self._members], 1)
         ended: list[dict[str, np.ndarray]] = []
         for step in range(self.num_steps):
-            for member in self._members:  # while one batch is drawn, the policy acts for the next
+            for member in self._members:  # one batch is rendered while the policy acts for the next
                 if step > 0:
                     ended.append(self._receive(member, step - 1))
                 self._send(member, step, expert_share)
@@ -148,7 +148,7 @@ class Collector:
         return rollout if self._row == self.num_steps else rollout.head(self._row)
 
     def get_state(self) -> dict[str, Any]:
-        """Everything that ``set_state`` needs to continue from here, the states of the batches included."""
+        """Return everything that ``set_state`` needs to resume from here, including the states of the batches."""
         return {
             "envs": [env.get_state() for env in self.envs],
             "memory": torch.cat([member.memory for member in self._members], 1).cpu(),
@@ -158,7 +158,7 @@ class Collector:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state that a collector of the same arguments gave."""
+        """Resume from the state of a collector with the same arguments."""
         self._row = 0
         memory = state["memory"].to(self.policy.device)
         self.generator.set_state(state["generator"])
@@ -169,15 +169,15 @@ class Collector:
             self._put(0, columns, observation, state["previous_action"][columns], state["begun"][columns])
 
     def _send(self, member: _Member, step: int, expert_share: float | None) -> None:
-        """Choose actions for row ``step`` of a batch and begin to take them."""
+        """Choose actions for row ``step`` of a batch and start its step."""
         rollout, columns = self._rollout, member.columns
         logits, rollout.values[step, columns], member.memory = self._infer(member, step)
         actions = torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
         if expert_share is not None:
             clock = time.perf_counter()
-            asked = member.env.shortest_path_actions()
+            chosen = member.env.shortest_path_actions()
             self._expert_seconds += time.perf_counter() - clock
-            expert = torch.as_tensor(asked, device=actions.device)
+            expert = torch.as_tensor(chosen, device=actions.device)
             rollout.expert_actions[step, columns] = expert
             chance = torch.rand(actions.shape, generator=self.generator, device=actions.device)
             actions = torch.where(chance < expert_share, expert, actions)
@@ -187,7 +187,7 @@ class Collector:
         member.env.send(member.taken)
 
     def _receive(self, member: _Member, step: int) -> dict[str, np.ndarray]:
-        """Record the outcome of the actions of row ``step``; returns the measures [M] of the episodes that ended."""
+        """Record the results of row ``step`` of a batch; return the measures [M] of the episodes that ended."""
         rollout, columns = self._rollout, member.columns
         observation, reward, terminated, truncated, info = member.env.recv()
         rollout.rewards[step, columns] = torch.as_tensor(reward, dtype=torch.float32, device=self.policy.device)
@@ -202,22 +202,22 @@ class Collector:
         return {name: info["final_info"][name][ended] if ended.any() else np.zeros(0) for name in names}
 
     def _environment_seconds(self) -> tuple[float, float]:
-        """Seconds that the batches have spent on simulation and on rendering so far."""
+        """Return the seconds that the batches have spent on simulation and on rendering so far."""
         render = sum(env.timings["render"] for env in self.envs)
         return sum(sum(env.timings.values()) for env in self.envs) - render + self._expert_seconds, render
 
     def _infer(self, member: _Member, row: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits, values and the next memory for a row of a batch."""
+        """Return logits, values and the next memory for a row of a batch."""
         observation = self._rollout.observed(row, member.columns)
         return self._act(observation, member.memory, self._rollout.begun[row, member.columns])
 
     def _act(self, observation: dict[str, Tensor], memory: Tensor, begun: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits, values and the next memory for one step of some environments."""
+        """Return logits, values and the next memory for one step of some environments."""
         with torch.autocast(begun.device.type, torch.bfloat16, enabled=self.autocast):
             return self.policy(observation, memory, begun)
 
     def _final_values(self, member: _Member, final_obs: dict[str, Any], cut: np.ndarray) -> Tensor:
-        """Values [M] of the last observations of the environments ``cut`` [M] of a batch, whose episodes timed out."""
+        """Return the values [M] of the last observations of environments ``cut`` [M], whose episodes timed out."""
         device = self.policy.device
         final = {name: rows_on(values, cut, device) for name, values in final_obs.items()}
         final[PREVIOUS_ACTION] = torch.as_tensor(member.taken[cut], device=device)
@@ -236,42 +236,44 @@ class Collector:
 
 @dataclass(slots=True)
 class _Member:
-    """A batch, its place in the rollout, and what the policy keeps for it between two steps."""
+    """A batch, its columns of the rollout, and the policy's memory for it."""
 
     env: BatchNavEnv
-    columns: slice  # of the rollout's environments
+    columns: slice  # environments of the rollout
     memory: Tensor  # [rows, n, H] float32
     taken: np.ndarray  # [n] int64, the last actions
 
 
 def as_batches(envs: BatchNavEnv | Sequence[BatchNavEnv]) -> tuple[BatchNavEnv, ...]:
-    """One batch or several, as a tuple.
+    """Return one or more batches as a tuple.
 
     Raises:
-        ValueError: there is none, one has another autoreset mode than SAME_STEP, or they differ in what they observe.
+        ValueError: There is none, one has an autoreset mode other than SAME_STEP, or their observation spaces differ.
     """
     batches = (envs,) if isinstance(envs, BatchNavEnv) else tuple(envs)
     if not batches:
-        raise ValueError("envs=(): pass one batch at least")
+        raise ValueError("envs=(): pass one or more batches")
     for env in batches:
         if env.autoreset_mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"autoreset_mode {env.autoreset_mode.name}: training needs autoreset_mode='same_step'")
         if env.single_observation_space != batches[0].single_observation_space:
-            raise ValueError("the batches observe different things: make them with the same sensors, camera and task")
+            raise ValueError(
+                "the batches have different observation spaces: make them with the same sensors, camera and task"
+            )
     return batches
 
 
 def rows_on(values: Any, rows: np.ndarray, device: torch.device) -> Tensor:
-    """Rows [M] of an array or tensor [N, ...], as a tensor on a device.
+    """Return rows [M] of an array or tensor [N, ...] as a tensor on a device.
 
-    They are selected where the values are: torch indexes no tensor on the CPU with an index on a GPU.
+    The rows are selected on the device of the values, since torch cannot index a CPU tensor with a GPU tensor.
     """
     tensor = torch.as_tensor(values)
     return tensor[torch.as_tensor(rows, device=tensor.device)].to(device)
 
 
 def _empty_rollout(policy: Policy, num_steps: int, num_envs: int, observation: dict[str, Any]) -> Rollout:
-    """A rollout of zeros, on the policy's device."""
+    """Return a rollout of zeros, on the policy's device."""
 
     def zeros(rows: int, dtype: torch.dtype, *shape: int) -> Tensor:
         return torch.zeros(rows, num_envs, *shape, dtype=dtype, device=policy.device)

@@ -3,7 +3,7 @@
 ``gym_batchnav.viz.figures`` has Matplotlib figures; it needs the extra ``[viz]`` and is imported by its own name.
 """
 
-from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views
+from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views, trajectory_maps
 from gym_batchnav.viz.fields import draw_field, geodesic_field
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
@@ -35,7 +35,7 @@ from gym_batchnav.viz.sheets import (
     side_by_side,
     titled,
 )
-from gym_batchnav.viz.views import SKY, AgentViews, drawn
+from gym_batchnav.viz.views import SKY, AgentViews, draw_for_people
 
 __all__ = [
     "BACKGROUND",
@@ -55,11 +55,11 @@ __all__ = [
     "difference_picture",
     "draw_agents",
     "draw_field",
+    "draw_for_people",
     "draw_outline",
     "draw_person",
     "draw_trajectories",
     "draw_viewpoints",
-    "drawn",
     "episode_clip",
     "framed",
     "geodesic_field",
@@ -79,4 +79,5 @@ __all__ = [
     "storey_map",
     "storeys",
     "titled",
+    "trajectory_maps",
 ]

@@ -1,4 +1,4 @@
-"""MIME bundles: the text, picture and page with which notebooks display an object."""
+"""MIME bundles: the text, image and HTML page with which notebooks display an object."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-Portrait = tuple[np.ndarray | None, str]  # a picture [H, W, 3] uint8, and its caption or the reason why there is none
-_LONGEST, _LONGEST_TEXT = 400, 4000  # letters of a fact, and of the plain text
-# Colours are those of the page around it, so that it can be read on light and on dark ones.
+Portrait = tuple[np.ndarray | None, str]  # an image [H, W, 3] uint8 or None, and its caption or the reason for None
+_MAX_FACT, _MAX_TEXT = 400, 4000  # characters of a fact, and of the plain text
+# Colours are inherited from the page, so that the text is readable on light and dark backgrounds.
 _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;background:transparent;color:inherit;border:0"
 
 
 def mime_bundle(
-    say: Callable[[], str],
+    text: Callable[[], str],
     title: str,
-    tell: Callable[[], Mapping[str, str]],
+    facts: Callable[[], Mapping[str, str]],
     draw: Callable[[], Portrait],
     include: Collection[str] | None = None,
     exclude: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """The value for ``_repr_mimebundle_`` to return. It never raises: displaying an object must not fail.
+    """Return the result of ``_repr_mimebundle_``. It never raises, because displaying an object must not fail.
 
     Args:
-        say: Returns the plain text.
+        text: Returns the plain text.
         title: The title of the page.
-        tell: Returns the table of the page, by name; called only if more than plain text is requested.
+        facts: Returns the rows of the table, by name; called only if more than plain text is requested.
         draw: Returns the image and its caption; called only if more than plain text is requested. If one of the three
             callables raises, the error's message replaces its result.
         include: The MIME types to return; all if not given.
         exclude: The MIME types to leave out.
     """
-    wanted = {kind for kind in ("text/plain", "text/html", "image/png") if not include or kind in include}
-    wanted -= set(exclude or ())
+    requested = {kind for kind in ("text/plain", "text/html", "image/png") if not include or kind in include}
+    requested -= set(exclude or ())
     bundle: dict[str, Any] = {}
-    if "text/plain" in wanted:
+    if "text/plain" in requested:
         try:
-            bundle["text/plain"] = clean(say(), _LONGEST_TEXT)
+            bundle["text/plain"] = clean(text(), _MAX_TEXT)
         except Exception as error:
-            bundle["text/plain"] = clean(f"{title}: {error}", _LONGEST_TEXT)
-    if wanted <= {"text/plain"}:
+            bundle["text/plain"] = clean(f"{title}: {error}", _MAX_TEXT)
+    if requested <= {"text/plain"}:
         return bundle
     try:
         picture, caption = draw()
@@ -53,24 +53,24 @@ def mime_bundle(
     except Exception as error:
         png = jpeg = None
         caption = f"no picture: {error}"
-    if "text/html" in wanted:
+    if "text/html" in requested:
         try:
-            facts = tell()
+            rows = facts()
         except Exception as error:
-            facts = {"unknown": str(error)}
-        bundle["text/html"] = _page(title, facts, jpeg, caption)
-    if "image/png" in wanted and png is not None:
+            rows = {"unknown": str(error)}
+        bundle["text/html"] = _page(title, rows, jpeg, caption)
+    if "image/png" in requested and png is not None:
         bundle["image/png"] = png
     return bundle
 
 
 def clean(text: str, longest: int) -> str:
-    """Text that can be sent as UTF-8, which file names need not be; shortened to ``longest`` letters."""
+    """Replace what UTF-8 cannot encode, such as parts of file names, and shorten to ``longest`` characters."""
     return (text if len(text) <= longest else f"{text[:longest]}...").encode(errors="replace").decode()
 
 
 def _page(title: str, facts: Mapping[str, str], jpeg: str | None, caption: str) -> str:
-    """Self-contained HTML; the picture is embedded in base 64."""
+    """Return self-contained HTML; the image is embedded in base 64."""
     rows = "".join(
         f'<tr style="background:transparent"><th style="{_CELL};font-weight:600;white-space:nowrap">{_safe(name)}</th>'
         f'<td style="{_CELL}">{_safe(value)}</td></tr>'
@@ -88,12 +88,12 @@ def _page(title: str, facts: Mapping[str, str], jpeg: str | None, caption: str) 
 
 
 def _safe(text: str) -> str:
-    """Text as HTML."""
-    return escape(clean(text, _LONGEST))
+    """Return shortened text, escaped for HTML."""
+    return escape(clean(text, _MAX_FACT))
 
 
 def _encoded(picture: np.ndarray, name: str, **options: Any) -> str:
-    """A picture in a format, in base 64."""
+    """Return an image in a file format, encoded in base 64."""
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, format=name, **options)
     return base64.b64encode(buffer.getvalue()).decode()

@@ -1,19 +1,22 @@
-"""Clips of episodes: a map with the agents' paths beside their views."""
+"""Clips and maps of recorded episodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.viz.floors import storey_at
 from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, storey_map
-from gym_batchnav.viz.marks import PATH_COLORS
+from gym_batchnav.viz.marks import BACKGROUND, PATH_COLORS
 from gym_batchnav.viz.recording import Recording
 from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, titled
 
 MAX_FRAMES = 120
+SHORTEST_PATH_COLOR = (120, 124, 130)
+_TRAJECTORY_MAP = 420  # pixels per side
 
 
 def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarray | float | None = None) -> TopDownMap:
@@ -23,7 +26,7 @@ def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarra
 
     Args:
         env: The batch; it must have been reset.
-        slot: Its slot in the batch's library, ``env.agents.slot`` of an agent.
+        slot: The slot in the batch's library, such as ``env.agents.slot[0]``.
         size: Pixels along the longer side.
         floor: A height on the storey to show, in metres, or heights [M], most of which lie on it; the heights of the
             agents in the scene if not given.
@@ -41,7 +44,7 @@ def map_beside_views(
     views: Sequence[np.ndarray],
     caption: str = "",
 ) -> np.ndarray:
-    """One frame of a clip.
+    """Draw one frame of a clip: a map with the agents' paths beside their views.
 
     Args:
         top_down: The map.
@@ -49,7 +52,7 @@ def map_beside_views(
         goals: [M, 3], metres.
         positions: [M, 3], metres, of the agents.
         headings: [M], radians.
-        views: The view of each agent, [H, W, 3] uint8 of one size; framed in the agent's colour on the map.
+        views: The view of each agent, [H, W, 3] uint8 of one size; its frame has the colour of the agent on the map.
         caption: A line of text below.
 
     Returns:
@@ -77,12 +80,14 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
         that most of the agents are on.
 
     Raises:
-        ValueError: no agent was filmed, or the agents are in several scenes.
+        ValueError: No agent was filmed, or the agents are in several scenes.
     """
     count = recording.num_filmed
     scenes = np.unique(recording.slots[:count])
     if len(scenes) != 1:
-        raise ValueError(f"a clip of {count} filmed agents in {len(scenes)} scenes: record some that share one scene")
+        raise ValueError(
+            f"a clip of {count} filmed agents in {len(scenes)} scenes: record one or more agents that share a scene"
+        )
     slot = int(scenes[0])
     maps: dict[float | None, TopDownMap] = {}  # by floor
     last = int(recording.num_steps[:count].max())
@@ -107,3 +112,29 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
             )
         )
     return frames
+
+
+def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
+    """Draw a map [H, W, 3] per recorded scene: the agents' paths in colour, the shortest paths in grey, and the SPL."""
+    maps = []
+    for slot in dict.fromkeys(recording.slots.tolist()):
+        here = np.nonzero(recording.slots == slot)[0]
+        top_down = batch_map(env, slot, _TRAJECTORY_MAP, floor=recording.positions[0, here, 1])
+        navmesh = env.simulator.navmesh(slot)
+        shortest = [navmesh.shortest_path(recording.positions[0, index], recording.goals[index]) for index in here]
+        picture = draw_trajectories(top_down, shortest, colors=[SHORTEST_PATH_COLOR], width=2)
+        paths = [recording.path(index) for index in here.tolist()]
+        picture = draw_trajectories(replace(top_down, picture=picture), paths, recording.goals[here])
+        scores = "  ".join(f"{score:.2f}" for score in recording.spl[here])
+        maps.append(captioned(_on_square(picture, _TRAJECTORY_MAP), f"{env.library.name(slot)}   SPL {scores}"))
+    return mosaic(np.stack(maps), columns=min(3, len(maps)), gap=8)
+
+
+def _on_square(picture: np.ndarray, side: int) -> np.ndarray:
+    """Centre a picture [H, W, 3] on a square of the background colour."""
+    height, width = picture.shape[:2]
+    square = np.empty((side, side, 3), np.uint8)
+    square[:] = BACKGROUND
+    top, left = (side - height) // 2, (side - width) // 2
+    square[top : top + height, left : left + width] = picture
+    return square

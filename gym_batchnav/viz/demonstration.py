@@ -1,4 +1,4 @@
-"""A demonstration: agents run through homes for a while, and pictures show a few of them."""
+"""The demonstration of ``gym-batchnav demo``: step a batch for a while, then draw some of its agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gym_batchnav.viz.sheets import mosaic
 
 RANDOM_SHARE = 8  # every eighth agent acts at random
 SHOWN_AGENTS = 6  # in the clip and on the map
-SHOWN_DISTANCE = 5.0  # metres from start to goal: long enough to be seen, short enough for a clip
+SHOWN_DISTANCE = 5.0  # metres from start to goal: long enough to see, short enough for a clip
 MOSAIC_VIEWS = 36
 _MOSAIC_PIXELS, _MAP_PIXELS, _CLIP_MAP_PIXELS = 128, 900, 640
 
@@ -31,14 +31,14 @@ def demonstrate(
     """Step a batch for a while: most agents follow shortest paths, every eighth acts at random.
 
     Args:
-        env: The batch; it is reset first, in which all that is still to be compiled is compiled.
-        seconds: How long to step.
-        seed: Of the reset and of the random actions.
+        env: The batch. It is reset and stepped once before the clock starts, which compiles all kernels.
+        seconds: Duration.
+        seed: Seed of the environments and of the random actions.
         progress: Called after each step with the share of the time that has passed, 0 to 1, and the frames/s so far.
 
     Returns:
         Figures for JSON: ``fps``, ``success`` and ``spl`` of the followers (None if no episode ended), ``episodes``,
-        ``steps``, ``num_envs``, and ``parts``, milliseconds per step by part of the step.
+        ``steps``, ``num_envs``, and ``parts`` (milliseconds per step, by phase).
     """
     agent = _MostlyFollowers(seed)
     EpisodeLoop(env, agent, seed=seed).step()
@@ -76,17 +76,17 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
     """Write a mosaic of views, and a map and a clip of a few followers in one scene.
 
     Args:
-        env: The batch, under way.
-        folder: Where to write ``mosaic.png``, ``map.png`` and ``clip.gif``.
+        env: The batch, after its first reset.
+        folder: The folder for ``mosaic.png``, ``map.png`` and ``clip.gif``.
 
     Returns:
-        The files and what each shows.
+        A description of each file.
     """
-    some = np.unique(np.linspace(0, env.num_envs - 1, min(MOSAIC_VIEWS, env.num_envs)).astype(int))
-    save_picture(mosaic(env.pictures(some, _MOSAIC_PIXELS)), folder / "mosaic.png")
+    viewed = np.unique(np.linspace(0, env.num_envs - 1, min(MOSAIC_VIEWS, env.num_envs)).astype(int))
+    save_picture(mosaic(env.pictures(viewed, _MOSAIC_PIXELS)), folder / "mosaic.png")
     slot = int(env.library.active[0])
     episodes = _episodes_to_show(env, slot)
-    # Where scenes rotate, episodes are numbered within their scene and every K-th environment begins in the first one.
+    # If scenes rotate, episodes are numbered within their scene, and every K-th environment begins in the first one.
     every = len(env.library.active) if len(env.library.names) > len(env.library.active) else 1
     shown = BatchNavEnv(every * len(episodes), library=env.library, renderer=env.renderer, camera=env.cameras.camera)
     try:
@@ -97,18 +97,18 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
     finally:
         shown.close()
     return {
-        folder / "mosaic.png": f"views of {len(some)} of the agents",
+        folder / "mosaic.png": f"views of {len(viewed)} of the agents",
         folder / "map.png": f"paths of {len(episodes)} agents in {env.library.name(slot)}, from disc to star",
-        folder / "clip.gif": "the same agents on their paths, with what they see",
+        folder / "clip.gif": "the same agents, beside their views",
     }
 
 
 class _MostlyFollowers:
-    """Followers of the shortest path, and among them some that act at random and never stop.
+    """Shortest-path followers, except that every eighth agent acts at random and never stops.
 
     Attributes:
-        at_random: [N] bool, those that act at random.
-        seconds: Time spent in choosing actions.
+        at_random: [N] bool, the agents that act at random.
+        seconds: Time spent on choosing actions.
     """
 
     def __init__(self, seed: int) -> None:
@@ -116,12 +116,12 @@ class _MostlyFollowers:
         self.seconds = 0.0
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Begin again with the same random numbers."""
+        """Restart the random numbers."""
         self._rng = np.random.default_rng(self._seed)
         self.at_random = np.arange(env.num_envs) % RANDOM_SHARE == RANDOM_SHARE - 1
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """The next actions [N] int64."""
+        """Return the next actions [N] int64."""
         started = time.perf_counter()
         actions = env.shortest_path_actions()
         actions[self.at_random] = self._rng.integers(Action.STOP + 1, len(Action), int(self.at_random.sum()))
@@ -130,13 +130,13 @@ class _MostlyFollowers:
 
 
 def _episodes_to_show(env: BatchNavEnv, slot: int) -> np.ndarray:
-    """The numbers [M] of the episodes in a slot whose shortest paths are nearest to ``SHOWN_DISTANCE``."""
-    off = np.abs(env.simulator.episode_set(slot).distance - SHOWN_DISTANCE)
-    rows = np.argsort(off, kind="stable")[:SHOWN_AGENTS]
+    """Return the numbers [M] of the episodes in a slot whose shortest paths are closest to ``SHOWN_DISTANCE``."""
+    deviation = np.abs(env.simulator.episode_set(slot).distance - SHOWN_DISTANCE)
+    rows = np.argsort(deviation, kind="stable")[:SHOWN_AGENTS]
     return env.simulator.schedule.index(np.full(len(rows), slot), rows)
 
 
 def _paths(env: BatchNavEnv, recording: Recording, slot: int) -> np.ndarray:
-    """A map [H, W, 3] of the scene with the paths of all recorded agents."""
+    """Draw a map [H, W, 3] of the scene with the paths of all recorded agents."""
     above = batch_map(env, slot, _MAP_PIXELS, recording.positions[0, :, 1])
     return draw_trajectories(above, [recording.path(index) for index in range(len(recording.slots))], recording.goals)

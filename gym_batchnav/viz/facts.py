@@ -11,11 +11,11 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
 
 _GUESSES = ("up", "scale", "origin")  # keys of Scene.metadata
-_FEW = 4  # names or numbers that are listed
+_MAX_LISTED = 4  # names or numbers
 
 
 def describe_scene(scene: Scene) -> dict[str, Any]:
-    """The facts of a scene as plain values; lengths in metres."""
+    """Return the facts of a scene as plain values; lengths are in metres."""
     low, high = scene.bounds.tolist()
     pixels = [picture.shape[0] * picture.shape[1] for picture in scene.textures]
     return {
@@ -36,7 +36,7 @@ def describe_scene(scene: Scene) -> dict[str, Any]:
 
 
 def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
-    """The walkable area in square metres: in all, and of each island, the largest first."""
+    """Return the total walkable area and that of each island, the largest first, in square metres."""
     islands = sorted((island.area for island in navmesh.islands), reverse=True)
     return {"walkable_area": navmesh.navigable_area, "islands": islands}
 
@@ -46,7 +46,7 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
 
     Args:
         facts: The facts; ``walkable`` may hold the reason why there is no navmesh.
-        most_warnings: The number of warnings that are shown; all if not given.
+        most_warnings: Maximum number of warnings to include; all if not given.
     """
     words = {name: f"{facts[name]:,}" for name in ("triangles", "vertices", "objects", "materials")}
     words["textures"] = "none"
@@ -68,21 +68,21 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
 
 
 def islands_in_words(areas: Sequence[float]) -> str:
-    """The number of islands and the areas of the largest; ``areas`` in square metres, the largest first."""
+    """Format the number of islands and the largest areas; ``areas`` are in square metres, the largest first."""
     return f"{len(areas)}: {listed([f'{area:.1f}' for area in areas])} m2"
 
 
 def size_in_words(size: Sequence[float] | np.ndarray) -> str:
-    """Lengths along x, y and z in metres."""
+    """Format lengths along x, y and z, in metres."""
     return " x ".join(f"{length:.2f}" for length in size) + " m (x, y up, z)"
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of some names."""
-    more = len(names) - _FEW
-    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
+    """Join the first four names and the number of the others."""
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(count: int, noun: str) -> str:
-    """A number and its noun, in the plural where it takes one."""
+    """Format a count with its noun in singular or plural."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -19,11 +19,11 @@ FIELD_COLORS = np.array(
     np.float64,
 )  # from near to far
 UNREACHABLE = (176, 178, 182)
-_SHIFT = 1e-2  # metres from a pixel's middle to the navmesh, at most
+_MAX_SHIFT = 1e-2  # metres from the centre of a pixel to the navmesh
 
 
 def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, height: float | None = None) -> np.ndarray:
-    """Geodesic distance from the middle of every pixel of a map to a goal.
+    """Compute the geodesic distance from the centre of every pixel of a map to a goal.
 
     Args:
         navmesh: The navmesh of the map's scene.
@@ -36,7 +36,7 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
         [H, W] float32: geodesic metres, inf where no path leads to the goal, NaN where the floor is not walkable.
 
     Raises:
-        ValueError: the goal is not near the navmesh.
+        ValueError: The goal is not near the navmesh.
     """
     goal = np.asarray(goal, np.float64).reshape(3)
     tables = navmesh.tables(goal[None])
@@ -48,7 +48,7 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
     fill_heights(tables.ground, covering[row, column], points)
     snapped, polygon = navmesh.snap_with_polygon(points)
     with np.errstate(invalid="ignore"):
-        near = np.hypot(*(snapped - points)[:, [0, 2]].T) <= _SHIFT
+        near = np.hypot(*(snapped - points)[:, [0, 2]].T) <= _MAX_SHIFT
     count = int(near.sum())
     distance = np.empty(count, np.float32)
     batch = NavMeshAgents(1)
@@ -65,7 +65,7 @@ def draw_field(top_down: TopDownMap, field: np.ndarray, contour: float = 1.0, st
 
     Args:
         top_down: The map.
-        field: [H, W], metres, as of ``geodesic_field``; grey where it is infinite, nothing is drawn where it is NaN.
+        field: [H, W], metres, from ``geodesic_field``. Infinite values are drawn grey, NaNs are not drawn.
         contour: Metres between lines; 0 for none.
         strength: Opacity of the colours, 0 to 1.
     """
@@ -84,14 +84,14 @@ def draw_field(top_down: TopDownMap, field: np.ndarray, contour: float = 1.0, st
 
 
 def field_colors(metres: np.ndarray, far: float) -> np.ndarray:
-    """Colours [..., 3] float64, 0 to 255, of distances [...] in metres from 0 to ``far``."""
+    """Return the colours [..., 3] float64, 0 to 255, of distances [...] from 0 to ``far`` metres."""
     place = np.nan_to_num(np.asarray(metres, np.float64) / far, nan=0.0, posinf=1.0)
     stops = np.linspace(0, 1, len(FIELD_COLORS))
     return np.stack([np.interp(place, stops, channel) for channel in FIELD_COLORS.T], axis=-1)
 
 
 def farthest(field: np.ndarray) -> float:
-    """The largest finite distance of a field, metres; 1 if there is none."""
+    """Return the largest finite distance of a field, in metres; 1 if there is none."""
     found = field[np.isfinite(field)]
     return max(float(found.max()), 1e-3) if len(found) else 1.0
 
@@ -99,7 +99,7 @@ def farthest(field: np.ndarray) -> float:
 def _storey(
     navmesh: NavMesh, top_down: TopDownMap, goal: float, height: float | None
 ) -> tuple[float, tuple[float, float]]:
-    """The height nearest to which polygons are chosen, and the span of heights in which they must lie, metres."""
+    """Return the height to which the chosen polygons should be closest, and the span in which they must lie, metres."""
     if height is None and top_down.span == EVERYWHERE:
         height = goal
     if height is not None:
@@ -110,7 +110,7 @@ def _storey(
 
 
 def _polygons(navmesh: NavMesh, top_down: TopDownMap, height: float, span: tuple[float, float]) -> np.ndarray:
-    """The polygon [H, W] int32 in a span on or about every pixel, -1 for none; of several that nearest to a height."""
+    """Return the polygon [H, W] int32 at every pixel, -1 for none: that within ``span`` and closest to ``height``."""
     picture_height, picture_width = top_down.picture.shape[:2]
     image = Image.new("I", (picture_width, picture_height), -1)
     draw = ImageDraw.Draw(image)

@@ -90,7 +90,7 @@ def field_figure(
     colors = LinearSegmentedColormap.from_list("distance", [tuple(color / 255) for color in FIELD_COLORS])
     scale = ScalarMappable(Normalize(0, farthest(field)), colors)
     label = _METRES.format("distance")
-    made.colorbar(scale, ax=axes, label=f"{label}; grey: no way" if np.isinf(field).any() else label, shrink=0.8)
+    made.colorbar(scale, ax=axes, label=f"{label}; grey: unreachable" if np.isinf(field).any() else label, shrink=0.8)
     axes.set_title(title)
     return made
 
@@ -104,13 +104,13 @@ def episodes_figure(episodes: EpisodeSet, title: str = "", width: float = 9.0) -
         width: Width in inches.
     """
     made = Figure(figsize=(width, width / 3), layout="constrained")
-    lengths, bends, places = made.subplots(1, 3)
+    lengths, detours, places = made.subplots(1, 3)
     color = _rgb(1)
     lengths.hist(episodes.distance, bins=30, color=color)
     lengths.set(xlabel=_METRES.format("geodesic distance"), ylabel="episodes")
     straight = np.linalg.norm(episodes.goal - episodes.start, axis=1)
-    bends.hist(episodes.distance / np.maximum(straight, 1e-6), bins=30, color=color)
-    bends.set(xlabel="geodesic / straight distance", ylabel="episodes")
+    detours.hist(episodes.distance / np.maximum(straight, 1e-6), bins=30, color=color)
+    detours.set(xlabel="geodesic / straight distance", ylabel="episodes")
     for points, name, index in ((episodes.start, "starts", 1), (episodes.goals, "goals", 0)):
         places.scatter(points[:, 0], points[:, 2], s=4, alpha=0.5, color=_rgb(index), label=name)
     places.set(xlabel=_METRES.format("x"), ylabel=_METRES.format("z"), aspect="equal")
@@ -121,19 +121,19 @@ def episodes_figure(episodes: EpisodeSet, title: str = "", width: float = 9.0) -
 
 
 def strip_figure(recording: Recording, index: int = 0, count: int = 6, width: float = 10.0) -> Figure:
-    """Draw one episode: the agent's view at some of its steps, above its distance to the goal.
+    """Draw one episode: the agent's view at some steps, and below it the distance to the goal at every step.
 
     Args:
         recording: A recording with filmed agents.
         index: The index of the agent among the filmed ones.
-        count: The number of pictures.
-        width: Inches.
+        count: Number of images.
+        width: Width in inches.
 
     Raises:
-        ValueError: the agent was not filmed.
+        ValueError: The agent was not filmed.
     """
     if not 0 <= index < recording.num_filmed:
-        raise ValueError(f"index={index} of {recording.num_filmed} filmed agents: record more with num_filmed=")
+        raise ValueError(f"index={index}, but {recording.num_filmed} agents were filmed: record more with num_filmed=")
     last = int(recording.num_steps[index])
     steps = np.unique(np.linspace(0, last, count).round().astype(int))
     rows = len(recording.pictures)
@@ -159,7 +159,7 @@ def strip_figure(recording: Recording, index: int = 0, count: int = 6, width: fl
 
 
 def _map_axes(top_down: TopDownMap, picture: np.ndarray, width: float) -> tuple[Figure, Any]:
-    """A figure with a picture of a map on axes in metres."""
+    """Make a figure that shows a map on axes in metres; return it with its axes."""
     height, across = (side / top_down.pixels_per_metre for side in picture.shape[:2])
     left, top = top_down.origin
     made = Figure(figsize=(width, width * min(1.4, height / across) + 0.6), layout="constrained")

@@ -9,37 +9,38 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
 
-_SHARE = 0.1  # of the walkable area that lies on a storey at least
-_MOST = 4  # storeys
-_BIN = 0.1  # metres: of heights that are counted
-LEVEL, _HEADROOM = 0.4, 1.8  # metres within which a floor counts as level, and between storeys at least
-_BELOW = 0.5  # metres under a floor that still belong to its storey: the last steps to it
-CUT = 2.0  # metres over the visible floor at which a map cuts, unless the ceiling is lower
-_UNDER = 0.4  # metres that the visible floor lies below the navmesh at most: voxels round up
-_LOWEST_CEILING = 1.2  # metres over the floor
+_MIN_SHARE = 0.1  # of the walkable area on a storey
+_MAX_STOREYS = 4
+_BIN = 0.1  # metres; width of the bins of heights
+LEVEL = 0.4  # metres; a floor is level within this height
+_HEADROOM = 1.8  # metres; minimum distance between storeys
+_BELOW = 0.5  # metres below a floor that belong to its storey: the last steps of its stairs
+CUT = 2.0  # metres above the visible floor at which a map cuts, unless the ceiling is lower
+_MAX_DROP = 0.4  # metres from the navmesh down to the visible floor; voxels round up
+_LOWEST_CEILING = 1.2  # metres above the floor
 _CLEAR = 0.05  # metres between the cut and the ceiling
-_CEILING_SHARE = 0.3  # of the floor's area that a ceiling has at least
-_CEILING_DEPTH = 0.15  # metres within which that area lies
-_LEVEL_NORMAL = 0.9  # the y of a level triangle's normal at least
+_CEILING_SHARE = 0.3  # minimum area of a ceiling, relative to its floor
+_CEILING_DEPTH = 0.15  # metres; that area lies within this height
+_LEVEL_NORMAL = 0.9  # minimum y of a level triangle's normal
 EVERYWHERE = (-np.inf, np.inf)  # metres: the span of a map that shows more than one storey
 
 
 def storeys(navmesh: NavMesh) -> list[float]:
-    """Heights of a building's floors in metres, lowest first; empty for a landscape, which has no level floors."""
+    """Return the heights of a building's floors, in metres, the lowest first; none if there are no level floors."""
     if not navmesh.num_polygons:
         return []
     heights, area = polygon_heights(navmesh), navmesh.polygon_area
     corners = navmesh.vertices[navmesh.polygons, 1]
     steep = np.ptp(np.where(navmesh.polygons >= 0, corners, corners[:, :1]), axis=1) > 2 * LEVEL
-    left = np.where(steep, 0.0, area)  # what may still be part of a floor
+    left = np.where(steep, 0.0, area)  # area that may still belong to another floor
     bins = np.round((heights - heights.min()) / _BIN).astype(int)
     width = round(LEVEL / _BIN)
     floors: list[float] = []
     level = 0.0
-    while len(floors) < _MOST:
+    while len(floors) < _MAX_STOREYS:
         around_bin = np.convolve(np.bincount(bins, left), np.ones(2 * width + 1))[width:-width]
         best = int(around_bin.argmax())
-        if around_bin[best] < _SHARE * area.sum():
+        if around_bin[best] < _MIN_SHARE * area.sum():
             break
         at = np.abs(bins - best) <= width
         floors.append(float(np.average(heights[at], weights=left[at])))
@@ -49,13 +50,13 @@ def storeys(navmesh: NavMesh) -> list[float]:
 
 
 def storey_spans(floors: list[float]) -> list[tuple[float, float]]:
-    """Lower and upper bound in metres of each floor's storey; one span without bounds if there is no floor."""
+    """Return the lower and upper bound of each floor's storey, in metres; one infinite span if there is no floor."""
     bounds = [-np.inf, *(floor - _BELOW for floor in floors[1:]), np.inf]
     return list(pairwise(bounds))
 
 
 def storey_at(navmesh: NavMesh, heights: np.ndarray | float) -> tuple[float | None, tuple[float, float]]:
-    """Floor and span in metres of the storey that most of some heights lie in; the floor is None in a landscape."""
+    """Return floor and span, in metres, of the storey that contains most heights; the floor is None in a landscape."""
     floors = storeys(navmesh)
     spans = storey_spans(floors)
     most = max(range(len(spans)), key=lambda index: int(inside(spans[index], heights).sum()))
@@ -63,19 +64,19 @@ def storey_at(navmesh: NavMesh, heights: np.ndarray | float) -> tuple[float | No
 
 
 def inside(span: tuple[float, float], heights: np.ndarray | float) -> np.ndarray:
-    """Whether heights [...] lie in a span: [...] bool."""
+    """Return whether heights [...] lie in a span, [...] bool."""
     return (np.asarray(heights) >= span[0]) & (np.asarray(heights) < span[1])
 
 
 def polygon_heights(navmesh: NavMesh) -> np.ndarray:
-    """The mean height [P] float64 of every polygon's corners, metres."""
+    """Return the mean height [P] float64 of every polygon's corners, in metres."""
     used = navmesh.polygons >= 0
     corners = navmesh.vertices[navmesh.polygons, 1].astype(np.float64)
     return np.where(used, corners, 0).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
 
 
 def visible_floor_and_cut(scene: Scene, floor: float) -> tuple[float, float]:
-    """The visible floor of a storey, and the height at which a map has to cut the storey to look below its ceiling.
+    """Return the height of a storey's visible floor, and the height of the cut through which a map shows the storey.
 
     Args:
         scene: The scene.
@@ -86,7 +87,7 @@ def visible_floor_and_cut(scene: Scene, floor: float) -> tuple[float, float]:
         surface more than 1.2 m above the floor that has at least 30% of the floor's area.
     """
     heights, areas = _level_triangles(scene)
-    near = (heights > floor - _UNDER) & (heights < floor + _CLEAR)
+    near = (heights > floor - _MAX_DROP) & (heights < floor + _CLEAR)
     floor_area = float(areas[near].sum())
     if floor_area == 0:
         return floor, floor + CUT
@@ -102,7 +103,7 @@ def visible_floor_and_cut(scene: Scene, floor: float) -> tuple[float, float]:
 
 
 def _level_triangles(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Mean heights [L] (metres) and areas [L] (square metres) of the scene's level triangles, whichever way up."""
+    """Return mean heights [L] (metres) and areas [L] (square metres) of all level triangles, facing up or down."""
     corners = scene.vertices[scene.triangles].astype(np.float64)
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     doubled = np.linalg.norm(normals, axis=1)

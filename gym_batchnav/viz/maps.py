@@ -14,13 +14,13 @@ from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.floors import CUT, EVERYWHERE, inside, polygon_heights, storey_at, visible_floor_and_cut
 from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, PATH_COLORS, color_of, draw_badge, draw_disc, draw_star
-from gym_batchnav.viz.views import drawn
+from gym_batchnav.viz.views import draw_for_people
 
 WALKABLE = (222, 232, 226)
 OUTLINE = (46, 150, 100)
 _PALE = 0.35  # opacity of marks on another storey than the map's
-_LENS_DEG = 1.0  # field of view of maps: rays are parallel enough, and depth is precise enough to find edges
-_BAR = 40  # least length of the scale bar, pixels
+_LENS_DEG = 1.0  # field of view of maps: rays are nearly parallel, but depth is still precise enough to find edges
+_MIN_BAR = 40  # pixels; length of the scale bar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +36,11 @@ class TopDownMap:
     span: tuple[float, float] = EVERYWHERE  # heights between which its storey lies, metres
 
     def pixels(self, positions: np.ndarray) -> np.ndarray:
-        """Pixel coordinates [..., 2] (x, y) of positions [..., 3] in metres."""
+        """Return the pixel coordinates [..., 2] (x, y) of positions [..., 3] in metres."""
         return (positions[..., [0, 2]] - np.array(self.origin)) * self.pixels_per_metre
 
     def shows(self, positions: np.ndarray) -> np.ndarray:
-        """Whether positions [..., 3] lie on the map's storey: [...] bool."""
+        """Return whether positions [..., 3] lie on the map's storey, [...] bool."""
         return inside(self.span, np.asarray(positions)[..., 1])
 
 
@@ -71,7 +71,7 @@ def navmesh_map(
 def scene_map(
     renderer: Renderer, scene: Scene, slot: int, size: int = 768, floor: float = 0.0, cut: float = CUT
 ) -> TopDownMap:
-    """Draw a scene from above, as ``drawn`` does, without anything higher than ``cut`` metres over the floor.
+    """Draw a scene from above, as ``draw_for_people`` does, cut at ``cut`` metres above the floor.
 
     Args:
         renderer: Draws the scene.
@@ -79,12 +79,12 @@ def scene_map(
         slot: Its slot in the renderer's library.
         size: Pixels along the longer side.
         floor: Height of the floor, metres.
-        cut: Metres over the floor; a ceiling below it hides the room, see ``visible_floor_and_cut``.
+        cut: Metres above the floor; a lower ceiling would hide the room, see ``visible_floor_and_cut``.
     """
     canvas = _canvas(scene.vertices, size, margin=0.4)
     height, width = canvas.picture.shape[:2]
     extent = width / canvas.pixels_per_metre
-    # Nearly parallel rays: a narrow lens from far above, whose near plane cuts the ceiling away.
+    # A narrow lens far above makes nearly parallel rays; its near plane cuts the ceiling away.
     distance = extent / 2 / np.tan(np.radians(_LENS_DEG) / 2)
     near = max(distance - cut, distance / 10)
     camera = Camera(width=width, height=height, hfov_deg=_LENS_DEG, near=near, max_depth=2 * distance)
@@ -92,14 +92,14 @@ def scene_map(
     view = np.array(
         [[1, 0, 0, -centre_x], [0, 0, -1, centre_z], [0, 1, 0, -(floor + distance)], [0, 0, 0, 1]], np.float32
     )
-    (picture,) = drawn(renderer, camera, np.array([slot]), view[None], sky=BACKGROUND)
+    (picture,) = draw_for_people(renderer, camera, np.array([slot]), view[None], sky=BACKGROUND)
     return replace(canvas, picture=picture)
 
 
 def storey_map(
     renderer: Renderer, scene: Scene, slot: int, navmesh: NavMesh, size: int, heights: np.ndarray | float
 ) -> TopDownMap:
-    """Draw the storey that most of some heights lie in, cut below its ceiling; a landscape as a whole.
+    """Draw the storey that contains most of the heights, cut below its ceiling; a landscape is drawn as a whole.
 
     Args:
         renderer: Draws the scene.
@@ -107,7 +107,7 @@ def storey_map(
         slot: Its slot in the renderer's library.
         navmesh: Its navmesh.
         size: Pixels along the longer side.
-        heights: [M] or one, metres.
+        heights: One height or [M] heights, metres.
     """
     floor, span = storey_at(navmesh, heights)
     bottom, top = scene.bounds[:, 1].tolist()
@@ -120,7 +120,7 @@ def storey_map(
 
 
 def draw_outline(top_down: TopDownMap, navmesh: NavMesh) -> TopDownMap:
-    """Outline the walkable area of its storey on a map."""
+    """Draw the outline of the walkable area on a map of its storey."""
     image = Image.fromarray(top_down.picture)
     draw = ImageDraw.Draw(image)
     used = navmesh.polygons >= 0
@@ -150,26 +150,26 @@ def draw_trajectories(
         top_down: The map.
         paths: One array [T, 3] per agent, metres; a disc marks its start.
         goals: [len(paths), 3], metres; a star marks each.
-        colors: One per agent; a fixed sequence is repeated if not given.
+        colors: One per agent, repeated if there are too few; PATH_COLORS if not given.
         width: Width of the lines, pixels.
 
     Returns:
         The picture [H, W, 3] uint8.
     """
     chosen = colors or PATH_COLORS
-    ways = [np.asarray(path) for path in paths]
-    stars = [None] * len(ways) if goals is None else list(np.asarray(goals))
-    heights = [way[:, 1] for way in ways] + [star[1:2] for star in stars if star is not None]
+    lines = [np.asarray(path) for path in paths]
+    stars = [None] * len(lines) if goals is None else list(np.asarray(goals))
+    heights = [line[:, 1] for line in lines] + [star[1:2] for star in stars if star is not None]
 
     def mark(draw: ImageDraw.ImageDraw, span: tuple[float, float]) -> None:
-        for index, (way, star) in enumerate(zip(ways, stars, strict=True)):
-            color, shown = chosen[index % len(chosen)], inside(span, way[:, 1])
+        for index, (line, star) in enumerate(zip(lines, stars, strict=True)):
+            color, shown = chosen[index % len(chosen)], inside(span, line[:, 1])
             for run in _runs(shown):
-                points = [tuple(point) for point in top_down.pixels(way[run])]
+                points = [tuple(point) for point in top_down.pixels(line[run])]
                 draw.line(points, fill=(255, 255, 255), width=width + 2, joint="curve")
                 draw.line(points, fill=color, width=width, joint="curve")
             if shown[0]:
-                draw_disc(draw, top_down.pixels(way[0]), 2 * width, color)
+                draw_disc(draw, top_down.pixels(line[0]), 2 * width, color)
             if star is not None and inside(span, star[1]):
                 draw_star(draw, top_down.pixels(star), 3 * width, color)
 
@@ -228,9 +228,9 @@ def draw_viewpoints(
 
 
 def _apart(places: np.ndarray, distance: float) -> np.ndarray:
-    """Move places [N, 2] apart until no two are nearer than a distance in pixels; isolated places stay."""
+    """Move places [N, 2] apart until no two are closer than ``distance`` pixels; isolated places do not move."""
     centres = np.array(places, np.float64)
-    away = np.arange(len(centres)) * 2.4  # radians: directions for viewpoints at one place
+    away = np.arange(len(centres)) * 2.4  # radians: directions in which to separate viewpoints at the same place
     for _ in range(64):
         gap = centres[:, None] - centres[None]
         length = np.linalg.norm(gap, axis=2)
@@ -247,7 +247,7 @@ def _apart(places: np.ndarray, distance: float) -> np.ndarray:
 
 
 def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
-    """An empty map that contains all vertices [V, 3] and a margin in metres."""
+    """Return an empty map that contains all vertices [V, 3] and a margin in metres."""
     low, high = vertices.min(axis=0) - margin, vertices.max(axis=0) + margin
     extent = (high - low)[[0, 2]]
     scale = size / float(extent.max())
@@ -263,7 +263,7 @@ def _marked(
     heights: Sequence[np.ndarray],
     mark: Callable[[ImageDraw.ImageDraw, tuple[float, float]], None],
 ) -> Image.Image:
-    """Draw marks on a picture: full where they lie in a span of heights, pale elsewhere."""
+    """Draw marks on a picture: opaque where they lie in a span of heights, pale elsewhere."""
     image = Image.fromarray(picture)
     if not all(inside(span, some).all() for some in heights):
         everything = image.copy()
@@ -274,16 +274,16 @@ def _marked(
 
 
 def _runs(shown: np.ndarray) -> list[np.ndarray]:
-    """Runs of two and more consecutive indices where ``shown`` [T] is True."""
+    """Return the runs of at least two consecutive indices where ``shown`` [T] is True."""
     found = np.flatnonzero(shown)
     return [run for run in np.split(found, np.flatnonzero(np.diff(found) > 1) + 1) if len(run) > 1]
 
 
 def _scale_bar(draw: ImageDraw.ImageDraw, top_down: TopDownMap) -> None:
     """Draw a scale bar of a round length in the lower left corner."""
-    least = _BAR / top_down.pixels_per_metre
-    power = 10.0 ** np.floor(np.log10(least))
-    metres = next(float(step * power) for step in (1, 2, 5, 10) if step * power >= least)
+    shortest = _MIN_BAR / top_down.pixels_per_metre
+    power = 10.0 ** np.floor(np.log10(shortest))
+    metres = next(float(step * power) for step in (1, 2, 5, 10) if step * power >= shortest)
     bottom, length = top_down.picture.shape[0] - 8, metres * top_down.pixels_per_metre
     draw.line((6, bottom, 10 + length, bottom), fill=BACKGROUND, width=7)
     font = ImageFont.load_default(13)

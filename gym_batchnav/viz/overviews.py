@@ -1,4 +1,4 @@
-"""Overviews of a scene or a navmesh in one picture: maps of all storeys, and views from eye level."""
+"""Overviews of a scene or a navmesh in one image: maps of all storeys, and views from eye level."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import draw_outline, draw_trajectories, draw_viewpoints, navmesh_map, storey_map
 from gym_batchnav.viz.marks import BACKGROUND, INK
 from gym_batchnav.viz.sheets import captioned, mosaic, numbered, side_by_side, titled
-from gym_batchnav.viz.viewpoints import around, most_telling
-from gym_batchnav.viz.views import drawn
+from gym_batchnav.viz.viewpoints import best_viewpoints, views_around
+from gym_batchnav.viz.views import draw_for_people
 
 NUM_VIEWS = 8
-PERSON = 1.7  # metres: the height of the figure that shows the scale
+PERSON = 1.7  # metres; height of the figure that shows the scale
 _COLUMNS = 4
-_PERSON_DISTANCE = (1.2, 3.0)  # metres in front of the viewer: at least, and where there is room
+_PERSON_DISTANCE = (1.2, 3.0)  # metres in front of the viewer, minimum and maximum
 _PERSON_COLOR = (225, 161, 41)
 
 
 def scene_overview(
     renderer: Renderer, scene: Scene, navmesh: NavMesh | None, camera: Camera, rng: np.random.Generator
 ) -> np.ndarray:
-    """A scene as one picture [H, W, 3] uint8: maps of its storeys and numbered views from eye level.
+    """Draw a scene as one image [H, W, 3] uint8: maps of its storeys and numbered views from eye level.
 
     One view shows a figure of a person, 1.7 m tall, where there is room for it.
 
@@ -36,15 +36,15 @@ def scene_overview(
         renderer: Draws the scene, in slot 0.
         scene: The scene.
         navmesh: Its navmesh; without one, or with an empty one, the scene is drawn from outside.
-        camera: Of the views from eye level.
+        camera: The camera of the views from eye level.
         rng: Draws the candidate viewpoints.
     """
     slots = np.zeros(NUM_VIEWS, int)
     if navmesh is None or not navmesh.num_polygons:
-        return mosaic(drawn(renderer, camera, slots, around(scene, NUM_VIEWS)), columns=_COLUMNS)
-    position, heading = most_telling(renderer, navmesh, camera, NUM_VIEWS, rng)
+        return mosaic(draw_for_people(renderer, camera, slots, views_around(scene, NUM_VIEWS)), columns=_COLUMNS)
+    position, heading = best_viewpoints(renderer, navmesh, camera, NUM_VIEWS, rng)
     floor = navmesh.visible_floor(position, navmesh.drops(scene.vertices, scene.triangles))
-    pictures = list(drawn(renderer, camera, slots, view_matrices(floor, heading, camera.eye_height)))
+    pictures = list(draw_for_people(renderer, camera, slots, view_matrices(floor, heading, camera.eye_height)))
     room = _room_ahead(navmesh, position, heading)
     best = int(np.argmax(room))
     if room[best] >= _PERSON_DISTANCE[0]:
@@ -55,7 +55,7 @@ def scene_overview(
 
 
 def navmesh_overview(navmesh: NavMesh, size: int) -> np.ndarray:
-    """The maps of a navmesh's storeys side by side, each with a scale bar: [H, W, 3] uint8.
+    """Draw the maps of a navmesh's storeys side by side, each with a scale bar, [H, W, 3] uint8.
 
     Args:
         navmesh: The navmesh.
@@ -67,14 +67,14 @@ def navmesh_overview(navmesh: NavMesh, size: int) -> np.ndarray:
 
 
 def storeys_beside(maps: Sequence[np.ndarray], floors: Sequence[float]) -> np.ndarray:
-    """The maps of some floors in a row; where there are several, captions give their heights in metres."""
+    """Join the maps of floors in a row; if there are several, captions state their heights in metres."""
     if len(maps) == 1:
         return maps[0]
     return side_by_side([captioned(one, f"floor at {floor:.1f} m") for one, floor in zip(maps, floors, strict=True)])
 
 
 def draw_person(picture: np.ndarray, camera: Camera, distance: float) -> np.ndarray:
-    """A view [H, W, 3] with the outline of a person, 1.7 m tall, who stands straight ahead.
+    """Draw the outline of a person, 1.7 m tall, who stands straight ahead, on a view [H, W, 3].
 
     Args:
         picture: A level view through the camera.
@@ -104,7 +104,7 @@ def draw_person(picture: np.ndarray, camera: Camera, distance: float) -> np.ndar
 
 
 def _room_ahead(navmesh: NavMesh, position: np.ndarray, heading: np.ndarray) -> np.ndarray:
-    """How far [M] one can walk straight ahead on the level, at most 3 m; 0 where the floor rises or falls."""
+    """Return the distance [M] that is free straight ahead, at most 3 m; 0 where the floor rises or falls."""
     farthest = _PERSON_DISTANCE[1]
     ahead = np.stack([-np.sin(heading), np.zeros(len(heading)), -np.cos(heading)], axis=1)
     reached, _ = navmesh.move(position, position + farthest * ahead, sliding=False)
@@ -115,7 +115,7 @@ def _room_ahead(navmesh: NavMesh, position: np.ndarray, heading: np.ndarray) -> 
 def _numbered_maps(
     renderer: Renderer, scene: Scene, navmesh: NavMesh, position: np.ndarray, heading: np.ndarray, size: int
 ) -> list[np.ndarray]:
-    """A map of each storey, or one of a whole landscape, with the walkable area and the viewpoints on it."""
+    """Draw a map of each storey, or of a whole landscape, with the walkable area and the viewpoints."""
     floors = storeys(navmesh)
     maps = []
     for floor in floors or [0.0]:

@@ -1,4 +1,4 @@
-"""Displays of a batch, a scene and a navmesh in notebooks."""
+"""Notebook displays of a batch, a scene and a navmesh."""
 
 from __future__ import annotations
 
@@ -41,27 +41,28 @@ from gym_batchnav.viz.sheets import captioned, mosaic, side_by_side
 from gym_batchnav.viz.views import AgentViews
 
 MAX_VIEWS = 36  # of a batch
-_SHEET, _SMALLEST, _LARGEST = 576, 96, 256  # pixels across the views of one sensor, and across one view
-_THIN = 12  # pixels of a view at least
+_SHEET = 576  # pixels across all views of one sensor
+_SMALLEST, _LARGEST = 96, 256  # pixels across one view
+_MIN_PIXELS = 12  # per side of a view
 _MAP, _SMALL_MAP = 560, 400  # pixels along a map, and along each of several
-_HOUSE = 6.0  # metres: what is lower is cut like a house
-_MANY_TRIANGLES = 400_000  # more are thinned out before they are drawn
-_MANY_TEXTURES = 256_000_000  # bytes; more are left out
-_QUICK_TRIANGLES, _QUICK_AREA = 200_000, 600.0  # a navmesh is built for scenes of so many, and square metres
-_MOST_NOTES = 8
+_HOUSE = 6.0  # metres; lower scenes are cut like houses
+_MANY_TRIANGLES = 400_000  # of more, only a part is drawn
+_MANY_TEXTURES = 256_000_000  # bytes; larger textures are left out
+_QUICK_TRIANGLES, _QUICK_AREA = 200_000, 600.0  # square metres; no navmesh is built for larger scenes
+_MAX_NOTES = 8
 
 
 def batch_bundle(
-    env: BatchNavEnv, under_way: bool, include: Collection[str] | None, exclude: Collection[str] | None
+    env: BatchNavEnv, in_flight: bool, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
-    """The views of a batch's agents beside its settings; ``under_way``: a step was sent and not received."""
+    """Show the agents' views beside the settings; ``in_flight`` says whether a step was sent but not received."""
     title = f"{type(env).__name__}: {counted(env.num_envs, 'environment')}"
-    tell, draw = partial(_batch_facts, env), partial(_batch_picture, env, under_way)
-    return mime_bundle(partial(repr, env), title, tell, draw, include, exclude)
+    facts, draw = partial(_batch_facts, env), partial(_batch_picture, env, in_flight)
+    return mime_bundle(partial(repr, env), title, facts, draw, include, exclude)
 
 
 def scene_bundle(scene: Scene, include: Collection[str] | None, exclude: Collection[str] | None) -> dict[str, Any]:
-    """A scene from above beside its counts."""
+    """Show a scene from above beside its counts."""
     find = cache(partial(_navmesh_of, scene))
     return mime_bundle(
         partial(repr, scene),
@@ -76,13 +77,13 @@ def scene_bundle(scene: Scene, include: Collection[str] | None, exclude: Collect
 def navmesh_bundle(
     navmesh: NavMesh, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
-    """A navmesh from above beside its counts."""
-    tell, draw = partial(_navmesh_facts, navmesh), partial(_navmesh_picture, navmesh)
-    return mime_bundle(partial(repr, navmesh), "NavMesh", tell, draw, include, exclude)
+    """Show a navmesh from above beside its counts."""
+    facts, draw = partial(_navmesh_facts, navmesh), partial(_navmesh_picture, navmesh)
+    return mime_bundle(partial(repr, navmesh), "NavMesh", facts, draw, include, exclude)
 
 
 def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
-    """The settings of a batch and its progress; nothing is made or loaded for them."""
+    """Return the settings and the progress of a batch; nothing is created or loaded for them."""
     simulator, cameras, episodes = env.simulator, env.cameras, env.episodes
     library, camera = env.library, env.cameras.camera
     active = [library.name(slot) for slot in np.unique(library.active).tolist()]
@@ -109,30 +110,30 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
         first, last = int(episodes.num_steps.min()), int(episodes.num_steps.max())
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
         begun, ended = counted(int(episodes.count.sum()), "episode"), int(episodes.done.sum())
-        facts["so far"] = f"{begun} begun since seeding; the present ones are at {steps}, {ended} of them ended"
+        facts["so far"] = f"{begun} begun since seeding; the current ones are at {steps}, {ended} of them have ended"
     return facts
 
 
 def _state(env: BatchNavEnv, ready: bool) -> str:
-    """The state of a batch: closed, not reset, or under way."""
+    """Return the state of a batch: closed, not reset, or running."""
     if env.closed:
         return "closed"
     if not ready:
         return "not reset yet: reset() begins episodes"
-    return "under way"
+    return "running"
 
 
-def _batch_picture(env: BatchNavEnv, under_way: bool) -> Portrait:
-    """The views of some of the agents, one sheet per sensor; a map if the agents are blind."""
+def _batch_picture(env: BatchNavEnv, in_flight: bool) -> Portrait:
+    """Draw the views of up to 36 agents, one sheet per sensor; a map if the agents are blind."""
     if env.closed:
         return None, "closed: no pictures"
     if not env.simulator.begun.all():
         return None, "no pictures before the first reset"
-    if under_way:
+    if in_flight:
         return None, "no pictures between send() and recv()"
     if not env.cameras.sensors:
         return _blind_picture(env)
-    some, camera = _some_of(np.arange(env.num_envs)), env.cameras.camera
+    some, camera = _subset(np.arange(env.num_envs)), env.cameras.camera
     columns = int(np.ceil(np.sqrt(len(some) * camera.height / camera.width)))
     views = AgentViews(env, env.cameras.sensors, min(_LARGEST, max(_SMALLEST, _SHEET // columns)), len(some))
     try:
@@ -148,17 +149,17 @@ def _batch_picture(env: BatchNavEnv, under_way: bool) -> Portrait:
 
 
 def _thickened(pictures: np.ndarray) -> np.ndarray:
-    """Pictures [M, H, W, 3] with rows and columns repeated until they are visible: a scan may be one pixel high."""
+    """Repeat rows and columns of images [M, H, W, 3] that are too thin to see: a scan is one pixel high."""
     for axis in (1, 2):
-        pictures = np.repeat(pictures, -(-_THIN // pictures.shape[axis]), axis)
+        pictures = np.repeat(pictures, -(-_MIN_PIXELS // pictures.shape[axis]), axis)
     return pictures
 
 
 def _blind_picture(env: BatchNavEnv) -> Portrait:
-    """The agents of the scene with the most agents, on its navmesh."""
+    """Draw the agents of the scene with the most agents on its navmesh."""
     slot = int(np.bincount(env.agents.slot).argmax())
     here = np.flatnonzero(env.agents.slot == slot)
-    some = _some_of(here)
+    some = _subset(here)
     position = env.agents.position[some]
     top_down = navmesh_map(env.simulator.navmesh(slot), _MAP, height=position[:, 1])
     picture = draw_trajectories(top_down, list(position[:, None]), env.episodes.goal[some])
@@ -167,17 +168,17 @@ def _blind_picture(env: BatchNavEnv) -> Portrait:
 
 
 def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str, str]:
-    """The counts of a scene, and its walkable area."""
+    """Return the counts of a scene and its walkable area."""
     facts = describe_scene(scene)
     facts |= {"walkable": reason} if navmesh is None else describe_navmesh(navmesh)
-    return scene_in_words(facts, _MOST_NOTES)
+    return scene_in_words(facts, _MAX_NOTES)
 
 
 def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
-    """A scene from above, cut below the ceiling where it has level floors."""
-    drawn = _lightened(scene)
+    """Draw a scene from above, cut below the ceiling if it has level floors."""
+    drawn = _simplified(scene)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the choice of the renderer does not matter here
+        warnings.simplefilter("ignore")  # the choice of renderer does not matter here
         renderer = make_renderer("auto", SceneLibrary.from_scenes([drawn]))
     try:
         if navmesh is None:
@@ -188,22 +189,22 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
             return _scaled(above), f"from above, cut at {cut:.1f} m" if house else "from above"
         floors = storeys(navmesh)
         size = _MAP if len(floors) < 2 else _SMALL_MAP
-        heights = floors or [0.0]  # any, of a landscape
+        heights = floors or [0.0]  # a landscape is drawn as a whole, at any height
         maps = [storey_map(renderer, drawn, 0, navmesh, size, height) for height in heights]
     finally:
         renderer.close()
     pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
-    what = "from above, cut below the ceiling" if floors else "from above"
-    return storeys_beside(pictures, floors), f"{what}; green: the walkable area"
+    description = "from above, cut below the ceiling" if floors else "from above"
+    return storeys_beside(pictures, floors), f"{description}; green: the walkable area"
 
 
 def _scaled(top_down: TopDownMap) -> np.ndarray:
-    """The picture of a map with only its scale bar."""
+    """Draw the scale bar on a map."""
     return draw_trajectories(top_down, [])
 
 
-def _lightened(scene: Scene) -> Scene:
-    """A scene that is quick to draw from above: at most 400,000 triangles, enlarged, and no huge textures."""
+def _simplified(scene: Scene) -> Scene:
+    """Return a scene that is quick to draw from above: at most 400,000 enlarged triangles, and no huge textures."""
     stride = -(-len(scene.triangles) // _MANY_TRIANGLES)
     if stride > 1:
         soup = scene.vertices[scene.triangles[::stride]].astype(np.float32)
@@ -225,7 +226,7 @@ def _lightened(scene: Scene) -> Scene:
 
 
 def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
-    """The navmesh of a scene, if it is known or quickly built, and its origin or the reason why there is none."""
+    """Return a scene's navmesh, if it is known or quick to build, with its origin or the reason why there is none."""
     if scene.navmesh is not None:
         return scene.navmesh, "the navmesh that came with it"
     many = len(scene.triangles) > _QUICK_TRIANGLES
@@ -238,7 +239,7 @@ def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
 
 
 def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
-    """The counts of a navmesh."""
+    """Return the counts of a navmesh."""
     agent = navmesh.settings
     areas = sorted((island.area for island in navmesh.islands), reverse=True)
     return {
@@ -248,23 +249,23 @@ def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
         "size": size_in_words(np.ptp(navmesh.bounds, axis=0)),
         "agent": f"radius {agent.agent_radius:g} m, height {agent.agent_height:g} m; climbs steps of "
         f"{agent.agent_max_climb:g} m and slopes of {agent.agent_max_slope_deg:g} degrees",
-        "built of": f"cells {agent.cell_size:g} m wide and {agent.cell_height:g} m high",
+        "voxels": f" {agent.cell_size:g} m wide and {agent.cell_height:g} m high",
     }
 
 
 def _navmesh_picture(navmesh: NavMesh) -> Portrait:
-    """A navmesh from above."""
+    """Draw a navmesh from above."""
     size = _MAP if len(storeys(navmesh)) < 2 else _SMALL_MAP
     return navmesh_overview(navmesh, size), "the walkable area, one shade per island"
 
 
-def _some_of(indices: np.ndarray) -> np.ndarray:
-    """At most ``MAX_VIEWS`` of some indices, evenly spread."""
+def _subset(indices: np.ndarray) -> np.ndarray:
+    """Return at most ``MAX_VIEWS`` of the indices, evenly spread."""
     return indices[np.unique(np.linspace(0, len(indices) - 1, min(MAX_VIEWS, len(indices))).astype(int))]
 
 
 def _share(some: int, count: int) -> str:
-    """The number of agents shown, of all agents."""
+    """Describe how many of the agents are shown."""
     if some < count:
         return f"{some} of {counted(count, 'agent')}"
     return "the agent" if count == 1 else f"all {count} agents"

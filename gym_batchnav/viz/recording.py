@@ -1,4 +1,4 @@
-"""Recordings of some agents of a batch, one episode each: poses, distances and images."""
+"""Recordings of agents, one episode each: poses, distances and images."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Recording:
         return next((pictures.shape[1] for pictures in self.pictures.values()), 0)
 
     def path(self, index: int, until: int | None = None) -> np.ndarray:
-        """The path [steps, 3] of an agent up to step ``until``, or to its end."""
+        """Return the path [steps, 3] of an agent up to step ``until``, or to the end of its episode."""
         last = int(self.num_steps[index])
         return self.positions[: (last if until is None else min(until, last)) + 1, index]
 
     def view(self, index: int, step: int) -> np.ndarray:
-        """The view [H, W, 3] uint8 of an agent after a step; pictures of several sensors stand side by side."""
+        """Return the view [H, W, 3] uint8 of an agent after a step; images of several sensors are side by side."""
         return np.concatenate([pictures[step, index] for pictures in self.pictures.values()], axis=1)
 
 
@@ -57,21 +57,21 @@ def record_episodes(
 ) -> Recording:
     """Reset a batch and step it until some of its environments have finished their episodes.
 
-    All environments act, those that are recorded and the others; reset the batch before you use it again.
+    All environments act, also those that are not recorded; reset the batch before you use it again.
 
     Args:
-        env: The batch, in wrappers or not.
+        env: The batch, with or without wrappers.
         agent: An Agent, or a function from the observations of ``env`` to actions [N]; the greedy follower of the
             shortest path if not given.
         indices: [M], the environments to record.
-        num_filmed: How many of them to film, the first ones; all if not given.
-        sensors: The pictures to keep, whatever the agents' own sensors: any of ``"rgb"``, ``"depth"``, ``"semantic"``.
+        num_filmed: Number of these to film, from the first; all if not given.
+        sensors: The images to record, whatever the agents' sensors: any of ``"rgb"``, ``"depth"``, ``"semantic"``.
         size: Pixels along the longer side of a picture.
-        seed: For ``env.reset``.
+        seed: Passed to ``env.reset``.
         episodes: [N] int, the numbers of the episodes to run, see ``BatchNavEnv.reset``; the next ones if not given.
 
     Raises:
-        TypeError: ``env`` is no batch of this package, or ``agent`` cannot act.
+        TypeError: ``env`` is not a batch of this package, or ``agent`` cannot act.
         ValueError: The autoreset mode is SAME_STEP, in which the last state of an episode is never visible.
     """
     batch = batch_of(env)
@@ -80,53 +80,55 @@ def record_episodes(
             "autoreset_mode='same_step' never shows the last state of an episode: "
             "make the environment with autoreset_mode='next_step' or 'disabled'"
         )
-    watched = np.asarray(indices, np.int64)
+    recorded = np.asarray(indices, np.int64)
     options = None if episodes is None else {"episode_index": episodes}
     loop = EpisodeLoop(env, ShortestPathAgent() if agent is None else agent, seed=seed, options=options)
-    slots, goals = batch.agents.slot[watched], batch.episodes.goal[watched]
-    running = batch.episodes.valid[watched]
-    num_steps, success = np.zeros(len(watched), np.int64), np.zeros(len(watched), bool)
-    spl = np.full(len(watched), np.nan)
-    with closing(_Tape(batch, watched, len(watched) if num_filmed is None else num_filmed, sensors, size)) as tape:
+    slots, goals = batch.agents.slot[recorded], batch.episodes.goal[recorded]
+    running = batch.episodes.valid[recorded]
+    num_steps, success = np.zeros(len(recorded), np.int64), np.zeros(len(recorded), bool)
+    spl = np.full(len(recorded), np.nan)
+    with closing(
+        _Recorder(batch, recorded, len(recorded) if num_filmed is None else num_filmed, sensors, size)
+    ) as recorder:
         while running.any():
             step = loop.step()
             num_steps += running
-            tape.take(running)
-            ended = running & step.ended[watched]
+            recorder.record(running)
+            ended = running & step.ended[recorded]
             for name, values in (("success", success), ("spl", spl)):
                 if name in step.info:
-                    values[ended] = step.info[name][watched[ended]]
+                    values[ended] = step.info[name][recorded[ended]]
             running &= ~ended
-    positions, headings, distances = (np.stack(track) for track in zip(*tape.tracks, strict=True))
-    films = {sensor: np.stack(frames) for sensor, frames in tape.pictures.items()}
+    positions, headings, distances = (np.stack(track) for track in zip(*recorder.tracks, strict=True))
+    films = {sensor: np.stack(frames) for sensor, frames in recorder.pictures.items()}
     return Recording(slots, goals, positions, headings, distances, num_steps, success, spl, films)
 
 
-class _Tape:
-    """The poses of the recorded agents in every step, and the views of the first of them."""
+class _Recorder:
+    """Records the poses of agents in every step, and the views of the first of them."""
 
     def __init__(
-        self, batch: BatchNavEnv, watched: np.ndarray, num_filmed: int, sensors: Sequence[str], size: int
+        self, batch: BatchNavEnv, recorded: np.ndarray, num_filmed: int, sensors: Sequence[str], size: int
     ) -> None:
-        self._batch, self._watched, self._filmed = batch, watched, watched[:num_filmed]
+        self._batch, self._recorded, self._filmed = batch, recorded, recorded[:num_filmed]
         self._views = AgentViews(batch, sensors, size, num_filmed) if num_filmed else None
         self.tracks = [self._now()]
         pictures = {} if self._views is None else self._views.of(self._filmed)
         self.pictures = {sensor: [picture] for sensor, picture in pictures.items()}
 
-    def take(self, running: np.ndarray) -> None:
-        """Keep a step; those that are not ``running`` [M] stay as they were."""
+    def record(self, running: np.ndarray) -> None:
+        """Record a step; agents that are not ``running`` [M] keep their last pose and view."""
         now = [
             np.where(running.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
             for new, old in zip(self._now(), self.tracks[-1], strict=True)
         ]
         self.tracks.append((now[0], now[1], now[2]))
-        seeing = running[: len(self._filmed)]
+        filmed = running[: len(self._filmed)]
         for frames in self.pictures.values():
             frames.append(frames[-1].copy())
-        if self._views is not None and seeing.any():
-            for sensor, seen in self._views.of(self._filmed[seeing]).items():
-                self.pictures[sensor][-1][seeing] = seen
+        if self._views is not None and filmed.any():
+            for sensor, seen in self._views.of(self._filmed[filmed]).items():
+                self.pictures[sensor][-1][filmed] = seen
 
     def close(self) -> None:
         """Release the render target."""
@@ -136,7 +138,7 @@ class _Tape:
     def _now(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         agents = self._batch.agents
         return (
-            agents.position[self._watched],
-            agents.heading[self._watched],
-            self._batch.episodes.distance[self._watched],
+            agents.position[self._recorded],
+            agents.heading[self._recorded],
+            self._batch.episodes.distance[self._recorded],
         )

@@ -12,39 +12,39 @@ from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.floors import LEVEL, storeys
 
-_PLACES, _HEADINGS = 64, 8  # tried; at each place all headings
-_PIXELS = 24  # along a side of the pictures that choose
-_CELL = 0.5  # metres: what is seen is counted in cubes of this side, larger in large scenes
-_REACH = 12  # cubes: what is farther away is not counted as shown
-_SEEN = 0.1  # weight of a cube that is already shown
-_ISLAND = 0.05  # share of the walkable area that an island needs to be visited: rooms do, tops of tables do not
+_PLACES, _HEADINGS = 64, 8  # candidates; all headings at each place
+_PIXELS = 24  # per side of the images of candidates
+_CELL = 0.5  # metres; side of the cubes in which visible surface is counted, larger in large scenes
+_REACH = 12  # cubes; surfaces farther away do not count
+_SEEN = 0.1  # weight of a cube that an earlier viewpoint shows
+_ISLAND = 0.05  # minimum share of the walkable area: includes rooms, excludes tops of tables
 
 
 class Viewpoints(NamedTuple):
-    """Positions and headings of people who look at a scene."""
+    """Positions and headings of M viewpoints."""
 
     position: np.ndarray  # [M, 3] float32, metres
     heading: np.ndarray  # [M] float64, radians
 
 
-def most_telling(
+def best_viewpoints(
     renderer: Renderer, navmesh: NavMesh, camera: Camera, count: int, rng: np.random.Generator
 ) -> Viewpoints:
-    """Choose places on the navmesh and headings whose pictures together show the most of the scene, the best first.
+    """Choose viewpoints on the navmesh that together show the most of the scene, the best first.
 
-    Greedy: each next viewpoint is the one of many random ones that shows the most that is not shown yet.
+    The choice is greedy: each is the one of 512 random candidates that adds the most visible surface.
 
     Args:
         renderer: Draws the scene, in slot 0.
-        navmesh: Where people may stand.
-        camera: The camera of the pictures.
-        count: The number to choose, M.
+        navmesh: The surface on which viewpoints stand.
+        camera: The camera of the views.
+        count: M, the number of viewpoints.
         rng: Draws the places.
     """
     places = _places(navmesh, rng)
     position = np.repeat(places, _HEADINGS, axis=0)
     heading = (rng.uniform(-np.pi, np.pi, (len(places), 1)) + np.arange(_HEADINGS) * 2 * np.pi / _HEADINGS).ravel()
-    seen = _seen(renderer, view_matrices(position, heading, camera.eye_height), camera, navmesh)
+    seen = _visible_cubes(renderer, view_matrices(position, heading, camera.eye_height), camera, navmesh)
     worth, chosen = np.ones(seen.shape[1]), []
     for _ in range(count):
         best = int(np.argmax(seen @ worth))
@@ -54,7 +54,7 @@ def most_telling(
 
 
 def _places(navmesh: NavMesh, rng: np.random.Generator) -> np.ndarray:
-    """Places [P, 3] float32 on floors of the larger islands, the half of many that is farther from walls."""
+    """Return random places [P, 3] float32 on the floors of larger islands, the half that is farther from walls."""
     floors = storeys(navmesh)
     areas = np.array([island.area for island in navmesh.islands])
     large = np.flatnonzero(areas >= _ISLAND * areas.sum())
@@ -68,12 +68,12 @@ def _places(navmesh: NavMesh, rng: np.random.Generator) -> np.ndarray:
     found = np.concatenate(places)
     if not floors:
         return found
-    level = np.abs(found[:, 1:2] - floors).min(axis=1) <= LEVEL  # on no bed
+    level = np.abs(found[:, 1:2] - floors).min(axis=1) <= LEVEL  # not on a bed
     return found[level] if level.any() else found
 
 
-def _seen(renderer: Renderer, views: np.ndarray, camera: Camera, navmesh: NavMesh) -> np.ndarray:
-    """Which cubes of the scene each view [V, 4, 4] shows: [V, C] bool."""
+def _visible_cubes(renderer: Renderer, views: np.ndarray, camera: Camera, navmesh: NavMesh) -> np.ndarray:
+    """Return which of the C cubes of the scene each view [V, 4, 4] shows, [V, C] bool."""
     cell = max(_CELL, float(np.ptp(navmesh.bounds, axis=0).max()) / 64)
     reach = _REACH * cell
     small = Camera(_PIXELS, _PIXELS, camera.hfov_deg, max_depth=reach, normalize_depth=False, depth_miss="zero")
@@ -85,7 +85,7 @@ def _seen(renderer: Renderer, views: np.ndarray, camera: Camera, navmesh: NavMes
     axis = ((np.arange(_PIXELS) + 0.5) / _PIXELS * 2 - 1) * small.tan_half_width
     rays = np.stack([*(grid.ravel() for grid in np.meshgrid(axis, -axis)), -np.ones(_PIXELS**2)], axis=1)
     points = depth[..., None] * rays - views[:, None, :3, 3]
-    points = points @ views[:, :3, :3]  # rows by a rotation: by its inverse
+    points = points @ views[:, :3, :3]  # row vectors, so that this applies the inverse rotation
     hit = (depth > 0) & (depth < reach)
     cubes, index = np.unique(np.floor(points[hit] / cell).astype(np.int64), axis=0, return_inverse=True)
     seen = np.zeros((len(views), len(cubes)), bool)
@@ -93,8 +93,8 @@ def _seen(renderer: Renderer, views: np.ndarray, camera: Camera, navmesh: NavMes
     return seen
 
 
-def around(scene: Scene, count: int) -> np.ndarray:
-    """Views [count, 4, 4] float32 of a scene from all around and a little above."""
+def views_around(scene: Scene, count: int) -> np.ndarray:
+    """Return views [count, 4, 4] float32 of a scene from all sides and slightly above."""
     low, high = scene.bounds.astype(np.float64)
     middle, reach = (low + high) / 2, max(float(np.linalg.norm(high - low)), 1e-3)
     angle = np.arange(count) * 2 * np.pi / count

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 SKY = (201, 219, 235)
 _FAR = 1e6  # metres
-_LIGHT = np.array([-0.35, 0.55, 0.76])  # unit vector towards it: left, up and behind the viewer
-_SIDE_LIGHT = 0.3  # how much darker it is where that light does not fall
-_EDGE = (0.25, 1.0)  # steps of slope at which a line begins to show, and is drawn in full
-_LINE = 0.55  # how dark it is
+_LIGHT = np.array([-0.35, 0.55, 0.76])  # unit vector towards the light: left, up and behind the viewer
+_SIDE_LIGHT = 0.3  # loss of brightness where that light does not fall
+_EDGE = (0.25, 1.0)  # changes of slope from which an edge line is visible, and fully drawn
+_LINE = 0.55  # loss of brightness at an edge line
 
 
-def drawn(
+def draw_for_people(
     renderer: Renderer,
     camera: Camera,
     slots: np.ndarray,
@@ -32,26 +32,26 @@ def drawn(
 ) -> np.ndarray:
     """Draw views for people: with edge lines and light from the upper left.
 
-    Shapes can be told apart even in a scene of a single colour.
+    Shapes are distinguishable even in a scene of a single colour.
 
     Args:
         renderer: Draws the scenes.
         camera: Only its size, field of view and near plane are used.
-        slots: [N] int, the library's slot that each view looks into.
+        slots: [N] int, the library's slot that each view shows.
         views: [N, 4, 4] float32, world-to-camera.
         sky: The colour where a ray hits nothing.
 
     Returns:
         Pictures [N, H, W, 3] uint8.
     """
-    fine = 2 if max(camera.width, camera.height) <= 2048 else 1  # rays a pixel's side
+    fine = 2 if max(camera.width, camera.height) <= 2048 else 1  # samples per pixel along each axis
     camera = replace(
         camera, width=fine * camera.width, height=fine * camera.height, max_depth=_FAR, normalize_depth=False,
         depth_miss="zero",
     )  # fmt: skip
     target = renderer.target(camera, ("rgb", "depth"), num_views=1, buffers=1)
     pictures = []
-    for slot, view in zip(slots, views, strict=True):  # one at a time, which bounds the memory
+    for slot, view in zip(slots, views, strict=True):  # one at a time, to limit memory
         images = target.render(np.array([slot]), view[None])
         depth = images["depth"][0, ..., 0]
         shade = _shade(depth, camera)[..., None]
@@ -71,7 +71,7 @@ class AgentViews:
     Args:
         env: The batch.
         sensors: Any of ``"rgb"``, ``"depth"`` and ``"semantic"``.
-        size: Pixels along the longer side of a picture; its shape is that of the agents' camera.
+        size: Pixels along the longer side of an image; its aspect ratio is that of the agents' camera.
         num_views: The largest number of agents to draw at once.
     """
 
@@ -84,7 +84,7 @@ class AgentViews:
         self._target = env.renderer.target(self._camera, tuple(sensors), num_views=num_views, buffers=1)
 
     def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """Pictures [M, H, W, 3] uint8 of the present views of agents ``indices`` [M], by sensor; depth is grey."""
+        """Return images [M, H, W, 3] uint8 of the current views of agents ``indices`` [M], by sensor; depth is grey."""
         agents = self._env.agents
         images = self._target.render(agents.slot[indices], self._env.cameras.views(agents, indices))
         return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
@@ -95,28 +95,30 @@ class AgentViews:
 
 
 def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:
-    """Brightness of each pixel, [H, W] in (0, 1], from metric depth [H, W] with 0 where a ray hits nothing.
+    """Return the brightness of each pixel, [H, W] in (0, 1], from metric depth [H, W] with 0 where a ray hits nothing.
 
-    The inverse of depth is linear in the picture along a plane: its slope gives the plane's normal, and where its
-    second difference is not zero there is an edge.
+    On a plane, the inverse of depth is linear in the image coordinates. Its slope gives the plane's normal, and its
+    second difference is zero except at edges.
     """
     height, width = depth.shape
     pixel = 2 * camera.tan_half_width / width  # size of a pixel at unit distance
     inverse = np.divide(1, depth, where=depth > 0, out=np.zeros(depth.shape))
-    slopes, bends = [], np.zeros(depth.shape)
+    slopes, changes = [], np.zeros(depth.shape)
     for axis in (1, 0):
         step = np.diff(inverse, axis=axis)
         padding = [(0, 0), (0, 0)]
         padding[axis] = (1, 1)
         step = np.pad(step, padding, mode="edge")
         before, after = (np.take(step, range(start, start + depth.shape[axis]), axis) for start in (0, 1))
-        bends = np.maximum(bends, np.abs(after - before))
-        slopes.append(np.where(np.abs(before) < np.abs(after), before, after) / pixel)  # across no edge
+        changes = np.maximum(changes, np.abs(after - before))
+        slopes.append(
+            np.where(np.abs(before) < np.abs(after), before, after) / pixel
+        )  # the smaller one does not cross an edge
     x = ((np.arange(width) + 0.5) / width * 2 - 1) * camera.tan_half_width
     y = ((np.arange(height) + 0.5) / height * 2 - 1)[:, None] * camera.tan_half_height
     normal = np.stack([-slopes[0], slopes[1], inverse - x * slopes[0] - y * slopes[1]])
     lit = np.tensordot(_LIGHT, normal, 1) / np.maximum(np.linalg.norm(normal, axis=0), 1e-12)
-    edge = np.divide(bends, inverse * pixel, where=inverse > 0, out=np.zeros(depth.shape))
+    edge = np.divide(changes, inverse * pixel, where=inverse > 0, out=np.zeros(depth.shape))
     line = np.clip((edge - _EDGE[0]) / (_EDGE[1] - _EDGE[0]), 0, 1)
     light = np.clip(lit / _LIGHT[2], 0, 1)  # surfaces that face the viewer are fully lit
     return (1 - _SIDE_LIGHT * (1 - light)) * (1 - _LINE * line)

@@ -1,4 +1,4 @@
-"""What the tests of all libraries share."""
+"""Fixtures for the tests of all libraries."""
 
 import sys
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def the_same_actions_in_every_run():
-    """Draws of torch and of NumPy's old generator, which some libraries shuffle with, begin anew in every test.
+    """Seed torch and NumPy's legacy generator, which some libraries use, before every test.
 
     One thread: networks this small are slower on two.
     """
@@ -35,7 +35,7 @@ def opened():
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    """Of batches in a box room, whose episodes soon time out and whose goals are met by chance."""
+    """Return keywords of batches in a box room, with short time limits and goals that are reached by chance."""
     from rooms import box_room  # late: not all tests need scenes
 
     from gym_batchnav.geometry import Camera

@@ -1,4 +1,4 @@
-"""CleanRL's way: our example in its style, and scripts of its kind on single environments, against the ledger."""
+"""Our example in CleanRL's style, and CleanRL's calls on single environments, compared with the ledger."""
 
 # ruff: noqa: E402
 from libraries import REQUIRED, require
@@ -43,7 +43,7 @@ def example():
 
 
 class Witness(LedgerEnv):
-    """A ledger that also writes down every step, and where the goal lay when time was up, before the next episode."""
+    """A ledger that also records every step, and the goal at each time-out."""
 
     def __init__(self, num_envs, **keywords):
         super().__init__(num_envs, num_episodes=30, renderer="embree", **keywords)
@@ -51,9 +51,9 @@ class Witness(LedgerEnv):
         self._before = None
         begin_episodes = self.simulator.begin_episodes
 
-        def spy(indices, wanted=None):
+        def spy(indices, requested=None):
             self._before = polar_goals(self.agents.position, self.agents.heading, self.episodes.goal)
-            return begin_episodes(indices, wanted)
+            return begin_episodes(indices, requested)
 
         self.simulator.begin_episodes = spy
 
@@ -66,7 +66,7 @@ class Witness(LedgerEnv):
 
 @pytest.fixture
 def run(example, room, tmp_path, monkeypatch):
-    """The example on a small room: its folder, the witness, observations with their values, advantages by update."""
+    """Run the example in a small room; return its folder, the witness, observations with values, and advantages."""
     made, valued, advantages = [], [], {}
     make = lambda *args, **kw: made.append(Witness(*args, cache_dir=room.parent, **kw)) or made[-1]  # noqa: E731
     monkeypatch.setattr(flat, "BatchNavEnv", make)

@@ -33,7 +33,7 @@ needs_trainer = pytest.mark.skipif(pufferl is None, reason="PufferLib's trainer 
 
 @pytest.fixture
 def make(settings, opened):
-    """A batch in a box room that keeps every step."""
+    """Make a batch in a box room that records every step."""
 
     def make(kind=None, height=1, num_envs=N, **keywords):
         keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
@@ -44,7 +44,7 @@ def make(settings, opened):
 
 
 class Recorder(LedgerEnv):
-    """Keeps what every step gave."""
+    """Records the results of every step."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
@@ -57,7 +57,7 @@ class Recorder(LedgerEnv):
 
 
 class NextStep(Recorder):
-    """A planted fault: a batch that resets itself in the next step and says that it does so in the same one."""
+    """A faulty batch that resets in the next step but declares SAME_STEP."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **{**keywords, "autoreset_mode": "next_step"})
@@ -70,7 +70,7 @@ class NextStep(Recorder):
 
 @contextmanager
 def trainer_of(env, folder):
-    """PufferLib's trainer, which keeps the statistics that it would show, on a batch that has been adapted."""
+    """Make PufferLib's trainer for an adapted batch; it keeps the statistics that it would print."""
 
     class Trainer(pufferl.PuffeRL):
         def print_dashboard(self, *arguments, **keywords):
@@ -99,7 +99,7 @@ def trainer_of(env, folder):
 
 
 def train(batch, folder):
-    """What PufferLib counted, by name; the last step's infos are still on their way to it."""
+    """Train and return PufferLib's statistics by name; the infos of the last step have not reached them yet."""
     env = pufferlib.vector.make(lambda: PufferVecEnv(batch))
     counted = {}
     with trainer_of(env, folder) as trainer:
@@ -170,13 +170,13 @@ def test_buffers_hold_what_the_batch_gave(make):
         np.testing.assert_array_equal(env.truncations, truncated)
         ended = terminated | truncated
         assert len(returned[-1]) == ended.any()
-        for told in returned[-1]:  # of the episodes that ended, not of those that have begun instead
-            assert not {"episode_index", "scene_index"} & set(told)
+        for infos in returned[-1]:  # of the episodes that ended, not of those that have begun instead
+            assert not {"episode_index", "scene_index"} & set(infos)
             for name in ("path_length", "distance_to_goal", "spl"):
-                np.testing.assert_array_equal(told[name], info["final_info"][name][ended])
+                np.testing.assert_array_equal(infos[name], info["final_info"][name][ended])
 
 
-def test_a_reset_forgets_what_was_under_way(make):
+def test_a_reset_clears_the_current_episodes(make):
     env = PufferVecEnv(make())
     for steps in (4, LIMIT):
         env.reset(seed=0)
@@ -220,7 +220,7 @@ def test_two_batches_in_one_process_fill_one_buffer_with_different_episodes(make
 
 
 def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"PufferLib needs autoreset_mode='same_step', this batch has 'next_step'"):
+    with pytest.raises(ValueError, match=r"PufferLib needs autoreset_mode='same_step', but this batch has 'next_step'"):
         PufferVecEnv(make(autoreset_mode="next_step"))
 
 

@@ -27,7 +27,7 @@ GAMMA = 0.9
 
 @pytest.fixture
 def make(settings, opened):
-    """A batch in a box room that keeps every step."""
+    """Make a batch in a box room that records every step."""
 
     def make(kind=None, height=1, count=N, **keywords):
         keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
@@ -38,7 +38,7 @@ def make(settings, opened):
 
 
 class Recorder(LedgerEnv):
-    """Keeps what every step gave, and the first observations."""
+    """Records the results of every step, and the first observations."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
@@ -56,7 +56,7 @@ class Recorder(LedgerEnv):
 
 
 class NextStep(Recorder):
-    """A planted fault: a batch that resets itself in the next step and says that it does so in the same one."""
+    """A faulty batch that resets in the next step but declares SAME_STEP."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **{**keywords, "autoreset_mode": "next_step"})
@@ -64,7 +64,7 @@ class NextStep(Recorder):
 
 
 class Counter(AlgoObserver):
-    """Every episode as rl_games counted it, and the SPL it was told: environment, length, return, SPL."""
+    """Records every episode as rl_games counts it: environment, length, return, SPL."""
 
     def after_init(self, algo):
         self.algo, self.episodes = algo, []
@@ -77,7 +77,7 @@ class Counter(AlgoObserver):
 
 
 class Glimpse(torch.nn.Module):
-    """A small network on the Dict observation, as rl_games wants one built."""
+    """A small network for Dict observations, in the form that rl_games requires."""
 
     def __init__(self, actions_num, input_shape, **_):
         super().__init__()
@@ -112,7 +112,7 @@ class GlimpseBuilder(NetworkBuilder):
 
 
 def runner_of(env, folder, network="actor_critic", **config):
-    """A Runner that knows the batch by a name, and its observer."""
+    """Return a Runner for a registered batch, and its observer."""
     register(RLGamesVecEnv(env), "boxes")
     network = {
         "name": network, "separate": False, "space": {"discrete": {}},
@@ -135,7 +135,7 @@ def runner_of(env, folder, network="actor_critic", **config):
 
 
 def train(env, folder, **config):
-    """The agent, and every episode as it was counted, after a few epochs."""
+    """Train a few epochs; return the agent and all episodes."""
     runner, observer = runner_of(env, folder, **config)
     runner.run({"train": True})
     return observer.algo, observer.episodes
@@ -144,7 +144,7 @@ def train(env, folder, **config):
 def check_counts(algo, episodes, ledger):
     assert [(index, length) for index, length, _, _ in episodes] == [(one.env, one.length) for one in ledger]
     truth = [(one.reward, one.spl) for one in ledger]
-    np.testing.assert_allclose([told for _, _, *told in episodes], truth, atol=1e-5)
+    np.testing.assert_allclose([counted for _, _, *counted in episodes], truth, atol=1e-5)
     assert algo.game_lengths.current_size == len(ledger)
     np.testing.assert_allclose(algo.game_lengths.get_mean(), np.mean([one.length for one in ledger]), rtol=1e-5)
     np.testing.assert_allclose(algo.game_rewards.get_mean()[0], np.mean([one.reward for one in ledger]), atol=1e-5)
@@ -222,7 +222,7 @@ def test_a_network_of_ones_own_learns_from_the_dict(make, tmp_path):
 
 
 def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"rl_games needs autoreset_mode='same_step', this batch has 'next_step'"):
+    with pytest.raises(ValueError, match=r"rl_games needs autoreset_mode='same_step', but this batch has 'next_step'"):
         RLGamesVecEnv(make(autoreset_mode="next_step"))
 
 

@@ -38,7 +38,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Recorder(LedgerEnv):
-    """Writes down the node that it runs on, and where each episode really ended."""
+    """Records its node, and the true end of each episode."""
 
     def __init__(self, *arguments, folder, **keywords):
         super().__init__(*arguments, ledger=folder, **keywords)
@@ -62,24 +62,24 @@ def write(file, episode, distance, node=""):
 
 
 def read(folder):
-    """What each process wrote, in order."""
+    """Read the records of each process, in order."""
     return {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*.jsonl")}
 
 
 def make_ledger(config, wrap=RLlibEnv):
-    """The batch of an env runner, with its ledger."""
+    """Make the batch of an env runner with a ledger."""
     keywords = {"scenes": [box_room()], "camera": Camera(width=8, height=1), "num_episodes": 50, **config}
     task = PointNav(success_distance=6.0)  # so large that chance meets it
     return wrap(ScanObservation(Recorder(max_episode_steps=LIMIT, task=task, **keywords)))
 
 
 def make_ledger_of_example(config, folder):
-    """The batch with a ledger in the place of the example's own."""
+    """Make the example's batch with a ledger."""
     return make_ledger({"num_envs": config["num_envs"], "folder": folder / "ledger", "cache_dir": folder / "cache"})
 
 
 def note_end(*, episode, prev_episode_chunks, env_index, folder, **_):
-    """RLlib's view of an episode that ended: its pieces, its infos, and the observation that it bootstraps from."""
+    """Record RLlib's view of an episode that ended: its parts, infos, and last observation."""
     chunks = [*prev_episode_chunks, episode]
     length, reward = sum(map(len, chunks)), sum(chunk.get_return() for chunk in chunks)
     measures, ends = episode.get_infos(-1), (bool(episode.is_terminated), bool(episode.is_truncated))
@@ -113,7 +113,7 @@ def config_of(folder, creator, num_env_runners, **keywords):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head and a second node with room for one env runner each."""
+    """Start a head node and a second node with room for one env runner each."""
     store = {"num_cpus": 1, "object_store_memory": 100_000_000}
     cluster = Cluster(initialize_head=True, head_node_args={**store, "include_dashboard": False})
     cluster.add_node(**store)
@@ -135,7 +135,7 @@ def train(config, iterations):
 
 
 def check(folder, metrics):
-    """Episodes, lengths, returns, time-outs, measures and last observations are those of the environments."""
+    """Check that episodes, returns, time-outs, measures and last observations are those of the environments."""
     truth, seen = read(folder / "truth"), read(folder / "rllib")
     assert truth.keys() == seen.keys()
     for process in truth:
@@ -212,7 +212,7 @@ def test_why_another_mode_is_refused(cluster, tmp_path):
 
 def test_the_refusal_reaches_the_user(cluster, tmp_path):
     config = config_of(tmp_path, make_ledger, num_env_runners=0, autoreset_mode="same_step")
-    with pytest.raises(ValueError, match=r"RLlib needs autoreset_mode='next_step', this batch has 'same_step'"):
+    with pytest.raises(ValueError, match=r"RLlib needs autoreset_mode='next_step', but this batch has 'same_step'"):
         config.build_algo()
 
 

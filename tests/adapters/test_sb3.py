@@ -1,4 +1,4 @@
-"""Stable-Baselines3 on a batch: what it counts, stores and bootstraps from is held to the environment's own record."""
+"""Stable-Baselines3 on a batch: its statistics, buffers and bootstrapping, compared with the environment's record."""
 
 # ruff: noqa: E402 - what is not installed is not imported
 
@@ -39,7 +39,7 @@ GOAL = "pointgoal_with_gps_compass"
 
 @pytest.fixture
 def make(library, tmp_path, opened):
-    """A batch with pictures just large enough for SB3's own network and episodes that soon time out."""
+    """Make a batch with the smallest images for SB3's own network and short time limits."""
 
     def make(num_envs=N, mode="same_step", **keywords):
         keywords = {"camera": Camera(36, 36), "max_episode_steps": LIMIT, "num_episodes": 10, **keywords}
@@ -49,7 +49,7 @@ def make(library, tmp_path, opened):
 
 
 class Seen(BaseCallback):
-    """Keeps what SB3's algorithm was given and what a rollout made of it."""
+    """Records the inputs of SB3's algorithm and its rollouts."""
 
     def __init__(self):
         super().__init__()
@@ -66,7 +66,7 @@ class Seen(BaseCallback):
 
 
 def policy_of(env, seed=0, **keywords):
-    """PPO whose first rollouts end by STOP as well as by time-out: a random policy stops one time in four."""
+    """Make PPO with episodes that end by STOP and by time-out."""
     model = PPO("MultiInputPolicy", env, **{"n_steps": 32, "batch_size": 64, "n_epochs": 1, "seed": seed, **keywords})
     with torch.no_grad():
         model.policy.action_net.bias[0] -= 2.5
@@ -74,25 +74,25 @@ def policy_of(env, seed=0, **keywords):
 
 
 def steps(env, count=60, seed=1):
-    """What ``count`` random steps of a VecEnv return."""
+    """Take ``count`` random steps of a VecEnv and return their results."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         yield env.step(rng.choice(4, size=env.num_envs, p=[0.05, 0.55, 0.2, 0.2]))
 
 
 def as_bytes(depth):
-    """The picture that SB3 is to be given of depth in [0, 1]."""
+    """Convert depth in [0, 1] to the image that SB3 should receive."""
     return np.floor(np.float64(depth) * 255 + 0.5).astype(np.uint8)
 
 
 def same(stored, true):
-    """Depth and goal that SB3 has, of whatever order of axes, against the batch's own of one environment."""
+    """Compare SB3's depth and goal, in any order of axes, with those of one environment of the batch."""
     np.testing.assert_array_equal(np.ravel(stored["depth"]), as_bytes(true["depth"]).ravel())
     np.testing.assert_array_equal(np.ravel(stored[GOAL]), true[GOAL])
 
 
 def replay(env, actions):
-    """Per step what a batch that nobody resets by itself observes and is rewarded: the true last observations."""
+    """Replay actions with autoreset DISABLED; return observations and rewards, with true last observations."""
     env.reset(seed=list(range(env.num_envs)))
     for row in actions:
         observation, reward, terminated, truncated, _ = env.step(row)
@@ -126,8 +126,8 @@ def test_what_sb3_counts_is_what_happened(make, tmp_path):
     assert [info["l"] for info in model.ep_info_buffer] == [one.length for one in ended[-100:]]
     assert list(model.ep_success_buffer) == [one.success for one in ended[-100:]]
     infos = [(index, info) for *_, done, infos in seen.steps for index, info in enumerate(infos) if done[index] or info]
-    told = [(index, info["TimeLimit.truncated"], info["is_success"]) for index, info in infos]
-    assert told == [(one.env, one.truncated, one.success) for one in ended]
+    found = [(index, info["TimeLimit.truncated"], info["is_success"]) for index, info in infos]
+    assert found == [(one.env, one.truncated, one.success) for one in ended]
     assert 10 < sum(one.truncated for one in ended) < len(ended) - 10
 
 
@@ -225,9 +225,9 @@ def test_depth_of_floats_keeps_its_precision(make):
     depth, true = env.reset()["depth"], twin.reset(seed=7)[0]["depth"]
     np.testing.assert_array_equal(depth, true.reshape(N, 1, 36, 36))
     assert env.observation_space["depth"].contains(depth[0])
-    for wanted, normalize in ((torch.nn.Flatten, True), (NatureCNN, False)):
+    for expected, normalize in ((torch.nn.Flatten, True), (NatureCNN, False)):
         model = PPO("MultiInputPolicy", env, policy_kwargs={"normalize_images": normalize})
-        assert type(model.policy.features_extractor.extractors["depth"]) is wanted
+        assert type(model.policy.features_extractor.extractors["depth"]) is expected
         model.predict({name: values[0] for name, values in twin_row(depth, true).items()})
 
 
@@ -412,13 +412,13 @@ def test_the_logger_is_told_of_spl_and_a_good_model_ends_training(make, tmp_path
 
 
 class ShortestPath:
-    """Acts as the follower does, through SB3's ``predict``."""
+    """A shortest-path follower with SB3's ``predict``."""
 
     def __init__(self, batch):
         self.batch = batch
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        """The state is like a recurrent policy's: how many steps of its episode it remembers."""
+        """Return actions and, as a recurrent state, the number of steps in the episode."""
         state = np.where(episode_start, 0, np.zeros(len(episode_start)) if state is None else state)
         running = self.batch.episodes.valid
         np.testing.assert_array_equal(state[running], self.batch.episodes.num_steps[running])
@@ -441,10 +441,10 @@ def test_a_perfect_agent_is_scored_as_one(make):
 
 def test_the_wrong_batch_is_refused_with_what_to_do(make):
     with pytest.raises(
-        ValueError, match=r"needs autoreset_mode='same_step', .* 'next_step': SB3VecEnv\.make\(num_envs"
+        ValueError, match=r"needs autoreset_mode='same_step', .* 'next_step': use SB3VecEnv\.make\(num_envs"
     ):
         SB3VecEnv(make(mode=AutoresetMode.NEXT_STEP))
-    with pytest.raises(ValueError, match=r"is given str, but its adapter takes a batch: SB3VecEnv\.make"):
+    with pytest.raises(ValueError, match=r"SB3VecEnv takes a batch, not a str: use SB3VecEnv\.make"):
         SB3VecEnv("BatchNav/PointNav-v0")
     batch = make()
     with pytest.raises(ValueError, match=r"depth='int8'.*'float32'"):
@@ -483,7 +483,7 @@ def test_options_and_steps_out_of_order_are_refused(make):
 
 
 def test_an_evaluation_of_something_else_is_refused(make):
-    with pytest.raises(ValueError, match=r"given a LedgerEnv: pass an SB3VecEnv"):
+    with pytest.raises(ValueError, match=r"needs an SB3VecEnv, not a LedgerEnv"):
         NavEvalCallback(make())
     batch = make()
     model = policy_of(VecMonitor(SB3VecEnv(batch)))

@@ -29,7 +29,7 @@ DISCOUNT = 0.9
 
 
 class Recorder(LedgerEnv):
-    """Keeps the step at which each episode ended, the goal's distance there, and all distances that were returned."""
+    """Records the step at which each episode ended, the final distance to the goal, and all returned distances."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
@@ -46,7 +46,7 @@ class Recorder(LedgerEnv):
 
 
 class Guess(CategoricalMixin, Model):
-    """A policy that learns constant odds of the actions, and begins with few stops."""
+    """A policy with constant, learned action probabilities, which rarely stops at first."""
 
     def __init__(self, env):
         Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
@@ -58,7 +58,7 @@ class Guess(CategoricalMixin, Model):
 
 
 class Distance(DeterministicMixin, Model):
-    """A critic that says the distance to the goal, the number before the last of an observation."""
+    """A critic that returns the distance to the goal, the second-last number of an observation."""
 
     def __init__(self, env):
         Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
@@ -70,7 +70,7 @@ class Distance(DeterministicMixin, Model):
 
 
 class Whim(DeterministicMixin, Model):
-    """Q-values by chance, with fewer stops than moves."""
+    """Random Q-values that prefer moves to STOP."""
 
     def __init__(self, env):
         Model.__init__(self, observation_space=env.observation_space, action_space=env.action_space, device="cpu")
@@ -82,7 +82,7 @@ class Whim(DeterministicMixin, Model):
 
 
 class Snapshots:
-    """An agent that keeps what its memory held when it learned from it."""
+    """An agent that records its memory at each update."""
 
     def update(self, **keywords):
         super().update(**keywords)
@@ -91,11 +91,11 @@ class Snapshots:
         self.snapshots = [*getattr(self, "snapshots", []), held]
 
 
-class Told(Snapshots, FinalObservations, PPO):
+class Adapted(Snapshots, FinalObservations, PPO):
     pass
 
 
-class Untold(Snapshots, PPO):
+class Plain(Snapshots, PPO):
     pass
 
 
@@ -114,7 +114,7 @@ def make(library, tmp_path):
 
 
 def agent_of(kind, env, folder, **keywords):
-    """An agent that writes its statistics at each step."""
+    """Make an agent that writes its statistics at each step."""
     experiment = {"directory": str(folder), "experiment_name": "run", "write_interval": 1, "checkpoint_interval": 0}
     settings = {"rollouts": ROLLOUT, "discount_factor": DISCOUNT, "time_limit_bootstrap": True, **keywords}
     return kind(
@@ -135,7 +135,7 @@ def train(kind, env, folder):
 
 
 def episodes(agent):
-    """By the memory (environment, length, terminated, truncated, sum of rewards) of each end, and where it ended."""
+    """Return the episodes in the memory: environment, length, terminated, truncated, sum of rewards, last distance."""
     held = {name: np.concatenate([shot[name] for shot in agent.snapshots]) for name in agent.snapshots[0]}
     found, begun = [], np.zeros(held["rewards"].shape[1], int)
     for step, env in np.argwhere(held["terminated"] | held["truncated"]):
@@ -147,14 +147,14 @@ def episodes(agent):
 
 
 def statistics(folder):
-    """The scalars that skrl wrote: name -> step -> value."""
+    """Return the scalars that skrl wrote, by name and step."""
     events = EventAccumulator(str(folder / "run"), size_guidance={"scalars": 0})
     events.Reload()
     return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
 
 
 def expected(batch):
-    """What ``episodes`` has to find: skrl adds the discounted value at a time-out to the reward."""
+    """Return the expected ``episodes``; skrl adds the discounted value at a time-out to the reward."""
     rows = []
     for ended, distance in zip(batch.ended, batch.final_distance, strict=True):
         bootstrap = DISCOUNT * float(distance) if ended.truncated else 0.0
@@ -164,7 +164,7 @@ def expected(batch):
 
 def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_path):
     batch = make()
-    agent = train(Told, SkrlEnv(batch), tmp_path)
+    agent = train(Adapted, SkrlEnv(batch), tmp_path)
     found, held = episodes(agent)
     truth = expected(batch)
     assert [row[:4] for row in found] == [row[:4] for row in truth]
@@ -178,7 +178,7 @@ def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_pat
 
 def test_statistics_are_those_of_the_episodes(make, tmp_path):
     batch = make()
-    train(Told, SkrlEnv(batch), tmp_path)
+    train(Adapted, SkrlEnv(batch), tmp_path)
     scalars = statistics(tmp_path)
     by_step = {}
     for step, ended in zip(batch.steps, batch.ended, strict=True):
@@ -196,7 +196,7 @@ def test_statistics_are_those_of_the_episodes(make, tmp_path):
 def test_why_skrl_is_not_given_a_batch_as_it_is(make, tmp_path, mode):
     """In one mode it bootstraps from the next episode, in the other it counts the step that begins one."""
     batch = make(mode)
-    found, _ = episodes(train(Untold, wrap_env(batch, wrapper="gymnasium", verbose=False), tmp_path))
+    found, _ = episodes(train(Plain, wrap_env(batch, wrapper="gymnasium", verbose=False), tmp_path))
     truth = expected(batch)
     assert len(found) == len(truth)
     lengths_agree = [row[:4] for row in found] == [row[:4] for row in truth]
@@ -265,7 +265,7 @@ def test_frames_come_from_skrls_own_wrapper_as_well(make):
 
 
 def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"skrl needs autoreset_mode='same_step', this batch has 'next_step'"):
+    with pytest.raises(ValueError, match=r"skrl needs autoreset_mode='same_step', but this batch has 'next_step'"):
         SkrlEnv(make(AutoresetMode.NEXT_STEP))
 
 
@@ -276,17 +276,17 @@ def test_a_single_environment_is_refused_with_the_remedy():
 
 def test_advantages_over_time_outs_are_refused(make, tmp_path):
     with pytest.raises(ValueError, match="set it to True"):
-        agent_of(Told, SkrlEnv(make()), tmp_path, time_limit_bootstrap=False)
+        agent_of(Adapted, SkrlEnv(make()), tmp_path, time_limit_bootstrap=False)
 
 
 def test_an_agent_on_skrls_own_wrapper_is_told_what_to_give_it(make, tmp_path):
     with pytest.raises(ValueError, match=r"no final_obs for 5 .*SkrlEnv\.make"):
-        train(Told, wrap_env(make(AutoresetMode.NEXT_STEP), wrapper="gymnasium", verbose=False), tmp_path)
+        train(Adapted, wrap_env(make(AutoresetMode.NEXT_STEP), wrapper="gymnasium", verbose=False), tmp_path)
 
 
 def test_agents_that_share_a_batch_are_refused(make, tmp_path):
     env = SkrlEnv(make())
-    agents = [agent_of(Told, env, tmp_path / name) for name in "ab"]
+    agents = [agent_of(Adapted, env, tmp_path / name) for name in "ab"]
     for agent, share in zip(agents, (2, 3), strict=True):
         agent.memory = RandomMemory(memory_size=ROLLOUT, num_envs=share, device="cpu")
     cfg = {"timesteps": STEPS, "disable_progressbar": True, "close_environment_at_exit": False}

@@ -35,7 +35,7 @@ def ledger(settings):
 
 @pytest.fixture
 def twin(settings):
-    """The same environments, which tianshou never sees."""
+    """Return equal environments without tianshou."""
     env = BatchNavEnv(N, autoreset_mode="disabled", **settings)
     yield env
     env.close()
@@ -52,7 +52,7 @@ class Actor(torch.nn.Module):
 
 
 class Distance(torch.nn.Module):
-    """A critic whose values can be told beforehand: the distance to the goal."""
+    """A critic with known values: the distance to the goal."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,7 @@ def make_ppo(env, **keywords):
 
 
 def collector_of(env, ppo, size=400):
-    """A collector, and the list in which it notes the return and the rows of every episode."""
+    """Return a collector, and the list to which it appends the return and the rows of every episode."""
     notes = []
 
     @dataclass(kw_only=True)
@@ -82,7 +82,7 @@ def collector_of(env, ppo, size=400):
 
 
 def check_notes(notes, ended, whole=True):
-    """What tianshou noted is what the environment wrote down, in the same order."""
+    """Check that tianshou's episodes equal those of the environment, in the same order."""
     assert len(notes) == len(ended)
     assert {one.truncated for one in ended} == {True, False} == {one.success for one in ended}
     for (total, rows), one in zip(notes, ended, strict=True):

@@ -1,4 +1,4 @@
-"""TorchRL takes the batch as it is: its collectors count episodes right and learn from true last observations."""
+"""TorchRL takes a batch without an adapter, counts episodes correctly and learns from true last observations."""
 
 # ruff: noqa: E402
 from libraries import require
@@ -43,7 +43,7 @@ class Actor(torch.nn.Module):
 
 
 class Distance(torch.nn.Module):
-    """A critic whose values can be told beforehand: the distance to the goal."""
+    """A critic with known values: the distance to the goal."""
 
     def __init__(self):
         super().__init__()
@@ -75,13 +75,13 @@ def collect(env, actor, batches=4):
 
 
 def in_order(rollout):
-    """One row an episode that ended, in the order of time and then of environments."""
+    """Return one row per episode that ended, in order of time and then of environments."""
     steps = rollout["next"].transpose(0, 1)
     return steps[steps["done"].squeeze(-1)]
 
 
 def first_of(twin, expected, seed=7):
-    """The observation that a rollout began with: after seeding, TorchRL has reset the environment again."""
+    """Return the first observation of a rollout; TorchRL resets the environment again after seeding."""
     observation, _ = twin.reset(seed=seed)
     for _ in range(3):
         found = observation[GOAL] if isinstance(observation, dict) else observation

@@ -1,4 +1,4 @@
-"""The commands as a user types them."""
+"""The commands, run as a user types them."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from gym_batchnav.library.sources import assets_dir
 
 
 def run(*arguments, expect=0, timeout=280):
-    """Output of a command; fails with what it said if it ends otherwise than expected."""
+    """Run a command and return its output; fail with the output unless its exit status is as expected."""
     program = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=timeout)
     assert done.returncode == expect, done.stderr + done.stdout
@@ -70,7 +70,7 @@ def test_bench_prints_one_line_of_figures(what):
         (("bench", "step", "--resolution", "big"), "--resolution"),
         (("bench", "step", "--resolution", "64x"), "--resolution '64x': write 64 or 128x72"),
         (("scene", "navmesh", "apartment_0", "--save", "out.xyz"), "end in .navmesh"),
-        (("scene", "view", "apartment_0", "--out", "picture"), "name it .png"),
+        (("scene", "view", "apartment_0", "--out", "picture"), "use .png"),
         (("episodes", "generate", "apartment_0", "--num", "5", "--out", "x.csv"), "x.csv"),
         (("episodes", "info", "."), "'.' is a folder: pass a file"),
         (("episodes", "generate", "apartment_0", "--min-distance", "9", "--max-distance", "3"), "min_distance"),

@@ -1,4 +1,4 @@
-"""``gym-batchnav evaluate``: figures, files and what it refuses."""
+"""``gym-batchnav evaluate``: figures, files and errors."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav.cli.evaluate import evaluate  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
-from gym_batchnav.train.contest import SHIPPED_BLIND, SHIPPED_POLICY, make_contest  # noqa: E402
+from gym_batchnav.train.comparison import SHIPPED_BLIND, SHIPPED_POLICY, make_comparison  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_file import PolicyAbout, save_policy  # noqa: E402
 
@@ -38,7 +38,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reported(files, tmp_path_factory):
-    """One evaluation: its folder."""
+    """Run one evaluation and return its folder."""
     out = tmp_path_factory.mktemp("evaluation") / "deep" / "report"
     evaluate(
         policy=files["small"], blind=files["blind"], scenes=SCENES, episodes=EPISODES, num_envs=5, out=out, sample=True
@@ -87,9 +87,9 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
         with pytest.raises((ValueError, OSError), match=match):
             evaluate(**{"policy": files["small"], "scenes": SCENES, **keywords})
 
-    refused(r"--episodes 7: all 2 scenes count alike, .* multiple of 2: pass 6 or 8", episodes=7)
+    refused(r"--episodes 7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
-    refused("202 episodes|101 episodes of scene 'apartment_0', which has 100", episodes=202, num_envs=1)
+    refused("202 episodes|101 episodes of scene 'apartment_0', which has only 100", episodes=202, num_envs=1)
     refused("kind 'small'; pass one of kind 'blind'", blind=files["small"])
     other = write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5)
     refused("forward_step is 0.25, the policy was trained with 0.5.*--allow-mismatch", blind=other)
@@ -97,18 +97,18 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(files["small"].read_bytes()[:-9])
     refused("damaged", policy=damaged)
-    monkeypatch.setattr("gym_batchnav.train.contest.assets_dir", lambda: tmp_path / "nothing")
+    monkeypatch.setattr("gym_batchnav.train.comparison.assets_dir", lambda: tmp_path / "nothing")
     refused("ships no policy: use --policy FILE", policy=None)
 
 
 def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch):
     (tmp_path / SHIPPED_POLICY).write_bytes(files["small"].read_bytes())
     (tmp_path / SHIPPED_BLIND).write_bytes(files["blind"].read_bytes())
-    monkeypatch.setattr("gym_batchnav.train.contest.assets_dir", lambda: tmp_path)
+    monkeypatch.setattr("gym_batchnav.train.comparison.assets_dir", lambda: tmp_path)
     room = "procedural:3?area=28&triangles=8000"
-    contest = make_contest(scenes=[room], num_envs=4)
+    comparison = make_comparison(scenes=[room], num_envs=4)
     try:
-        assert contest.policy_file == tmp_path / SHIPPED_POLICY and list(contest.agents) == AGENTS
-        assert contest.env.num_episodes == contest.episodes_per_scene == 25
+        assert comparison.policy_file == tmp_path / SHIPPED_POLICY and list(comparison.agents) == AGENTS
+        assert comparison.env.num_episodes == comparison.episodes_per_scene == 25
     finally:
-        contest.close()
+        comparison.close()

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene``: what it tells of scenes is true, and what it prepares is found."""
+"""``gym-batchnav scene``: its facts about scenes are correct, and environments find prepared scenes."""
 
 import json
 import os
@@ -29,14 +29,14 @@ from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.viz.viewpoints import most_telling
+from gym_batchnav.viz.viewpoints import best_viewpoints
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A room and a damaged file; caches and pictures go to the same place."""
+    """Return a folder with a room and a damaged file, which also receives caches and images."""
     monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scenes").mkdir()
@@ -72,8 +72,8 @@ def test_info_fails_when_nobody_can_walk_in_the_only_scene(folder):
 def test_info_tells_what_was_guessed(folder, tmp_path):
     path = tmp_path / "tall.obj"
     path.write_text("o floor\nv 0 0 0\nv 6000 0 0\nv 6000 0 6000\nv 0 0 6000\nv 0 2500 0\nf 4 3 2 1\nf 1 2 5\n")
-    told = run("info", path, "--no-walkable").stdout
-    assert "millimetres" in told and "6.00 x 2.50 x 6.00 m" in told and "walkable" not in told
+    text = run("info", path, "--no-walkable").stdout
+    assert "millimetres" in text and "6.00 x 2.50 x 6.00 m" in text and "walkable" not in text
 
 
 def test_view_draws_a_map_and_eight_places(folder, tmp_path):
@@ -87,15 +87,15 @@ def test_view_draws_a_map_and_eight_places(folder, tmp_path):
     assert not np.array_equal(tiles[0], tiles[1])
 
 
-def test_view_shows_a_room_turned_as_told_and_says_how_to_keep_that(folder, tmp_path):
+def test_view_rotates_a_room_on_request_and_prints_the_configuration_for_it(folder, tmp_path):
     corners = [(0, 0, 0), (6, 0, 0), (6, 4, 0), (0, 4, 0), (0, 0, 250), (6, 0, 250)]
     faces = [(1, 2, 3), (1, 3, 4), (1, 2, 6), (1, 6, 5)]  # a floor in the plane of x and y, and one wall
     lines = [f"v {100 * x} {100 * y} {z}" for x, y, z in corners] + ["f {} {} {}".format(*face) for face in faces]
     path = tmp_path / "flat.obj"
     path.write_text("\n".join(lines))
     said = run("view", path, "--size", 32, "--up", "z", "--scale", "0.01", "--renderer", "embree").output
-    (told,) = (line for line in said.splitlines() if "stage_config" in line)
-    (tmp_path / "flat.stage_config.json").write_text(told[told.index("{") :])
+    (line,) = (line for line in said.splitlines() if "stage_config" in line)
+    (tmp_path / "flat.stage_config.json").write_text(line[line.index("{") :])
     (fact,) = (json.loads(line) for line in run("info", path, "--json").stdout.splitlines())
     assert fact["size"] == pytest.approx([6, 2.5, 4]) and fact["walkable_area"] > 20
 
@@ -115,12 +115,12 @@ def test_view_shows_a_room_turned_as_told_and_says_how_to_keep_that(folder, tmp_
 def test_what_view_says_to_keep_over_a_configuration_is_read_so(folder, config, options):
     path, beside = folder / "room.glb", folder / "room.stage_config.json"
     beside.write_text(json.dumps(config))
-    wanted = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
+    expected = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
     said = run("view", path, "--size", 32, "--renderer", "embree", *options).output
-    (told,) = (line for line in said.splitlines() if "'room.stage_config.json' beside it" in line)
-    beside.write_text(json.dumps({**config, **json.loads(told[told.index("{") :])}))
+    (line,) = (line for line in said.splitlines() if "'room.stage_config.json' beside it" in line)
+    beside.write_text(json.dumps({**config, **json.loads(line[line.index("{") :])}))
     read = json.loads(run("info", path, "--json", "--no-walkable").stdout)
-    np.testing.assert_allclose(read["bounds"], wanted["bounds"], atol=1e-4)
+    np.testing.assert_allclose(read["bounds"], expected["bounds"], atol=1e-4)
 
 
 @pytest.mark.parametrize("up", [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, 0], [3, 0, 4], [1, 2, 2]])
@@ -140,9 +140,9 @@ def test_one_of_several_scenes_is_named(folder, tmp_path):
     (folder / "damaged.glb").unlink()
     areas = {name: navmesh_of(folder, "--only", name)["area"] for name in ("room", "hall")}
     assert areas["hall"] > areas["room"] + 20 and (tmp_path / "hall_navmesh.png").is_file()
-    with pytest.raises(ValueError, match=r"'.*scenes' means 2 scenes: choose one with --only NAME, of hall, room"):
+    with pytest.raises(ValueError, match=r"'.*scenes' contains 2 scenes: choose one with --only NAME: hall, room"):
         CliRunner().invoke(app, ["scene", "navmesh", str(folder)], catch_exceptions=False)
-    with pytest.raises(ValueError, match=r"--only attic: .* has no such scene; choose one of hall, room"):
+    with pytest.raises(ValueError, match=r"--only attic: .* contains no such scene; choose one of hall, room"):
         CliRunner().invoke(app, ["scene", "view", str(folder), "--only", "attic"], catch_exceptions=False)
 
 
@@ -152,9 +152,9 @@ def navmesh_of(*arguments):
 
 def test_navmesh_takes_what_environments_take_and_says_what_it_wrote(folder, tmp_path):
     saved = tmp_path / "first.navmesh"
-    told = navmesh_of("apartment_0", "--save", saved)
-    assert told["name"] == "apartment_0" and told["navmesh"] == str(saved)
-    assert told["area"] == pytest.approx(scene_sources("apartment_0")[0].load().navmesh.navigable_area, rel=0.01)
+    facts = navmesh_of("apartment_0", "--save", saved)
+    assert facts["name"] == "apartment_0" and facts["navmesh"] == str(saved)
+    assert facts["area"] == pytest.approx(scene_sources("apartment_0")[0].load().navmesh.navigable_area, rel=0.01)
     plain = run("navmesh", saved).stdout
     assert "map: first_navmesh.png" in plain and "navmesh:" not in plain
     again = tmp_path / "again.navmesh"
@@ -168,7 +168,7 @@ def test_navmesh_takes_what_environments_take_and_says_what_it_wrote(folder, tmp
     [
         ("view", "--out", "nowhere/x.png", "no folder 'nowhere'"),
         ("view", "--out", "scenes", "'scenes': it is a folder: name a file in it"),
-        ("view", "--out", "x.txt", "pictures do not end in '.txt'"),
+        ("view", "--out", "x.txt", "'.txt' is not the suffix"),
         ("navmesh", "--save", "scenes", "'scenes': it is a folder: name a file in it"),
         ("prepare", "--episode-file", "nowhere.json", "nowhere.json: no such episode file"),
         ("prepare", "--cache-dir", "scenes/room.glb", "cannot be written: choose another folder with --cache-dir"),
@@ -180,13 +180,13 @@ def test_a_path_that_cannot_be_used_is_refused_before_the_work(folder, monkeypat
         CliRunner().invoke(app, ["scene", command, str(folder / "room.glb"), option, value], catch_exceptions=False)
 
 
-def test_the_most_telling_views_visit_every_room():
+def test_the_best_viewpoints_visit_every_room():
     left = box((-8, 0, -2), (-0.1, 2.6, 2), inward=True)
     right = box((0.1, 0, -2), (8, 2.6, 2), inward=True)
     scene = scene_of("two", left, right)
     navmesh = NavMesh.build(scene.vertices, scene.triangles)
     renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
-    position, heading = most_telling(renderer, navmesh, Camera(), 2, np.random.default_rng(0))
+    position, heading = best_viewpoints(renderer, navmesh, Camera(), 2, np.random.default_rng(0))
     renderer.close()
     assert np.sign(position[:, 0]).sum() == 0  # one in each room
     along = np.abs(forward_vectors(heading)[:, 0])
@@ -204,13 +204,13 @@ def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
 
 
 def test_view_wants_one_scene(folder):
-    with pytest.raises(ValueError, match="means 2 scenes: choose one"):
+    with pytest.raises(ValueError, match="contains 2 scenes: choose one"):
         CliRunner().invoke(app, ["scene", "view", "procedural:1-2"], catch_exceptions=False)
 
 
 def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch):
-    told = run("prepare", folder, "--workers", 2, "--num-episodes", 30, "--radius", 0.2, expect=1)
-    assert "1 of 2 scenes" in told.output and "damaged" in told.output and "cut short" in told.output
+    result = run("prepare", folder, "--workers", 2, "--num-episodes", 30, "--radius", 0.2, expect=1)
+    assert "1 of 2 scenes" in result.output and "damaged" in result.output and "cut short" in result.output
     monkeypatch.setattr(recipes, "load_scene", lambda *_, **__: pytest.fail("parsed"))
     monkeypatch.setattr("gym_batchnav.navmesh.mesh.NavMesh.build", lambda *_, **__: pytest.fail("built"))
     (source,) = scene_sources(folder / "room.glb", DiskCache())

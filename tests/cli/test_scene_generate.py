@@ -1,4 +1,4 @@
-"""``gym-batchnav scene generate``: what it writes, what it says, what it refuses."""
+"""``gym-batchnav scene generate``: files, output and errors."""
 
 import re
 
@@ -23,12 +23,12 @@ def run(*arguments) -> str:
 
 def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
     out = tmp_path / "new" / "folder"
-    told = run("1-2", "--out", out, *SMALL).splitlines()
+    lines = run("1-2", "--out", out, *SMALL).splitlines()
     assert sorted(path.name for path in out.iterdir()) == [
         f"apartment_{seed}.{ending}" for seed in (1, 2) for ending in ("glb", "json.gz", "navmesh")
     ]
-    assert told[-1] == f"2 homes in '{out}', 1 episode each"
-    for seed, line in zip((1, 2), told, strict=False):
+    assert lines[-1] == f"2 homes in '{out}', 1 episode each"
+    for seed, line in zip((1, 2), lines, strict=False):
         home = generate_apartment(seed, area=25, triangles=5_000)
         navmesh = NavMesh.load(out / f"apartment_{seed}.navmesh")
         figures = [float(figure.replace(",", "")) for figure in re.findall(r"(?<= )[0-9][0-9,.]*(?= )", line)]
@@ -40,9 +40,9 @@ def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
         assert len(read_episodes(out / f"apartment_{seed}.json.gz")[f"apartment_{seed}"]) == 1
 
 
-def test_one_home_is_told_of_in_the_singular(tmp_path):
-    told = run("3", "--out", tmp_path, "--name", "home_{index}", *SMALL)
-    assert "home_0: " in told and "1 home in" in told and "1 episode each" in told
+def test_one_home_is_lines_of_in_the_singular(tmp_path):
+    lines = run("3", "--out", tmp_path, "--name", "home_{index}", *SMALL)
+    assert "home_0: " in lines and "1 home in" in lines and "1 episode each" in lines
 
 
 def test_seeds_are_numbers_and_ranges_each_taken_once():
@@ -50,9 +50,9 @@ def test_seeds_are_numbers_and_ranges_each_taken_once():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        (["9-3"], "'9-3': the last is smaller than the first, write 3-9"),
+        (["9-3"], "'9-3': the last seed is smaller than the first; write 3-9"),
         (["seven"], "'seven': pass a whole number"),
         (["1-"], "'1-': pass a whole number"),
         (["0-100000"], "more than 100,000 homes"),
@@ -61,8 +61,8 @@ def test_seeds_are_numbers_and_ranges_each_taken_once():
         (["1", "--area", "7"], "25 to 400"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(tmp_path, arguments, told):
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_invalid_arguments_raise_an_error_by_name(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         CliRunner().invoke(app, ["scene", "generate", *arguments, "--out", str(tmp_path)], catch_exceptions=False)
     assert not list(tmp_path.iterdir())
 

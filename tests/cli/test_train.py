@@ -1,4 +1,4 @@
-"""``gym-batchnav train`` as a user types it."""
+"""``gym-batchnav train``, run as a user types it."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "60", "m", "-5m", "0s", "1h30m", "1e3s", "nan s"])
 def test_what_is_no_duration(text):
-    with pytest.raises(ValueError, match=r"--time-limit .*: write a duration above zero such as 90s, 60m or 2h"):
+    with pytest.raises(ValueError, match=r"--time-limit .*: write a positive duration such as 90s, 60m or 2h"):
         seconds_of(text)
 
 
@@ -60,9 +60,9 @@ def test_an_unknown_policy_or_device_is_refused_before_anything_is_loaded(tmp_pa
 def test_signals_are_given_back():
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with Interruption() as interruption:
-        assert not interruption.wanted
+        assert not interruption.requested
         signal.raise_signal(signal.SIGTERM)
-        assert interruption.wanted
+        assert interruption.requested
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
@@ -99,7 +99,7 @@ def test_a_run_is_interrupted_and_resumed(tmp_path):
     assert f"Resume it with: gym-batchnav train --out '{out}' --resume" in said and "us per frame" in said
 
     again = subprocess.run(command(*few), capture_output=True, text=True, timeout=250)
-    assert again.returncode == 1 and "holds a run: resume it with --resume" in again.stderr
+    assert again.returncode == 1 and "contains a run: resume it with --resume" in again.stderr
 
     frames = json.loads((out / "curve.jsonl").read_text().splitlines()[-1])["frames"]
     ends = ("--out", out, "--resume", "--frames", frames + 1000, "--json")

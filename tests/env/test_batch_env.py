@@ -1,4 +1,4 @@
-"""The environment as its users see it, in rooms made by hand."""
+"""BatchNavEnv in small rooms, tested through its public interface."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -221,7 +221,7 @@ class TestAutoreset:
     """The three modes, step by step, with episodes of two steps."""
 
     def table(self, env, steps=5):
-        """Per step: done, reward is slack only, steps counted, episodes begun."""
+        """Return per step: truncated, whether the reward is not 0, number of steps, number of episodes."""
         env.reset(seed=0)
         rows = []
         for _ in range(steps):
@@ -264,6 +264,43 @@ class TestAutoreset:
         env.reset(options={"reset_mask": np.array([False, False, True])})
         env.step(np.full(3, LEFT))
         np.testing.assert_array_equal(env.episodes.num_steps, [1, 1, 1])
+
+    @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+    def test_paused_environments_keep_their_state(self, make, mode):
+        env, twin = (make(3, max_episode_steps=2, autoreset_mode=mode) for _ in range(2))
+        env.reset(seed=0), twin.reset(seed=0)
+        env.step(np.full(3, LEFT)), twin.step(np.full(3, LEFT))
+        before, depth = env.get_state(), env.set_pose(env.agents.position, env.agents.heading)["depth"]
+        for _ in range(2):  # without the pause, environment 1 would end its episode in the first of these steps
+            with env.paused(np.array([False, True, False])):
+                observation, reward, terminated, truncated, _ = env.step(np.full(3, FORWARD))
+            expected = twin.step(np.full(3, FORWARD))
+            for found, whole in zip((observation["depth"], reward), (expected[0]["depth"], expected[1]), strict=True):
+                np.testing.assert_allclose(found[[0, 2]], whole[[0, 2]], atol=1e-6)
+            assert reward[1] == 0 and not (terminated | truncated)[1]
+            np.testing.assert_array_equal(observation["depth"][1], depth[1])
+            for one in (env, twin):
+                if mode == "disabled" and one.episodes.done[0]:
+                    one.reset(options={"reset_mask": one.episodes.done.copy()})
+        after = env.get_state()
+        for part in ("agents", "episodes"):
+            for name, values in before[part].items():
+                np.testing.assert_array_equal(values[1], after[part][name][1], err_msg=name)
+        assert env.step(np.full(3, LEFT))[3][1], "its second action comes after the pause"
+
+    def test_an_environment_that_is_paused_after_its_end_begins_its_next_episode_afterwards(self, make):
+        env = make(2, max_episode_steps=1)
+        env.reset(seed=0)
+        assert env.step(np.full(2, LEFT))[3].all()
+        with env.paused(np.array([True, False])):
+            env.step(np.full(2, LEFT))
+        assert env.episodes.count.tolist() == [1, 2] and env.episodes.done.tolist() == [True, False]
+        env.step(np.full(2, LEFT))
+        assert env.episodes.count.tolist() == [2, 2]
+
+    def test_a_pause_needs_a_mask_of_all_environments(self, make):
+        with pytest.raises(ValueError, match=r"mask is bool \(1,\): pass bool \(2,\)"):
+            make(2).paused(np.ones(1, bool))
 
     def test_a_masked_reset_leaves_the_others_alone(self, make):
         env = make(3)
@@ -522,7 +559,7 @@ class TestWrongUse:
         for seed in ("a", 1.5, [0, "a"]):
             with pytest.raises(ValueError, match="seed="):
                 env.reset(seed=seed)
-        with pytest.warns(UserWarning, match=r"reset options \['episode'\] are ignored: known are 'reset_mask'"):
+        with pytest.warns(UserWarning, match=r"reset options \['episode'\] are ignored: the known options"):
             env.reset(seed=0, options={"episode": 3})
 
     def test_wrong_arguments_are_named(self, make):
@@ -597,7 +634,7 @@ class TestWrongUse:
             np.testing.assert_array_equal(env.agents.position, position)
         walk(env, 2)
 
-    def test_nothing_interferes_with_a_step_under_way(self, make):
+    def test_nothing_interferes_with_a_step_in_flight(self, make):
         env = make(2)
         env.reset(seed=0)
         env.send(np.array([LEFT, LEFT]))
@@ -661,7 +698,7 @@ class TestErrorsOnTheWay:
             raise RuntimeError("no pictures")
 
         with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no pictures"):
-            patch.setattr(env.cameras, "of_some", broken)
+            patch.setattr(env.cameras, "images_of", broken)
             env.step(np.array([LEFT, LEFT]))  # environment 0 ends
         env.step(np.array([LEFT, LEFT]))  # environment 1 ends
         assert env.episodes.num_steps.tolist() == [0, 0] and not env.episodes.done.any()

@@ -1,4 +1,4 @@
-"""Pictures that are kept: who has not moved is not drawn again by resets, and nobody can tell."""
+"""Resets copy the images of agents that have not moved, and the result equals a full render."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,13 @@ def make(tmp_path):
 
 
 def draw_all(env):
-    """Have it draw everything anew."""
+    """Make the batch render all views again."""
     cameras = env.cameras
     cameras.refresh = lambda agents: (cameras.begin(agents), cameras.finish())[1]
 
 
 def count_views(env, monkeypatch):
-    """A list that grows by the number of views whenever the renderer's targets, made from now on, draw."""
+    """Return a list to which new targets of the renderer append the number of views of each render."""
     counts, make_target = [], env.renderer.target
 
     def target(*args, **kwargs):
@@ -53,7 +53,7 @@ def count_views(env, monkeypatch):
 
 
 def live(env, seed, scribbling):
-    """Do this and that at random; every observation."""
+    """Step, reset and move at random; return every observation."""
     rng, seen, states = np.random.default_rng(seed), [], []
     observation = env.reset(seed=seed)[0]
     for chosen in rng.integers(7, size=60):

@@ -1,4 +1,4 @@
-"""The eye is ``eye_height`` above what one sees under it."""
+"""The camera is ``eye_height`` above the visible floor below it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SHARED = (
 
 
 def heights_above_ground(env: BatchNavEnv, scene: Scene) -> np.ndarray:
-    """Metres [N] from the eyes of a batch's agents straight down to the first surface."""
+    """Return the distances [N] from the agents' eyes straight down to the first surface, metres."""
     eyes = camera_to_world(env.cameras.views(env.agents))[:, :3, 3].astype(np.float64)
     corners = scene.vertices[scene.triangles]
     return np.array([eye[1] - highest_surface(corners, eye) for eye in eyes])
 
 
 def spread_out(scene: Scene, **keywords: object) -> BatchNavEnv:
-    """A batch of agents at random navigable points of a scene."""
+    """Make a batch with agents at random navigable points of a scene."""
     env = BatchNavEnv(POINTS, scenes=scene, num_episodes=20, **keywords)
     env.reset(seed=0)
     points = env.navmesh_of(0).random_points(POINTS, np.random.default_rng(1))
@@ -69,7 +69,7 @@ def check(heights: np.ndarray) -> None:
 
 
 def level_room() -> Scene:
-    """A room whose floor is at -0.07 m, where rounding to voxels matters, with a rug 1 cm thick."""
+    """Return a room with a floor at -0.07 m, where rounding to voxels matters, and a rug 1 cm thick."""
     room = box((-3, -0.07, -3), (3, 2.5, 3), inward=True)
     return scene_of("level", room, box((0.5, -0.07, -3), (3, -0.06, 3)))
 
@@ -134,8 +134,8 @@ def test_drops_are_cached_and_a_damaged_entry_is_measured_again(tmp_path, monkey
     made = cached_drops(scene, navmesh, cache)
     stored = {}
     monkeypatch.setattr(DiskCache, "store", lambda self, key, arrays: stored.update({key: arrays}))
-    for name, wanted in cached_drops(scene, navmesh, cache)._asdict().items():
-        np.testing.assert_array_equal(getattr(made, name), wanted)
+    for name, expected in cached_drops(scene, navmesh, cache)._asdict().items():
+        np.testing.assert_array_equal(getattr(made, name), expected)
     assert not stored
     damaged = {**made._asdict(), "size": np.full_like(made.size, 9999)}
     monkeypatch.setattr(DiskCache, "load", lambda self, key: damaged)

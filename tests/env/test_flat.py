@@ -1,4 +1,4 @@
-"""The ids whose observation is one array: what is in it, how well it is read back, and that nothing else changes."""
+"""The ids with observations of one array: their content, its precision, and that all else equals the batch."""
 
 import gymnasium
 import numpy as np
@@ -145,7 +145,7 @@ def test_the_image_is_read_back_within_what_is_stated(keywords, opened):
 
 
 def slow_image(seen, depth_scale):
-    """Channel after channel, by NumPy."""
+    """Interleave channel by channel, in NumPy."""
     channels = [seen["rgb"][..., k] for k in range(3)] if "rgb" in seen else []
     if "depth" in seen:
         scaled = seen["depth"][..., 0] * np.float32(depth_scale) + np.float32(0.5)

@@ -1,4 +1,4 @@
-"""Forked children get an error that says what to do, spawned ones work."""
+"""Forked children raise an error with a remedy; spawned ones work."""
 
 import signal
 import subprocess
@@ -129,11 +129,11 @@ def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path
         workers = psutil.Process(child.pid).children()
         if interrupted:
             child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=LEAVES_WITHIN)
+        _, stderr = child.communicate(timeout=LEAVES_WITHIN)
     finally:
         child.kill()
-    assert child.returncode == (-signal.SIGINT if interrupted else 0), told
-    assert not interrupted or (told.count("Traceback") == 1 and "KeyboardInterrupt" in told)
+    assert child.returncode == (-signal.SIGINT if interrupted else 0), stderr
+    assert not interrupted or (stderr.count("Traceback") == 1 and "KeyboardInterrupt" in stderr)
     assert workers, "the homes were not prepared by a process of their own"
     psutil.wait_procs(workers, LEAVES_WITHIN)
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in workers)
@@ -166,7 +166,7 @@ def test_a_program_leaves_at_once_while_its_only_scene_is_prepared_in_its_own_pr
         assert child.stdout.readline() == "preparing\n", child.stderr.read()
         assert psutil.Process(child.pid).children() == []
         child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=LEAVES_WITHIN)
+        _, stderr = child.communicate(timeout=LEAVES_WITHIN)
     finally:
         child.kill()
-    assert child.returncode == -signal.SIGINT and "KeyboardInterrupt" in told
+    assert child.returncode == -signal.SIGINT and "KeyboardInterrupt" in stderr

@@ -1,4 +1,4 @@
-"""Scenes that rotate under a running environment."""
+"""Rotation of scenes in a running environment."""
 
 import errno
 import threading
@@ -119,7 +119,7 @@ def test_who_is_not_reset_keeps_the_scene(make):
 
 
 def test_faults_cost_a_warning_and_a_scene_each(make):
-    """A third of the scenes fail once the run has begun, in every way a scene can."""
+    """A third of the scenes fail during the run, in every possible way."""
     errors = [FileNotFoundError("gone"), ValueError("cut short"), MemoryError("too large"), RecursionError("loop")]
 
     def load(index):
@@ -270,9 +270,9 @@ def test_episodes_may_be_chosen_in_the_scene_that_is_entered(make):
     env.reset(seed=0)
     walk(env, 100)
     entered = env.library.active[(np.arange(6) + env.episodes.count) % 3]
-    wanted = np.array([3, 1, 4, 1, 5, 9])
-    _, info = env.reset(options={"episode_index": wanted})
-    np.testing.assert_array_equal(info["episode_index"], wanted)
+    requested = np.array([3, 1, 4, 1, 5, 9])
+    _, info = env.reset(options={"episode_index": requested})
+    np.testing.assert_array_equal(info["episode_index"], requested)
     np.testing.assert_array_equal(env.agents.slot, entered)
     with pytest.raises(ValueError, match="episode 40 for environment 2"):
         env.reset(options={"episode_index": np.array([0, 0, 40, 0, 0, 0])})

@@ -1,4 +1,4 @@
-"""Two batches over one library and one renderer: each is the batch that it would be alone."""
+"""Two batches with one library and one renderer each behave as they would alone."""
 
 import numpy as np
 import pytest
@@ -30,14 +30,14 @@ def make(tmp_path):
 
 
 def pair(make, **kwargs):
-    """Two batches that share scenes and renderer."""
+    """Make two batches that share scenes and renderer."""
     first = make(HALF, **kwargs)
     own = {name: value for name, value in kwargs.items() if name not in (*ROTATING, "renderer")}
     return first, make(HALF, library=first.library, renderer=first.renderer, **own)
 
 
 def rows_of(returned, rows):
-    """Rows of everything that a step of a whole batch returned."""
+    """Return some rows of everything that a step of a batch returned."""
     if isinstance(returned, dict):
         return {name: rows_of(values, rows) for name, values in returned.items()}
     return returned[rows]
@@ -46,25 +46,25 @@ def rows_of(returned, rows):
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 @pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
 def test_one_is_drawn_while_the_other_acts_and_both_are_the_single_batch(make, mode, renderer):
-    """Environment i visits slots from i mod 3 on, so that halves of three are rows of a batch of six."""
+    """Environment i visits slots from i mod 3 on, so two batches of three equal the rows of a batch of six."""
     whole = make(autoreset_mode=mode, renderer=renderer)
     halves = pair(make, autoreset_mode=mode, renderer=renderer)
-    told = whole.reset(seed=5)[0]
+    beginning = whole.reset(seed=5)[0]
     for index, half in enumerate(halves):
         observation = half.reset(seed=5 + HALF * index)[0]
-        np.testing.assert_allclose(observation["depth"], told["depth"][HALF * index :][:HALF], atol=1e-5)
+        np.testing.assert_allclose(observation["depth"], beginning["depth"][HALF * index :][:HALF], atol=1e-5)
     rng = np.random.default_rng(0)
-    under_way = None
+    in_flight = None
     for _ in range(80):
         actions = rng.choice(4, NUM_ENVS, p=[0.04, 0.5, 0.23, 0.23])
         expected, found = whole.step(actions), []
         for half, own in zip(halves, np.split(actions, 2), strict=True):
             half.send(own)  # while the other's pictures have not been received
-            if under_way is not None:
-                found.append(under_way.recv())
-            under_way = half
-        found.append(under_way.recv())
-        under_way = None
+            if in_flight is not None:
+                found.append(in_flight.recv())
+            in_flight = half
+        found.append(in_flight.recv())
+        in_flight = None
         for index, (observation, *rest, info) in enumerate(found):
             rows = slice(HALF * index, HALF * index + HALF)
             for left, right in zip(expected[1:4], rest, strict=True):
@@ -77,7 +77,7 @@ def test_one_is_drawn_while_the_other_acts_and_both_are_the_single_batch(make, m
 
 
 def test_scenes_that_left_are_not_looked_into(make):
-    """One batch draws across the steps at which the other has scenes change."""
+    """One batch renders during steps in which the other changes scenes."""
     first, second = pair(make, autoreset_mode="same_step", **ROTATING)
     first.reset(seed=0), second.reset(seed=0)
     rng = np.random.default_rng(0)

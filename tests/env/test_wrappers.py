@@ -1,4 +1,4 @@
-"""Gymnasium's own vector wrappers on the batch: a table of those that work, and of those that are refused and why."""
+"""Gymnasium's vector wrappers around the batch: tables of those that work, and of those that raise an error."""
 
 from functools import partial
 
@@ -35,13 +35,13 @@ def make(library, tmp_path):
 
 
 def picture(env):
-    """The batch with ``rgb`` as its whole observation, for wrappers that take one array."""
+    """Return the batch with ``rgb`` as its only observation, for wrappers that take one array."""
     spaces = {name: getattr(env, name)["rgb"] for name in ("observation_space", "single_observation_space")}
     return vector.TransformObservation(env, lambda observation: observation["rgb"], **spaces)
 
 
 def steps(env, count=40, seed=1):
-    """What ``reset`` and ``count`` random steps return; a wrapped and a plain environment get the same actions."""
+    """Return the results of ``reset`` and ``count`` random steps; all environments get the same actions."""
     yield env.reset(seed=0)
     rng = np.random.default_rng(seed)
     for _ in range(count):
@@ -53,7 +53,7 @@ def steps(env, count=40, seed=1):
 
 
 def flat(observation):
-    """Depth, goal and picture of each environment in one row, in the order of their names."""
+    """Flatten depth, goal and image of each environment into one row, sorted by name."""
     return np.concatenate([observation[name].reshape(3, -1) for name in sorted(observation)], axis=1)
 
 
@@ -115,9 +115,9 @@ def test_observation_wrappers(name, mode, make):
     wrapped = wrap(make(mode))
     for (seen, *_), (plain, *_) in zip(steps(wrapped), steps(make(mode)), strict=True):
         assert wrapped.observation_space.contains(seen)
-        wanted = expected(plain)
-        for key in wanted if isinstance(wanted, dict) else [()]:
-            np.testing.assert_allclose(seen[key], wanted[key], atol=1e-6)
+        outcome = expected(plain)
+        for key in outcome if isinstance(outcome, dict) else [()]:
+            np.testing.assert_allclose(seen[key], outcome[key], atol=1e-6)
 
 
 REWARDS = {
@@ -150,7 +150,7 @@ def test_reward_wrappers(name, mode, make):
 
 
 def swap(actions):
-    """LEFT for RIGHT and the other way about."""
+    """Exchange LEFT and RIGHT."""
     return np.array([0, 1, 3, 2])[actions]
 
 
@@ -267,7 +267,7 @@ def test_observations_as_torch_tensors(mode, make):
 
 
 def steps_in_torch(env, torch):
-    """As ``steps``, with actions as tensors."""
+    """Do the same as ``steps``, with actions as tensors."""
     yield env.reset(seed=0)
     rng = np.random.default_rng(1)
     for _ in range(40):

@@ -5,7 +5,7 @@ import pytest
 from rooms import box, box_room, scene_of
 
 from gym_batchnav.episodes.habitat import write_episodes
-from gym_batchnav.episodes.sampling import SamplingRules, episode_set, sample_episodes
+from gym_batchnav.episodes.sampling import SamplingRules, _path_length_bound, episode_set, sample_episodes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer, fit_episodes
@@ -58,6 +58,18 @@ def test_a_scene_without_room_for_episodes_says_so():
     cell = scene_of("cell", box((0, 0, 0), (1.2, 2.6, 1.2), inward=True))
     with pytest.raises(ValueError, match="radius"):
         sample_episodes(build(cell), 10, np.random.default_rng(0))
+
+
+def test_distances_beyond_any_path_raise_an_error_without_sampling(navmesh):
+    class NoDraws:
+        def __getattr__(self, name):
+            raise AssertionError("no point is drawn")
+
+    with pytest.raises(ValueError, match=r"min_distance=10000: no path .* longer than \d+ m; lower it"):
+        sample_episodes(navmesh, 5, NoDraws(), SamplingRules(min_distance=10_000, max_distance=20_000))
+    points = navmesh.random_points(1000, np.random.default_rng(0))
+    distances = navmesh.geodesic_distance(points[:500], points[500:])
+    assert _path_length_bound(navmesh) > distances[np.isfinite(distances)].max()
 
 
 def test_episodes_across_islands_are_left_out_with_one_warning():

@@ -1,4 +1,4 @@
-"""Evaluation: every episode once, agents whose scores are known, intervals that hold the truth."""
+"""Evaluation: every episode once, agents with known scores, intervals that contain the true mean."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def make(library, tmp_path):
 
 @pytest.fixture
 def policy(make):
-    """A small policy whose memory and previous action matter, and that stops now and then."""
+    """Return a small policy that depends on memory and previous action, and sometimes stops."""
     torch.manual_seed(1)
     policy = make_policy("small", make().single_observation_space)
     with torch.no_grad():
@@ -52,7 +52,7 @@ def policy(make):
 
 
 class TableAgent:
-    """Does what a table says of the episode's step: STOP after as many steps as the episode's number says."""
+    """An agent that calls STOP after as many steps as the number of the episode."""
 
     def reset(self, env):
         self.step = np.zeros(env.num_envs, int)
@@ -88,7 +88,7 @@ def test_every_episode_runs_once_and_is_told_when_it_begins(make, mode, num_envs
 
 @pytest.mark.parametrize("per_scene", [1, 4])
 def test_only_the_first_episodes_of_each_scene_are_taken(make, per_scene):
-    """The long ones too, though others of the batch's episodes end earlier."""
+    """This includes long ones, although other episodes of the batch end earlier."""
     seen = []
     episodes = evaluate(make(5, sensors=()), TableAgent(), per_scene, progress=seen.append)
     expected = np.concatenate([scene * PER_SCENE + np.arange(per_scene) for scene in range(3)])
@@ -105,7 +105,7 @@ def test_the_size_of_the_batch_does_not_matter(make, policy, seed):
 
 
 def test_a_policy_acts_as_in_a_batch_of_one(make, policy):
-    """Its memory starts afresh with each episode, and it is told the action it took before."""
+    """Its memory is reset in each episode, and it receives its previous action."""
     episodes = evaluate(make(4), PolicyAgent(policy))
     env = make(1)
     for number in (0, 10, 20):
@@ -156,11 +156,11 @@ def test_the_seed_decides_what_the_random_agent_does(make):
 
 
 def test_what_cannot_be_evaluated_is_refused(make, policy):
-    with pytest.raises(ValueError, match=r"10 episodes of scene 'wide', which has 9.*ask for fewer"):
+    with pytest.raises(ValueError, match=r"10 episodes of scene 'wide', which has only 9.*pass a smaller"):
         evaluate(make(sensors=()), ShortestPathAgent(), 10)
     with pytest.raises(TypeError, match="pass an object with reset and act, or a function"):
         evaluate(make(sensors=()), "follower")
-    with pytest.raises(ValueError, match=r"sees depth, which .* make it with sensors=\('depth',\)"):
+    with pytest.raises(ValueError, match=r"needs the images depth, which .* make it with sensors=\('depth',\)"):
         evaluate(make(sensors=("rgb",)), PolicyAgent(policy))
 
 
@@ -176,7 +176,7 @@ def test_means_are_those_of_the_episodes(make):
 
 @pytest.mark.parametrize("spread", [0.0, 0.08])
 def test_intervals_hold_the_truth(spread):
-    """Of 95% ask for at least 91%; they may be too wide where scenes do not differ."""
+    """Nominal 95% intervals must contain the mean in at least 91%; they may be too wide if scenes do not differ."""
     rng = np.random.default_rng(0)
     scenes, truth, held = np.repeat(np.arange(12), 15), 0.8, []
     for trial in range(300):
@@ -187,7 +187,7 @@ def test_intervals_hold_the_truth(spread):
 
 
 def test_scenes_that_differ_widen_the_interval():
-    """The same successes, once spread over all scenes and once in half of them."""
+    """Compare equal numbers of successes, spread over all scenes and concentrated in half of them."""
     scene = np.repeat(np.arange(10), 20)
     alike, apart = np.tile([0.0, 1.0], 100), (scene % 2).astype(float)
     found = bootstrap({"alike": alike, "apart": apart}, scene)

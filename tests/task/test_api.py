@@ -1,4 +1,4 @@
-"""What a state gives to tasks, sensors and measures."""
+"""TaskState, as tasks, sensors and measures use it."""
 
 from dataclasses import replace
 
@@ -18,8 +18,8 @@ def test_agents_are_told_apart_by_the_scenes_they_are_in():
     state = state_of(5)
     state.agents.slot[:] = [2, 0, 2, 2, 0]
     state = replace(state, navmesh="navmesh of slot {}".format)
-    told = {navmesh: rows.tolist() for navmesh, rows in state.by_scene()}
-    assert told == {"navmesh of slot 0": [1, 4], "navmesh of slot 2": [0, 2, 3]}
+    rows_by_navmesh = {navmesh: rows.tolist() for navmesh, rows in state.by_scene()}
+    assert rows_by_navmesh == {"navmesh of slot 0": [1, 4], "navmesh of slot 2": [0, 2, 3]}
 
 
 class TestUniform:

@@ -1,4 +1,4 @@
-"""Components of a user's own: what runs when, what is remembered, and what is refused."""
+"""Custom components: the order of calls, memory, and errors."""
 
 import itertools
 import multiprocessing
@@ -24,7 +24,7 @@ STOP, FORWARD, LEFT, RIGHT = range(4)
 
 @dataclass(frozen=True)
 class Turns(Measure):
-    """Counts turns; and it is a sensor that tells them."""
+    """A sensor and measure that counts turns."""
 
     name = "turns"
     space = Box(0, np.inf, (1,), np.float32)
@@ -44,7 +44,7 @@ class Turns(Measure):
 
 @dataclass(frozen=True)
 class Trail(Sensor):
-    """The last three positions, from memory that begins with the start."""
+    """A sensor of the last three positions, with memory that is initialised to the start."""
 
     name = "trail"
     space = Box(-np.inf, np.inf, (3, 3), np.float32)
@@ -64,7 +64,7 @@ class Trail(Sensor):
 
 
 class Dance(Task):
-    """Turn: one point a turn; the fifth turn ends it."""
+    """A task with one point per turn; the fifth turn ends an episode."""
 
     sensors, measures = (Trail(),), (Turns(),)
 
@@ -90,13 +90,13 @@ def make(library, tmp_path):
 
 
 def walk(env, steps, seed=0, rows=slice(None), size=64):
-    """Random steps without STOP, the same for an environment in whatever batch: all that they return."""
-    rng, told = np.random.default_rng(seed), []
+    """Take random steps without STOP, equal for an environment in any batch; return their results."""
+    rng, results = np.random.default_rng(seed), []
     for _ in range(steps):
         if env.autoreset_mode.name == "DISABLED" and env.episodes.done.any():
             env.reset(options={"reset_mask": env.episodes.done.copy()})
-        told.append(env.step(rng.choice(4, size, p=[0.05, 0.45, 0.25, 0.25])[rows]))
-    return told
+        results.append(env.step(rng.choice(4, size, p=[0.05, 0.45, 0.25, 0.25])[rows]))
+    return results
 
 
 def assert_equal(left, right):
@@ -208,7 +208,7 @@ class TestProtocol:
             np.testing.assert_array_equal(reward, observation["facing"][:, 0])
         turned = env.set_pose(env.agents.position, env.agents.heading + 1)
         np.testing.assert_array_equal(turned["facing"][:, 0], env.agents.heading)
-        with pytest.raises(KeyError, match="sensor 'gps': add it to the task's sensors; there is 'facing'"):
+        with pytest.raises(KeyError, match="sensor 'gps': add it to the task's sensors; the known ones are 'facing'"):
             env.task_state.reading("gps")
 
     @pytest.mark.parametrize("mode", ["next_step", "same_step"])
@@ -317,9 +317,9 @@ class TestMemory:
         double = task(measures=(Turns(), Double()), reward=lambda self, state, measures: measures["double"])
         env = make(1, task=double, autoreset_mode=mode, max_episode_steps=2)
         env.reset(seed=0)
-        told = [env.step(np.array([LEFT])) for _ in range(3)]
-        assert [step[1][0] for step in told] == [2, 4, 0 if mode == "next_step" else 2]
-        assert [step[4]["double"][0] for step in told] == ([2, 4, 0] if mode == "next_step" else [2, 0, 2])
+        steps = [env.step(np.array([LEFT])) for _ in range(3)]
+        assert [step[1][0] for step in steps] == [2, 4, 0 if mode == "next_step" else 2]
+        assert [step[4]["double"][0] for step in steps] == ([2, 4, 0] if mode == "next_step" else [2, 0, 2])
 
     def test_final_observations_are_of_the_memory_that_was(self, make):
         env = make(1, autoreset_mode="same_step", sensors=(Turns(),))
@@ -376,12 +376,12 @@ class TestMemory:
         keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9, "episode_order": "random"}
         many = BatchNavEnv(64, **keywords)
         many.reset(seed=5)
-        told = walk(many, 40)
+        steps = walk(many, 40)
         for row in (0, 2, 62):  # all are in the first of the two scenes, as a batch of one is
             one = BatchNavEnv(1, **keywords)
             one.reset(seed=5 + row)
             assert one.agents.slot[0] == many.agents.slot[row]
-            for mine, theirs in zip(walk(one, 40, rows=slice(row, row + 1)), told, strict=True):
+            for mine, theirs in zip(walk(one, 40, rows=slice(row, row + 1)), steps, strict=True):
                 assert_equal(mine[0], {name: values[row : row + 1] for name, values in theirs[0].items()})
                 assert mine[1][0] == theirs[1][row] and mine[2][0] == theirs[2][row]
             one.close()
@@ -391,13 +391,13 @@ class TestMemory:
 class TestAssembly:
     def test_order_does_not_matter(self, make):
         extras = (PreviousAction(), GPS(), Heading())
-        told = []
+        steps = []
         for order in itertools.permutations(extras, 3):
             env = make(4, sensors=order, measures=(DistanceToGoal(), Success())[:: 1 if order[0] is extras[0] else -1])
             env.reset(seed=1)
-            told.append(walk(env, 20, size=4))
-        for one in told[1:]:
-            assert_same_steps(told[0], one)
+            steps.append(walk(env, 20, size=4))
+        for one in steps[1:]:
+            assert_same_steps(steps[0], one)
 
     def test_what_is_equal_runs_once(self, make):
         env = make(1, sensors=(Turns(), Trail(), Turns()), measures=(Turns(),))
@@ -464,13 +464,13 @@ class TestWrongUse:
         [
             ({"task": Dance}, r"task=Dance is a class.*Dance\(\)"),
             ({"task": object()}, "has no memory.*reward.*api.Task"),
-            ({"task": task(sensors=GPS())}, r"sensors of Odd: GPS\(\) is not a tuple.*\(one,\)"),
-            ({"task": task(measures=Success())}, r"measures of Odd: Success\(\) is not a tuple.*\(one,\)"),
+            ({"task": task(sensors=GPS())}, r"sensors of Odd: GPS\(\) is not a tuple.*\(component,\)"),
+            ({"task": task(measures=Success())}, r"measures of Odd: Success\(\) is not a tuple.*\(component,\)"),
             ({"task": task(sensors=("depth",))}, r"'depth' of a task.*sensors=\('depth',\)"),
             ({"task": task(success_distance=None)}, "success_distance=None of Odd.*positive number of metres"),
             ({"task": PointNav(success_distance=-1)}, "success_distance=-1 of PointNav.*positive"),
             ({"task": task(memory=_gives(None))}, "memory of Odd is a NoneType.*dict"),
-            ({"measures": Success()}, r"measures: Success\(\) is not a tuple.*\(one,\)"),
+            ({"measures": Success()}, r"measures: Success\(\) is not a tuple.*\(component,\)"),
             ({"sensors": (GPS,)}, r"sensor=GPS is a class"),
             ({"sensors": (3,)}, "sensor=3 has no memory.*api.Sensor"),
             ({"sensors": (Success(),)}, "has no space, observe"),
@@ -573,7 +573,7 @@ class TestWrongUse:
     def test_a_measure_that_there_is_not_is_named(self, make):
         env = make(1, task=task(reward=lambda self, state, measures: measures["spl"]), measures=(Turns(),))
         env.reset(seed=0)
-        with pytest.raises(KeyError, match=r"measure 'spl': add it.*there is 'turns'"):
+        with pytest.raises(KeyError, match=r"measure 'spl': add it.*the known ones are 'turns'"):
             env.step(np.array([LEFT]))
 
     def test_a_task_is_not_changed_on_the_way(self, make):

@@ -1,4 +1,4 @@
-"""The example of a task of one's own: short, and it learns."""
+"""The example of a custom task is short, and an agent learns it."""
 
 import os
 import re
@@ -23,8 +23,8 @@ def run(*arguments, timeout):
     return done.stdout
 
 
-def steps_strolled(told):
-    return [float(number) for number in re.findall(r"([\d.]+) steps strolled", told)]
+def steps_strolled(output):
+    return [float(number) for number in re.findall(r"([\d.]+) steps strolled", output)]
 
 
 def test_it_is_short_and_says_what_it_takes():

@@ -1,4 +1,4 @@
-"""Explore and Flee, on walks whose cells and distances are known."""
+"""Explore and Flee, on paths with known cells and distances."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ STOP, FORWARD, LEFT, RIGHT = range(4)
 
 @pytest.fixture(scope="module")
 def library():
-    """A hall 12 m by 12 m around the origin, and a wall along x = 0 that ends at z = 2; and another room."""
+    """Return a hall of 12 m by 12 m around the origin, with a wall along x = 0 that ends at z = 2, and another room."""
     hall = box((-6, 0, -6), (6, 2.6, 6), inward=True)
     return SceneLibrary.from_scenes([scene_of("hall", hall, box((-0.1, 0, -6), (0.1, 2.6, 2))), box_room()])
 
@@ -34,7 +34,7 @@ def make(library, tmp_path):
 
 
 def begin_at(env, x, z, heading=0.0):
-    """Begin an episode there: the start is where the agent stands, and memory begins anew."""
+    """Begin an episode at a given pose, with new memory."""
     env.reset(seed=0)
     place = env.simulator.navmesh(0).snap(np.array([[x, 0, z]], np.float32))
     env.set_pose(place, np.array([heading]))
@@ -43,7 +43,7 @@ def begin_at(env, x, z, heading=0.0):
 
 
 def walk(env, actions):
-    """Infos and rewards of some steps."""
+    """Take steps and return their infos and rewards."""
     steps = [env.step(np.full(env.num_envs, action)) for action in actions]
     return [step[4] for step in steps], np.array([step[1][0] for step in steps])
 

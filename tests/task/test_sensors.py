@@ -1,4 +1,4 @@
-"""Sensors of one's own place, in poses worked out by hand."""
+"""Sensors of the agent's pose, compared with values computed by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What all tests of learning share."""
+"""Fixtures for all tests of training."""
 
 import numba
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Small networks on one thread: as fast, and no threads that wait for each other on a busy machine.
+    """Run small networks on one thread, which is as fast and does not suffer from other load.
 
     Numba's kernels too: they share OpenMP with torch and would set its number of threads again.
     """

@@ -1,4 +1,4 @@
-"""The encoders: what they take in, how large they are, and how Fixup starts."""
+"""The encoders: inputs, sizes, and the initial state of Fixup."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_rgb_and_depth_are_stacked():
 
 
 def test_moments_are_those_of_all_pictures_and_of_the_ten_thousand_before():
-    """Pictures count, not pixels, as in bps-nav; a small variance counts as 0.01."""
+    """As in bps-nav, images are counted, not pixels, and the variance is at least 0.01."""
     generator = np.random.default_rng(0)
     parts = [generator.normal([3, -2, 0], [2, 1, 0], (count, 2, 2, 3)).astype(np.float32) for count in (2000, 7000)]
     moments = RunningMoments(3)

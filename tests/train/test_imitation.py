@@ -32,7 +32,7 @@ def test_the_loss_by_hand():
 
 
 def test_a_seeing_agent_comes_to_agree_with_the_expert(tmp_path):
-    """Then PPO takes over in the same run."""
+    """PPO then continues in the same run."""
     library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
     keywords = {"library": library, "num_episodes": 300, "cache_dir": tmp_path, "camera": Camera(16, 16)}
     env = BatchNavEnv(32, autoreset_mode="same_step", forward_step=0.5, turn_angle_deg=30, **keywords)

@@ -1,4 +1,4 @@
-"""Lamb against a step worked by hand and against torch's AdamW; the rules of its learning rate."""
+"""Lamb, compared with steps computed by hand and with torch's AdamW; the schedule of the learning rate."""
 
 import copy
 from functools import partial
@@ -85,7 +85,7 @@ def test_each_tensor_has_its_own_ratio():
 
 
 def test_biases_and_fixups_scalars_have_no_trust_ratio_and_all_decays():
-    """The groups of bps-nav, bps_nav/rl/ppo/ppo.py:117-152, which it makes by parts of names."""
+    """The groups are those of bps-nav, bps_nav/rl/ppo/ppo.py:117-152, which selects them by parts of names."""
     space = Dict({"depth": Box(0, 1, (16, 16, 1), np.float32), "pointgoal_with_gps_compass": Box(-9, 9, (2,))})
     policy = make_policy("paper", space)
     names = {id(parameter): name for name, parameter in policy.named_parameters()}
@@ -101,7 +101,7 @@ def test_biases_and_fixups_scalars_have_no_trust_ratio_and_all_decays():
 
 
 def lamb_in_numpy(weights, gradients, rate, decay, trusted):
-    """The trajectory of one tensor from the formulas: You et al. 2020 with the limits of bps-nav."""
+    """Compute the trajectory of one tensor by the formulas of You et al. 2020, with the limits of bps-nav."""
     mean = square = np.zeros_like(weights)
     found = []
     for step, gradient in enumerate(gradients, 1):
@@ -149,7 +149,7 @@ def test_it_resumes_from_its_state():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="pass betas from 0 to below 1"):
+    with pytest.raises(ValueError, match=r"pass betas in \[0, 1\)"):
         Lamb([torch.zeros(1)], betas=(0.9, 1.0))
 
 
@@ -161,7 +161,7 @@ def test_the_learning_rate_grows_with_the_root_of_the_mini_batch():
 
 
 def test_the_schedule_warms_up_and_ends_at_a_hundredth_of_the_base_rate():
-    """bps-nav, ddppo_trainer.py:454-473: the end is a share of the base, however high the peak."""
+    """See bps-nav, ddppo_trainer.py:454-473: the final rate depends on the base rate only, not on the peak."""
     base, peak = 5e-4, scaled_learning_rate(5e-4, 32, 512, 2)
     rate = partial(learning_rate, base=base, peak=peak)
     assert rate(0.0) == peak / 2 and rate(0.005) == pytest.approx(0.75 * peak) and rate(0.01) == pytest.approx(peak)

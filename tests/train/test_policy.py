@@ -21,7 +21,7 @@ def space(*sensors, side=SIDE, farthest=1.0):
 
 
 def observations(side=SIDE, steps=STEPS, envs=ENVS, seed=0):
-    """Random observations [T, N, ...] of every sensor."""
+    """Return random observations [T, N, ...] of every sensor."""
     generator = torch.Generator().manual_seed(seed)
     shape = (steps, envs, side, side)
     return {
@@ -48,7 +48,7 @@ def test_the_small_policy_is_small():
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_a_sequence_is_the_same_as_its_steps(kind):
-    """Memories are reset wherever an episode begins, in the middle as well as at the start."""
+    """Memory is reset wherever an episode begins, at the start of a sequence and within it."""
     torch.manual_seed(0)
     policy = make_policy(kind, space("depth", "rgb"))
     torch.nn.init.normal_(policy.actor.weight)
@@ -123,7 +123,7 @@ def test_goals_are_embedded_as_the_paper_does():
 def test_impossible_policies_are_refused():
     with pytest.raises(ValueError, match="choose one of 'paper', 'small', 'blind'"):
         make_policy("resnet", space("depth"))
-    with pytest.raises(ValueError, match="nothing to see"):
+    with pytest.raises(ValueError, match="needs images"):
         make_policy("small", space("semantic"))
     with pytest.raises(ValueError, match="normalize_depth=True"):
         make_policy("paper", space("depth", farthest=10.0))
@@ -141,7 +141,7 @@ class InNumPy:
         return self.weights[f"{name}.weight"] @ inputs + self.weights.get(f"{name}.bias", 0.0)
 
     def convolve(self, name, picture, stride, padding):
-        """A picture [C, H, W] under the kernels [D, C, k, k] of a layer."""
+        """Convolve an image [C, H, W] with the kernels [D, C, k, k] of a layer."""
         kernels = self.weights[f"{name}.weight"]
         size = kernels.shape[-1]
         padded = np.pad(picture, ((0, 0), (padding, padding), (padding, padding)))
@@ -158,7 +158,7 @@ class InNumPy:
         return (inputs - inputs.mean()) / spread * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def block(self, name, picture, stride):
-        """Fixup with squeeze-excite: biases before and after each convolution, a scale, a gated residual."""
+        """Apply a Fixup block with squeeze-excite: biases around each convolution, a scale, a gated residual."""
         before_first, after_first, before_second, after_second = (
             self.weights[f"{name}.biases.{index}"] for index in range(4)
         )
@@ -177,7 +177,7 @@ class InNumPy:
         return np.maximum(residual + self.convolve(f"{name}.shortcut.1", pooled, 1, 0), 0)
 
     def features(self, kind, depth):
-        """The encoder's features of depth [H, W]."""
+        """Return the encoder's features of depth [H, W]."""
         if kind == "small":
             picture = depth[None]
             for layer, stride, padding in ((0, 4, 0), (2, 2, 1), (4, 2, 1)):
@@ -208,7 +208,7 @@ class InNumPy:
         return (1 - keep) * np.tanh(candidate + sigmoid(reset + reset_by) * candidate_by) + keep * hidden
 
     def run(self, kind, depth, goal, previous, begun, state):
-        """Logits and values of T steps of one environment: depth [T, H, W], goal [T, 2], state [rows, H]."""
+        """Return logits and values of T steps of one environment: depth [T, H, W], goal [T, 2], state [rows, H]."""
         logits, values = [], []
         for step in range(len(goal)):
             action = 0 if begun[step] else previous[step] + 1
@@ -240,7 +240,7 @@ def sigmoid(values):
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_three_steps_are_those_of_the_formulas(kind):
-    """The whole forward pass against one in NumPy, with weights that make every parameter count."""
+    """Compare the whole forward pass with NumPy, with weights for which every parameter matters."""
     torch.manual_seed(0)
     policy = make_policy(kind, space("depth", side=32))
     with torch.no_grad():

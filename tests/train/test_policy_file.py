@@ -1,4 +1,4 @@
-"""Policy files: the same policy comes back, and a stranger's file can do no harm."""
+"""Policy files: loading returns the saved policy, and untrusted files are harmless."""
 
 import dataclasses
 import json
@@ -160,7 +160,7 @@ GENEROUS = {**dataclasses.asdict(PointNav()), "success_distance": 0.5}
         ({"turn_angle_deg": 30.0}, "turn_angle_deg is 30.0, the policy was trained with 10.0"),
         ({"max_episode_steps": 9}, "max_episode_steps is 9, the policy was trained with 500"),
         ({"camera": Camera(24, 16, hfov_deg=90)}, "camera.hfov_deg is 90, the policy was trained with 80"),
-        ({"sensors": ("rgb",)}, "it has no sensor 'depth', which the policy sees"),
+        ({"sensors": ("rgb",)}, "it has no sensor 'depth', which the policy needs"),
         (
             {"task_settings": {**about_of().task_settings, "success_distance": 0.5}},
             "task_settings.success_distance is 0.5",

@@ -1,4 +1,4 @@
-"""Rollouts: what is written down is what happened."""
+"""Rollouts: the recorded data equals that of a replay."""
 
 import numpy as np
 import pytest
@@ -37,13 +37,13 @@ def make(library, tmp_path):
 
 @pytest.fixture
 def batches(make):
-    """Makes batches of equal size that have ENVS environments together."""
+    """Return a function that makes batches of equal size with ENVS environments in total."""
     return lambda count, **kwargs: [make(ENVS // count, **kwargs) for _ in range(count)]
 
 
 @pytest.fixture
 def policy(make):
-    """A small policy with preferences of its own, so that its memory and its eyes matter."""
+    """Return a small policy with non-uniform actions, which depend on memory and images."""
     torch.manual_seed(0)
     policy = make_policy("small", make().single_observation_space)
     torch.nn.init.normal_(policy.actor.weight, std=0.1)
@@ -52,7 +52,7 @@ def policy(make):
 
 
 def replay(env, rollouts, seed):
-    """Take the actions of rollouts in a fresh environment: (observation, action, outcome) of every step."""
+    """Replay the actions of rollouts in a new environment; return observation, action and outcome of every step."""
     observation, _ = env.reset(seed=seed)
     for actions in rollouts:
         for action in actions:
@@ -63,7 +63,7 @@ def replay(env, rollouts, seed):
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_environment_says_the_same_again(make, batches, policy, count):
-    """In one batch, however many batches the collector stepped."""
+    """Compare with one batch, for any number of batches in the collector."""
     collector = Collector(batches(count), policy, STEPS, seed=3)
     rollouts, begun = [], np.ones(ENVS, bool)
     for _ in range(3):
@@ -107,7 +107,7 @@ def test_learning_sees_what_acting_saw(make, batches, policy, count):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_time_outs_are_bootstrapped_with_their_last_observation(make, batches, policy, count):
-    """And only they: what follows a STOP is worth nothing, nor is what an earlier rollout left behind."""
+    """Only time-outs are: the value after STOP is 0, and values of earlier rollouts are cleared."""
     torch.nn.init.constant_(policy.actor.bias[:1], -0.5)
     collector = Collector(batches(count, max_episode_steps=4), policy, STEPS, seed=2)
     fresh = make(max_episode_steps=4)
@@ -133,7 +133,7 @@ def test_time_outs_are_bootstrapped_with_their_last_observation(make, batches, p
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_rollout_may_end_early(make, batches, policy, count):
-    """And the next one goes on from there, as if there had been one long rollout."""
+    """The next one continues from there, as in one long rollout."""
     cut, long = (Collector(batches(count), policy, STEPS, seed=4) for _ in range(2))
     asked = []
 
@@ -179,7 +179,7 @@ def test_it_goes_on_from_its_state(make, batches, count, kind):
 
 
 def test_batches_alternate_and_time_is_counted(batches, policy):
-    """One batch is drawn while the policy acts for another: every step is sent before another batch's is received."""
+    """One batch is rendered while the policy acts for another: each step is sent before the other's is received."""
     envs = batches(2)
     collector = Collector(envs, policy, 3)
     log = []
@@ -197,11 +197,11 @@ def test_batches_alternate_and_time_is_counted(batches, policy):
 
 
 def test_batches_that_do_not_fit_are_refused(make, policy):
-    with pytest.raises(ValueError, match="pass one batch"):
+    with pytest.raises(ValueError, match="pass one or more batches"):
         Collector([], policy, 3)
     with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
         Collector([make(), make(autoreset_mode="next_step")], policy, 3)
-    with pytest.raises(ValueError, match="observe different things"):
+    with pytest.raises(ValueError, match="different observation spaces"):
         Collector([make(), make(sensors=("depth",))], policy, 3)
 
 
@@ -212,7 +212,7 @@ def test_without_bootstrapping_a_time_out_is_worth_nothing(make, policy):
 
 
 class IndexedAtHome(torch.Tensor):
-    """A tensor on the CPU that is indexed by NumPy's or the CPU's indices only, as torch does beside a GPU."""
+    """A CPU tensor that accepts only CPU indices, as torch requires."""
 
     num_indexed = 0
 
@@ -226,7 +226,7 @@ class IndexedAtHome(torch.Tensor):
 
 
 def test_rows_are_selected_where_the_values_are():
-    """A policy on a GPU with observations on the CPU; the device "meta", which holds no values, stands for the GPU."""
+    """The policy is on a GPU, the observations are on the CPU; the device "meta" takes the place of the GPU."""
     values, rows = torch.arange(12.0).reshape(4, 3), np.array([1, 3])
     with pytest.raises(RuntimeError, match="same device"):
         values.as_subclass(IndexedAtHome)[torch.as_tensor(rows, device="meta")]
@@ -238,7 +238,7 @@ def test_rows_are_selected_where_the_values_are():
 
 
 def test_final_observations_on_the_cpu_reach_a_policy_elsewhere(make, policy, monkeypatch):
-    """The collector's own path for time-outs, with a policy that says it is on another device."""
+    """Test the collector's code for time-outs, with a policy that reports another device."""
     env = make(max_episode_steps=4)
     collector = Collector(env, policy, STEPS)
     member = collector._members[0]

@@ -1,4 +1,4 @@
-"""The policies that ship: what they weigh, and what they can do. CI evaluates all 500 episodes."""
+"""The shipped policies: file sizes and scores. CI evaluates all 500 episodes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Learning and evaluation with tasks that are not PointNav."""
+"""Training and evaluation with tasks other than PointNav."""
 
 import copy
 
@@ -50,7 +50,7 @@ def make(tmp_path):
 
 
 def identity(box):
-    """An embedding that shows what it was made of: the first numbers are the readings it was given."""
+    """Return an embedding whose first numbers are its inputs."""
     embedding = VectorEmbedding(box)
     with torch.no_grad():
         embedding.linear.weight.copy_(torch.eye(32, *box.shape))
@@ -110,7 +110,7 @@ class TestLearning:
 
     def test_nobody_imitates_a_follower_to_an_unknown_goal(self, make):
         env = make(autoreset_mode="same_step")
-        with pytest.raises(ValueError, match=r"Explore tells the agent nothing.*PointGoal"):
+        with pytest.raises(ValueError, match=r"agents of Explore do not observe.*PointGoal"):
             PPO(env, make_policy("blind", env.single_observation_space), PPOConfig(imitation_share=0.5))
 
 

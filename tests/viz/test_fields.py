@@ -8,13 +8,13 @@ from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 
 @pytest.fixture(scope="module")
 def navmesh():
-    """Of a room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5."""
+    """Return the navmesh of a room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5."""
     room = box_room()
     return NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
 
 
 def middle(top_down, row, column):
-    """Where the middle of a pixel lies, x and z in metres."""
+    """Return the centre of a pixel, x and z in metres."""
     return np.array([column + 0.5, row + 0.5]) / top_down.pixels_per_metre + np.array(top_down.origin)
 
 

@@ -13,7 +13,7 @@ from gym_batchnav.viz.floors import storey_at, storey_spans, visible_floor_and_c
 
 @pytest.fixture(scope="module")
 def house():
-    """A floor of 8 m by 6 m at height 0, and one at 3 m above its western half."""
+    """Return a house with a floor of 8 m by 6 m at height 0, and one at 3 m above its western half."""
     return scene_of("house", box((-4, -0.1, -3), (4, 0, 3)), box((-4, 2.9, -3), (0, 3, 3)))
 
 
@@ -90,7 +90,7 @@ def test_a_map_looks_below_low_ceilings(ceiling):
     above = viz.storey_map(renderer, scene, 0, navmesh, 200, viz.storeys(navmesh)[0])
     renderer.close()
     crate, floor = (color_at(above, above.picture, x, z) for x, z in ((2.0, -0.5), (2.0, 1.5)))
-    assert crate != floor, "the crate cannot be told from the floor"
+    assert crate != floor, "the crate cannot be distinguished from the floor"
     assert viz.BACKGROUND not in (crate, floor), "the ceiling hides the room"
 
 

@@ -1,4 +1,4 @@
-"""How objects show themselves in notebooks."""
+"""Notebook displays of objects."""
 
 import base64
 import io
@@ -109,17 +109,17 @@ def test_blind_agents_are_shown_on_a_map(make):
 
 def test_only_what_is_asked_for_is_made():
     def never():
-        raise AssertionError("drawn in vain")
+        raise AssertionError("called without need")
 
-    def say():
+    def text():
         return "words"
 
-    plain = mime_bundle(say, "title", never, never, include={"text/plain"})
+    plain = mime_bundle(text, "title", never, never, include={"text/plain"})
     assert plain == {"text/plain": "words"}
-    assert mime_bundle(say, "title", never, never, exclude={"text/html", "image/png"}) == plain
+    assert mime_bundle(text, "title", never, never, exclude={"text/html", "image/png"}) == plain
     whole = mime_bundle(never, "title", never, never)
-    assert whole["text/plain"] == "title: drawn in vain" and "unknown drawn in vain" in words_of(whole)
-    assert "no picture: drawn in vain" in words_of(whole) and "image/png" not in whole
+    assert whole["text/plain"] == "title: called without need" and "unknown called without need" in words_of(whole)
+    assert "no picture: called without need" in words_of(whole) and "image/png" not in whole
 
 
 def test_names_from_strangers_are_words_and_nothing_else():

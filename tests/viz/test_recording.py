@@ -12,7 +12,7 @@ from gym_batchnav.system.extras import MissingExtraError
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory):
-    """Makes small batches in one room, and closes them."""
+    """Return a function that makes small batches in one room; close them at the end."""
     made = []
     cache = tmp_path_factory.mktemp("cache")
 

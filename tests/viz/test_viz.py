@@ -47,7 +47,7 @@ def test_a_comparison_is_white_below_where_pictures_are_alike():
 
 @pytest.fixture(scope="module")
 def room():
-    """A room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5 and a crate at (1.5..2.5, -1..0)."""
+    """Return a room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5 and a crate at (1.5..2.5, -1..0)."""
     return box_room()
 
 
@@ -75,7 +75,7 @@ def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(roo
     camera = Camera(width=120, height=120)
     # From z = 2.5, between the wall's end and the far side, towards the crate and the corner behind it.
     view = view_matrices(np.array([[0.5, 0, 2.5]], np.float32), np.array([-0.5], np.float32), 1.25)
-    (picture,) = viz.drawn(renderer, camera, np.zeros(1, int), view)
+    (picture,) = viz.draw_for_people(renderer, camera, np.zeros(1, int), view)
     renderer.close()
 
     def shade(x, z):
@@ -93,14 +93,14 @@ def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(roo
 def test_nothing_hit_is_sky():
     floor = scene_of("floor", box((-5, -0.1, -5), (5, 0, 5)))
     renderer = make_renderer("embree", SceneLibrary.from_scenes([floor]))
-    (picture,) = viz.drawn(renderer, Camera(width=32, height=32), np.zeros(1, int), look(0.0))
+    (picture,) = viz.draw_for_people(renderer, Camera(width=32, height=32), np.zeros(1, int), look(0.0))
     renderer.close()
     np.testing.assert_array_equal(picture[:15], np.broadcast_to(viz.SKY, (15, 32, 3)))
     assert (picture[-6:] != viz.SKY).any(axis=2).all()
 
 
 def look(heading):
-    """The view [1, 4, 4] of somebody at the origin."""
+    """Return the view [1, 4, 4] from the origin."""
     return view_matrices(np.zeros((1, 3), np.float32), np.array([heading], np.float32), 1.25)
 
 
@@ -144,7 +144,7 @@ def test_viewpoints_of_one_place_do_not_hide_each_other(room):
 
 @pytest.mark.parametrize("high", [0.0, 2.5])
 def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be(high):
-    """Rays of a map are parallel: a corner 2.5 m over the floor lies where one on the floor does, within a pixel."""
+    """Rays of a map are parallel: corners 2.5 m apart in height have equal pixels, within one."""
     tower = box((7, high, 7), (8, high + 0.1, 8))
     scene = scene_of("tower", box((-8, -0.1, -8), (8, 0, 8)), tower)
     renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
@@ -156,7 +156,7 @@ def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be(high):
 
 
 def test_a_map_is_neither_mirrored_nor_turned_against_the_navmesh():
-    """A floor in the shape of an L: its foot points east, in the south."""
+    """The floor is L-shaped; its foot points east and lies in the south."""
     ell = scene_of("ell", box((0, -0.1, 0), (2, 0, 8)), box((2, -0.1, 6), (6, 0, 8)))
     navmesh = NavMesh.build(ell.vertices, ell.triangles, NavMeshSettings())
     renderer = make_renderer("embree", SceneLibrary.from_scenes([ell]))
@@ -218,8 +218,8 @@ def test_a_number_stands_in_the_corner_of_its_picture():
 @pytest.mark.parametrize(
     ("name", "error", "said"),
     [
-        ("picture", ValueError, "do not end in ''"),
-        ("picture.glb", ValueError, "'.glb': name it .png"),
+        ("picture", ValueError, "'' is not the suffix"),
+        ("picture.glb", ValueError, "'.glb' is not the suffix of an image format; use .png"),
         ("none/picture.png", FileNotFoundError, "no folder '.*none'"),
         ("folder.png", IsADirectoryError, "is a folder: name a file in it"),
     ],

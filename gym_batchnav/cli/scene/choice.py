@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gym_batchnav.library.sources import SceneSource
     from gym_batchnav.scene.scene import Scene
 
-Only = Annotated[str | None, typer.Option(help="Name of the scene to use if SCENE stands for several.")]
+Only = Annotated[str | None, typer.Option(help="Name of the scene to use if SCENE contains several.")]
 FrameUp = Annotated[
     str | None, typer.Option("--up", help="Axis of the file that points up, y or z, if the guess is wrong.")
 ]
@@ -23,7 +23,7 @@ FrameScale = Annotated[
     typer.Option("--scale", help="Metres per unit of the file, if the guess is wrong: 0.01 for centimetres."),
 ]
 
-_SHOWN = 8  # names in a message
+_MAX_NAMES = 8  # in a message
 # Rotations that bring up to y.
 _UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])}
 
@@ -31,28 +31,28 @@ _UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1
 def chosen_source(
     spec: str, only: str | None, cache: DiskCache, up: str | None = None, scale: float | None = None
 ) -> SceneSource:
-    """Return the one scene that a specification stands for.
+    """Return the one scene of a specification.
 
     Args:
         spec: A specification, as for ``scenes=``.
-        only: The name of the scene to use if the specification stands for several.
+        only: The name of the scene to use if the specification contains several.
         cache: Stores parsed scenes.
         up: See ``load_scene``; None lets the loader guess.
         scale: See ``load_scene``; None lets the loader guess.
 
     Raises:
-        ValueError: The specification stands for several scenes, or none has the name; or ``up`` or ``scale`` is given
+        ValueError: The specification contains several scenes, or none has the name; or ``up`` or ``scale`` is given
             for a scene that is not a file.
     """
     from gym_batchnav.library.sources import scene_sources
 
     sources = scene_sources(spec, cache)
     found = sources if only is None else [source for source in sources if source.name == only]
-    names = ", ".join(source.name for source in sources[:_SHOWN]) + (", ..." if len(sources) > _SHOWN else "")
+    names = ", ".join(source.name for source in sources[:_MAX_NAMES]) + (", ..." if len(sources) > _MAX_NAMES else "")
     if not found:
-        raise ValueError(f"--only {only}: '{spec}' has no such scene; choose one of {names}")
+        raise ValueError(f"--only {only}: '{spec}' contains no such scene; choose one of {names}")
     if len(found) > 1:
-        raise ValueError(f"'{spec}' means {len(found):,} scenes: choose one with --only NAME, of {names}")
+        raise ValueError(f"'{spec}' contains {len(found):,} scenes: choose one with --only NAME: {names}")
     return with_frame(found[0], cache, up, scale)
 
 
@@ -68,21 +68,22 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
     if not options:
         return source
     if source.recipe is None or source.recipe["kind"] != "file":
-        raise ValueError(f"--up and --scale are for scene files, and '{source.name}' is not one: leave them out")
+        raise ValueError(f"--up and --scale apply to scene files, but '{source.name}' is not a file: leave them out")
     return source_from_recipe({**source.recipe, "options": options}, cache)
 
 
-def how_to_keep(scene: Scene) -> str:
+def stage_config_hint(scene: Scene) -> str:
     """Return a sentence that explains how to make environments read the file with the same up and scale."""
     from gym_batchnav.scene.files import SceneFiles
     from gym_batchnav.scene.habitat.stage import read_stage_config
 
     path, up = Path(str(scene.metadata["path"])), str(scene.metadata["up"])
-    # Of a configuration that turns the file neither way the metadata has the name.
+    # If a configuration rotates the file in another way, the metadata contains the name of the configuration.
     config = None if up in _UP else read_stage_config(SceneFiles(path))
     rotation = _UP[up] if config is None else config.rotation
     kept = json.dumps(frame_attributes(rotation, np.broadcast_to(np.asarray(scene.metadata["scale"]), 3)))
-    return f"to have it read so by environments too, let '{path.stem}.stage_config.json' beside it say this: {kept}"
+    file = f"'{path.stem}.stage_config.json'"
+    return f"to make environments read the file in the same way, put this into {file} beside it: {kept}"
 
 
 def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any]:
@@ -96,9 +97,9 @@ def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any
         All four attributes of a frame, so that they fully replace those of an older configuration.
     """
     scale, unit = rotation.T @ factors, 1.0
-    if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes are only permuted: signs do not matter
+    if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes are only permuted, so signs do not matter
         scale = np.abs(scale)
         if (factors == factors[0]).all():
             scale, unit = np.ones(3), float(factors[0])
-    up, front = (rotation[1] + 0.0).tolist(), (-rotation[2] + 0.0).tolist()  # the sum turns -0.0 into 0.0
+    up, front = (rotation[1] + 0.0).tolist(), (-rotation[2] + 0.0).tolist()  # adding 0.0 turns -0.0 into 0.0
     return {"up": up, "front": front, "scale": (scale + 0.0).tolist(), "units_to_meters": unit}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.scene.scene import Scene
 
-_MOST = 100_000  # scenes in one call
+_MAX_HOMES = 100_000  # per call
 
 
 def generate(
@@ -68,7 +68,7 @@ def generate(
             navmesh.save(out / f"{stem}.navmesh")
             episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
             write_episodes({f"{stem}.glb": episodes}, out / f"{stem}.json.gz")
-            console.print(f"{stem}: {_told(home, navmesh)}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{stem}: {_summary(home, navmesh)}", highlight=False, markup=False, soft_wrap=True)
             done()
     console.print(
         f"{counted(len(numbers), 'home')} in '{out}', {counted(num_episodes, 'episode')} each",
@@ -91,9 +91,9 @@ def _numbers(seeds: Sequence[str]) -> list[int]:
             raise ValueError(f"seed {part!r}: pass a whole number of 0 or more, or a range such as 0-9")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise ValueError(f"seeds {part!r}: the last is smaller than the first, write {last}-{first}")
-        if len(numbers) + last - first >= _MOST:
-            raise ValueError(f"seeds {part!r}: more than {_MOST:,} homes in one call, narrow the range")
+            raise ValueError(f"seeds {part!r}: the last seed is smaller than the first; write {last}-{first}")
+        if len(numbers) + last - first >= _MAX_HOMES:
+            raise ValueError(f"seeds {part!r}: more than {_MAX_HOMES:,} homes in one call; pass fewer seeds")
         numbers |= dict.fromkeys(range(first, last + 1))
     return list(numbers)
 
@@ -113,7 +113,7 @@ def _stems(name: str, seeds: Sequence[int]) -> list[str]:
     return stems
 
 
-def _told(home: Scene, navmesh: NavMesh) -> str:
+def _summary(home: Scene, navmesh: NavMesh) -> str:
     """Return one line with the areas and rooms of a home."""
     from gym_batchnav.viz.facts import counted
 

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene info``: counts, guesses and the walkable area of scenes."""
+"""``gym-batchnav scene info``: print counts, guesses and the walkable area of scenes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene navmesh``: the walkable area of a scene, in figures and from above."""
+"""``gym-batchnav scene navmesh``: measure and draw the walkable area of a scene."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def navmesh(
         Path | None, typer.Option(help="PNG file of the map; SCENE_navmesh.png in this folder by default.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Also write the navmesh to this .navmesh file, for Habitat and Recast's tools.")
+        Path | None, typer.Option(help="Also write the navmesh to this .navmesh file, for Habitat and Recast.")
     ] = None,
     radius: Annotated[float, typer.Option(help="Agent radius in metres.", min=0)] = 0.1,
     height: Annotated[float, typer.Option(help="Agent height in metres.", min=0)] = 1.5,

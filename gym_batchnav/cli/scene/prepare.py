@@ -1,4 +1,4 @@
-"""``gym-batchnav scene prepare``: fill the cache ahead of a run, in several processes."""
+"""``gym-batchnav scene prepare``: fill the cache before a run, in several processes."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def prepare(
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.preparation.pool import prepare_all
+    from gym_batchnav.viz.facts import counted
 
     given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
     given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
@@ -52,10 +53,10 @@ def prepare(
     sources = scene_sources(scenes, cache)
     console = Console(stderr=True)
     refused = prepare_all(sources, preparer, workers)
-    scenes_ready = f"{len(sources) - len(refused):,} of {len(sources):,} scene{'s' if len(sources) > 1 else ''}"
+    scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"
     console.print(f"{scenes_ready} ready in '{cache.directory}'", highlight=False, markup=False)
     if refused:
-        table = Table(title="Refused")
+        table = Table(title="Scenes that cannot be used")
         table.add_column("scene")
         table.add_column("reason")
         for name, reason in sorted(refused):

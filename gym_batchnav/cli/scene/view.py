@@ -1,4 +1,4 @@
-"""``gym-batchnav scene view``: a scene from above and from eye level in one image."""
+"""``gym-batchnav scene view``: draw a scene from above and from eye level in one image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source, how_to_keep
+from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source, stage_config_hint
 
 
 def view(
@@ -26,9 +26,9 @@ def view(
     """Draw a scene from above, one map per storey, and eight views from inside it, as one PNG.
 
     On the maps, a green line outlines the area where Habitat's agent can walk, and numbers mark the viewpoints. The
-    human figure in one of the views is 1.7 m tall: if it looks too large or too small, use --scale. Edge lines and side
-    lighting make shapes easier to see and do not appear in observations. A scene without a walkable area is drawn from
-    outside.
+    human figure in one of the views is 1.7 m tall; if it looks too large or too small, correct the scene with --scale.
+    Edge lines and side lighting make shapes easier to see and do not appear in observations. A scene without a walkable
+    area is drawn from outside.
 
     Example: gym-batchnav scene view home.glb --out home.png
     """
@@ -66,6 +66,6 @@ def view(
             drawer.close()
     viz.save_picture(sheet, out)
     if (up, scale) != (None, None):
-        console.print(how_to_keep(loaded), highlight=False, markup=False)
+        console.print(stage_config_hint(loaded), highlight=False, markup=False)
     triangles = f"{len(loaded.triangles):,} triangles, drawn by {drawer.name}"
     console.print(f"{out}  {triangles}", highlight=False, markup=False)

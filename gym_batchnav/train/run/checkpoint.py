@@ -1,4 +1,4 @@
-"""Checkpoints of a training: its state in one file of torch; loading one executes nothing."""
+"""Checkpoints of a training run, one torch file each. Loading a checkpoint executes no code from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ARRAY = "numpy array"  # the key that marks an array among tensors
 
 
 def save(path: Path, state: Any, about: Mapping[str, Any]) -> None:
-    """Write a checkpoint; the file appears whole or not at all.
+    """Write a checkpoint atomically.
 
     Args:
         path: The file.
@@ -26,18 +26,18 @@ def save(path: Path, state: Any, about: Mapping[str, Any]) -> None:
         about: Description as plain values; ``load`` returns it.
 
     Raises:
-        TypeError: the state holds something else.
-        OSError: the file cannot be written.
+        TypeError: The state contains another type.
+        OSError: The file cannot be written.
     """
     _write(path, _packed(state), dict(about))
 
 
 def load(path: Path) -> tuple[Any, dict[str, Any]]:
-    """The state and the description that ``save`` was given; tensors are on the CPU.
+    """Return the state and the description of a checkpoint; tensors are on the CPU.
 
     Raises:
-        ValueError: it is no checkpoint, or a damaged one.
-        FileNotFoundError: there is no such file.
+        ValueError: The file is not a checkpoint, or is damaged.
+        FileNotFoundError: The file does not exist.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file '{path}': check the path")
@@ -45,37 +45,37 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
         stored = torch.load(path, map_location="cpu", weights_only=True)
         form = stored.get("format") if isinstance(stored, dict) else None
         found = (_unpacked(stored["state"]), dict(stored["about"])) if form == FORMAT else None
-    except Exception as error:  # torch raises anything on damaged pickles, such as IndexError
+    except Exception as error:  # damaged pickles make torch raise all kinds of errors
         raise ValueError(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
     if found is None:
-        raise ValueError(f"'{path}' is no {FORMAT} but {form!r}: pass another file of its folder")
+        raise ValueError(f"the format of '{path}' is {form!r}, not {FORMAT!r}: use another --out")
     return found
 
 
 class CheckpointWriter:
-    """Writes checkpoints beside the training: the state is copied at once, a thread writes it."""
+    """Writes checkpoints in the background: the state is copied at once, and a thread writes it."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "checkpoint writer")
         self._writing: Future[None] | None = None
 
     def save(self, path: Path, state: Any, about: Mapping[str, Any]) -> None:
-        """Do as the function ``save``, later; an error of the checkpoint before is raised here."""
+        """Copy the state and write it like ``save`` does, in a thread; raise the error of the previous write."""
         self.wait()
         self._writing = self._executor.submit(_write, path, _packed(state), dict(about))
 
     def wait(self) -> None:
-        """Return when the last checkpoint is on the disk.
+        """Wait until the last checkpoint is written.
 
         Raises:
-            OSError: it could not be written.
+            OSError: It could not be written.
         """
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
     def close(self) -> None:
-        """Let the thread end after the checkpoint that it is writing; idempotent."""
+        """Wait for the current write and end the thread; idempotent."""
         self._executor.shutdown()
 
 
@@ -87,7 +87,7 @@ def _write(path: Path, packed: Any, about: dict[str, Any]) -> None:
 
 
 def _packed(value: Any) -> Any:
-    """A copy of a state in which arrays are marked tensors, and NumPy's scalars plain numbers."""
+    """Copy a state; arrays become marked tensors, NumPy's scalars become plain numbers."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.generic):
@@ -95,18 +95,18 @@ def _packed(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if isinstance(value, np.ndarray):
-        # As bytes, since older versions of torch have no unsigned integers.
+        # Stored as bytes, because older versions of torch lack some unsigned dtypes.
         data = np.frombuffer(value.tobytes(), np.uint8)
         return {_ARRAY: torch.from_numpy(data.copy()), "dtype": value.dtype.str, "shape": list(value.shape)}
     if isinstance(value, (list, tuple)):
         return type(value)(_packed(one) for one in value)
     if isinstance(value, Mapping):
         return {key: _packed(one) for key, one in value.items()}
-    raise TypeError(f"a {type(value).__name__} cannot be saved: pass tensors, arrays and plain values")
+    raise TypeError(f"cannot save a {type(value).__name__}: pass tensors, arrays and plain values")
 
 
 def _unpacked(value: Any) -> Any:
-    """The state that ``_packed`` copied."""
+    """Return the state that ``_packed`` copied."""
     if isinstance(value, dict):
         if _ARRAY in value:
             return np.frombuffer(value[_ARRAY].numpy().tobytes(), value["dtype"]).reshape(value["shape"]).copy()

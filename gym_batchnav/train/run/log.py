@@ -1,4 +1,4 @@
-"""The learning curve of a run: a file with one JSON line per log interval, and its picture."""
+"""The learning curve of a run: a file with one JSON line per log interval, and its plot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.train.policy_file import flattened
 
 MEASURES = {"success": "#2f7d32", "spl": "#1f5fa8", "soft_spl": "#8a8a8a"}
 Row = dict[str, Any]
@@ -19,13 +20,13 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Sums:
-    """Sums over some iterations, which may be added up over workers as well."""
+    """Sums over iterations, and over workers."""
 
     frames: int = 0
     episodes: int = 0
     seconds: Counter = field(default_factory=Counter)  # by phase
     losses: Counter = field(default_factory=Counter)  # by term
-    iterations: Counter = field(default_factory=Counter)  # by term: imitation has other terms than PPO
+    iterations: Counter = field(default_factory=Counter)  # by term, since imitation and PPO have different terms
     measures: Counter = field(default_factory=Counter)  # by name, over the episodes that ended
 
     def add(
@@ -61,13 +62,13 @@ class Sums:
 
 
 def row_of(sums: Sums, frames: int, seconds: float, wall: float) -> Row:
-    """A line of the curve.
+    """Return a line of the curve.
 
     Args:
-        sums: Sums over the iterations since the line before.
-        frames: Environment steps since training began.
-        seconds: Seconds of training since it began.
-        wall: Seconds since the line before.
+        sums: Sums over the iterations since the previous line.
+        frames: Environment steps since the start of the training.
+        seconds: Seconds since the start of the training.
+        wall: Seconds since the previous line.
 
     Returns:
         frames, seconds, fps, episodes, the means of their measures (None without episodes), losses, and ``parts``:
@@ -85,16 +86,16 @@ def row_of(sums: Sums, frames: int, seconds: float, wall: float) -> Row:
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Add a line to a curve's file."""
+    """Append a line to a curve's file."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The lines of a curve's file, none if there is no file; a last line that was cut off is left out.
+    """Read the lines of a curve's file; none if it does not exist. An incomplete last line is ignored.
 
     Raises:
-        ValueError: another line is damaged.
+        ValueError: A line is damaged.
     """
     rows: list[Row] = []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
@@ -109,14 +110,14 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def cut_curve(path: Path, frames: int) -> list[Row]:
-    """Delete the lines after ``frames`` from a curve's file: the run writes them again. Returns the others."""
+    """Delete the lines after ``frames`` from a curve's file, which a resumed run writes again; return the others."""
     rows = [row for row in read_rows(path) if row["frames"] <= frames]
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
     return rows
 
 
 def draw_curve(rows: list[Row], path: Path, title: str) -> None:
-    """Draw success and SPL over frames as a PNG; where the follower acted in part, the ground is shaded."""
+    """Plot success and SPL over frames as a PNG; the background is shaded while the follower takes some actions."""
     from io import BytesIO
 
     from matplotlib.figure import Figure
@@ -127,9 +128,9 @@ def draw_curve(rows: list[Row], path: Path, title: str) -> None:
     millions = [row["frames"] / 1e6 for row in known]
     for name, color in MEASURES.items():
         axes.plot(millions, [row[name] for row in known], color=color, label=name.replace("_", " "))
-    led = [row["frames"] / 1e6 for row in rows if row["losses"].get("follower")]
-    if led:
-        axes.axvspan(0, led[-1], color="#f0e6c8", zorder=0, label="the follower acts in part")
+    guided = [row["frames"] / 1e6 for row in rows if row["losses"].get("follower")]
+    if guided:
+        axes.axvspan(0, guided[-1], color="#f0e6c8", zorder=0, label="the follower takes some actions")
     axes.set(xlabel="million frames", ylim=(0, 1), title=title)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
@@ -139,11 +140,5 @@ def draw_curve(rows: list[Row], path: Path, title: str) -> None:
 
 
 def flat_numbers(row: Row) -> dict[str, float]:
-    """The numbers of a line by names such as ``losses/value``; those that are not known are left out."""
-    flat: dict[str, float] = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}/{key}": one for key, one in value.items()}
-        elif value is not None:
-            flat[name] = value
-    return flat
+    """Return the numbers of a line by names such as ``losses/value``, without unknown ones."""
+    return {name: value for name, value in flattened(row, "/").items() if value is not None}

@@ -12,13 +12,13 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.ppo import PPOConfig
 
-# Small furnished homes of one to four rooms, a hall not counted, whose inner doors are open, by floor area in square
-# metres. Vision matters in them: walls and furniture block most straight paths to a goal, so that a blind agent with
-# the same training has to feel its way along them (SPL 0.51 instead of 0.87, see benchmarks/RESULTS.md).
+# Floor areas, in square metres, of small furnished homes with one to four rooms and open inner doors.
+# Vision matters in them: walls and furniture block most straight paths to a goal, and a blind agent with the same
+# training reaches an SPL of 0.51 instead of 0.87 (benchmarks/RESULTS.md).
 AREAS = (28, 34, 40, 46, 52, 57)
 _SMALL_HOME = "area={area}&closed_doors=0&triangles=8000"
 SEEDS_OF_AN_AREA = 100
-FIRST_HELD_OUT = 100_000  # training never sees this seed or a later one
+FIRST_HELD_OUT = 100_000  # training never uses this seed or a larger one
 NUM_HELD_OUT = 20
 
 
@@ -31,9 +31,9 @@ class Preset:
         held_out: Evaluation scenes.
         policy: Kind of policy, see ``make_policy``.
         ppo: Hyper-parameters.
-        num_envs: N.
-        resident_scenes: K.
-        rotate_every: Steps from one change of scene to the next.
+        num_envs: N, the number of environments.
+        resident_scenes: K, the number of scenes in use at a time.
+        rotate_every: Minimum number of steps between two changes of scene.
         sensors: The agents' sensors.
         camera: The agents' camera.
         task: The task, with its reward.
@@ -57,7 +57,7 @@ class Preset:
     threads: int | None = None
 
     def make_env(self, **overrides: Any) -> BatchNavEnv:
-        """An environment to learn in; ``overrides`` are keywords of BatchNavEnv, ``num_envs`` included."""
+        """Make a training environment; ``overrides`` are keywords of BatchNavEnv, including ``num_envs``."""
         num_envs = overrides.get("num_envs", self.num_envs)
         keywords: dict[str, Any] = {
             "num_envs": num_envs,
@@ -69,20 +69,22 @@ class Preset:
             "autoreset_mode": "same_step",
             "reuse_buffers": True,
         }
-        return BatchNavEnv(**{**self._seen(), **keywords, **overrides})
+        return BatchNavEnv(**{**self._shared_keywords(), **keywords, **overrides})
 
     def make_evaluation_env(self, num_envs: int, num_episodes: int, **overrides: Any) -> BatchNavEnv:
-        """An environment that runs each of ``num_episodes`` episodes of every held-out scene exactly once."""
+        """Make an environment that runs each of ``num_episodes`` episodes of every held-out scene exactly once."""
         keywords: dict[str, Any] = {"scenes": self.held_out, "episode_order": "once", "autoreset_mode": "same_step"}
-        return BatchNavEnv(num_envs, **{**self._seen(), **keywords, "num_episodes": num_episodes, **overrides})
+        return BatchNavEnv(
+            num_envs, **{**self._shared_keywords(), **keywords, "num_episodes": num_episodes, **overrides}
+        )
 
-    def _seen(self) -> dict[str, Any]:
-        """Keywords of what training and evaluation have in common."""
+    def _shared_keywords(self) -> dict[str, Any]:
+        """Return the keywords that training and evaluation share."""
         return {"sensors": self.sensors, "camera": self.camera, "task": self.task, "obs_device": self.device}
 
 
 def _small_homes() -> tuple[str, ...]:
-    """A range of seeds for each area."""
+    """Return a range of seeds for each area."""
     return tuple(
         f"procedural:{index * SEEDS_OF_AN_AREA}-{(index + 1) * SEEDS_OF_AN_AREA - 1}?" + _SMALL_HOME.format(area=area)
         for index, area in enumerate(AREAS)
@@ -90,7 +92,7 @@ def _small_homes() -> tuple[str, ...]:
 
 
 def _small_held_out() -> tuple[str, ...]:
-    """Homes of the same areas in turn."""
+    """Return held-out homes with the same areas in turn."""
     return tuple(
         f"procedural:{FIRST_HELD_OUT + index}?" + _SMALL_HOME.format(area=AREAS[index % len(AREAS)])
         for index in range(NUM_HELD_OUT)
@@ -106,7 +108,7 @@ ON_A_GPU: dict[str, Any] = {"autocast": True, "channels_last": True, "compile": 
 
 
 def _paper(sensor: str, num_envs: int, resident_scenes: int) -> Preset:
-    """Policy, reward and figures of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021)."""
+    """Return the settings of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021)."""
     return Preset(
         scenes=_LARGE_HOMES,
         held_out=_LARGE_HELD_OUT,
@@ -122,7 +124,7 @@ def _paper(sensor: str, num_envs: int, resident_scenes: int) -> Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        # An hour on two cores.
+        # Takes an hour on two cores.
         "cpu": Preset(
             scenes=_small_homes(),
             held_out=_small_held_out(),
@@ -144,7 +146,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             num_episodes=300,
             threads=2,
         ),
-        # The same homes for the paper's network at 64 x 64, in half a day on one GPU.
+        # The same homes for the paper's network at 64 x 64; takes half a day on one GPU.
         "gpu": Preset(
             scenes=_small_homes(),
             held_out=_small_held_out(),

@@ -1,8 +1,8 @@
-"""TrainingRun: a training from its settings to its files, with folder, clock, log and checkpoints around PPO.
+"""TrainingRun: PPO with settings, a folder, time limits, a log and checkpoints.
 
 The folder holds ``run.json`` (the settings), ``curve.jsonl`` (the log), ``checkpoint.pt`` (one per worker), and
-after the end ``policy.safetensors``. Where they are installed, TensorBoard's files lie in ``tensorboard/`` and
-Matplotlib draws ``curve.png``.
+at the end ``policy.safetensors``. If they are installed, TensorBoard's files are in ``tensorboard/`` and Matplotlib
+plots ``curve.png``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from gym_batchnav.train.run.workers import Workers
 LOG_SECONDS = 10.0
 CHECKPOINT_SECONDS = 180.0
 CHECKPOINT, CURVE, POLICY, PICTURE = "checkpoint.pt", "curve.jsonl", "policy.safetensors", "curve.png"
-RECENT_SECONDS = 60.0  # of training, over which the summary takes success and SPL
+RECENT_SECONDS = 60.0  # of training, over which the summary averages success and SPL
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision on how all workers proceed before the next iteration, made by the clock of worker 0."""
+    """Decision of worker 0, by its clock, that all workers follow before the next iteration."""
 
     progress: float
     log: bool
@@ -47,24 +47,24 @@ class Decision:
 
 
 class TrainingRun:
-    """A training and the folder that it reports to.
+    """A training run and its folder.
 
     Args:
-        out: The folder; made if need be.
-        given: Settings by name, see RunSettings; when resuming a run, only those that change.
-        resume: Resume the run that the folder holds, if it holds one.
-        note: Called with a line of text before anything slow.
+        out: The folder; created if missing.
+        given: Settings by name, see RunSettings; to resume a run, only those that change.
+        resume: Resume the run in the folder, if there is one.
+        note: Called with a message before slow operations.
 
     Attributes:
         settings: Settings of the run.
         seconds: Seconds of training so far.
-        progress: The share of the training that is over, by frames or by time, whichever is more.
+        progress: Completed share of the training, by frames or by time, whichever is larger.
         rows: The learning curve; see ``log.row_of``.
 
     Raises:
-        FileExistsError: the folder holds a run, and ``resume`` is False.
-        ValueError: the settings are impossible, or not those of the run that the folder holds.
-        RuntimeError: the preset needs a GPU, and there is none.
+        FileExistsError: The folder contains a run, and ``resume`` is False.
+        ValueError: The settings are invalid, or differ from those of the run in the folder.
+        RuntimeError: The preset needs a GPU, and there is none.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class TrainingRun:
         with ExitStack() as undo:
             self.workers = Workers.from_environment()
             undo.callback(self.workers.close)
-            self.workers.barrier()  # no worker writes to the folder before all have looked at it
+            self.workers.barrier()  # no worker may write to the folder before all have checked it
             device = _device(self.preset.device, self.workers.local_rank)
-            self._path = out / (CHECKPOINT if self._leads else f"checkpoint_{self.workers.rank}.pt")
+            self._path = out / (CHECKPOINT if self._is_leader else f"checkpoint_{self.workers.rank}.pt")
             state = self._load()
-            self._check_alike(-1 if state is None else state["ppo"]["frames"])
-            note = note if self._leads else lambda text: None
+            self._check_same_frames(-1 if state is None else state["ppo"]["frames"])
+            note = note if self._is_leader else lambda text: None
             self._env = _warm_env(self.preset.make_env, note)
             undo.callback(self._env.close)
             torch.manual_seed(self.settings.seed)
@@ -94,26 +94,26 @@ class TrainingRun:
                 self._resume_from(state["ppo"])
             self.seconds: float = 0.0 if state is None else state["seconds"]
             self.rows: list[Row] = []
-            self._session, self._wall = Sums(), 0.0  # since this process began to train
+            self._session, self._wall = Sums(), 0.0  # of this process
             self._board: Any = None
-            if self._leads:
+            if self._is_leader:
                 self.rows = self._begin_log()
             self._writer = checkpoint.CheckpointWriter()
             undo.pop_all()
 
     @property
     def progress(self) -> float:
-        """The share of the training that is over, from 0 to 1."""
+        """The completed share of the training, 0 to 1."""
         limit = self.settings.time_limit
         shares = (self.ppo.frames / self.preset.ppo.total_frames, self.seconds / limit if limit else 0.0)
         return min(max(shares), 1.0)
 
-    def go(
+    def train(
         self,
         should_stop: Callable[[], bool] = lambda: False,
         watch: Callable[[TrainingRun], None] = lambda run: None,
     ) -> bool:
-        """Train until a limit is reached or ``should_stop`` says so, and leave a checkpoint.
+        """Train until a limit is reached or ``should_stop`` returns True, then write a checkpoint.
 
         Args:
             should_stop: Called before every iteration; returning True ends the training.
@@ -142,20 +142,20 @@ class TrainingRun:
                 return now.progress >= 1
             before, follower = self.ppo.frames, expert_share(now.progress, self.preset.ppo.imitation_share)
             report = self.ppo.iterate(now.progress)
-            # The frames of all workers: worker 0 counts them.
-            frames = report.frames - before if self._leads else 0
+            # These are the frames of all workers, so only worker 0 counts them.
+            frames = report.frames - before if self._is_leader else 0
             window.add(frames, report.seconds, {**report.losses, "follower": follower or 0.0}, report.episodes)
             watch(self)
 
     def finish(self) -> dict[str, Any]:
-        """Write the policy, and the picture of the curve where Matplotlib is installed.
+        """Write the policy and, if Matplotlib is installed, the plot of the curve.
 
         Returns:
-            frames, seconds, fps and parts (of this process's training), success and spl (of the last minute; None
-            where no episode ended in it that was the policy's alone), files.
+            frames, seconds, fps and parts (of this process), success and spl (of the last minute; None if no episode
+            ended in it without actions of the follower), files.
         """
         kind, preset = self.preset.policy, self.settings.preset
-        if self._leads:
+        if self._is_leader:
             about = policy_about(self._env, kind, preset, self.ppo.frames, self.settings.seed)
             save_policy(self.out / POLICY, self.ppo.policy, about)
             if find_spec("matplotlib") is not None:
@@ -190,42 +190,48 @@ class TrainingRun:
                 stack.callback(self._board.close)
 
     @property
-    def _leads(self) -> bool:
-        """Whether this is the worker that logs."""
+    def _is_leader(self) -> bool:
+        """Whether this worker logs."""
         return self.workers.rank == 0
 
     def _load(self) -> dict[str, Any] | None:
-        """The state to resume from; None where the folder has no checkpoint."""
+        """Load the state to resume from; return None if the folder has no checkpoint."""
         if not self._path.exists():
             return None
         state, about = checkpoint.load(self._path)
         check_same_run(about, self.settings, self._path)
         stored, size = about.get("workers"), self.workers.size
         if stored != size:
-            raise ValueError(f"'{self._path}' is of a run with {stored} workers, not {size}: start as many")
+            raise ValueError(
+                f"'{self._path}' belongs to a run with {stored} workers, not {size}: start {stored} workers"
+            )
         return state
 
-    def _check_alike(self, frames: int) -> None:
+    def _check_same_frames(self, frames: int) -> None:
         """Raise ValueError unless the checkpoints of all workers have equal ``frames`` (-1 without a checkpoint)."""
         found = self.workers.gather(frames)
         if len(set(found)) > 1:
-            raise ValueError(f"the checkpoints in '{self.out}' are of {found} frames (-1: none): begin another run")
+            raise ValueError(
+                f"the workers' checkpoints in '{self.out}' have {found} frames (-1: none): use another --out"
+            )
 
     def _resume_from(self, state: dict[str, Any]) -> None:
         """Set the state of a checkpoint."""
         try:
             self.ppo.set_state(state)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-            raise ValueError(f"'{self._path}' does not fit this run ({error}): begin another one") from error
+            raise ValueError(
+                f"'{self._path}' does not fit this run ({error}): start another run with another --out"
+            ) from error
 
     def _save(self) -> None:
-        """Have a checkpoint written beside the training."""
+        """Write a checkpoint in the background."""
         state = {"seconds": self.seconds, "ppo": self.ppo.get_state()}
         about = {**self.settings.description(), "workers": self.workers.size}
         self._writer.save(self._path, state, about)
 
     def _begin_log(self) -> list[Row]:
-        """Write the settings and open the logs; returns the lines of the curve up to here."""
+        """Write the settings and open the logs; return the lines of the curve so far."""
         write_run_file(self.out, self.settings)
         if find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter
@@ -234,17 +240,17 @@ class TrainingRun:
         return cut_curve(self.out / CURVE, self.ppo.frames)
 
     def _log(self, window: Sums, wall: float) -> None:
-        """Add the window to the curve."""
+        """Append a line for a window of iterations to the curve."""
         sums = Sums()
         for one in self.workers.gather(window):
             sums.include(one)
         if not sums.frames:
             return
-        sums.seconds.pop("wait", None)  # measured anew, so that logging and saving count as waiting
+        sums.seconds.pop("wait", None)  # computed here, so that logging and saving count as waiting
         sums.seconds.update({"wait": max(self.workers.size * wall - sum(sums.seconds.values()), 0.0)})
         self._session.include(sums)
         self._wall += wall
-        if not self._leads:
+        if not self._is_leader:
             return
         row = row_of(sums, self.ppo.frames, self.seconds, wall)
         row["learning_rate"] = self.ppo.optimizer.param_groups[0]["lr"]
@@ -255,33 +261,33 @@ class TrainingRun:
 
 
 def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
-    """The settings of the run to begin or to resume in a folder."""
+    """Return the settings of the run to start or resume in a folder."""
     if not (out / FILE).exists():
         settings = RunSettings(**given)
         _check_device(settings)
         make_folder(out)
         return settings
     if not resume:
-        raise FileExistsError(f"'{out}' holds a run: resume it with --resume, or use another --out")
+        raise FileExistsError(f"'{out}' contains a run: resume it with --resume, or use another --out")
     settings = read_run_file(out).changed(given, out)
     _check_device(settings)
     return settings
 
 
 def _check_device(settings: RunSettings) -> None:
-    """Raise RuntimeError where the run needs a GPU and there is none."""
+    """Raise RuntimeError if the run needs a GPU and there is none."""
     if settings.resolved().device != "cuda" or torch.cuda.is_available():
         return
     if settings.device == "cuda":
         remedy = "leave --device out, or install a build of torch for your GPU"
         raise RuntimeError(f"--device cuda: torch finds no NVIDIA GPU: {remedy}")
     raise RuntimeError(
-        f"preset {settings.preset!r} trains on an NVIDIA GPU, and torch finds none: take --preset cpu, or --device cpu"
+        f"preset {settings.preset!r} trains on an NVIDIA GPU, and torch finds none: use --preset cpu or --device cpu"
     )
 
 
 def _device(name: str, local_rank: int) -> torch.device:
-    """Where the networks are to be; on a GPU it becomes torch's current one, where observations are drawn to."""
+    """Return the device of the networks; a GPU becomes torch's current device, which also receives observations."""
     if name == "cpu":
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)
@@ -289,23 +295,23 @@ def _device(name: str, local_rank: int) -> torch.device:
 
 
 def _set_threads(count: int | None) -> None:
-    """Set the threads of torch and Numba: they share OpenMP, so that either's setting counts for both."""
+    """Set the threads of torch and Numba; they share OpenMP, so the setting of either affects both."""
     if count is not None:
-        config: Any = numba.config  # whose entries are made when numba is imported
+        config: Any = numba.config  # its attributes are created at import, which mypy does not see
         numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))
         torch.set_num_threads(count)
 
 
 def _warm_env(make_env: Callable[[], BatchNavEnv], note: Callable[[str], None]) -> BatchNavEnv:
-    """An environment whose kernels are compiled, so that the first iteration takes no longer than others."""
-    note("Loading the first scenes (new ones are made and kept for later runs)")
+    """Make an environment and compile its kernels, so that the first iteration takes no longer than others."""
+    note("Loading the first scenes (new ones are generated and cached for later runs)")
     env = make_env()
-    with late_progress("Compiling kernels (later runs read a cache)", total=3) as compiled:
+    with late_progress("Compiling kernels (cached for later runs)", total=3) as compiled:
         env.reset(seed=0)
         compiled()
         env.shortest_path_actions()
         compiled()
-        for action in (1, 0):  # STOP ends episodes, so that the next ones begin
+        for action in (1, 0):  # STOP ends episodes, so the second step begins new ones
             env.step(np.full(env.num_envs, action))
         compiled()
     return env

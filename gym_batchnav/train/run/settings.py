@@ -1,4 +1,4 @@
-"""The settings of a training run, and the file in its folder that records them."""
+"""The settings of a training run, and the file that records them in its folder."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import gym_batchnav
 from gym_batchnav.env.settings import check_choice, check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.policy import POLICIES
+from gym_batchnav.train.policy_file import flattened
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
 FILE = "run.json"
-CHANGEABLE = ("frames", "time_limit", "threads")  # when a run is resumed
+CHANGEABLE = ("frames", "time_limit", "threads")  # settings that may differ when a run is resumed
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """A preset and what differs from it; None keeps what the preset says.
+    """A preset and changes to it; None keeps the value of the preset.
 
     Attributes:
         preset: Name of the preset.
         seed: Seed of weights, environments, actions and mini-batches.
         frames: Length of the training in environment steps, summed over environments.
         time_limit: Length of the training in seconds.
-        scenes: Scenes to learn in.
-        policy: Kind, see ``make_policy``.
-        num_envs: N.
+        scenes: Training scenes.
+        policy: Kind of policy, see ``make_policy``.
+        num_envs: N, the number of environments.
         device: ``"cpu"`` or ``"cuda"``.
-        threads: Threads of torch and Numba.
+        threads: Number of threads that torch and Numba share.
     """
 
     preset: str = "cpu"
@@ -44,19 +45,19 @@ class RunSettings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a setting is impossible."""
+        """Raise ValueError if a setting is invalid."""
         check_choice("preset", self.preset, tuple(PRESETS))
         check_choice("policy", self.policy, (None, *POLICIES))
         check_choice("device", self.device, (None, "cpu", "cuda"))
         counts = {"frames": self.frames, "num_envs": self.num_envs, "threads": self.threads}
         check_counts(**{name: one for name, one in counts.items() if one is not None})
         if self.seed < 0:
-            raise ValueError(f"seed={self.seed}: pass a whole number from 0 up")
+            raise ValueError(f"seed={self.seed}: pass a whole number of at least 0")
         if self.time_limit is not None:
             check_positive(time_limit=self.time_limit)
 
     def resolved(self) -> Preset:
-        """The preset with what differs from it."""
+        """Return the preset with the changes applied."""
         preset = PRESETS[self.preset]
         changes: dict[str, Any] = {
             name: getattr(self, name)
@@ -75,35 +76,35 @@ class RunSettings:
         return replace(preset, **changes)
 
     def changed(self, given: dict[str, Any], where: Path) -> RunSettings:
-        """These settings with changes that a run may be resumed with.
+        """Return these settings with the changes that are allowed when a run is resumed.
 
         Raises:
-            ValueError: a setting that may not change differs.
+            ValueError: Another setting differs.
         """
         for name, value in given.items():
             if name not in CHANGEABLE and getattr(self, name) != value:
                 raise ValueError(
-                    f"'{where}' holds a run with {name} {getattr(self, name)!r}, not {value!r}: "
+                    f"'{where}' contains a run with {name}={getattr(self, name)!r}, not {value!r}: "
                     f"leave --{name.replace('_', '-')} out to resume it, or use another --out"
                 )
         return replace(self, **{name: value for name, value in given.items() if name in CHANGEABLE})
 
     def description(self) -> dict[str, Any]:
-        """Everything that a run depends on, as JSON values."""
+        """Return everything that a run depends on, as JSON values."""
         described = {"version": gym_batchnav.__version__, "settings": asdict(self), "preset": asdict(self.resolved())}
         return json.loads(json.dumps(described))
 
 
 def write_run_file(out: Path, settings: RunSettings) -> None:
-    """Record in a folder which run it holds."""
+    """Write the file that records the settings of a run."""
     write_atomically(out / FILE, (json.dumps(settings.description(), indent=2) + "\n").encode())
 
 
 def read_run_file(out: Path) -> RunSettings:
-    """The settings of the run that a folder holds.
+    """Read the settings of the run in a folder.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: The file is damaged.
     """
     path = out / FILE
     try:
@@ -116,26 +117,18 @@ def read_run_file(out: Path) -> RunSettings:
 
 
 def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> None:
-    """Raise ValueError, naming the first difference, unless this run, version and preset wrote a checkpoint."""
+    """Raise ValueError unless a checkpoint was written by this version with these settings and this preset."""
     own = settings.description()
     if about.get("version") != own["version"]:
         raise ValueError(
             f"'{path}' was written by version {about.get('version')}, this is {own['version']}: "
-            "resume with that version, or begin another run"
+            "resume with that version, or start another run with another --out"
         )
     for section in ("settings", "preset"):
-        stored, wanted = (_flat(one.get(section) or {}) for one in (about, own))
-        for name in sorted(stored.keys() | wanted.keys()):
-            if name.split(".")[-1] not in (*CHANGEABLE, "total_frames") and stored.get(name) != wanted.get(name):
+        stored, expected = (flattened(one.get(section) or {}) for one in (about, own))
+        for name in sorted(stored.keys() | expected.keys()):
+            if name.split(".")[-1] not in (*CHANGEABLE, "total_frames") and stored.get(name) != expected.get(name):
                 raise ValueError(
-                    f"'{path}' is of a run with {name} {stored.get(name)!r}, not {wanted.get(name)!r}: "
-                    "begin another run with another --out"
+                    f"'{path}' belongs to a run with {name}={stored.get(name)!r}, not {expected.get(name)!r}: "
+                    "start another run with another --out"
                 )
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The entries of nested dicts by dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat

@@ -12,7 +12,7 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-DONE_SHARE = 0.6  # once this share of the workers has its rollouts, the others cut theirs short
+DONE_SHARE = 0.6  # once this share of the workers has finished its rollout, the others cut theirs short
 SHORTEST_SHARE = 0.25  # a rollout is never cut shorter than this share of its steps
 _COLLECTED = "collected"
 
@@ -22,12 +22,12 @@ T = TypeVar("T")
 class Workers:
     """The process group. ``Workers()`` is a group of one, for which every collective is a no-op.
 
-    Every worker calls the same methods in the same order, or all wait for one another until a time limit.
+    All workers must call the same methods in the same order; otherwise they wait for one another until a time limit.
 
     Attributes:
-        rank: Number of this worker, from 0; worker 0 logs.
+        rank: Index of this worker; worker 0 logs.
         size: Number of workers.
-        local_rank: Number of this worker on its machine; worker i takes GPU i.
+        local_rank: Index of this worker on its machine; it uses the GPU of this index.
         seconds: Seconds spent waiting for other workers so far.
     """
 
@@ -37,14 +37,14 @@ class Workers:
         self.local_rank = 0
         self.seconds = 0.0
         self._store: Any = None
-        self._num_rollouts = 0  # that this worker has collected
+        self._num_rollouts = 0  # that this worker has finished
 
     @classmethod
     def from_environment(cls, timeout: float = 600.0) -> Workers:
-        """Join the workers that torchrun started, using its environment variables; a group of one without them.
+        """Join the workers that torchrun started, by its environment variables; without them, return a group of one.
 
         Args:
-            timeout: Seconds to wait for the others, now and later.
+            timeout: Seconds to wait for the others, here and in every collective.
 
         Raises:
             RuntimeError: The others did not join in time.
@@ -65,7 +65,7 @@ class Workers:
         except RuntimeError as error:
             rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
             raise RuntimeError(
-                f"worker {rank} of {size} did not meet the others within {timeout:g} s ({error}): start all of them "
+                f"worker {rank} of {size} could not join the others within {timeout:g} s ({error}): start all of them "
                 "with the same torchrun --master-addr and --master-port"
             ) from error
         workers.local_rank = int(os.environ.get("LOCAL_RANK", 0))
@@ -73,37 +73,37 @@ class Workers:
         return workers
 
     def broadcast_weights(self, policy: nn.Module) -> None:
-        """Give every worker the weights and buffers of worker 0's policy."""
+        """Copy the weights and buffers of worker 0's policy to every worker."""
         for values in (*policy.parameters(), *policy.buffers()):
             self._wait_for(torch.distributed.broadcast, values.detach(), 0)
 
     def broadcast(self, value: T) -> T:
-        """Worker 0's value, which may be anything that can be pickled."""
+        """Return worker 0's value, which may be anything that can be pickled."""
         box = [value]
         self._wait_for(torch.distributed.broadcast_object_list, box, 0)
         return box[0]
 
     def gather(self, value: T) -> list[T]:
-        """The values of all workers, in the order of their ranks; they may be anything that can be pickled."""
+        """Return the values of all workers, by rank; they may be anything that can be pickled."""
         values = [value] * self.size
         self._wait_for(torch.distributed.all_gather_object, values, value)
         return values
 
     def barrier(self) -> None:
-        """Return when every worker has called this."""
+        """Wait until every worker has called this."""
         self.gather(None)
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum of a tensor over the workers; written into the tensor as well."""
+        """Sum a tensor over the workers, in place, and return it."""
         self._wait_for(torch.distributed.all_reduce, values)
         return values
 
     def average_gradients(self, policy: nn.Module, num_frames: int) -> None:
-        """Make every worker's gradients those of the mean over the frames of all workers.
+        """Replace every worker's gradients by the mean over the frames of all workers.
 
         Args:
-            policy: Its gradients are means over this worker's frames.
-            num_frames: How many those are.
+            policy: The policy; its gradients are means over this worker's frames.
+            num_frames: Number of these frames.
         """
         if self.size == 1:
             return
@@ -115,15 +115,15 @@ class Workers:
             gradient.copy_(mean.view(gradient.shape))
 
     def is_late(self, share: float) -> bool:
-        """Whether a rollout of which this share is collected should end here: most other workers have all of theirs."""
+        """Return whether to end a rollout after this share of it, since most other workers have finished theirs."""
         if self.size == 1 or share < SHORTEST_SHARE:
             return False
-        # Learning waits for all, so that every worker has collected as many rollouts as this one, or one more.
+        # Learning waits for all workers, so each has finished as many rollouts as this one, or one more.
         ahead = self._store.add(_COLLECTED, 0) - self.size * self._num_rollouts
         return ahead >= DONE_SHARE * self.size
 
     def collected(self) -> None:
-        """Tell the others that this worker has its rollout, whole or not; all learn from theirs before the next."""
+        """Report to the others that this worker has finished its rollout, complete or cut short."""
         self._num_rollouts += 1
         if self.size > 1:
             self._store.add(_COLLECTED, 1)
@@ -135,7 +135,7 @@ class Workers:
             torch.distributed.destroy_process_group()
 
     def _wait_for(self, collective: Callable[..., Any], *arguments: Any) -> None:
-        """Call what all workers do together, if there are others."""
+        """Call a collective, unless the group has one worker, and measure the time."""
         if self.size == 1:
             return
         clock = time.perf_counter()
@@ -143,6 +143,6 @@ class Workers:
             collective(*arguments)
         except RuntimeError as error:
             raise RuntimeError(
-                f"worker {self.rank} of {self.size} lost the others ({error}): see their output, then restart all"
+                f"worker {self.rank} of {self.size} lost the others ({error}): check their output, then restart all"
             ) from error
         self.seconds += time.perf_counter() - clock

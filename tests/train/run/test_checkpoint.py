@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, whole or not at all, and a damaged or hostile file is an error by name."""
+"""Checkpoints: saving is atomic, loading returns the saved state, and damaged or hostile files raise an error."""
 
 import pickle
 
@@ -70,14 +70,14 @@ def test_numbers_of_numpy_become_plain_and_gradients_are_left_behind(tmp_path):
 
 
 def test_other_things_are_refused(tmp_path):
-    with pytest.raises(TypeError, match="a set cannot be saved"):
+    with pytest.raises(TypeError, match="cannot save a set"):
         checkpoint.save(tmp_path / "a", {"names": {1, 2}}, {})
     assert not list(tmp_path.iterdir())
 
 
 class TestWriter:
     def test_it_writes_what_the_state_was_when_it_was_saved(self, tmp_path):
-        """Training goes on in the very tensors while the thread writes."""
+        """The training continues to modify the tensors while the thread writes."""
         path, weights, positions = tmp_path / "a.pt", torch.zeros(1000), np.zeros(1000)
         writer = checkpoint.CheckpointWriter()
         for value in range(5):
@@ -150,13 +150,13 @@ class TestDamage:
 
     def test_other_files_are_told_apart(self, tmp_path):
         path = tmp_path / "other.pt"
-        for stored, told in (
+        for stored, found in (
             ({"format": "another"}, "'another'"),
             ([1, 2], "None"),
             ({"weights": torch.ones(1)}, "None"),
         ):
             torch.save(stored, path)
-            with pytest.raises(ValueError, match=f"is no gym_batchnav checkpoint 2 but {told}"):
+            with pytest.raises(ValueError, match=f"is {found}, not 'gym_batchnav checkpoint 2'"):
                 checkpoint.load(path)
         with pytest.raises(FileNotFoundError, match="there is no file"):
             checkpoint.load(tmp_path / "none")

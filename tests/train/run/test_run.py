@@ -1,4 +1,4 @@
-"""A training and its folder: it ends, is interrupted and is resumed, always on one curve."""
+"""TrainingRun: a run that is interrupted and resumed produces the same curve as one without interruption."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ NUM_ENVS, FRAMES = 4, 4 * 32  # of an iteration
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
-    """Six small rooms, of which four are resident: scenes change while an agent learns."""
+    """Return six small rooms, of which four are resident, so scenes change during the training."""
     folder = tmp_path_factory.mktemp("rooms")
     for index in range(6):
         save_glb(box_room(f"room_{index}", width=4 + 0.5 * index, depth=4), folder / f"room_{index}.glb")
@@ -41,7 +41,7 @@ def rooms(tmp_path_factory):
 
 @pytest.fixture
 def start(rooms, tmp_path):
-    """Makes runs that are closed at the end."""
+    """Return a function that makes runs; close them at the end."""
     made = []
 
     def start(name="run", resume=False, **given):
@@ -63,23 +63,23 @@ def weights(one):
 
 
 def after(count):
-    """Says stop when it was asked before so many iterations."""
+    """Return a ``should_stop`` that stops before a given iteration."""
     asked = iter([False] * count)
     return lambda: next(asked, True)
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(start):
     whole = start("whole")
-    assert whole.go()
+    assert whole.train()
     assert whole.ppo.frames == 6 * FRAMES
     assert whole.ppo.collector.envs[0].library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
 
-    assert not start("parts").go(after(2))
+    assert not start("parts").train(after(2))
     middle = start("parts", resume=True)
     assert middle.ppo.frames == 2 * FRAMES
-    assert not middle.go(after(3))
+    assert not middle.train(after(3))
     last = start("parts", resume=True)
-    assert last.go()
+    assert last.train()
     assert last.ppo.frames == 6 * FRAMES
     assert torch.equal(weights(last), weights(whole))
     assert not torch.equal(weights(middle), weights(last))
@@ -88,7 +88,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
 def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
     one = start(frames=3 * FRAMES)
     seen = []
-    assert one.go(watch=lambda run: seen.append((run.ppo.frames, run.progress)))
+    assert one.train(watch=lambda run: seen.append((run.ppo.frames, run.progress)))
     summary = one.finish()
     assert seen == [(FRAMES, pytest.approx(1 / 3)), (2 * FRAMES, pytest.approx(2 / 3)), (3 * FRAMES, 1.0)]
     assert summary["frames"] == 3 * FRAMES and summary["fps"] > 0
@@ -111,45 +111,45 @@ def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
 
 
 def test_the_share_of_time_counts_where_it_is_more(start, monkeypatch):
-    """The learning rate comes down with the clock, and the run ends by it."""
+    """The learning rate and the end of the run follow the clock."""
     one = start(frames=10**6, time_limit=40.0)
     clock = iter(np.arange(0, 1000, 10.0))
     monkeypatch.setattr(run, "perf_counter", lambda: next(clock))
     shares = []
     monkeypatch.setattr(one.ppo, "iterate", lambda share, iterate=one.ppo.iterate: shares.append(share) or iterate())
-    assert one.go()
+    assert one.train()
     assert shares == pytest.approx([0.25, 0.5, 0.75])
     assert one.progress == 1.0
 
 
 def test_a_run_that_is_gone_on_with_keeps_its_clock_and_may_get_more_time(start):
     first = start(frames=10**6)
-    first.go(after(2))
+    first.train(after(2))
     second = start(resume=True, time_limit=first.seconds)
     assert second.progress == pytest.approx(1.0)
-    assert second.go() and second.ppo.frames == 2 * FRAMES, "its time was over"
+    assert second.train() and second.ppo.frames == 2 * FRAMES, "its time was over"
     third = start(resume=True, time_limit=3600.0, frames=3 * FRAMES)
-    assert third.go() and third.ppo.frames == 3 * FRAMES
+    assert third.train() and third.ppo.frames == 3 * FRAMES
 
 
 def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
-    start().go(after(2))
+    start().train(after(2))
     path = tmp_path / "run/curve.jsonl"
     rows = read_rows(path)
     with path.open("a") as file:  # as if the process had died long after its last checkpoint
         file.write(json.dumps({**rows[-1], "frames": 10**6}) + "\n" + '{"frames": 12')
     second = start(resume=True)
     assert second.rows == rows == read_rows(path)
-    second.go()
+    second.train()
     frames = [row["frames"] for row in read_rows(path)]
     assert frames == sorted(set(frames)) and frames[-1] == 6 * FRAMES
 
 
 class TestRefusals:
     def test_a_folder_with_a_run_is_not_written_over(self, start, tmp_path):
-        start().go(after(1))
+        start().train(after(1))
         before = {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")}
-        with pytest.raises(FileExistsError, match="holds a run: resume it with --resume"):
+        with pytest.raises(FileExistsError, match="contains a run: resume it with --resume"):
             start()
         assert {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")} == before
 
@@ -160,12 +160,12 @@ class TestRefusals:
 
     @pytest.mark.parametrize("given", [{"seed": 1}, {"preset": "gpu"}, {"policy": "blind"}, {"num_envs": 8}])
     def test_another_run_is_not_gone_on_with(self, start, given):
-        start().go(after(1))
-        with pytest.raises(ValueError, match=f"holds a run with {next(iter(given))} .* another --out"):
+        start().train(after(1))
+        with pytest.raises(ValueError, match=f"contains a run with {next(iter(given))}=.* another --out"):
             start(resume=True, **given)
 
     def test_another_version_or_preset_is_named(self, start, tmp_path, monkeypatch):
-        start().go(after(1))
+        start().train(after(1))
         path = tmp_path / "run/checkpoint.pt"
         state, about = checkpoint.load(path)
         checkpoint.save(path, state, {**about, "version": "0.0.1"})
@@ -175,11 +175,11 @@ class TestRefusals:
         preset = PRESETS["cpu"]
         other = dataclasses.replace(preset, ppo=dataclasses.replace(preset.ppo, gamma=0.9))
         monkeypatch.setattr("gym_batchnav.train.run.settings.PRESETS", {"cpu": other})
-        with pytest.raises(ValueError, match=r"is of a run with ppo\.gamma 0\.99, not 0\.9"):
+        with pytest.raises(ValueError, match=r"belongs to a run with ppo\.gamma=0\.99, not 0\.9"):
             start(resume=True)
 
     def test_damage_is_named(self, start, tmp_path):
-        start().go(after(1))
+        start().train(after(1))
         path = tmp_path / "run/checkpoint.pt"
         state, about = checkpoint.load(path)
         del state["ppo"]["collector"]["envs"][0]["agents"]
@@ -195,7 +195,7 @@ class TestRefusals:
 
     def test_a_gpu_that_is_not_there(self, start, monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*--preset cpu, or --device cpu"):
+        with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*--preset cpu or --device cpu"):
             start(preset="paper-depth")
         with pytest.raises(RuntimeError, match="--device cuda: torch finds no NVIDIA GPU: leave --device out"):
             start(device="cuda")

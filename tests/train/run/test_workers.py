@@ -1,4 +1,4 @@
-"""Several workers, each a process: what they learn together is what one learns in all their environments."""
+"""Several workers, each a process, learn the same as one worker with all environments."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ SECONDS = 100.0
 
 
 def make_ppo(workers, cache_dir, kind, num_envs, num_steps, torch_seed=0, **config):
-    """PPO in a toy room, as worker ``workers.rank``."""
+    """Make PPO in a toy room, as worker ``workers.rank``."""
     library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
     keywords = {"forward_step": 0.5, "turn_angle_deg": 30, "max_episode_steps": 12, "num_episodes": 100}
     keywords |= {"camera": Camera(8, 8), "sensors": () if kind == "blind" else ("depth", "rgb")}
@@ -39,7 +39,7 @@ def make_ppo(workers, cache_dir, kind, num_envs, num_steps, torch_seed=0, **conf
 
 
 def train(workers, cache_dir):
-    """Three iterations; what came of them. Actions hang on the environment alone, not on how many share a process."""
+    """Run three iterations and return their results. Actions do not depend on the number of workers."""
     num_envs = TOTAL_ENVS // workers.size
     own, dice = slice(workers.rank * num_envs, (workers.rank + 1) * num_envs), np.random.default_rng(0)
 
@@ -64,7 +64,7 @@ def train(workers, cache_dir):
 
 
 def average(workers):
-    """The mean of two gradients of 10 and 30 frames."""
+    """Average two gradients of 10 and 30 frames."""
     layer = torch.nn.Linear(2, 3)
     for parameter in layer.parameters():
         parameter.grad = torch.full_like(parameter, 1.0 + workers.rank)
@@ -75,7 +75,7 @@ def average(workers):
 def work_in_pairs(workers, cache_dir):
     found = {**train(workers, cache_dir), "average": average(workers)}
     found["gathered"] = workers.gather(f"worker {workers.rank}")
-    found["told"] = workers.broadcast({"rank": workers.rank})["rank"]
+    found["broadcast"] = workers.broadcast({"rank": workers.rank})["rank"]
     workers.barrier()
     workers.close()
     workers.close()
@@ -83,7 +83,7 @@ def work_in_pairs(workers, cache_dir):
 
 
 def work_with_a_straggler(workers, cache_dir):
-    """Three iterations in which the last worker is slow; then it dies."""
+    """Run three iterations in which the last worker is slow; then it dies."""
     ppo = make_ppo(workers, cache_dir, "blind", num_envs=4, num_steps=32)
     env, straggles = ppo.collector.envs[0], workers.rank == workers.size - 1
     receive = env.recv
@@ -112,7 +112,7 @@ def work_with_a_straggler(workers, cache_dir):
 
 
 def run_workers(work, count, tmp_path):
-    """What ``work`` returned in each of so many processes."""
+    """Run ``work`` in several processes and return the results."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -147,7 +147,7 @@ def test_two_workers_learn_what_one_learns_in_all_their_environments(tmp_path):
     assert np.abs(expected["gradient_2"]).max() > 0.01 and expected["frames"] == 3 * STEPS * TOTAL_ENVS
     for found in (first, second):
         np.testing.assert_allclose(found["average"], (10 * 1 + 30 * 2) / 40)
-        assert found["gathered"].tolist() == ["worker 0", "worker 1"] and found["told"] == 0
+        assert found["gathered"].tolist() == ["worker 0", "worker 1"] and found["broadcast"] == 0
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_the_rollout_of_a_straggler_is_cut_and_its_death_is_noticed(tmp_path):
 
 
 class Store:
-    """A store in which so many rollouts are noted."""
+    """A store with a given number of finished rollouts."""
 
     def __init__(self, count):
         self.count = count
@@ -212,7 +212,7 @@ def test_who_waits_in_vain_says_so(monkeypatch, rank):
     variables = {"WORLD_SIZE": 2, "RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
-    with pytest.raises(RuntimeError, match=f"worker {rank} of 2 did not meet the others within 1 s"):
+    with pytest.raises(RuntimeError, match=f"worker {rank} of 2 could not join the others within 1 s"):
         Workers.from_environment(timeout=1)
 
 
