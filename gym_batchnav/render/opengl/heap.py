@@ -24,8 +24,9 @@ def full_size(sizes: np.ndarray) -> int:
 class SlotHeap:
     """Buffers in which every slot holds one range of items; all buffers of a heap are laid out alike.
 
-    A scene that fits where another was is placed there. Where none does, new buffers are made, and what the other
-    slots hold is copied on the device, so that it is never sent again.
+    A scene that fits where another was is placed there. Where none does, the slots are moved together within the
+    buffers. Only when these are too small, or far too large, are new ones made, which takes memory for both for a
+    moment. What the other slots hold is copied on the device, so that it is never sent again.
 
     Args:
         context: Where the buffers live.
@@ -68,11 +69,12 @@ class SlotHeap:
         wanted = self.size.copy()
         wanted[list(sizes)] = list(sizes.values())
         spacious = self.capacity > 4 * full_size(wanted)
-        start = None if spacious or not self._buffers else self._fit(sizes)
-        if start is None:
+        if spacious or not self._buffers or wanted.sum() > self.capacity:
             self._repack(wanted, set(sizes))
-        else:
-            self.start, self.size = start, wanted
+            return
+        start = self._fit(sizes)
+        self.start = self._compact(wanted, set(sizes)) if start is None else start
+        self.size = wanted
 
     def write(self, name: str, slot: int, contents: np.ndarray) -> Iterator[int]:
         """Write a slot's items piece by piece, yielding the bytes of each; the slot may be moved in between."""
@@ -101,6 +103,39 @@ class SlotHeap:
                 return None
             start[slot], size[slot] = begins[np.argmax(fits)], items
         return start
+
+    def _compact(self, size: np.ndarray, changed: Set[int]) -> np.ndarray:
+        """Move the slots that do not change to the front of the buffers and return the first items of all, [K] int64.
+
+        Args:
+            size: [K] int64, items of every slot; together at most the capacity.
+            changed: Slots whose contents are not kept.
+        """
+        kept = [slot for slot in np.argsort(self.start, kind="stable").tolist() if size[slot] and slot not in changed]
+        order = [*kept, *sorted(set(range(len(size))) - set(kept))]
+        start = np.empty_like(self.start)
+        start[order] = np.cumsum(size[order]) - size[order]
+        scratch = self._context.moderngl.buffer(reserve=PIECE_BYTES)
+        try:
+            self._context.check("making room for scenes")
+            for slot in kept:
+                for name, item_size in self._item_sizes.items():
+                    read, write, nbytes = (int(n[slot]) * item_size for n in (self.start, start, size))
+                    self._move(self._buffers[name], read, write, nbytes, scratch)
+        finally:
+            scratch.release()
+        return start
+
+    def _move(self, buffer: moderngl.Buffer, read: int, write: int, nbytes: int, scratch: moderngl.Buffer) -> None:
+        """Move bytes towards the front of their buffer, piece by piece, as OpenGL copies no overlapping ranges."""
+        copy = self._context.moderngl.copy_buffer
+        for first in range(0, nbytes if write < read else 0, PIECE_BYTES):
+            piece = min(PIECE_BYTES, nbytes - first)
+            if read - write >= piece:
+                copy(buffer, buffer, piece, read_offset=read + first, write_offset=write + first)
+            else:
+                copy(scratch, buffer, piece, read_offset=read + first)
+                copy(buffer, scratch, piece, write_offset=write + first)
 
     def _repack(self, size: np.ndarray, changed: Set[int]) -> None:
         """Make new buffers, slot after slot without gaps, and copy what the slots that do not change hold."""
