@@ -3,6 +3,7 @@
 import gc
 from collections import Counter
 from contextlib import contextmanager
+from itertools import pairwise
 
 import moderngl
 import numpy as np
@@ -208,7 +209,7 @@ def test_slots_are_moved_together_within_the_same_buffers(monkeypatch, piece):
             start = slots.start[slot]
             assert whole[start : start + 30].tolist() == contents[slot].tolist()
         ranges = sorted((int(start), int(start + size)) for start, size in zip(slots.start, slots.size, strict=True))
-        assert all(one[1] <= other[0] for one, other in zip(ranges, ranges[1:], strict=False))
+        assert all(one[1] <= other[0] for one, other in pairwise(ranges))
         assert ranges[-1][1] <= slots.capacity
         slots.release()
 
