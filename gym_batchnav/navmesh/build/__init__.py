@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.navmesh.build.contours import region_outlines, trace
-from gym_batchnav.navmesh.build.detail import triangulate_floors
+from gym_batchnav.navmesh.build.detail import Floors, triangulate_floors
 from gym_batchnav.navmesh.build.polygons import polygonise, weld
 from gym_batchnav.navmesh.build.regions import merge_regions, region_rings, watershed
 from gym_batchnav.navmesh.build.voxel import (
@@ -167,7 +167,8 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
         raise ValueError(
             f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, {columns:.3g} columns of voxels with "
             f"cell_size={settings.cell_size} and {levels:.3g} levels with cell_height={settings.cell_height}; the "
-            f"limits are {MAX_COLUMNS:,} columns, {MAX_ROW:,} in a row, and {MAX_LEVELS:,} levels: give larger ones, or check that the unit is the metre"
+            f"limits are {MAX_COLUMNS:,} columns, {MAX_ROW:,} in a row, and {MAX_LEVELS:,} levels: "
+            "give larger ones, or check that the unit is the metre"
         )
     visits = _cell_visits(points, triangles, settings.cell_size)
     if visits > MAX_CELL_VISITS:
@@ -215,12 +216,12 @@ def _find_floor(
             f"{settings.cell_size}, or build a part of the scene at a time"
         )
     tell("filter", 0.4)
-    pairs = np.inf
+    pairs: float = np.inf
     if num_spans >= 0:
         spans = flatten(head, linked)
         del head, linked  # the largest arrays of the build
         heights = np.bincount(np.diff(spans.start)).astype(float)  # columns by their number of spans
-        pairs = heights @ np.arange(len(heights)) ** 2 / 2
+        pairs = float(heights @ np.arange(len(heights)) ** 2) / 2
     if pairs > MAX_PAIRS:
         raise ValueError(
             f"too many floors lie above each other: {pairs:.3g} pairs of voxel spans share a column, the limit is "
@@ -279,7 +280,7 @@ def _polygonise(
     tell("follow heights", 0.9)
     added, faces, first_face = triangulate_floors(
         *(corners, polygons, neighbours, owner),
-        *(column_starts(floor.column, grid.width * grid.depth), floor.floor, region, grid.width),
+        Floors(column_starts(floor.column, grid.width * grid.depth), floor.floor, region, grid.width),
         *(float(settings.detail_sample_dist), float(settings.detail_sample_max_error)),
     )
     scale = np.array([settings.cell_size, settings.cell_height, settings.cell_size], np.float32)
