@@ -14,10 +14,10 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.floor import drop_at
-from gym_batchnav.navmesh.kernels.follow import Spot, Stride, follow
-from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner
+from gym_batchnav.navmesh.kernels.follow import Stride, follow
+from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner, spot_at
 from gym_batchnav.navmesh.kernels.ground import to_int64
-from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, drops_at, goals_at, ground_at
+from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, ROW_LENGTH, Point, drops_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import QUEUE, has_collided, try_step
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.state import Action
@@ -283,16 +283,14 @@ def _step_block(
         elif actions[i] == RIGHT:
             heading[i] = _wrap(heading[i] - stride.turn_angle)
         elif actions[i] == FORWARD:
-            x, y, z = np.float64(position[i, 0]), np.float64(position[i, 1]), np.float64(position[i, 2])
+            start = spot_at(polygon, position, i)
             # The sine of a float32 takes half the time; the position is rounded to float32 anyway.
-            end_x = x - np.float64(np.sin(heading[i])) * stride.forward_step
-            end_z = z - np.float64(np.cos(heading[i])) * stride.forward_step
-            p, px, py, pz = try_step(
-                table[slots[i]], queue, to_int64(polygon[i]), x, y, z, end_x, y, end_z, stride.sliding
-            )
-            moved2 = (px - x) ** 2 + (py - y) ** 2 + (pz - z) ** 2
-            polygon[i] = p
-            position[i, 0], position[i, 1], position[i, 2] = px, py, pz
+            end_x = start.x - np.float64(np.sin(heading[i])) * stride.forward_step
+            end_z = start.z - np.float64(np.cos(heading[i])) * stride.forward_step
+            at = try_step(table[slots[i]], queue, start, Point(end_x, start.y, end_z), stride.sliding)
+            moved2 = (at.x - start.x) ** 2 + (at.y - start.y) ** 2 + (at.z - start.z) ** 2
+            polygon[i] = at.polygon
+            position[i, 0], position[i, 1], position[i, 2] = at.x, at.y, at.z
             outcome.moved[i] = np.sqrt(moved2)
             outcome.collided[i] = has_collided(moved2, stride.forward_step * stride.forward_step)
 
@@ -308,8 +306,7 @@ def _distance_block(
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
             if 0 <= goal_index[i] < len(goals_at(row).polygon):
-                x, y, z = np.float64(position[i, 0]), np.float64(position[i, 1]), np.float64(position[i, 2])
-                out[i] = distance_and_corner(row, to_int64(goal_index[i]), to_int64(polygon[i]), x, y, z)[0]
+                out[i] = distance_and_corner(row, to_int64(goal_index[i]), spot_at(polygon, position, i))[0]
 
 
 @njit(**ENTRY)
@@ -343,12 +340,7 @@ def _follow_block(
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
             if 0 <= goal_index[i] < len(goals_at(row).polygon):
-                spot = Spot(
-                    to_int64(polygon[i]),
-                    np.float64(position[i, 0]),
-                    np.float64(position[i, 1]),
-                    np.float64(position[i, 2]),
-                )
+                spot = spot_at(polygon, position, i)
                 actions[i] = follow(
                     row, to_int64(goal_index[i]), queue, spot, np.float64(heading[i]), stride, goal_radius
                 )

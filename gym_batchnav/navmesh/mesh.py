@@ -311,7 +311,7 @@ class NavMesh:
     def shortest_path(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """Return the points [M, 3] float32 of the shortest path from start [3] to goal [3]; none if unreachable."""
         ends, polygons = self.snap_with_polygon(np.stack([start, goal]))
-        length, bends = corners_on_path(self._ground, self._corners, polygons[0], ends[0], polygons[1], ends[1])
+        length, bends = corners_on_path(self._ground, self._corners, polygons, ends)
         if not np.isfinite(length):
             return np.zeros((0, 3), np.float32)
         return np.concatenate([ends[:1], self._corners.point[bends].astype(np.float32), ends[1:]])

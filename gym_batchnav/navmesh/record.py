@@ -46,6 +46,15 @@ class NavMeshSettings:
     filter_ledge_spans: bool = True
     filter_walkable_low_height_spans: bool = True
 
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if isinstance(setting.default, bool):
+                if not isinstance(value, (bool, np.bool_)):
+                    raise ValueError(f"{setting.name}={str(value)[:100]}: pass True or False")
+            elif isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or abs(value) > 1e15:
+                raise ValueError(f"{setting.name}={str(value)[:100]}: pass a number")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NavMeshData:

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.navmesh.build.contours import region_outlines, trace
-from gym_batchnav.navmesh.build.detail import triangulate_floors
+from gym_batchnav.navmesh.build.detail import Floors, triangulate_floors
 from gym_batchnav.navmesh.build.polygons import polygonise, weld
 from gym_batchnav.navmesh.build.regions import merge_regions, region_rings, watershed
 from gym_batchnav.navmesh.build.voxel import (
     boundary_distance,
-    filter_spans,
+    column_starts,
+    filter_ledges,
+    filter_low_hanging,
+    find_floors,
     flatten,
     keep_spans,
     link,
@@ -25,11 +28,13 @@ from gym_batchnav.navmesh.build.voxel import (
 from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
 
-MAX_COLUMNS = 3 * 2**21  # of the grid: 125 m x 125 m with cells of 5 cm; a column takes about 30 bytes
-MAX_SPANS = 2**25  # solid spans of all columns; one takes up to 80 bytes
+MAX_COLUMNS = 3 * 2**21  # of the grid: 125 m x 125 m with cells of 5 cm; a column takes about 20 bytes
+MAX_SPANS = 3 * 2**23  # solid spans of all columns; one takes up to 14 bytes
+MAX_FLOORS = 3 * 2**22  # open spans, on which the agent can stand; one takes up to 45 bytes
 MAX_PAIRS = 2**27  # pairs of spans in the same column; they take at most four seconds
 MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles; they take at most five seconds
-MAX_LEVELS = 2**20  # cells along one axis that float32 can still distinguish
+MAX_ROW = 2**20  # cells along x or z that float32 can still distinguish
+MAX_LEVELS = 2**15 - 2  # voxels along y, as int16; four times what Recast's 13 bits hold
 SMALLEST_CROSS = 1e-12  # square metres: triangles whose sides have a shorter cross product are dropped
 
 
@@ -40,6 +45,7 @@ class _Grid:
     origin: np.ndarray  # [3] float32, metres
     width: int  # cells along x
     depth: int  # cells along z
+    expected_spans: int  # an estimate, usually too high
     height: int  # voxels that the agent needs above the floor
     climb: int  # voxels
     radius: int  # cells
@@ -49,8 +55,8 @@ class _Grid:
 class _Floor:
     """The cells where the agent's centre can be, sorted by column and from low to high."""
 
-    column: np.ndarray  # [S] int64, z * width + x
-    floor: np.ndarray  # [S] int32, voxels
+    column: np.ndarray  # [S] int32, z * width + x
+    floor: np.ndarray  # [S] int16, voxels
     links: np.ndarray  # [S, 4] int32
 
 
@@ -157,12 +163,12 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
     cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
     size = upper.astype(np.float64) - origin
     columns, levels = size[0] / settings.cell_size * size[2] / settings.cell_size, size[1] / settings.cell_height
-    if columns > MAX_COLUMNS or max(levels, *size / settings.cell_size) > MAX_LEVELS:
+    if columns > MAX_COLUMNS or levels > MAX_LEVELS or max(size[0], size[2]) / settings.cell_size > MAX_ROW:
         raise ValueError(
             f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, {columns:.3g} columns of voxels with "
             f"cell_size={settings.cell_size} and {levels:.3g} levels with cell_height={settings.cell_height}; the "
-            f"limits are {MAX_COLUMNS:,} and {MAX_LEVELS:,}: give a larger cell_size or cell_height, or check that the "
-            "unit is the metre"
+            f"limits are {MAX_COLUMNS:,} columns, {MAX_ROW:,} in a row, and {MAX_LEVELS:,} levels: "
+            "give a larger cell_size or cell_height, or check that the unit is the metre"
         )
     visits = _cell_visits(points, triangles, settings.cell_size)
     if visits > MAX_CELL_VISITS:
@@ -175,6 +181,7 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
         origin=origin,
         width=width,
         depth=depth,
+        expected_spans=int(visits),
         height=max(int(np.ceil(np.float32(settings.agent_height) / cell_height)), 1),
         climb=int(np.floor(np.float32(settings.agent_max_climb) / cell_height)),
         radius=int(np.ceil(np.float32(settings.agent_radius) / cell_size)),
@@ -199,8 +206,9 @@ def _find_floor(
 ) -> _Floor:
     """Voxelise, filter and erode, as Recast does from rcRasterizeTriangles to rcErodeWalkableArea."""
     cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
-    head, following, spans, num_spans = rasterise(
-        *(points - grid.origin, triangles, walkable, cell_size, cell_height, grid.width, grid.depth, MAX_SPANS)
+    head, linked, num_spans = rasterise(
+        *(points - grid.origin, triangles, walkable, cell_size, cell_height),
+        *(grid.width, grid.depth, MAX_SPANS, grid.expected_spans),
     )
     if num_spans == -1:
         raise ValueError(
@@ -208,36 +216,34 @@ def _find_floor(
             f"{settings.cell_size}, or split the scene"
         )
     report("filter", 0.4)
-    pairs = np.inf
+    pairs: float = np.inf
     if num_spans >= 0:
-        start, bottom, top, standable = flatten(head, following, spans)
-        pairs = (np.diff(start).astype(np.float64) ** 2).sum() / 2
+        spans = flatten(head, linked)
+        del head, linked  # the largest arrays of the build
+        heights = np.bincount(np.diff(spans.start)).astype(float)  # columns by their number of spans
+        pairs = float(heights @ np.arange(len(heights)) ** 2) / 2
     if pairs > MAX_PAIRS:
         raise ValueError(
             f"too many floors lie above each other: {pairs:.3g} pairs of voxel spans share a column; the limit is "
             f"{MAX_PAIRS:,}: give a larger cell_size than {settings.cell_size}, or split the scene by storeys"
         )
-    del head, following, spans  # the largest arrays of the build
-    filters = (
-        settings.filter_low_hanging_obstacles,
-        settings.filter_ledge_spans,
-        settings.filter_walkable_low_height_spans,
-    )
-    ceiling = filter_spans(start, bottom, top, standable, grid.width, grid.height, grid.climb, filters)
-    column = np.repeat(np.arange(len(start) - 1), np.diff(start))[standable]
-    floor = top[standable]
-    ceiling = ceiling[standable]
-    del start, bottom, top
+    if settings.filter_low_hanging_obstacles:
+        filter_low_hanging(spans, grid.climb)
+    if settings.filter_ledge_spans:
+        filter_ledges(spans, grid.width, grid.height, grid.climb)
+    floors = find_floors(spans, grid.height if settings.filter_walkable_low_height_spans else 0)
+    del spans
+    if len(floors.floor) > MAX_FLOORS:
+        raise ValueError(
+            f"the scene has {len(floors.floor):,} spans of voxels to stand on; the limit is {MAX_FLOORS:,}: give a "
+            f"larger cell_size than {settings.cell_size}, or split the scene"
+        )
     report("erode", 0.5)
-    links = link(_starts(column, grid), column, floor, ceiling, grid.width, grid.height, grid.climb)
+    links = link(floors, grid.width, grid.height, grid.climb)
+    column, floor = floors.column, floors.floor
+    del floors
     kept = boundary_distance(links) >= 2 * grid.radius
     return _Floor(column[kept], floor[kept], keep_spans(links, kept))
-
-
-def _starts(column: np.ndarray, grid: _Grid) -> np.ndarray:
-    """Return the first span of every column, and last the number of all spans: [columns + 1] int64."""
-    counts = np.bincount(column, minlength=grid.width * grid.depth)
-    return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _divide(floor: _Floor, settings: NavMeshSettings) -> np.ndarray:
@@ -274,7 +280,7 @@ def _polygonise(
     report("follow heights", 0.9)
     added, faces, first_face = triangulate_floors(
         *(corners, polygons, neighbours, owner),
-        *(_starts(floor.column, grid), floor.floor, region, grid.width),
+        Floors(column_starts(floor.column, grid.width * grid.depth), floor.floor, region, grid.width),
         *(float(settings.detail_sample_dist), float(settings.detail_sample_max_error)),
     )
     scale = np.array([settings.cell_size, settings.cell_height, settings.cell_size], np.float32)

@@ -4,13 +4,14 @@ This re-creates Recast's rcBuildPolyMeshDetail: ``_floor_near`` its getHeight, `
 the sampling in buildPolyDetail, ``_insert`` and ``_flip`` its delaunayHull, here by Lawson's flips (1977).
 
 Shared arguments: ``points`` [n, 3] float64 are a polygon's vertices and those added to it, ``triangles`` [.., 3] int64
-are rows of them; ``start`` [columns + 1] int64 is the first open span of every column, ``floor`` [S] int32 its height
-in voxels and ``region`` [S] int32 its region; ``width`` is the number of columns along x.
+are rows of them.
 
 Lengths are cells in x and z and voxels in y throughout, so that corners of polygons have integer coordinates.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -23,6 +24,15 @@ SEARCH_RINGS = 2  # rings of cells searched for the floor of a place: simplified
 ON_EDGE = 1e-6  # square cells
 
 
+class Floors(NamedTuple):
+    """The open spans of all regions, column by column."""
+
+    start: np.ndarray  # [columns + 1] int32, first span of every column
+    height: np.ndarray  # [S] int16, voxels
+    region: np.ndarray  # [S] int32
+    width: int  # columns along x
+
+
 @njit(**INNER)
 def _area(points: np.ndarray, a: int, b: int, c: int) -> float:
     """Return twice the area of a triangle seen from above, positive for triangles that wind as polygons do."""
@@ -32,21 +42,12 @@ def _area(points: np.ndarray, a: int, b: int, c: int) -> float:
 
 
 @njit(**INNER)
-def _floor_near(
-    start: np.ndarray,
-    floor: np.ndarray,
-    region: np.ndarray,
-    width: int,
-    x: float,
-    z: float,
-    own: int,
-    other: int,
-    expected: float,
-) -> float:
+def _floor_near(floors: Floors, x: float, z: float, own: int, other: int, expected: float) -> float:
     """Return the floor of two regions at (x, z) or in the nearest cells that have one, else ``expected``.
 
     If there are several floors, the one nearest to the expected height is returned.
     """
+    start, height, region, width = floors
     depth = (len(start) - 1) // width
     cx = min(max(int(np.floor(x + 0.01)), 0), width - 1)
     cz = min(max(int(np.floor(z + 0.01)), 0), depth - 1)
@@ -57,9 +58,9 @@ def _floor_near(
                 if abs(nx - cx) != ring and abs(nz - cz) != ring:
                     continue
                 for span in range(start[nz * width + nx], start[nz * width + nx + 1]):
-                    difference = abs(floor[span] - expected)
+                    difference = abs(height[span] - expected)
                     if difference < error and (region[span] == own or region[span] == other):
-                        found, error = float(floor[span]), difference
+                        found, error = float(height[span]), difference
         if error < np.inf:
             return found
     return expected
@@ -157,10 +158,7 @@ def _edge_samples(
     points: np.ndarray,
     a: int,
     b: int,
-    start: np.ndarray,
-    floor: np.ndarray,
-    region: np.ndarray,
-    width: int,
+    floors: Floors,
     own: int,
     other: int,
     spacing: float,
@@ -184,7 +182,7 @@ def _edge_samples(
         height[k] = straight
         if 0 < k < pieces:
             x, z = points[a, 0] + share * dx, points[a, 2] + share * dz
-            height[k] = _floor_near(start, floor, region, width, x, z, own, other, straight)
+            height[k] = _floor_near(floors, x, z, own, other, straight)
     first = 0
     while first < pieces:
         last = first + 1
@@ -211,15 +209,7 @@ def _edge_samples(
 
 @njit(**INNER)
 def _inner_samples(
-    points: np.ndarray,
-    size: int,
-    start: np.ndarray,
-    floor: np.ndarray,
-    region: np.ndarray,
-    width: int,
-    own: int,
-    triangles: np.ndarray,
-    spacing: float,
+    points: np.ndarray, size: int, floors: Floors, own: int, triangles: np.ndarray, spacing: float
 ) -> np.ndarray:
     """Return places [N, 3] on a regular grid well inside the polygon ``points[:size]``, at the height of the floor."""
     low_x, high_x = points[:size, 0].min(), points[:size, 0].max()
@@ -242,7 +232,7 @@ def _inner_samples(
             if inside:
                 _, expected = _locate(points, triangles, size - 2, x, z)
                 samples[count, 0], samples[count, 2] = x, z
-                samples[count, 1] = _floor_near(start, floor, region, width, x, z, own, own, expected)
+                samples[count, 1] = _floor_near(floors, x, z, own, own, expected)
                 count += 1
     return samples[:count]
 
@@ -253,10 +243,7 @@ def triangulate_floors(
     polygons: np.ndarray,
     neighbours: np.ndarray,
     owner: np.ndarray,
-    start: np.ndarray,
-    floor: np.ndarray,
-    region: np.ndarray,
-    width: int,
+    floors: Floors,
     spacing: float,
     max_error: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -267,10 +254,7 @@ def triangulate_floors(
         polygons: [P, 6] int32, padded with -1.
         neighbours: [P, 6] int32, polygon across every edge, -1 for none.
         owner: [P] int32, region of every polygon.
-        start: [columns + 1], first open span of every column.
-        floor: [S] int32.
-        region: [S] int32.
-        width: Columns along x.
+        floors: The open spans and their regions.
         spacing: Distance between samples of the floor, cells; 0 to use only the polygons' corners.
         max_error: Maximal distance of a triangle from the sampled floor, voxels.
 
@@ -294,23 +278,12 @@ def triangulate_floors(
             triangles[k, 0], triangles[k, 1], triangles[k, 2] = 0, k + 1, k + 2
         count, num_points = size - 2, size
         if spacing > 0:
-            inner = _inner_samples(points, size, start, floor, region, width, owner[polygon], triangles, spacing)
+            inner = _inner_samples(points, size, floors, owner[polygon], triangles, spacing)
             for k in range(size):
                 across = neighbours[polygon, k]
                 other = owner[across] if across >= 0 else owner[polygon]
                 found = _edge_samples(
-                    points,
-                    k,
-                    (k + 1) % size,
-                    start,
-                    floor,
-                    region,
-                    width,
-                    owner[polygon],
-                    other,
-                    spacing,
-                    max_error,
-                    samples,
+                    points, k, (k + 1) % size, floors, owner[polygon], other, spacing, max_error, samples
                 )
                 for sample in range(min(found, 6 + MOST_ADDED - num_points)):
                     points[num_points] = samples[sample]

@@ -206,13 +206,15 @@ def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tup
         the boundary that its first span lies on is listed.
     """
     first = np.full(num_regions, -1, np.int64)
+    num_edges = 0
     for span in range(len(links) - 1, -1, -1):
         for direction in range(4):
             beside = links[span, direction]
             if (region[beside] if beside >= 0 else SOLID) != region[span]:
                 first[region[span]] = span
+                num_edges += 1
     start = np.zeros(num_regions + 1, np.int64)
-    met = np.empty(4 * len(links), np.int32)
+    met = np.empty(num_edges, np.int32)
     count = 0
     for own in range(1, num_regions):
         start[own] = count
@@ -285,7 +287,7 @@ def merge_regions(
 
 def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.ndarray) -> None:
     """Record which regions have spans in the same columns."""
-    keys = _overlapping_pairs(region.astype(np.int64), column)
+    keys = _overlapping_pairs(region, column)
     for low, high in zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), strict=True):
         if low == high:
             regions[low].overlaps_itself = True
@@ -301,8 +303,8 @@ def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
     The pairs are kept in a hash table with linear probing (Knuth, The Art of Computer Programming 3, algorithm 6.4L).
 
     Args:
-        region: [S] int64, region of every span.
-        column: [S] int64, column of every span, ascending.
+        region: [S] int, region of every span.
+        column: [S] int, column of every span, ascending.
 
     Returns:
         [n] int64, in no particular order.
@@ -313,7 +315,7 @@ def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
         upper = lower + 1
         while upper < len(column) and column[upper] == column[lower]:
             if region[lower] != SOLID and region[upper] != SOLID:
-                count += _keep(table, region[lower] << 32 | region[upper])
+                count += _keep(table, np.int64(region[lower]) << 32 | region[upper])
                 if 2 * count > len(table):
                     larger = np.full(2 * len(table), -1, np.int64)
                     for key in table[table >= 0]:

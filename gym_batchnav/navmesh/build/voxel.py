@@ -10,6 +10,8 @@ is the walkable top of one. Directions 0 to 3 lead to x - 1, z + 1, x + 1 and z 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -26,6 +28,33 @@ def _copy_point(points: np.ndarray, row: int, out: np.ndarray, out_row: int) -> 
     """Copy one row of [n, 3]. Assigning rows would compile the message of NumPy's error about shapes, for seconds."""
     for k in range(3):
         out[out_row, k] = points[row, k]
+
+
+class LinkedSpans(NamedTuple):
+    """Solid spans, each with the next higher one of its column; 9 bytes per span, as there may be very many."""
+
+    following: np.ndarray  # [S] int32, -1 for the highest
+    bottom: np.ndarray  # [S] int16, voxels
+    top: np.ndarray  # [S] int16, voxels
+    walkable: np.ndarray  # [S] bool
+
+
+class SolidSpans(NamedTuple):
+    """Solid spans column by column, lowest first."""
+
+    start: np.ndarray  # [columns + 1] int32, first span of every column
+    bottom: np.ndarray  # [S] int16, voxels
+    top: np.ndarray  # [S] int16, voxels
+    walkable: np.ndarray  # [S] bool
+
+
+class OpenSpans(NamedTuple):
+    """The walkable tops of solid spans column by column, lowest first."""
+
+    start: np.ndarray  # [columns + 1] int32, first span of every column
+    column: np.ndarray  # [F] int32
+    floor: np.ndarray  # [F] int16, voxels
+    ceiling: np.ndarray  # [F] int32, voxels, OPEN_SKY for none
 
 
 @njit(**INNER)
@@ -80,7 +109,8 @@ def rasterise(
     width: int,
     depth: int,
     most_spans: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    expected_spans: int,
+) -> tuple[np.ndarray, LinkedSpans, int]:
     """Fill the voxels that triangles touch, as rcRasterizeTriangles does.
 
     Spans of a column that overlap or touch are merged, and the merged span is walkable if any of its triangles is.
@@ -95,15 +125,17 @@ def rasterise(
         width: Cells along x.
         depth: Cells along z.
         most_spans: Limit of the number of spans.
+        expected_spans: Number of spans to reserve memory for; the system provides it as it is written.
 
     Returns:
-        Linked lists of spans, lowest first: head [width * depth] int32, following [S] int32 (-1 at the end of a list),
-        and the spans [S, 3] int32: bottom, top, whether walkable. Last the number of spans, or -1 if there are more
-        than ``most_spans``, or -2 if the lists are so long that they would take more than MOST_STEPS steps.
+        Linked lists of spans, lowest first: head [width * depth] int32, -1 for an empty column, and the spans, some of
+        which may be in no list. Last the number of spans, or -1 if there are more than ``most_spans``, or -2 if the
+        lists are so long that they would take more than MOST_STEPS steps.
     """
     head = np.full(width * depth, -1, np.int32)
-    following = np.empty(4096, np.int32)
-    spans = np.empty((4096, 3), np.int32)
+    room = min(max(expected_spans, 64), most_spans)
+    following = np.empty(room, np.int32)
+    bottoms, tops, flats = np.empty(room, np.int16), np.empty(room, np.int16), np.empty(room, np.bool_)
     num_spans = num_steps = 0
     rest, row, spare = np.empty((12, 3), np.float32), np.empty((12, 3), np.float32), np.empty((12, 3), np.float32)
     cell = np.empty((12, 3), np.float32)
@@ -132,81 +164,88 @@ def rasterise(
                     low_y, high_y = min(low_y, cell[k, 1]), max(high_y, cell[k, 1])
                 bottom = int(np.floor(low_y * per_level))
                 top = max(int(np.ceil(high_y * per_level)), bottom + 1)
-                flat = int(walkable[triangle])
+                flat = walkable[triangle]
                 # Merge the new span with all that it touches, and store it in place of the first of those.
                 column, before = z * width + x, -1
                 span = head[column]
-                while span >= 0 and spans[span, 1] < bottom:
+                while span >= 0 and tops[span] < bottom:
                     before, span = span, following[span]
                     num_steps += 1
                 place = -1
-                while span >= 0 and spans[span, 0] <= top:
-                    bottom, top = min(bottom, spans[span, 0]), max(top, spans[span, 1])
-                    flat |= spans[span, 2]
+                while span >= 0 and bottoms[span] <= top:
+                    bottom, top = min(bottom, bottoms[span]), max(top, tops[span])
+                    flat |= flats[span]
                     place, span = span, following[span]
                 if num_steps > MOST_STEPS:
-                    return head, following, spans, -2
+                    return head, LinkedSpans(following, bottoms, tops, flats), -2
                 if place < 0:
                     if num_spans == most_spans:
-                        return head, following, spans, -1
-                    if num_spans == len(spans):
+                        return head, LinkedSpans(following, bottoms, tops, flats), -1
+                    if num_spans == len(following):
                         following = np.concatenate((following, np.empty_like(following)))
-                        spans = np.concatenate((spans, np.empty_like(spans)))
+                        bottoms = np.concatenate((bottoms, np.empty_like(bottoms)))
+                        tops = np.concatenate((tops, np.empty_like(tops)))
+                        flats = np.concatenate((flats, np.empty_like(flats)))
                     place = num_spans
                     num_spans += 1
-                spans[place, 0], spans[place, 1], spans[place, 2] = bottom, top, flat
+                bottoms[place], tops[place], flats[place] = bottom, top, flat
                 following[place] = span
                 if before >= 0:
                     following[before] = place
                 else:
                     head[column] = place
-    return head, following, spans, num_spans
+    return head, LinkedSpans(following, bottoms, tops, flats), num_spans
 
 
 @njit(**ENTRY)
-def flatten(
-    head: np.ndarray, following: np.ndarray, spans: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Turn the linked lists of `rasterise` into arrays sorted by column.
-
-    Returns:
-        start [columns + 1] int64, bottom [S] int32, top [S] int32, walkable [S] bool.
-    """
-    start = np.zeros(len(head) + 1, np.int64)
+def flatten(head: np.ndarray, spans: LinkedSpans) -> SolidSpans:
+    """Turn the linked lists of `rasterise` into arrays sorted by column."""
+    start = np.zeros(len(head) + 1, np.int32)
     for column in range(len(head)):
         span, count = head[column], 0
         while span >= 0:
             count += 1
-            span = following[span]
+            span = spans.following[span]
         start[column + 1] = start[column] + count
-    bottom, top = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
+    bottom, top = np.empty(start[-1], np.int16), np.empty(start[-1], np.int16)
     walkable = np.empty(start[-1], np.bool_)
     for column in range(len(head)):
         span = head[column]
         for place in range(start[column], start[column + 1]):
-            bottom[place], top[place], flat = spans[span]
-            walkable[place] = flat != 0
-            span = following[span]
-    return start, bottom, top, walkable
+            bottom[place], top[place], walkable[place] = spans.bottom[span], spans.top[span], spans.walkable[span]
+            span = spans.following[span]
+    return SolidSpans(start, bottom, top, walkable)
 
 
 @njit(**ENTRY)
-def filter_ledges(
-    start: np.ndarray, bottom: np.ndarray, top: np.ndarray, walkable: np.ndarray, width: int, height: int, climb: int
-) -> None:
+def filter_low_hanging(spans: SolidSpans, climb: int) -> None:
+    """Make obstacles walkable whose tops are at most ``climb`` voxels above walkable ground.
+
+    Re-creates rcFilterLowHangingWalkableObstacles. An obstacle on top of such an obstacle is not made walkable.
+    """
+    start, _, top, walkable = spans
+    for column in range(len(start) - 1):
+        ground = False
+        for span in range(start[column], start[column + 1]):
+            flat = walkable[span]
+            if ground and not flat and top[span] - top[span - 1] <= climb:
+                walkable[span] = True
+            ground = flat
+
+
+@njit(**ENTRY)
+def filter_ledges(spans: SolidSpans, width: int, height: int, climb: int) -> None:
     """Mark spans as not walkable beside a drop of more than ``climb`` voxels or on a slope as steep.
 
     Re-creates rcFilterLedgeSpans.
 
     Args:
-        start: [columns + 1], first span of every column.
-        bottom: [S], voxels.
-        top: [S], voxels.
-        walkable: [S] bool, written.
+        spans: ``walkable`` is written.
         width: Cells along x.
         height: Voxels that the agent needs above the floor.
         climb: Voxels that the agent can step up or down.
     """
+    start, bottom, top, walkable = spans
     columns = len(start) - 1
     for column in range(columns):
         x = column % width
@@ -228,6 +267,8 @@ def filter_ledges(
                     break
                 for neighbour in range(first, last):
                     next_floor = top[neighbour]
+                    if ceiling - next_floor < height:
+                        break
                     over = bottom[neighbour + 1] if neighbour + 1 < last else OPEN_SKY
                     if min(ceiling, over) - max(floor, next_floor) < height:
                         continue
@@ -242,23 +283,51 @@ def filter_ledges(
 
 
 @njit(**ENTRY)
-def link(
-    start: np.ndarray, column: np.ndarray, floor: np.ndarray, ceiling: np.ndarray, width: int, height: int, climb: int
-) -> np.ndarray:
+def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
+    """List the open spans, the walkable tops with at least ``height`` voxels above (rcFilterWalkableLowHeightSpans).
+
+    Args:
+        spans: The solid spans.
+        height: Voxels, 0 for any room.
+    """
+    start, bottom, top, walkable = spans
+    first = np.zeros(len(start), np.int32)
+    for fill in range(2):
+        if fill == 0:
+            column = np.empty(0, np.int32)
+            floor = np.empty(0, np.int16)
+            ceiling = np.empty(0, np.int32)
+        else:
+            column = np.empty(first[-1], np.int32)
+            floor = np.empty(first[-1], np.int16)
+            ceiling = np.empty(first[-1], np.int32)
+        count = 0
+        for here in range(len(start) - 1):
+            for span in range(start[here], start[here + 1]):
+                over = bottom[span + 1] if span + 1 < start[here + 1] else OPEN_SKY
+                if not walkable[span] or over - top[span] < height:
+                    continue
+                if fill == 1:
+                    column[count], floor[count], ceiling[count] = here, top[span], over
+                count += 1
+            first[here + 1] = count
+    return OpenSpans(first, column, floor, ceiling)
+
+
+@njit(**ENTRY)
+def link(spans: OpenSpans, width: int, height: int, climb: int) -> np.ndarray:
     """Link every open span to the one that an agent steps onto in each direction (rcBuildCompactHeightfield).
 
     Args:
-        start: [columns + 1], first open span of every column.
-        column: [S], column of every open span.
-        floor: [S], voxels.
-        ceiling: [S], voxels.
+        spans: The open spans.
         width: Cells along x.
         height: Voxels that the agent needs above the floor.
         climb: Voxels that the agent can step up or down.
 
     Returns:
-        [S, 4] int32, neighbour in every direction, -1 for none.
+        [F, 4] int32, neighbour in every direction, -1 for none.
     """
+    start, column, floor, ceiling = spans
     links = np.full((len(floor), 4), -1, np.int32)
     for span in range(len(floor)):
         x = column[span] % width
@@ -308,40 +377,37 @@ def _relax(links: np.ndarray, distance: np.ndarray, span: int, first: int, secon
             distance[span] = min(distance[span], distance[diagonal] + 3)
 
 
-def filter_spans(
-    start: np.ndarray,
-    bottom: np.ndarray,
-    top: np.ndarray,
-    walkable: np.ndarray,
-    width: int,
-    height: int,
-    climb: int,
-    filters: tuple[bool, bool, bool],
-) -> np.ndarray:
-    """Apply those of Recast's three span filters whose flags are set; other arguments are as in `filter_ledges`.
+@njit(**ENTRY)
+def keep_spans(links: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Renumber the links [F, 4] among the spans of a mask [F]; links to other spans become -1.
 
-    The filters in order: low obstacles above walkable ground become walkable, ledges become not walkable, and spans
-    with too little headroom become not walkable.
+    Args:
+        links: Overwritten, to save memory.
+        kept: [F] bool.
 
     Returns:
-        [S] int32, the ceiling above every span, voxels.
+        [K, 4] int32, the first rows of ``links``.
     """
-    low_hanging, ledges, low_height = filters
-    last = np.zeros(len(top), bool)
-    last[start[1:][start[1:] > start[:-1]] - 1] = True
-    if low_hanging and len(top) > 1:
-        low = walkable[:-1] & ~walkable[1:] & ~last[:-1] & (top[1:] - top[:-1] <= climb)
-        walkable[1:] |= low
-    if ledges:
-        filter_ledges(start, bottom, top, walkable, width, height, climb)
-    ceiling = np.where(last, OPEN_SKY, np.append(bottom[1:], OPEN_SKY)).astype(np.int32)
-    if low_height:
-        walkable &= ceiling - top >= height
-    return ceiling
+    new_index = np.full(len(kept), -1, np.int32)
+    count = 0
+    for span in range(len(kept)):
+        if kept[span]:
+            new_index[span] = count
+            count += 1
+    for span in range(len(kept)):
+        if kept[span]:
+            for direction in range(4):
+                beside = links[span, direction]
+                links[new_index[span], direction] = new_index[beside] if beside >= 0 else -1
+    return links[:count]
 
 
-def keep_spans(links: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return the links [K, 4] among the spans of a mask [S], renumbered; links to other spans become -1."""
-    new_index = np.full(len(kept) + 1, -1, np.int32)
-    new_index[:-1][kept] = np.arange(kept.sum(), dtype=np.int32)
-    return new_index[links[kept]]
+@njit(**ENTRY)
+def column_starts(column: np.ndarray, num_columns: int) -> np.ndarray:
+    """Return the first span of every column and the number of all, [num_columns + 1] int32, of sorted columns [F]."""
+    start = np.zeros(num_columns + 1, np.int32)
+    for span in range(len(column)):
+        start[column[span] + 1] += 1
+    for here in range(num_columns):
+        start[here + 1] += start[here]
+    return start

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corner
+from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corner, point_at
 from gym_batchnav.navmesh.kernels.ground import to_int64
-from gym_batchnav.navmesh.kernels.layout import corners_at, goals_at
+from gym_batchnav.navmesh.kernels.layout import Point, Spot, corners_at, goals_at
 from gym_batchnav.navmesh.kernels.motion import try_step
 from gym_batchnav.system.jit import INNER
 
@@ -17,15 +17,6 @@ AT_CORNER = 0.1  # metres: an agent this close to a corner heads for the next on
 LEAST_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
 TURN_COST = 1e-4  # metres per turn; breaks ties
 LEAST_PROGRESS = 0.2  # fraction of a step's length; if a step gains less, every heading is tried
-
-
-class Spot(NamedTuple):
-    """A point on a navmesh."""
-
-    polygon: int
-    x: float  # metres
-    y: float  # metres
-    z: float  # metres
 
 
 class Stride(NamedTuple):
@@ -37,15 +28,15 @@ class Stride(NamedTuple):
 
 
 @njit(**INNER)
-def _waypoint(row: np.ndarray, goal: int, corner: int, x: float, y: float, z: float) -> tuple[float, float]:
+def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[float, float]:
     """Return the x and z to head for: the path's first corner, or the next one if the agent stands at the first."""
     corners, goals = corners_at(row), goals_at(row)
-    if corner >= 0 and distance_3d(corners.point, corner, x, y, z) < AT_CORNER:
+    if corner >= 0 and distance_3d(corners.point, corner, spot) < AT_CORNER:
         field, points = goals.field[goal], corners.point
         best, behind = np.inf, -1
         for k in range(corners.edge_start[corner], corners.edge_start[corner + 1]):
             other = corners.edges[k]
-            length = field[other] + distance_3d(points, other, points[corner, 0], points[corner, 1], points[corner, 2])
+            length = field[other] + distance_3d(points, other, point_at(points, corner))
             if length < best:
                 best, behind = length, other
         corner = behind if best <= field[corner] + 1e-3 else -1  # else the goal is seen from the corner
@@ -64,10 +55,10 @@ def _best_turn(
         The distance to the goal now, the distance after the best of these steps (inf if all are blocked), and the
         number of turns to the left before that step.
     """
-    distance, corner = distance_and_corner(row, goal, spot.polygon, spot.x, spot.y, spot.z)
+    distance, corner = distance_and_corner(row, goal, spot)
     if distance == np.inf:
         return distance, np.inf, 0
-    to_x, to_z = _waypoint(row, goal, corner, spot.x, spot.y, spot.z)
+    to_x, to_z = _waypoint(row, goal, corner, spot)
     off = np.arctan2(spot.x - to_x, spot.z - to_z) - heading
     off -= 2.0 * np.pi * np.floor((off + np.pi) / (2.0 * np.pi))
     nearest = int(np.round(off / stride.turn_angle))
@@ -75,7 +66,7 @@ def _best_turn(
     for turns in (nearest, nearest + 1, nearest - 1):
         ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
         if ahead.polygon >= 0:
-            after = distance_and_corner(row, goal, ahead.polygon, ahead.x, ahead.y, ahead.z)[0]
+            after = distance_and_corner(row, goal, ahead)[0]
             after += TURN_COST * abs(turns)
             if after < best:
                 best, best_turns = after, turns
@@ -86,12 +77,12 @@ def _best_turn(
 def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float, stride: Stride) -> Spot:
     """Return the spot that a step along a heading leads to; its polygon is -1 if the agent would hardly move."""
     length = stride.forward_step
-    end_x, end_z = spot.x - np.sin(heading) * length, spot.z - np.cos(heading) * length
-    p, px, py, pz = try_step(row, queue, spot.polygon, spot.x, spot.y, spot.z, end_x, spot.y, end_z, stride.sliding)
-    # Standing still must not count as a step: at a corner that every step overshoots, it would seem best for ever.
-    if (px - spot.x) ** 2 + (pz - spot.z) ** 2 < (LEAST_MOVE * length) ** 2:
-        return Spot(to_int64(-1), px, py, pz)
-    return Spot(to_int64(p), px, py, pz)
+    end = Point(spot.x - np.sin(heading) * length, spot.y, spot.z - np.cos(heading) * length)
+    ahead = try_step(row, queue, spot, end, stride.sliding)
+    # Standing must not count: at a corner that every step passes by, it would seem best for ever.
+    if (ahead.x - spot.x) ** 2 + (ahead.z - spot.z) ** 2 < (LEAST_MOVE * length) ** 2:
+        return Spot(to_int64(-1), ahead.x, ahead.y, ahead.z)
+    return ahead
 
 
 @njit(**INNER)

@@ -115,7 +115,24 @@ class Drops(NamedTuple):
     cell: Annotated[np.ndarray, _array(np.float64, 1)]  # metres between nodes
 
 
-PARTS = (Ground, Corners, Cells, Goals, Drops)  # in the order of a row
+class Point(NamedTuple):
+    """A point in space."""
+
+    x: float  # metres
+    y: float  # metres
+    z: float  # metres
+
+
+class Spot(NamedTuple):
+    """A point on a navmesh."""
+
+    polygon: int
+    x: float  # metres
+    y: float  # metres
+    z: float  # metres
+
+
+PARTS = (Ground, Corners, Cells, Goals, Drops)  # in their order in a row
 
 
 def declarations(part: Any) -> dict[str, Declared]:

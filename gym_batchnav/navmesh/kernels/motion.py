@@ -16,7 +16,7 @@ from gym_batchnav.navmesh.kernels.ground import (
     snaps_to_island_of,
     to_int64,
 )
-from gym_batchnav.navmesh.kernels.layout import Ground, ground_at
+from gym_batchnav.navmesh.kernels.layout import Ground, Point, Spot, ground_at
 from gym_batchnav.system.jit import ENTRY, INNER
 
 QUEUE = 48  # polygons that one slide may visit, as in Detour
@@ -64,17 +64,7 @@ def walk_straight(
 
 
 @njit(**INNER)
-def slide(
-    ground: Ground,
-    queue: np.ndarray,
-    polygon: int,
-    x: float,
-    y: float,
-    z: float,
-    end_x: float,
-    end_y: float,
-    end_z: float,
-) -> tuple[int, float, float, bool]:
+def slide(ground: Ground, queue: np.ndarray, start: Spot, end: Point) -> tuple[int, float, float, bool]:
     """Move to the end if it can be reached, else to the nearest point on a wall near the way.
 
     Re-creates Detour's moveAlongSurface.
@@ -82,28 +72,24 @@ def slide(
     Args:
         ground: The ground.
         queue: [QUEUE] int32, scratch.
-        polygon: The polygon of the start.
-        x: x of the start, metres.
-        y: y of the start.
-        z: z of the start.
-        end_x: x of the requested end, metres.
-        end_y: y of the requested end; it affects only the radius of the search.
-        end_z: z of the requested end.
+        start: Start of the slide.
+        end: Requested end; its height only affects the radius of the search.
 
     Returns:
         The polygon, x and z reached, and whether the end was reached.
     """
     outline, neighbours = ground.outline, ground.neighbours
-    middle_x, middle_z = (x + end_x) * 0.5, (z + end_z) * 0.5
-    radius = np.sqrt((end_x - x) ** 2 + (end_y - y) ** 2 + (end_z - z) ** 2) * 0.5 + 0.001
-    best, best_polygon, best_x, best_z = np.inf, polygon, x, z
-    queue[0] = polygon
+    middle_x, middle_z = (start.x + end.x) * 0.5, (start.z + end.z) * 0.5
+    way2 = (end.x - start.x) ** 2 + (end.y - start.y) ** 2 + (end.z - start.z) ** 2
+    radius = np.sqrt(way2) * 0.5 + 0.001
+    best, best_polygon, best_x, best_z = np.inf, start.polygon, start.x, start.z
+    queue[0] = start.polygon
     size, head = 1, 0
     while head < size:
         current = to_int64(queue[head])
         head += 1
-        if contains(ground, current, end_x, end_z):
-            return current, end_x, end_z, True
+        if contains(ground, current, end.x, end.z):
+            return current, end.x, end.z, True
         n = ground.num_vertices[current]
         ax, az = outline[current, n - 1, 0], outline[current, n - 1, 1]
         edge = n - 1
@@ -111,7 +97,7 @@ def slide(
             bx, bz = outline[current, i, 0], outline[current, i, 1]
             beyond = neighbours[current, edge]
             if beyond < 0:
-                distance2, px, pz = nearest_on_segment(ax, az, bx, bz, end_x, end_z)
+                distance2, px, pz = nearest_on_segment(ax, az, bx, bz, end.x, end.z)
                 if distance2 < best:
                     best, best_polygon, best_x, best_z = distance2, current, px, pz
             elif size < QUEUE:
@@ -129,35 +115,23 @@ def slide(
 
 
 @njit(**INNER)
-def try_step(
-    row: np.ndarray,
-    queue: np.ndarray,
-    polygon: int,
-    x: float,
-    y: float,
-    z: float,
-    end_x: float,
-    end_y: float,
-    end_z: float,
-    sliding: bool,
-) -> tuple[int, float, float, float]:
-    """Move from a point of ``polygon`` as Habitat's try_step does: not at all if the end is on another island.
+def try_step(row: np.ndarray, queue: np.ndarray, start: Spot, end: Point, sliding: bool) -> Spot:
+    """Move towards an end as Habitat's try_step does: not at all if the end is on another island.
 
-    The scene is given as a row of addresses, which is faster to pass than all arrays of a ``Ground``.
-
-    Returns:
-        The polygon, x, y and z reached.
+    The scene is given as a row of addresses, which is faster to pass than all arrays of a ``Ground``. ``queue`` is
+    scratch, [QUEUE] int32.
     """
     ground = ground_at(row)
-    free, reached = walk_straight(ground, polygon, x, z, end_x, end_z, to_int64(-1))
+    free, reached = walk_straight(ground, start.polygon, start.x, start.z, end.x, end.z, to_int64(-1))
     if free >= 1.0:  # a slide would end there too
-        return reached, end_x, floor_height(ground, reached, end_x, end_z), end_z
-    to_x, to_z, arrived = x + free * (end_x - x), z + free * (end_z - z), False
+        return Spot(to_int64(reached), end.x, floor_height(ground, reached, end.x, end.z), end.z)
+    to_x, to_z, arrived = start.x + free * (end.x - start.x), start.z + free * (end.z - start.z), False
     if sliding:
-        reached, to_x, to_z, arrived = slide(ground, queue, polygon, x, y, z, end_x, end_y, end_z)
-    if not arrived and ground.frame[4] > 1.0 and not snaps_to_island_of(ground, polygon, reached, end_x, end_y, end_z):
-        return polygon, x, y, z
-    return reached, to_x, floor_height(ground, reached, to_x, to_z), to_z
+        reached, to_x, to_z, arrived = slide(ground, queue, start, end)
+    is_near_others = not arrived and ground.frame[4] > 1.0  # there are several islands
+    if is_near_others and not snaps_to_island_of(ground, start.polygon, reached, end.x, end.y, end.z):
+        return start
+    return Spot(to_int64(reached), to_x, floor_height(ground, reached, to_x, to_z), to_z)
 
 
 @njit(**INNER)
@@ -213,14 +187,13 @@ def move_points(
     """Apply ``try_step`` to points [N, 3] float64 of known polygons [N]; points without one (-1) do not move."""
     queue = np.empty(QUEUE, np.int32)
     for i in range(len(starts)):
-        x, y, z = starts[i, 0], starts[i, 1], starts[i, 2]
-        end_x, end_y, end_z = ends[i, 0], ends[i, 1], ends[i, 2]
-        px, py, pz = x, y, z
-        if polygons[i] >= 0:
-            _, px, py, pz = try_step(row, queue, to_int64(polygons[i]), x, y, z, end_x, end_y, end_z, sliding)
-        moved2 = (px - x) ** 2 + (py - y) ** 2 + (pz - z) ** 2
-        collided[i] = has_collided(moved2, (end_x - x) ** 2 + (end_y - y) ** 2 + (end_z - z) ** 2)
-        out[i, 0], out[i, 1], out[i, 2] = px, py, pz
+        start = Spot(to_int64(polygons[i]), starts[i, 0], starts[i, 1], starts[i, 2])
+        end = Point(ends[i, 0], ends[i, 1], ends[i, 2])
+        at = try_step(row, queue, start, end, sliding) if start.polygon >= 0 else start
+        moved2 = (at.x - start.x) ** 2 + (at.y - start.y) ** 2 + (at.z - start.z) ** 2
+        requested2 = (end.x - start.x) ** 2 + (end.y - start.y) ** 2 + (end.z - start.z) ** 2
+        collided[i] = has_collided(moved2, requested2)
+        out[i, 0], out[i, 1], out[i, 2] = at.x, at.y, at.z
 
 
 @njit(**ENTRY)

@@ -24,8 +24,9 @@ def full_size(sizes: np.ndarray) -> int:
 class SlotHeap:
     """Buffers in which every slot has one range of items, the same in all buffers of a heap.
 
-    A scene is placed in a gap that another has left if it fits. Otherwise new buffers are made, and the contents of
-    other slots are copied on the device, so that they are never uploaded again.
+    A scene is placed in a gap that another has left if it fits. Otherwise the slots are moved together within the
+    buffers. New buffers are made only if these are too small or far too large; old and new ones then exist at the same
+    time. The contents of other slots are copied on the device, so that they are never uploaded again.
 
     Args:
         context: The context of the buffers.
@@ -68,11 +69,12 @@ class SlotHeap:
         requested = self.size.copy()
         requested[list(sizes)] = list(sizes.values())
         spacious = self.capacity > 4 * full_size(requested)
-        start = None if spacious or not self._buffers else self._fit(sizes)
-        if start is None:
+        if spacious or not self._buffers or requested.sum() > self.capacity:
             self._repack(requested, set(sizes))
-        else:
-            self.start, self.size = start, requested
+            return
+        start = self._fit(sizes)
+        self.start = self._compact(requested, set(sizes)) if start is None else start
+        self.size = requested
 
     def write(self, name: str, slot: int, contents: np.ndarray) -> Iterator[int]:
         """Write a slot's items piece by piece, yielding the bytes of each; the slot may be moved in between."""
@@ -101,6 +103,39 @@ class SlotHeap:
                 return None
             start[slot], size[slot] = begins[np.argmax(fits)], items
         return start
+
+    def _compact(self, size: np.ndarray, changed: Set[int]) -> np.ndarray:
+        """Move the slots that do not change to the front of the buffers and return the first items of all, [K] int64.
+
+        Args:
+            size: [K] int64, items of every slot; together at most the capacity.
+            changed: Slots whose contents are not kept.
+        """
+        kept = [slot for slot in np.argsort(self.start, kind="stable").tolist() if size[slot] and slot not in changed]
+        order = [*kept, *sorted(set(range(len(size))) - set(kept))]
+        start = np.empty_like(self.start)
+        start[order] = np.cumsum(size[order]) - size[order]
+        scratch = self._context.moderngl.buffer(reserve=PIECE_BYTES)
+        try:
+            self._context.check("making room for scenes")
+            for slot in kept:
+                for name, item_size in self._item_sizes.items():
+                    read, write, nbytes = (int(n[slot]) * item_size for n in (self.start, start, size))
+                    self._move(self._buffers[name], read, write, nbytes, scratch)
+        finally:
+            scratch.release()
+        return start
+
+    def _move(self, buffer: moderngl.Buffer, read: int, write: int, nbytes: int, scratch: moderngl.Buffer) -> None:
+        """Move bytes towards the front of their buffer, piece by piece, as OpenGL copies no overlapping ranges."""
+        copy = self._context.moderngl.copy_buffer
+        for first in range(0, nbytes if write < read else 0, PIECE_BYTES):
+            piece = min(PIECE_BYTES, nbytes - first)
+            if read - write >= piece:
+                copy(buffer, buffer, piece, read_offset=read + first, write_offset=write + first)
+            else:
+                copy(scratch, buffer, piece, read_offset=read + first)
+                copy(buffer, scratch, piece, write_offset=write + first)
 
     def _repack(self, size: np.ndarray, changed: Set[int]) -> None:
         """Make new buffers without gaps, and copy the contents of the slots that do not change."""

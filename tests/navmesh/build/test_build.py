@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from dataclasses import fields
 
 import numpy as np
@@ -11,6 +13,7 @@ from floors import areas_from_above
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gym_batchnav.navmesh import build
 from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -455,3 +458,47 @@ def test_storeys_are_built_like_the_one_that_they_repeat(data_dir):
     storeys = soup(*((vertices + np.float32([0, 3.2 * k, 0]), triangles) for k in range(3)))
     mesh = build_navmesh(*storeys, chosen)
     assert areas_from_above(mesh).sum() == pytest.approx(3 * house.sum(), rel=0.02)
+
+
+def test_more_to_stand_on_than_the_limit_is_refused(monkeypatch):
+    build_navmesh(*slab(4, 4))
+    monkeypatch.setattr(build, "MAX_FLOORS", 1000)
+    with pytest.raises(ValueError, match=r"[0-9,]+ spans of voxels to stand on, the limit is 1,000: give a larger"):
+        build_navmesh(*slab(4, 4))
+
+
+def test_heights_that_16_bits_do_not_hold_are_refused():
+    far = soup(slab(2, 2), slab(2, 2, top=6600.0))
+    with pytest.raises(ValueError, match=r"3.3e\+04 levels.*32,766 levels: give larger ones"):
+        build_navmesh(*far)
+    assert build_navmesh(*soup(slab(2, 2), slab(2, 2, top=6500.0))).num_polygons == 2
+
+
+LARGEST = """
+import numpy as np
+import resource
+import sys
+from gym_batchnav.navmesh.build import build_navmesh
+
+walkable = sys.argv[1] == "floors"
+size, heights = (111, (0, 2)) if walkable else (124, (0, 2, 4, 6))
+corners = np.array([[0, 0, 0], [0, 0, 1], [1, 0, 1], [1, 0, 0]], np.float32) * size
+vertices = np.concatenate([corners + np.float32([0, height, 0]) for height in heights])
+quad = np.array([[0, 1, 2], [0, 2, 3]] if walkable else [[0, 2, 1], [0, 3, 2]])
+triangles = np.concatenate([quad + 4 * k for k in range(len(heights))])
+build_navmesh(corners / 9, np.array([[0, 1, 2], [0, 2, 3]]))  # compiles
+try:
+    build_navmesh(vertices, triangles)
+except ValueError as error:
+    assert "no walkable area" in str(error), error
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory by Linux's means")
+@pytest.mark.parametrize("kind", ["floors", "ceilings"])
+def test_the_largest_scenes_that_are_accepted_take_less_than_a_gibibyte(kind):
+    """About ten million spans to stand on, and 24 million to hit one's head on."""
+    done = subprocess.run([sys.executable, "-c", LARGEST, kind], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 2**20, "KiB"

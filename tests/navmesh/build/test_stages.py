@@ -14,18 +14,18 @@ LARGE_PLANS = arrays(np.bool_, (9, 11), elements=st.sampled_from([True, True, Tr
 quick = settings(max_examples=25, deadline=None)
 
 
-def open_spans(plan: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """First span of every column, column, floor and ceiling of a plan of heights."""
-    column = np.flatnonzero(plan.reshape(-1))
-    start = np.concatenate([[0], np.cumsum(plan.reshape(-1) > 0)])
-    floor = plan.reshape(-1)[column].astype(np.int32)
-    return start, column, floor, np.full(len(column), OPEN_SKY, np.int32)
+def open_spans(plan: np.ndarray) -> voxel.OpenSpans:
+    """The open spans of a plan of heights, under the sky."""
+    column = np.flatnonzero(plan.reshape(-1)).astype(np.int32)
+    start = np.concatenate([[0], np.cumsum(plan.reshape(-1) > 0)]).astype(np.int32)
+    floor = plan.reshape(-1)[column].astype(np.int16)
+    return voxel.OpenSpans(start, column, floor, np.full(len(column), OPEN_SKY, np.int32))
 
 
 def linked(plan: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Links, column and floor of a plan."""
-    start, column, floor, ceiling = open_spans(plan)
-    return voxel.link(start, column, floor, ceiling, plan.shape[1], HEIGHT, CLIMB), column, floor
+    spans = open_spans(plan)
+    return voxel.link(spans, plan.shape[1], HEIGHT, CLIMB), spans.column, spans.floor
 
 
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # x and z of directions 0 to 3
@@ -124,9 +124,9 @@ def test_triangles_become_the_spans_of_the_twin(boxes: list[tuple[int, int, int,
     triangles = np.arange(len(points)).reshape(-1, 3)
     walkable = np.array([flat for *_, flat in boxes])
     one = np.float32(1)
-    head, following, spans, count = voxel.rasterise(points, triangles, walkable, one, one, 4, 3, 1000)
+    head, spans, count = voxel.rasterise(points, triangles, walkable, one, one, 4, 3, 1000, 0)
     assert count >= 0
-    start, bottom, top, flat = voxel.flatten(head, following, spans)
+    start, bottom, top, flat = voxel.flatten(head, spans)
     twin = twin_rasterise(boxes, dict.fromkeys(range(len(boxes)), 1))
     for column in range(12):
         here = slice(start[column], start[column + 1])
@@ -138,19 +138,20 @@ def test_rasterising_stops_at_its_limit() -> None:
     points = np.array([[0, 0, 0], [0, 0, 9], [9, 0, 9]], np.float32)
     one = np.float32(1)
     arguments = (points, np.array([[0, 1, 2]]), np.array([True]), one, one, 9, 9)
-    needed = voxel.rasterise(*arguments, 10_000)[3]
+    needed = voxel.rasterise(*arguments, 10_000, 0)[-1]  # of which memory for 64 is reserved at once
     assert 45 <= needed <= 81
-    assert voxel.rasterise(*arguments, needed - 1)[3] == -1
-    assert voxel.rasterise(*arguments, needed)[3] == needed
+    assert voxel.rasterise(*arguments, needed - 1, 100)[-1] == -1
+    assert voxel.rasterise(*arguments, needed, 100)[-1] == needed
 
 
 @quick
 @given(plan=PLANS, roof=PLANS)
 def test_links_are_those_of_the_twin(plan: np.ndarray, roof: np.ndarray) -> None:
-    start, column, floor, ceiling = open_spans(plan)
+    spans = open_spans(plan)
+    _, column, floor, ceiling = spans
     low = roof.reshape(-1)[column] > 0
     ceiling[low] = floor[low] + 2 + roof.reshape(-1)[column][low].astype(np.int32)
-    got = voxel.link(start, column, floor, ceiling, WIDTH, HEIGHT, CLIMB)
+    got = voxel.link(spans, WIDTH, HEIGHT, CLIMB)
     rows = list(
         zip((column % WIDTH).tolist(), (column // WIDTH).tolist(), floor.tolist(), ceiling.tolist(), strict=True)
     )

@@ -3,6 +3,7 @@
 import gc
 from collections import Counter
 from contextlib import contextmanager
+from itertools import pairwise
 
 import moderngl
 import numpy as np
@@ -187,6 +188,29 @@ def test_a_heap_keeps_what_every_slot_holds(changes):
                     np.testing.assert_array_equal(whole[start:end], contents[name])
             sizes = np.array([len(held[k]["long"]) if k in held else 0 for k in range(5)])
             assert sizes.sum() <= slots.capacity <= min(max(4 * heap.full_size(sizes), 1), 300)
+        slots.release()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_slots_are_moved_together_within_the_same_buffers(monkeypatch, piece):
+    monkeypatch.setattr(heap, "PIECE_BYTES", piece)
+    contents = [np.arange(100 * k, 100 * k + 30, dtype=np.int32) for k in range(4)]
+    with shared_context():
+        slots = SlotHeap(shared_context(), 5, {"items": 4}, 10**9)
+        slots.place(dict.fromkeys(range(4), 30))
+        for slot, items in enumerate(contents):
+            list(slots.write("items", slot, items))
+        buffer, layout = slots.buffer("items"), slots.layout
+        slots.place({0: 3, 2: 0})
+        slots.place({4: 57})  # there is room for it, but not in one place
+        assert (slots.buffer("items"), slots.layout) == (buffer, layout), "no second heap was made"
+        whole = np.frombuffer(slots.buffer("items").read(), np.int32)
+        for slot in (1, 3):
+            start = slots.start[slot]
+            assert whole[start : start + 30].tolist() == contents[slot].tolist()
+        ranges = sorted((int(start), int(start + size)) for start, size in zip(slots.start, slots.size, strict=True))
+        assert all(one[1] <= other[0] for one, other in pairwise(ranges))
+        assert ranges[-1][1] <= slots.capacity
         slots.release()
 
 
