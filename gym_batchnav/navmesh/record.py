@@ -15,6 +15,7 @@ from gym_batchnav.navmesh.topology import polygon_edges
 MAX_VERTICES = 6  # per polygon
 MAX_POLYGONS = 1 << 17
 MAX_POINTS = 1 << 22  # limit of vertices, of detail vertices and of detail triangles
+LARGEST = 1e15  # of any setting; kernels hold it as int64 or float32
 MAX_COORDINATE = 1e6  # metres; float32 resolves 6 cm there
 # Since float32 rounds coordinates, a corner may lie this far inside the line between its neighbours. In 16 navmeshes
 # (8 of Recast, 8 of this package) all corners lie at least 1.4 mm outside it.
@@ -47,13 +48,19 @@ class NavMeshSettings:
     filter_walkable_low_height_spans: bool = True
 
     def __post_init__(self) -> None:
+        """Check the types.
+
+        Raises:
+            ValueError: If a setting is no number or flag, or is very large; `build_navmesh` checks the ranges.
+        """
         for setting in fields(self):
             value = getattr(self, setting.name)
-            if isinstance(setting.default, bool):
-                if not isinstance(value, (bool, np.bool_)):
-                    raise ValueError(f"{setting.name}={str(value)[:100]}: pass True or False")
-            elif isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or abs(value) > 1e15:
-                raise ValueError(f"{setting.name}={str(value)[:100]}: pass a number")
+            is_flag = isinstance(value, (bool, np.bool_))
+            is_number = isinstance(value, (int, float, np.integer, np.floating)) and not is_flag
+            if isinstance(setting.default, bool) and not is_flag:
+                raise ValueError(f"{setting.name}={str(value)[:100]}: pass True or False")
+            if not isinstance(setting.default, bool) and not (is_number and -LARGEST <= value <= LARGEST):
+                raise ValueError(f"{setting.name}={str(value)[:100]}: pass a number of at most {LARGEST:g}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

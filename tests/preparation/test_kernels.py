@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 # These also take 32-bit points or a flag that is a constant, so they are compiled for more than one signature.
-COMPILED_TWICE = {"_is_diagonal", "nearest_on_segment", "distance_3d"}
+COMPILED_TWICE = {"_is_diagonal", "nearest_on_segment", "distance_3d", "spot_at"}
 
 
 @pytest.mark.slow

@@ -463,13 +463,13 @@ def test_storeys_are_built_like_the_one_that_they_repeat(data_dir):
 def test_more_to_stand_on_than_the_limit_is_refused(monkeypatch):
     build_navmesh(*slab(4, 4))
     monkeypatch.setattr(build, "MAX_FLOORS", 1000)
-    with pytest.raises(ValueError, match=r"[0-9,]+ spans of voxels to stand on, the limit is 1,000: give a larger"):
+    with pytest.raises(ValueError, match=r"[0-9,]+ spans of voxels to stand on; the limit is 1,000: give a larger"):
         build_navmesh(*slab(4, 4))
 
 
 def test_heights_that_16_bits_do_not_hold_are_refused():
     far = soup(slab(2, 2), slab(2, 2, top=6600.0))
-    with pytest.raises(ValueError, match=r"3.3e\+04 levels.*32,766 levels: give larger ones"):
+    with pytest.raises(ValueError, match=r"3.3e\+04 levels.*32,766 levels: give a larger cell_size or cell_height"):
         build_navmesh(*far)
     assert build_navmesh(*soup(slab(2, 2), slab(2, 2, top=6500.0))).num_polygons == 2
 
