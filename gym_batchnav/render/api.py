@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -131,21 +131,54 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     """
     if name not in RENDERERS:
         raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
-    opengl_device = _opengl_device() if name != "embree" else None
-    if name == "opengl" and opengl_device is None:
-        raise RuntimeError(
-            "renderer='opengl' needs OpenGL 4.3 or newer and found none: install a driver "
-            "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'"
-        )
-    if opengl_device is not None and (name == "opengl" or not is_software(opengl_device) or not _has_embree()):
+    choice = choose_renderer(name, _opengl_device() if name != "embree" else None, _has_embree())
+    if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
         return OpenGLRenderer(library)
-    if name == "auto" and opengl_device is None:
-        warnings.warn("found no OpenGL 4.3: drawing on the processor with Embree instead", stacklevel=2)
+    if choice.warns:
+        warnings.warn(choice.reason, stacklevel=2)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
     return EmbreeRenderer(library)
+
+
+class RendererChoice(NamedTuple):
+    """A renderer's name, the reason why it was chosen, and whether a user should hear of it unasked."""
+
+    name: str
+    reason: str
+    warns: bool = False
+
+
+def choose_renderer(name: str, opengl_device: str | None, has_embree: bool) -> RendererChoice:
+    """Choose between the renderers.
+
+    Args:
+        name: One of ``RENDERERS``.
+        opengl_device: GL_RENDERER of the device that OpenGL 4.3 draws on here; None if there is none.
+        has_embree: Whether Embree's package is installed.
+
+    Raises:
+        RuntimeError: The renderer is ``"opengl"`` and there is none.
+    """
+    if name == "embree":
+        return RendererChoice("embree", "renderer='embree' was asked for")
+    if opengl_device is None:
+        if name == "opengl":
+            raise RuntimeError(
+                "renderer='opengl' needs OpenGL 4.3 or newer and found none: install a driver "
+                "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'; gym-batchnav doctor says more"
+            )
+        reason = "found no OpenGL 4.3: drawing on the processor with Embree instead (gym-batchnav doctor says more)"
+        return RendererChoice("embree", reason, warns=True)
+    if name == "opengl":
+        return RendererChoice("opengl", "renderer='opengl' was asked for")
+    if not is_software(opengl_device):
+        return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}")
+    if not has_embree:
+        return RendererChoice("opengl", f"OpenGL draws in software, {opengl_device}, and Embree is not installed")
+    return RendererChoice("embree", f"OpenGL draws in software, {opengl_device}, which is slower than Embree")
 
 
 def check_device(device: str, renderer: str) -> None:
@@ -168,6 +201,7 @@ def check_device(device: str, renderer: str) -> None:
             f"obs_device={device!r}: renderer='embree' draws into main memory; pass obs_device='cpu' or "
             "renderer='opengl'"
         )
+    _settle_cuda()
     opengl_device = _opengl_device()
     if opengl_device is None:
         raise RuntimeError(
@@ -178,6 +212,15 @@ def check_device(device: str, renderer: str) -> None:
     from gym_batchnav.render.opengl.cuda import check_cuda
 
     check_cuda()
+
+
+def _settle_cuda() -> None:
+    """Have torch choose its device before OpenGL does: OpenGL then chooses the same one."""
+    try:
+        from gym_batchnav.render.opengl.cuda import settle_cuda
+    except ImportError:  # without ModernGL; the check that follows says so
+        return
+    settle_cuda()
 
 
 def _opengl_device() -> str | None:

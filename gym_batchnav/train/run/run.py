@@ -284,8 +284,9 @@ def _device(name: str, local_rank: int) -> torch.device:
     """Where the networks are to be; on a GPU it becomes torch's current one, where observations are drawn to."""
     if name == "cpu":
         return torch.device("cpu")
-    torch.cuda.set_device(local_rank)
-    return torch.device("cuda", local_rank)
+    index = local_rank % torch.cuda.device_count()  # workers may share a GPU
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
 
 
 def _set_threads(count: int | None) -> None:
