@@ -90,9 +90,12 @@ def row(line: dict[str, Any]) -> str:
         shown = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
     else:
         shown = str(value)
+    note = line["note"]
+    if len(shown) > 14:  # a name, not a number
+        shown, note = "", "; ".join(filter(None, (shown, note)))
     bar = f"{'<=' if line['at_most'] else '>='} {line['bar']:,g}" if "bar" in line else ""
     verdict = ("met" if line["met"] else "NOT MET") if "met" in line else ""
-    text = f"{line['stage']:<8}{line['what']:<58}{shown:>14} {line['unit']:<9}{bar:<12}{verdict:<8}{line['note']}"
+    text = f"{line['stage']:<8}{line['what']:<58}{shown:>14} {line['unit']:<9}{bar:<12}{verdict:<8}{note}"
     return text.rstrip()
 
 

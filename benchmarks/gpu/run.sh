@@ -65,5 +65,12 @@ fi
 export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cache PATH=$work/venv/bin:$PATH
 
 echo "== compiling the kernels"
-"$work/venv/bin/python" -m gym_batchnav.cli warmup
+warm='from gym_batchnav.preparation.kernels import draw_small_scene; draw_small_scene'
+"$work/venv/bin/python" -m gym_batchnav.cli warmup &
+warmup=$!  # compiles the renderer that "auto" takes; the stages use both
+"$work/venv/bin/python" -c "$warm('embree')" &
+embree=$!
+"$work/venv/bin/python" -c "$warm('opengl')" || echo "   no OpenGL here"
+wait $embree || echo "   no Embree here"
+wait $warmup
 "$work/venv/bin/python" "$here/kit.py" --spent "$((SECONDS - started))" --budget "${BUDGET:-570}" "$@"

@@ -68,7 +68,7 @@ def main() -> None:
     report = Report("cpu")
     most = numba.config.NUMBA_NUM_THREADS
     counts = sorted({count for count in (1, 2, 4, 8, 16, most) if count <= most})
-    seconds = 0.5 if report.small else 3.0
+    seconds = 0.5 if report.small else 2.0
     report.figure("machine", machine())
     scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
     for scene, name in scenes:

@@ -6,31 +6,12 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from figures import APARTMENTS, HOUSE, Report, device, rate
+from figures import APARTMENTS, HOUSE, Report, rate
+from stage_step import batches, measure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 PEERS = ("miniworld", "vizdoom", "pybullet")  # as benchmarks/peers.py runs them
 TOO_LARGE = "mujoco-warp needs warp-lang, whose wheel has 142 MiB; the kit may have 40"
-
-
-def ours(report: Report, scene: str, name: str) -> float:
-    """Frames/s of whole steps with RGB, as benchmarks/peers.py measures ours."""
-    from gym_batchnav.env.batch_env import BatchNavEnv
-
-    num_envs = 64 if report.small else 4096
-    env = BatchNavEnv(num_envs, scenes=scene, sensors=("rgb",), reuse_buffers=True, obs_device=device())
-    env.reset(seed=0)
-    actions = env.shortest_path_actions()
-
-    def step() -> int:
-        env.step(actions)
-        return num_envs
-
-    figure, spread = rate(step, 0.5 if report.small else 3.0)
-    note = f"{env.renderer.name} on {env.renderer.device}, N={num_envs:,}, spread {spread:.0%}"
-    report.figure(f"ours, {name}", figure, "frames/s", note=note)
-    env.close()
-    return figure
 
 
 def theirs(report: Report, name: str, own: float) -> None:
@@ -49,11 +30,12 @@ def theirs(report: Report, name: str, own: float) -> None:
 
 def main() -> None:
     report = Report("peers")
+    num_envs = 64 if report.small else 4096
     own: dict[str, float] = {}
     scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
     for scene, name in scenes:
         with report.part(f"ours, {name}"):
-            own[name] = ours(report, scene, name)
+            own[name] = measure(report, f"ours, RGB 64x64, {name}", batches(scene, num_envs, 1, ("rgb",)), None)
     for name in PEERS:
         if importlib.util.find_spec(name) is None:
             report.figure(name, None, note="not installed")

@@ -20,33 +20,49 @@ TESTS = ROOT / "tests"
 STRESS_STEPS = 100_000
 STRESS = "test_many_steps_keep_every_picture_whole"
 SANITIZED = "test_two_batches_under_way_are_read_in_order"
+ON_GPU = ("-n", "0", "-m", "gpu", "tests/render/opengl/test_gpu.py")
 SHOWN = 12  # pictures of a row
 
 
-def pytest(
-    report: Report, what: str, *arguments: str, prefix: tuple[str, ...] = (), limit: float, **variables: str
-) -> None:
-    """Run tests and write how many passed; those that failed by name."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "results.xml"
-        command = [*prefix, sys.executable, "-m", "pytest", "-q", "--color=no", f"--junitxml={file}", *arguments]
-        start = time.perf_counter()
+class Tests:
+    """A run of pytest that has begun.
+
+    Args:
+        what: Its name.
+        arguments: Of pytest.
+        prefix: A program that runs it, and that program's arguments.
+        variables: Of its environment.
+    """
+
+    def __init__(self, what: str, *arguments: str, prefix: tuple[str, ...] = (), **variables: str) -> None:
+        self.what = what
+        self._folder = TemporaryDirectory()
+        self._file = Path(self._folder.name) / "results.xml"
+        command = [*prefix, sys.executable, "-m", "pytest", "-q", "--color=no", f"--junitxml={self._file}", *arguments]
+        self._process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables})
+        self._start = time.perf_counter()
+
+    def finish(self, report: Report, limit: float) -> None:
+        """Wait until ``limit`` seconds after its beginning; write how many passed, and by name which failed."""
         try:
-            subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, timeout=limit)
+            self._process.wait(max(limit - (time.perf_counter() - self._start), 1.0))
         except subprocess.TimeoutExpired:
-            report.figure(what, None, note=f"cut off after {limit:.0f} s")
+            self._process.kill()
+            self._process.wait()
             report.failed = True
+            report.figure(self.what, None, note=f"cut off after {limit:.0f} s")
             return
-        seconds = time.perf_counter() - start
-        cases = list(ElementTree.parse(file).iter("testcase")) if file.is_file() else []
-    failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
-    skipped = [case for case in cases if case.find("skipped") is not None]
-    passed = len(cases) - len(failed) - len(skipped)
-    report.figure(what, passed, "passed", note=f"{len(failed)} failed, {len(skipped)} skipped, {seconds:.0f} s")
-    report.figure(f"{what}: failures", len(failed), bar=0, at_most=True)
-    for case in failed:
-        reason = next((one.get("message", "") for one in case if one.tag in ("failure", "error")), "")
-        report.figure(f"failed: {case.get('name', '')[:48]}", None, note=" ".join(reason.split())[:300])
+        seconds = time.perf_counter() - self._start
+        cases = list(ElementTree.parse(self._file).iter("testcase")) if self._file.is_file() else []
+        failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+        skipped = sum(case.find("skipped") is not None for case in cases)
+        passed = len(cases) - len(failed) - skipped
+        ended = f"{len(failed)} failed, {skipped} skipped, {seconds:.0f} s, status {self._process.returncode}"
+        report.figure(self.what, passed, "passed", bar=1, note=ended)
+        report.figure(f"{self.what}: failures", len(failed), bar=0, at_most=True)
+        for case in failed:
+            reason = next((one.get("message", "") for one in case if one.tag in ("failure", "error")), "")
+            report.figure(f"failed: {case.get('name', '')[:48]}", None, note=" ".join(reason.split())[:300])
 
 
 def agreement(report: Report) -> None:
@@ -84,27 +100,32 @@ def within_limits(report: Report, name: str, opengl: dict[str, Any], embree: dic
 
 def main() -> None:
     report = Report("tests")
-    small = report.small
-    on_gpu = device() == "cuda"
-    if on_gpu:
-        steps = str(1000 if small else STRESS_STEPS)
-        own = ("-n", "0", "-m", "gpu", "tests/render/opengl/test_gpu.py")
-        variables = {"GYM_BATCHNAV_STRESS_STEPS": steps, "GYM_BATCHNAV_REQUIRE": "gpu"}
-        pytest(report, f"pytest -m gpu, {int(steps):,} batches of stress", *own, limit=110, **variables)
+    stress = None
+    if device() == "cuda":
+        steps = 1000 if report.small else STRESS_STEPS
+        required = {"GYM_BATCHNAV_REQUIRE": "gpu", "GYM_BATCHNAV_STRESS_STEPS": str(steps)}
+        # Beside all other tests: it takes longest, and nothing is timed here.
+        stress = Tests(f"{steps:,} batches of stress", *ON_GPU, "-k", STRESS, **required)
+        Tests("pytest -m gpu", *ON_GPU, "-k", f"not {STRESS}", **required).finish(report, 80)
     else:
         report.figure("pytest -m gpu", None, note=f"left out: {why_no_cuda()}")
     with report.part("agreement"):
         agreement(report)
+    few = tuple(f"tests/render/opengl/test_{name}.py" for name in ("devices", "context"))
+    processes = 0 if report.small else max(min((os.cpu_count() or 1) // 4, 4), 0)
     chosen = (
-        ("tests/render/opengl/test_devices.py", "tests/render/opengl/test_context.py") if small else ("tests/render",)
+        "-m",
+        "opengl and not slow and not gpu",
+        "-n",
+        str(processes),
+        *(few if report.small else ("tests/render",)),
     )
-    processes = str(max(min((os.cpu_count() or 1) // 4, 4), 0) if not small else 0)
-    selected = ("-m", "opengl and not slow and not gpu", "-n", processes, *chosen)
-    pytest(report, "OpenGL and agreement tests", *selected, limit=120)
-    if on_gpu and shutil.which("compute-sanitizer"):
-        tool = ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "3")
-        test = ("-n", "0", "-m", "gpu", "tests/render/opengl/test_gpu.py", "-k", SANITIZED)
-        pytest(report, "under compute-sanitizer", *test, prefix=tool, limit=40, GYM_BATCHNAV_REQUIRE="gpu")
+    Tests("OpenGL and agreement tests", *chosen).finish(report, 600 if report.small else 80)
+    if stress is not None:
+        stress.finish(report, 190)
+        if shutil.which("compute-sanitizer"):
+            tool = ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "3")
+            Tests("under compute-sanitizer", *ON_GPU, "-k", SANITIZED, prefix=tool).finish(report, 40)
     report.end()
 
 

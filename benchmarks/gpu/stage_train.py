@@ -13,8 +13,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as gym-batchnav train set
 BARS = {"small": 100_000, "paper": 60_000}
 # Policy, agents, parts of the batch, whether the encoder is compiled; in the order of what is most worth knowing.
 RUNS = (
-    ("small", 4096, 1, False), ("paper", 2048, 1, False), ("paper", 2048, 2, False), ("paper", 2048, 1, True),
-    ("small", 4096, 2, False), ("paper", 512, 1, False), ("paper", 4096, 1, False),
+    ("small", 4096, 1, False), ("paper", 2048, 1, False), ("paper", 2048, 2, False), ("small", 4096, 2, False),
+    ("paper", 2048, 1, True), ("paper", 4096, 1, False), ("paper", 512, 1, False),
 )  # fmt: skip
 SMALL_RUNS = (("small", 16, 1, False), ("small", 16, 2, False))
 SECONDS, STEPS = 8.0, 32
