@@ -62,6 +62,9 @@ if [ -z "${__EGL_VENDOR_LIBRARY_FILENAMES-}" ] && [ -f $nvidia/share/glvnd/egl_v
   && ! ls /etc/glvnd/egl_vendor.d/*nvidia*.json /usr/share/glvnd/egl_vendor.d/*nvidia*.json > /dev/null 2>&1; then
   export __EGL_VENDOR_LIBRARY_FILENAMES=$nvidia/share/glvnd/egl_vendor.d/10_nvidia.json
 fi
+if [ -d $nvidia/lib64 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL_nvidia.so.0")' 2> /dev/null; then
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvidia/lib64
+fi
 export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cache PATH=$work/venv/bin:$PATH
 
 echo "== compiling the kernels"

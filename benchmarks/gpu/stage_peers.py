@@ -30,7 +30,7 @@ def theirs(report: Report, name: str, own: float) -> None:
 
 def main() -> None:
     report = Report("peers")
-    num_envs = 64 if report.small else 4096
+    num_envs = 16 if report.small else 4096
     own: dict[str, float] = {}
     scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
     for scene, name in scenes:

@@ -164,7 +164,7 @@ def report_copies(report: Report, trace: Path, num_envs: int) -> None:
 
 def main() -> None:
     report = Report("profile")
-    num_envs = 64 if report.small else 4096
+    num_envs = 16 if report.small else 4096
     scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
     for scene, name in scenes:
         with report.part(f"device's stages, {name}"):

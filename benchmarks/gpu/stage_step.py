@@ -63,11 +63,12 @@ def measure(report: Report, what: str, envs: list[BatchNavEnv], bar: float | Non
     figure, spread = rate(step, 0.5 if report.small else 4.0)
     for env in envs:
         env.timings.update(dict.fromkeys(env.timings, 0.0))
+    steps = 3 if report.small else 20
     taken, start = 1, time.perf_counter()
-    for _ in range(20):
+    for _ in range(steps):
         step()
-    wall = 1000 * (time.perf_counter() - start) / 20
-    spent = {part: 1000 * sum(env.timings[part] for env in envs) / 20 for part in envs[0].timings}
+    wall = 1000 * (time.perf_counter() - start) / steps
+    spent = {part: 1000 * sum(env.timings[part] for env in envs) / steps for part in envs[0].timings}
     phases = ", ".join(f"{part} {milliseconds:.2f}" for part, milliseconds in spent.items())
     report.figure(
         what, figure, "frames/s", bar=bar, note=f"spread {spread:.0%}; ms a step {wall:.2f}: {phases}", parts=spent
@@ -79,7 +80,7 @@ def measure(report: Report, what: str, envs: list[BatchNavEnv], bar: float | Non
 
 def main() -> None:
     report = Report("step")
-    num_envs = 64 if report.small else 4096
+    num_envs = 16 if report.small else 4096
     if device() == "cpu":
         report.figure("observations", "cpu", note=why_no_cuda())
     scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
