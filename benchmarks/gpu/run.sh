@@ -42,8 +42,18 @@ unpack "$kit/wheels.tar.xz" "$work"
 site=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # Where $python is itself of a virtual environment, "system" is not that one: it is named to the new one.
 "$python" -c 'import site; print(*site.getsitepackages(), sep="\n")' > "$site/machine.pth"
-"$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-cache-dir \
-  --target "$site" "$work"/wheels/*.whl
+install() {
+  "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-cache-dir \
+    --target "$site" "$@"
+}
+install "$work"/wheels/*.whl
+probe() { "$work/venv/bin/python" -c "$1" 2> /dev/null; }
+if probe 'import torch; assert torch.version.cuda' && ! probe 'from cuda.core import GraphicsResource' \
+  && [ -f "$kit/cuda.tar.xz" ]; then
+  echo "   no cuda-core of 1.2 or later here: taking the kit's"
+  unpack "$kit/cuda.tar.xz" "$work"
+  install "$work"/cuda/*.whl
+fi
 if [ -f "$kit/scenes.tar.xz" ]; then
   unpack "$kit/scenes.tar.xz" "$work/shared"
   export GYM_BATCHNAV_TEST_DATA=$work/shared
