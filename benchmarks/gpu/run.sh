@@ -41,7 +41,8 @@ unpack "$kit/wheels.tar.xz" "$work"
 "$python" -m venv --clear --without-pip --system-site-packages "$work/venv"
 site=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # Where $python is itself of a virtual environment, "system" is not that one: it is named to the new one.
-"$python" -c 'import site; print(*site.getsitepackages(), sep="\n")' > "$site/machine.pth"
+"$python" -c 'import site; [print(f"import site; site.addsitedir({path!r})") for path in site.getsitepackages()]' \
+  > "$site/machine.pth"
 install() {
   "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-cache-dir \
     --target "$site" "$@"

@@ -35,7 +35,7 @@ def opened(scenes: Any) -> Iterator[tuple[SceneLibrary, OpenGLRenderer]]:
 
 def speeds(report: Report, scene: str, name: str) -> None:
     """Frames/s by sensor, size and number of views, and how they look."""
-    seconds = 0.5 if report.small else 2.0
+    seconds = 0.5 if report.small else 1.5
     sizes = (16, 64) if report.small else (1024, 4096, 16384)
     with opened(scene) as (library, renderer):
         report.figure(f"{name}, triangles", sum(len(library.scene(k).triangles) for k in range(library.num_slots)))

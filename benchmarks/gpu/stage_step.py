@@ -60,7 +60,7 @@ def measure(report: Report, what: str, envs: list[BatchNavEnv], bar: float | Non
         taken += 1
         return sum(env.num_envs for env in envs)
 
-    figure, spread = rate(step, 0.5 if report.small else 4.0)
+    figure, spread = rate(step, 0.5 if report.small else 2.5)
     for env in envs:
         env.timings.update(dict.fromkeys(env.timings, 0.0))
     steps = 3 if report.small else 20

@@ -72,7 +72,7 @@ def agreement(report: Report) -> None:
 
     from gym_batchnav.geometry import Camera
 
-    count, camera, rows = (8 if report.small else 128), Camera(), []
+    count, camera, rows = (8 if report.small else 64), Camera(), []
     folders = agreed.FOLDERS[:3] if report.small else agreed.FOLDERS
     for folder in folders:
         with report.part(f"agreement, {folder}"):

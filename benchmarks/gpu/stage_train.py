@@ -17,7 +17,7 @@ RUNS = (
     ("paper", 2048, 1, True), ("paper", 4096, 1, False), ("paper", 512, 1, False),
 )  # fmt: skip
 SMALL_RUNS = (("small", 16, 1, False), ("small", 16, 2, False))
-SECONDS, STEPS = 8.0, 32
+SECONDS, STEPS = 6.0, 32
 
 
 def make_batches(num_envs: int, parts: int, side: int) -> list[Any]:
