@@ -15,11 +15,10 @@ from typing import Any
 
 import gym_batchnav
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.render.api import choose_renderer, is_software
+from gym_batchnav.render.api import NVIDIA_DRIVER_FILE, choose_renderer, is_software
 
 PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "trimesh", "torch", "cuda-core")
 VENDOR_FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")  # libglvnd's own search path
-DRIVER_FILE = Path("/proc/driver/nvidia/version")
 _MESA = "Debian: apt-get install libegl1 libgl1-mesa-dri"
 _NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
 
@@ -200,7 +199,7 @@ def _vendor_files() -> tuple[str, ...]:
 def _driver_version() -> str | None:
     """The version of NVIDIA's kernel driver."""
     try:
-        words = DRIVER_FILE.read_text().split()
+        words = NVIDIA_DRIVER_FILE.read_text().split()
     except OSError:
         return None
     return next((word for word in words if word[:1].isdecimal() and "." in word), "unknown")

@@ -103,7 +103,7 @@ def test_drivers_are_found_where_libglvnd_looks(monkeypatch, tmp_path):
 
 def test_the_drivers_version_is_read(monkeypatch, tmp_path):
     file = tmp_path / "version"
-    monkeypatch.setattr(diagnosis, "DRIVER_FILE", file)
+    monkeypatch.setattr(diagnosis, "NVIDIA_DRIVER_FILE", file)
     assert diagnosis._driver_version() is None
     file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n")
     assert diagnosis._driver_version() == "580.159.04"

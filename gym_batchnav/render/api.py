@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
 }
 SENSORS = tuple(SENSOR_FORMATS)
 DEVICES = ("cpu", "cuda")
+NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's driver, on Linux
 
 
 class Target(Protocol):
@@ -131,13 +133,14 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     """
     if name not in RENDERERS:
         raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
-    choice = choose_renderer(name, _opengl_device() if name != "embree" else None, _has_embree())
+    opengl_device = _opengl_device() if name != "embree" else None
+    choice = choose_renderer(name, opengl_device, _has_embree(), NVIDIA_DRIVER_FILE.exists())
+    if choice.warns:
+        warnings.warn(choice.reason, stacklevel=2)
     if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
         return OpenGLRenderer(library)
-    if choice.warns:
-        warnings.warn(choice.reason, stacklevel=2)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
     return EmbreeRenderer(library)
@@ -151,13 +154,14 @@ class RendererChoice(NamedTuple):
     warns: bool = False
 
 
-def choose_renderer(name: str, opengl_device: str | None, has_embree: bool) -> RendererChoice:
+def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
     """Choose between the renderers.
 
     Args:
         name: One of ``RENDERERS``.
         opengl_device: GL_RENDERER of the device that OpenGL 4.3 draws on here; None if there is none.
         has_embree: Whether Embree's package is installed.
+        has_nvidia: Whether the machine has an NVIDIA GPU, so that drawing on the processor comes as a surprise.
 
     Raises:
         RuntimeError: The renderer is ``"opengl"`` and there is none.
@@ -176,9 +180,11 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool) -> R
         return RendererChoice("opengl", "renderer='opengl' was asked for")
     if not is_software(opengl_device):
         return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}")
+    reason = f"OpenGL draws in software, {opengl_device}"
+    surprise = "; the NVIDIA GPU of this machine is not used (gym-batchnav doctor says why)" if has_nvidia else ""
     if not has_embree:
-        return RendererChoice("opengl", f"OpenGL draws in software, {opengl_device}, and Embree is not installed")
-    return RendererChoice("embree", f"OpenGL draws in software, {opengl_device}, which is slower than Embree")
+        return RendererChoice("opengl", f"{reason}, and Embree is not installed{surprise}", has_nvidia)
+    return RendererChoice("embree", f"{reason}, which is slower than Embree{surprise}", has_nvidia)
 
 
 def check_device(device: str, renderer: str) -> None:
