@@ -77,7 +77,7 @@ def test_the_table_has_every_figure_and_names_the_bars_that_were_missed(kit):
 def test_every_stage_has_a_program_a_limit_and_a_line_of_help(kit):
     assert list(kit.LIMITS) == STAGES
     said = subprocess.run(["bash", str(KIT / "run.sh"), "--help"], capture_output=True, text=True, check=True).stdout
-    for name in STAGES:
+    for name in [*STAGES, *kit.ASKED_FOR]:
         assert (KIT / f"stage_{name}.py").is_file()
         assert f"\n  {name} " in said
     assert "OUT" in said and "BUDGET" in said and not said.startswith("#") and "set -euo" not in said

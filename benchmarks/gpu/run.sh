@@ -13,6 +13,8 @@
 #   train    training end to end: a small policy and the paper's SE-ResNet9
 #   peers    other simulators in the same run, as far as they are installed
 #   profile  where a step's time goes: OpenGL's timers, CUDA's events, copies, Python's functions
+#   learn    only when asked for: trains the preset gpu for LEARN seconds (420), then evaluates in held-out homes;
+#            another call with the same WORK resumes the training
 #
 #   --small  few agents and short times, to try the kit itself; also without a GPU
 #
@@ -20,7 +22,7 @@
 # table.txt, log.txt, pictures; KIT, the packed folder (.gpu-kit); WORK, scratch (a new temporary folder); PYTHON, the
 # Python that has torch (python3); BUDGET, seconds for all (570); DATA, the shared scenes, where they are not in the kit.
 set -euo pipefail
-case " $* " in *" --help "* | *" -h "*) sed -n '2,26s/^# \{0,1\}//p' "$0"; exit ;; esac
+case " $* " in *" --help "* | *" -h "*) sed -n '2,28s/^# \{0,1\}//p' "$0"; exit ;; esac
 started=$SECONDS
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -76,6 +78,7 @@ fi
 if [ -d $nvidia/lib64 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL_nvidia.so.0")' 2> /dev/null; then
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvidia/lib64
 fi
+export RUN=${RUN:-$work/run}
 export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cache PATH=$work/venv/bin:$PATH
 
 echo "== compiling the kernels"
