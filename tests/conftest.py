@@ -1,7 +1,7 @@
 """Fixtures and the rules for what may be skipped.
 
 ``GYM_BATCHNAV_TEST_DATA`` says where the shared scenes and fixtures lie (default ``../shared``).
-``GYM_BATCHNAV_REQUIRE=opengl,data`` turns skips for want of OpenGL or of that data into failures.
+``GYM_BATCHNAV_REQUIRE=opengl,data,gpu`` turns skips for want of OpenGL, that data or an NVIDIA GPU into failures.
 """
 
 from __future__ import annotations
@@ -70,11 +70,25 @@ def why_no_opengl() -> str:
     return ""
 
 
+@cache
+def why_no_gpu() -> str:
+    """The reason why observations cannot stay on an NVIDIA GPU here, empty if they can."""
+    from gym_batchnav.render.api import check_device
+
+    try:
+        check_device("cuda", "opengl")
+    except RuntimeError as error:
+        return f"no NVIDIA GPU to draw on: {error}"
+    return ""
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what this machine cannot run, or fail where it has to."""
     reasons = {}
     if item.get_closest_marker("opengl"):
         reasons["opengl"] = why_no_opengl()
+    if item.get_closest_marker("gpu"):
+        reasons["gpu"] = why_no_gpu()
     if item.get_closest_marker("data") and not (DATA / "scenes").is_dir():
         reasons["data"] = f"no test data in {DATA} (set GYM_BATCHNAV_TEST_DATA)"
     for what, reason in reasons.items():

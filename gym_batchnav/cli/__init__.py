@@ -1,4 +1,4 @@
-"""The command line: ``gym-batchnav demo | warmup | bench | scene | episodes | train | evaluate``."""
+"""The command line: ``gym-batchnav demo | doctor | warmup | bench | scene | episodes | train | evaluate``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 import gym_batchnav
 from gym_batchnav.cli.bench import bench
 from gym_batchnav.cli.demo import demo
+from gym_batchnav.cli.doctor import doctor
 from gym_batchnav.cli.episodes import episodes
 from gym_batchnav.cli.evaluate import evaluate
 from gym_batchnav.cli.scene import scene
@@ -46,6 +47,7 @@ def _options(
 
 
 app.command()(demo)
+app.command()(doctor)
 app.command()(warmup)
 app.command()(train)
 app.command()(evaluate)

@@ -10,7 +10,8 @@ import importlib.util
 import warnings
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
 }
 SENSORS = tuple(SENSOR_FORMATS)
 DEVICES = ("cpu", "cuda")
+NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's driver, on Linux
 
 Batch = TypeVar("Batch")
 
@@ -134,20 +136,59 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     if name not in RENDERERS:
         raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
     opengl_device = _opengl_device() if name != "embree" else None
-    if name == "opengl" and opengl_device is None:
-        raise RuntimeError(
-            "renderer='opengl' needs OpenGL 4.3 or newer, which was not found: install a driver "
-            "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'"
-        )
-    if opengl_device is not None and (name == "opengl" or not is_software(opengl_device) or not _has_embree()):
+    choice = choose_renderer(name, opengl_device, _has_embree(), NVIDIA_DRIVER_FILE.exists())
+    if choice.warns:
+        warnings.warn(choice.reason, stacklevel=2)
+    if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
         return OpenGLRenderer(library)
-    if name == "auto" and opengl_device is None:
-        warnings.warn("OpenGL 4.3 was not found: drawing on the processor with Embree instead", stacklevel=2)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
     return EmbreeRenderer(library)
+
+
+class RendererChoice(NamedTuple):
+    """The name of a renderer, why it was chosen, and whether to warn the user about it."""
+
+    name: str
+    reason: str
+    warns: bool = False
+
+
+def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
+    """Choose between the renderers.
+
+    Args:
+        name: One of ``RENDERERS``.
+        opengl_device: GL_RENDERER of the device that OpenGL 4.3 draws on; None if there is none.
+        has_embree: Whether Embree's package is installed.
+        has_nvidia: Whether the machine has an NVIDIA GPU, whose user expects it to be used.
+
+    Raises:
+        RuntimeError: If the renderer is ``"opengl"`` and OpenGL was not found.
+    """
+    if name == "embree":
+        return RendererChoice("embree", "renderer='embree' was requested")
+    if opengl_device is None:
+        if name == "opengl":
+            raise RuntimeError(
+                "renderer='opengl' needs OpenGL 4.3 or newer, which was not found: install a driver "
+                "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'; gym-batchnav doctor shows details"
+            )
+        reason = (
+            "OpenGL 4.3 was not found: drawing on the processor with Embree instead (gym-batchnav doctor shows details)"
+        )
+        return RendererChoice("embree", reason, warns=True)
+    if name == "opengl":
+        return RendererChoice("opengl", "renderer='opengl' was requested")
+    if not is_software(opengl_device):
+        return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}")
+    reason = f"OpenGL draws in software, {opengl_device}"
+    warning = "; the NVIDIA GPU of this machine is not used (gym-batchnav doctor explains why)" if has_nvidia else ""
+    if not has_embree:
+        return RendererChoice("opengl", f"{reason}, and Embree is not installed{warning}", has_nvidia)
+    return RendererChoice("embree", f"{reason}, which is slower than Embree{warning}", has_nvidia)
 
 
 def check_device(device: str, renderer: str) -> None:
@@ -170,6 +211,7 @@ def check_device(device: str, renderer: str) -> None:
             f"obs_device={device!r}: renderer='embree' draws into main memory; pass obs_device='cpu' or "
             "renderer='opengl'"
         )
+    _settle_cuda()
     opengl_device = _opengl_device()
     if opengl_device is None:
         raise RuntimeError(
@@ -180,6 +222,15 @@ def check_device(device: str, renderer: str) -> None:
     from gym_batchnav.render.opengl.cuda import check_cuda
 
     check_cuda()
+
+
+def _settle_cuda() -> None:
+    """Make torch choose its device before OpenGL does, which then chooses the same one."""
+    try:
+        from gym_batchnav.render.opengl.cuda import settle_cuda
+    except ImportError:  # without ModernGL; the check that follows says so
+        return
+    settle_cuda()
 
 
 def _opengl_device() -> str | None:

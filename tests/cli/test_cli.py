@@ -83,6 +83,14 @@ def test_an_error_that_the_user_can_fix_is_one_line(arguments, said, tmp_path):
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
+def test_the_doctor_says_which_renderer_runs_here_and_why():
+    figures = json.loads(run("doctor", "--json").stdout)
+    assert figures["renderer"] in ("opengl", "embree") and figures["reason"]
+    shown = run("doctor").stdout
+    assert 'renderer="auto"' in shown and "threads" in shown
+    assert len(shown.splitlines()) <= 40
+
+
 def test_help_teaches():
     assert run("--version").stdout.strip()
     assert "shortest path" in run("demo", "--help").stdout

@@ -98,7 +98,7 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     damaged.write_bytes(files["small"].read_bytes()[:-9])
     refused("damaged", policy=damaged)
     monkeypatch.setattr("gym_batchnav.train.comparison.assets_dir", lambda: tmp_path / "nothing")
-    refused("ships no policy: use --policy FILE", policy=None)
+    refused("ships no policy: pass --policy FILE", policy=None)
 
 
 def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch):

@@ -70,5 +70,5 @@ def test_invalid_arguments_raise_an_error_by_name(tmp_path, arguments, message):
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "taken").write_bytes(b"")
     for out in (tmp_path / "taken", tmp_path / "taken" / "homes"):
-        with pytest.raises(OSError, match=f"folder '{out}' cannot be made: a file is in its place: name another"):
+        with pytest.raises(OSError, match=f"folder '{out}' cannot be created: a file is in its place: name another"):
             CliRunner().invoke(app, ["scene", "generate", "1", "--out", str(out)], catch_exceptions=False)

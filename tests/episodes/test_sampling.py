@@ -79,7 +79,7 @@ def test_episodes_across_islands_are_left_out_with_one_warning():
     start = np.array([[1, 0, 1], [1, 0, 1], [7, 0, 1], [500, 0, 1]], float)
     goal = np.array([[3, 0, 3], [7, 0, 1], [5, 0, 3], [1, 0, 1]], float)
     episodes = episode_set(start, np.zeros(4), goal, np.full(4, np.nan))
-    said = r"left out 2 of 4 episodes \(1, 3\): 1 start or end .* this agent can walk, 1 have no path to their goal"
+    said = r"left out 2 of 4 episodes \(1, 3\): 1 start or end .* navmesh of this agent, 1 have no path to their goal"
     with pytest.warns(UserWarning, match=said):
         fitting = fit_episodes(episodes, navmesh, "file")
     np.testing.assert_allclose(fitting.distance, [8**0.5, 8**0.5], atol=0.02)

@@ -41,7 +41,7 @@ def stand_in_for_opengl(monkeypatch: pytest.MonkeyPatch, device: str | None) -> 
         ("AMD Radeon RX 6800 (radeonsi, navi21)", "opengl"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:found no OpenGL")
+@pytest.mark.filterwarnings("ignore:OpenGL 4.3 was not found")
 def test_auto_takes_opengl_on_hardware_and_embree_otherwise(monkeypatch, device, expected):
     stand_in_for_opengl(monkeypatch, device)
     renderer = make_renderer("auto", small_library())
@@ -52,6 +52,15 @@ def test_auto_takes_software_opengl_where_embree_is_missing(monkeypatch):
     stand_in_for_opengl(monkeypatch, "llvmpipe")
     monkeypatch.setattr(api, "_has_embree", lambda: False)
     assert make_renderer("auto", small_library()).name == "opengl"
+
+
+@pytest.mark.parametrize("has_embree", [True, False])
+def test_an_nvidia_gpu_that_is_not_used_is_worth_a_warning(monkeypatch, tmp_path, has_embree):
+    stand_in_for_opengl(monkeypatch, "llvmpipe")
+    monkeypatch.setattr(api, "_has_embree", lambda: has_embree)
+    monkeypatch.setattr(api, "NVIDIA_DRIVER_FILE", tmp_path)  # which exists
+    with pytest.warns(UserWarning, match="NVIDIA GPU of this machine is not used .gym-batchnav doctor explains why"):
+        make_renderer("auto", small_library())
 
 
 def test_opengl_by_name_takes_any_device(monkeypatch):

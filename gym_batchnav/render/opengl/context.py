@@ -15,6 +15,7 @@ import numpy as np
 
 from gym_batchnav.render.api import is_software
 from gym_batchnav.render.opengl.current import CurrentContext
+from gym_batchnav.render.opengl.devices import choose_device, cuda_devices, egl_devices, torch_device, uuid_text
 from gym_batchnav.system.process import claim_process
 
 _GL_TEXTURE_2D, _GL_TEXTURE_2D_ARRAY = 0x0DE1, 0x8C1A
@@ -24,6 +25,7 @@ _GL_UNSIGNED_BYTE, _GL_FLOAT = 0x1401, 0x1406
 _GL_UNPACK_ALIGNMENT = 0x0CF5
 _GL_LOWER_LEFT, _GL_ZERO_TO_ONE = 0x8CA1, 0x935F
 _GL_CLIP_DISTANCE0 = 0x3000
+_GL_DEVICE_UUID, _UUID_BYTES = 0x9597, 16  # EXT_memory_object
 _CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 
@@ -38,6 +40,7 @@ class Context:
         pid: Id of the process that made it.
         device: GL_RENDERER.
         software: Whether the device draws on the processor.
+        uuid: UUID of the device as text, ``""`` if OpenGL does not report one.
         no_framebuffer: Must be bound before a framebuffer is released, since ModernGL keeps binding the last one used.
         clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
     """
@@ -58,6 +61,7 @@ class Context:
         self.moderngl.gc_mode = "context_gc"
         self.device: str = self.moderngl.info["GL_RENDERER"]
         self.software = is_software(self.device)
+        self.uuid = self._read_uuid()
         self.clip_control = "GL_ARB_clip_control" in self.moderngl.extensions or self.moderngl.version_code >= 450
         self.flush = self._load("glFlush", 0)  # makes the device start on all earlier calls
         self._tex_image_2d = self._load("glTexImage2D", 8, pointer=True)
@@ -178,6 +182,15 @@ class Context:
                 "renderer='embree'"
             )
 
+    def _read_uuid(self) -> str:
+        """The device's UUID, which CUDA gives as well; ``""`` without the extension that has it."""
+        if "GL_EXT_memory_object" not in self.moderngl.extensions:
+            return ""
+        identity = (ctypes.c_ubyte * _UUID_BYTES)()
+        with self.moderngl:
+            self._load("glGetUnsignedBytei_vEXT", 2, pointer=True)(_GL_DEVICE_UUID, 0, identity)
+        return "" if self.software else uuid_text(bytes(identity))
+
     def _load(
         self, name: str, num_integers: int, pointer: bool = False, result: type | None = None
     ) -> Callable[..., Any]:
@@ -190,7 +203,10 @@ class Context:
 def _create() -> moderngl.Context:
     """Create a context without a window: with EGL on Linux, with the platform's default elsewhere."""
     errors = []
-    backends: list[dict[str, Any]] = [{"backend": "egl"}, {}] if sys.platform == "linux" else [{}]
+    backends: list[dict[str, Any]] = [{}]
+    if sys.platform == "linux":
+        index = choose_device(egl_devices(), cuda_devices, torch_device())
+        backends = [{"backend": "egl", "device_index": index}, {}]
     for keywords in backends:
         try:
             return moderngl.create_standalone_context(require=430, **keywords)

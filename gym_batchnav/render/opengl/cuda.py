@@ -8,6 +8,7 @@ when its batch is taken and unmapped when it is drawn into again.
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.opengl.context import Context, shared_context
+from gym_batchnav.render.opengl.devices import cuda_devices, egl_devices, why_not_same
 from gym_batchnav.render.opengl.pictures import Buffers, batch_buffers, picture_bytes
 
 _INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was built), or use"
@@ -22,6 +24,8 @@ _INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was bu
 
 def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
     """Import torch and cuda.core and check that there is a device.
+
+    Torch's current device is settled now, so that an OpenGL context made later is made on the same one.
 
     Args:
         keyword: The argument's name in errors.
@@ -40,20 +44,28 @@ def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
         raise RuntimeError(f"{keyword}='cuda' needs a cuda.core with GraphicsResource: {_INSTALL} {keyword}='cpu'")
     if not torch.cuda.is_available():
         raise RuntimeError(f"{keyword}='cuda': torch finds no NVIDIA device: use {keyword}='cpu'")
+    torch.cuda.current_device()
     return torch, core
+
+
+def settle_cuda() -> None:
+    """Make torch choose its current device, if it has one, before OpenGL chooses its own; never raises."""
+    with suppress(RuntimeError):
+        load_cuda()
 
 
 def check_cuda() -> None:
     """Raise RuntimeError, by the environment's keyword, unless pictures can stay on an NVIDIA device."""
-    load_cuda("obs_device")
-    check_vendor(shared_context(), "obs_device")
+    torch, _ = load_cuda("obs_device")
+    check_same_device(shared_context(), torch.cuda.current_device(), "obs_device")
 
 
-def check_vendor(context: Context, keyword: str = "device") -> None:
-    """Raise RuntimeError unless OpenGL draws on an NVIDIA device.
+def check_same_device(context: Context, index: int, keyword: str = "device") -> None:
+    """Raise RuntimeError unless OpenGL draws on an NVIDIA device that is CUDA's device ``index``.
 
     Args:
         context: The renderers' context.
+        index: CUDA's index of the device that reads the pictures.
         keyword: The argument's name in the error.
     """
     if "NVIDIA" not in context.moderngl.info["GL_VENDOR"]:
@@ -61,6 +73,10 @@ def check_vendor(context: Context, keyword: str = "device") -> None:
             f"{keyword}='cuda': OpenGL draws on {context.device}, which CUDA cannot read: install NVIDIA's OpenGL "
             f"(libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all), or use {keyword}='cpu'"
         )
+    cuda = next((device for device in cuda_devices() if device.index == index), None)
+    reason = why_not_same(context.uuid, context.device, egl_devices(), cuda)
+    if reason:
+        raise RuntimeError(f"{keyword}='cuda': {reason}; or use {keyword}='cpu'")
 
 
 def to_cuda(array: np.ndarray) -> Any:
@@ -84,16 +100,17 @@ class CudaPictures:
         num_sets: Number of sets of buffers.
 
     Raises:
-        RuntimeError: If OpenGL does not draw on an NVIDIA device, or a package is missing.
+        RuntimeError: If OpenGL does not draw on torch's current NVIDIA device, or a package is missing.
     """
 
     def __init__(
         self, context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
     ) -> None:
         self._torch, self._core = load_cuda()
-        check_vendor(context)
+        index = self._torch.cuda.current_device()
+        check_same_device(context, index)
         self._camera = camera
-        self._device = self._core.Device(self._torch.cuda.current_device())
+        self._device = self._core.Device(index)
         self._device.set_current()
         self._arguments = (context, camera, sensors, num_views)
         self._buffers: list[Buffers] = [{} for _ in range(num_sets)]

@@ -290,8 +290,9 @@ def _device(name: str, local_rank: int) -> torch.device:
     """Return the device of the networks; a GPU becomes torch's current device, which also receives observations."""
     if name == "cpu":
         return torch.device("cpu")
-    torch.cuda.set_device(local_rank)
-    return torch.device("cuda", local_rank)
+    index = local_rank % torch.cuda.device_count()  # workers may share a GPU
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
 
 
 def _set_threads(count: int | None) -> None:

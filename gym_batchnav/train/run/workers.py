@@ -27,7 +27,8 @@ class Workers:
     Attributes:
         rank: Index of this worker; worker 0 logs.
         size: Number of workers.
-        local_rank: Index of this worker on its machine; it uses the GPU of this index.
+        local_rank: Index of this worker on its machine. Worker i uses GPU i; if there are more workers than GPUs, they
+            share them in turn.
         seconds: Seconds spent waiting for other workers so far.
     """
 
@@ -53,9 +54,7 @@ class Workers:
         if int(os.environ.get("WORLD_SIZE", 1)) == 1:
             return workers
         limit = timedelta(seconds=timeout)
-        backend = "gloo"
-        if torch.cuda.is_available() and torch.distributed.is_nccl_available():
-            backend = "cpu:gloo,cuda:nccl"
+        backend = _backend(int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         try:
             store, workers.rank, workers.size = next(torch.distributed.rendezvous("env://", timeout=limit))
             store.set_timeout(limit)
@@ -146,3 +145,10 @@ class Workers:
                 f"worker {self.rank} of {self.size} lost the others ({error}): check their output, then restart all"
             ) from error
         self.seconds += time.perf_counter() - clock
+
+
+def _backend(local_size: int) -> str:
+    """Return the backend for the workers of a machine: NCCL, or Gloo if workers share a GPU, which NCCL refuses."""
+    if not torch.cuda.is_available() or not torch.distributed.is_nccl_available():
+        return "gloo"
+    return "gloo" if local_size > torch.cuda.device_count() else "cpu:gloo,cuda:nccl"

@@ -108,7 +108,7 @@ def test_a_users_context_that_was_released_while_current_is_let_go():
 def test_a_context_that_cannot_be_made_current_is_named(monkeypatch):
     monkeypatch.setattr(shared_context()._current, "_own", 1)  # as if a window's context, unknown to EGL, stayed
     with (
-        pytest.raises(RuntimeError, match=r"another one is that EGL does not know.*renderer='embree'"),
+        pytest.raises(RuntimeError, match=r"one is current that EGL does not know.*renderer='embree'"),
         shared_context(),
     ):
         pass

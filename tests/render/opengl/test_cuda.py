@@ -86,6 +86,7 @@ def fake_cuda(monkeypatch):
     torch = SimpleNamespace(
         cuda=SimpleNamespace(
             is_available=lambda: True,
+            is_initialized=lambda: True,
             current_device=lambda: 0,
             current_stream=lambda: SimpleNamespace(cuda_stream=state.stream),
         ),

@@ -19,6 +19,8 @@ from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
+from gym_batchnav.train.run import run as run_module  # noqa: E402
+from gym_batchnav.train.run import workers as workers_module  # noqa: E402
 from gym_batchnav.train.run.workers import DONE_SHARE, SHORTEST_SHARE, Workers  # noqa: E402
 
 TESTS = Path(__file__).parents[2]
@@ -214,6 +216,30 @@ def test_who_waits_in_vain_says_so(monkeypatch, rank):
         monkeypatch.setenv(name, str(value))
     with pytest.raises(RuntimeError, match=f"worker {rank} of 2 could not join the others within 1 s"):
         Workers.from_environment(timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "nccl", "local_size", "backend"),
+    [
+        (0, True, 1, "gloo"),
+        (2, False, 2, "gloo"),
+        (2, True, 2, "cpu:gloo,cuda:nccl"),
+        (1, True, 2, "gloo"),  # NCCL refuses two workers on one GPU
+    ],
+)
+def test_workers_that_share_a_gpu_do_without_nccl(monkeypatch, num_gpus, nccl, local_size, backend):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: num_gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: nccl)
+    assert workers_module._backend(local_size) == backend
+
+
+def test_workers_take_the_gpus_in_turn(monkeypatch):
+    taken = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [run_module._device("cuda", rank).index for rank in range(4)] == [0, 1, 0, 1] == taken
+    assert run_module._device("cpu", 3).type == "cpu" and len(taken) == 4
 
 
 if __name__ == "__main__":

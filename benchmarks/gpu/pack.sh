@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Gathers what a GPU machine without a network lacks, in one ignored folder: bash benchmarks/gpu/pack.sh [--help]
+#
+#   wheels.tar.xz   packages for Python 3.12 on Linux x86-64 (benchmarks/gpu/wheels.txt), repacked to compress well
+#   cuda.tar.xz     cuda-core, for machines whose own is missing or too old to map OpenGL's buffers (wheels-cuda.txt)
+#   loaders.tar.xz  libglvnd's loaders of EGL and OpenGL, for images that have NVIDIA's driver but not these
+#   scenes.tar.xz   the shared scenes, without images that no renderer reads
+#
+# Variables: KIT, the folder (.gpu-kit); DATA, the folder with the shared scenes (../shared, if it is there);
+# PYTHON, any Python with pip (python3). It stops with an error if the folder is larger than 40 MiB.
+set -euo pipefail
+if [ "${1-}" = --help ] || [ "${1-}" = -h ]; then sed -n '2,11s/^# \{0,1\}//p' "$0"; exit; fi
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+kit=${KIT:-$root/.gpu-kit}
+data=${DATA:-$root/../shared}
+python=${PYTHON:-python3}
+most=$((40 * 1024 * 1024))
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+rm -rf "$kit"
+mkdir -p "$kit" "$work/debs" "$work/loaders"
+
+platforms=(--platform manylinux1_x86_64 --platform manylinux2010_x86_64 --platform manylinux2014_x86_64)
+for minor in 5 12 17 24 27 28 31 34 35 39; do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
+
+# The packages that a list names, as an archive of wheels: gather LIST NAME
+gather() {
+  echo "== $2"
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
+    --implementation cp "${platforms[@]}" --platform any --dest "$work/$2" --requirement "$here/$1"
+  # A wheel is a zip archive; stored without compression, all of them together compress to half.
+  "$python" - "$work/$2" << 'END'
+import sys, zipfile
+from pathlib import Path
+for path in sorted(Path(sys.argv[1]).glob("*.whl")):
+    with zipfile.ZipFile(path) as wheel:
+        content = [(entry, wheel.read(entry)) for entry in wheel.infolist()]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as wheel:
+        for entry, data in content:
+            entry.compress_type = zipfile.ZIP_STORED
+            wheel.writestr(entry, data)
+    print(f"  {path.name}")
+END
+  tar -C "$work" -cf - "$2" | xz -9e -T0 > "$kit/$2.tar.xz"
+}
+gather wheels.txt wheels
+gather wheels-cuda.txt cuda
+
+echo "== loaders of EGL and OpenGL"
+if command -v apt-get > /dev/null && command -v dpkg > /dev/null; then
+  (
+    cd "$work/debs"
+    options=(-oAPT::Architecture=amd64 -oAPT::Architectures=amd64 -oAPT::Sandbox::User=root)
+    apt-get "${options[@]}" -qq download libegl1 libglvnd0 libopengl0 libgl1 libglx0 libgles2
+    for file in *.deb; do dpkg -x "$file" "$work/loaders"; done
+  )
+  tar -C "$work/loaders/usr/lib/x86_64-linux-gnu" -cf - . | xz -9e > "$kit/loaders.tar.xz"
+else
+  echo "  left out: they come from Debian's packages, and there is no apt-get here"
+fi
+
+echo "== scenes"
+if [ -d "$data/scenes" ]; then
+  # Normal and roughness maps: no renderer here reads them.
+  tar -C "$data" --exclude='*_nor_*' --exclude='*_normal*' --exclude='*_rough_*' --exclude='*_arm_*' \
+    --exclude='scenes/textures' -cf - scenes | xz -9e --lzma2=preset=9e,dict=64MiB -T1 > "$kit/scenes.tar.xz"
+else
+  echo "  left out: no $data/scenes; name the folder with DATA"
+fi
+
+(cd "$kit" && sha256sum ./*.tar.xz > SHA256SUMS && ls -l)
+total=$(cat "$kit"/* | wc -c)
+echo "$((total / 1024)) KiB in $kit; the limit is $((most / 1024)) KiB"
+[ "$total" -le "$most" ] || { echo "error: too large to carry"; exit 1; }

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Measures this package on a machine with a GPU and no network: bash benchmarks/gpu/run.sh [--small] [stage ...]
+#
+# Installs what benchmarks/gpu/pack.sh has gathered into a fresh virtual environment over the machine's own packages,
+# compiles the kernels, runs the stages in order, and prints a table. All stages together end within BUDGET seconds.
+#
+#   system   drivers, EGL devices, the one that is CUDA's, limits and extensions, speed of copies
+#   cpu      Embree and navigation on 1, 2, 4, 8 and 16 threads
+#   tests    pytest -m gpu with a stress of 100,000 batches; the OpenGL and agreement tests; agreement of the renderers
+#            in every shared scene, in figures and pictures
+#   render   the renderer alone, up to 16,384 views, depth at 64 x 64 and RGB at 128 x 128; memory
+#   step     whole steps of 4,096 agents, in one batch and in two halves that overlap
+#   train    training end to end: a small policy and the paper's SE-ResNet9
+#   peers    other simulators in the same run, as far as they are installed
+#   profile  where a step's time goes: OpenGL's timers, CUDA's events, copies, Python's functions
+#   learn    only when asked for: trains the preset gpu for LEARN seconds (420), then evaluates in held-out homes;
+#            another call with the same WORK resumes the training
+#
+#   --small  few agents and short times, to try the kit itself; also without a GPU
+#
+# Variables: OUT, the folder of results (out/gpu): results.jsonl (one line a figure and one a stage, written as they come),
+# table.txt, log.txt, pictures; KIT, the packed folder (.gpu-kit); WORK, scratch (a new temporary folder); PYTHON, the
+# Python that has torch (python3); BUDGET, seconds for all (570); DATA, the shared scenes, where they are not in the kit.
+set -euo pipefail
+case " $* " in *" --help "* | *" -h "*) sed -n '2,28s/^# \{0,1\}//p' "$0"; exit ;; esac
+started=$SECONDS
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+kit=${KIT:-$root/.gpu-kit}
+work=${WORK:-$(mktemp -d)}
+python=${PYTHON:-python3}
+export OUT=${OUT:-$root/out/gpu} PYTHONUNBUFFERED=1
+mkdir -p "$OUT" "$work"
+[ -f "$kit/wheels.tar.xz" ] || { echo "error: no $kit/wheels.tar.xz: run bash benchmarks/gpu/pack.sh where there is a network"; exit 2; }
+
+unpack() {  # an archive into a folder; Python's tarfile, for there may be no xz here
+  mkdir -p "$2"
+  "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2], filter="data")' "$1" "$2"
+}
+
+echo "== installing into $work"
+unpack "$kit/wheels.tar.xz" "$work"
+"$python" -m venv --clear --without-pip --system-site-packages "$work/venv"
+site=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+# Where $python is itself of a virtual environment, "system" is not that one: it is named to the new one.
+"$python" -c 'import site; [print(f"import site; site.addsitedir({path!r})") for path in site.getsitepackages()]' \
+  > "$site/machine.pth"
+install() {
+  "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-cache-dir \
+    --target "$site" "$@"
+}
+install "$work"/wheels/*.whl
+probe() { "$work/venv/bin/python" -c "$1" 2> /dev/null; }
+if probe 'import torch; assert torch.version.cuda' && ! probe 'from cuda.core import GraphicsResource' \
+  && [ -f "$kit/cuda.tar.xz" ]; then
+  echo "   no cuda-core of 1.2 or later here: taking the kit's"
+  unpack "$kit/cuda.tar.xz" "$work"
+  install "$work"/cuda/*.whl
+fi
+if [ -f "$kit/scenes.tar.xz" ]; then
+  unpack "$kit/scenes.tar.xz" "$work/shared"
+  export GYM_BATCHNAV_TEST_DATA=$work/shared
+else
+  export GYM_BATCHNAV_TEST_DATA=${DATA:-$root/../shared}
+fi
+if [ -f "$kit/loaders.tar.xz" ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL.so.1")' 2> /dev/null; then
+  echo "   no libEGL here: taking the kit's loaders"
+  unpack "$kit/loaders.tar.xz" "$work/loaders"
+  export LD_LIBRARY_PATH=$work/loaders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export GLCONTEXT_LINUX_LIBEGL=libEGL.so.1 GLCONTEXT_LINUX_LIBGL=libGL.so.1
+fi
+# Images with a mounted driver keep its description out of libglvnd's own folders.
+nvidia=/usr/local/nvidia
+if [ -z "${__EGL_VENDOR_LIBRARY_FILENAMES-}" ] && [ -f $nvidia/share/glvnd/egl_vendor.d/10_nvidia.json ] \
+  && ! ls /etc/glvnd/egl_vendor.d/*nvidia*.json /usr/share/glvnd/egl_vendor.d/*nvidia*.json > /dev/null 2>&1; then
+  export __EGL_VENDOR_LIBRARY_FILENAMES=$nvidia/share/glvnd/egl_vendor.d/10_nvidia.json
+fi
+if [ -d $nvidia/lib64 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL_nvidia.so.0")' 2> /dev/null; then
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvidia/lib64
+fi
+export RUN=${RUN:-$work/run}
+export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cache PATH=$work/venv/bin:$PATH
+
+echo "== compiling the kernels"
+warm='from gym_batchnav.preparation.kernels import draw_small_scene; draw_small_scene'
+"$work/venv/bin/python" -m gym_batchnav.cli warmup &
+warmup=$!  # compiles the renderer that "auto" takes; the stages use both
+"$work/venv/bin/python" -c "$warm('embree')" &
+embree=$!
+"$work/venv/bin/python" -c "$warm('opengl')" || echo "   no OpenGL here"
+wait $embree || echo "   no Embree here"
+wait $warmup
+"$work/venv/bin/python" "$here/kit.py" --spent "$((SECONDS - started))" --budget "${BUDGET:-570}" "$@"

@@ -1,0 +1,79 @@
+"""``gym-batchnav doctor``: what was found on this machine, what is missing, and what to install."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from gym_batchnav.diagnosis import Diagnosis
+
+_MEBIBYTE = 2**20
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
+    """Say what was found on this machine, why the GPU is or is not used, and what to install.
+
+    Exits with 1 if nothing can be rendered here. Attach the output of --json to a report of a problem.
+
+    Example: gym-batchnav doctor
+    """
+    from gym_batchnav.diagnosis import diagnose
+
+    found = diagnose()
+    if as_json:
+        print(json.dumps(found.as_json()))
+    else:
+        _show(found, Console())
+    if not found.renderer:
+        raise typer.Exit(1)
+
+
+def _show(found: Diagnosis, console: Console) -> None:
+    """Print the diagnosis on one screen."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows(found):
+        table.add_row(name, escape(value))
+    console.print(table)
+    if not found.advice:
+        console.print("[green]Nothing is missing.[/]")
+    for line in found.advice:
+        console.print(f"[yellow]To do:[/] {escape(line)}", highlight=False)
+
+
+def rows(found: Diagnosis) -> list[tuple[str, str]]:
+    """What the table says, line by line."""
+    graphics = found.graphics
+    missing = [name for name, number in found.versions.items() if number is None]
+    present = [f"{name} {number}" for name, number in found.versions.items() if number is not None]
+    threads = found.threads
+    variables = ", ".join(f"{name}={value}" for name, value in threads["variables"].items())
+    lines = [
+        ("versions", ", ".join(present) + (f"; not installed: {', '.join(missing)}" if missing else "")),
+        ('renderer="auto"', f"{found.renderer or 'none'}: {found.reason}"),
+        ("OpenGL", f"{graphics.opengl}, {graphics.version}" if graphics.opengl else f"none: {graphics.error}"),
+        (
+            "EGL",
+            f"{'loader found' if graphics.loader else 'no loader'}; drivers: {', '.join(graphics.vendors) or 'none'}",
+        ),
+        *((("", device)) for device in graphics.egl),
+        ("NVIDIA driver", graphics.driver or "none"),
+        *((("", device)) for device in graphics.cuda),
+        ('obs_device="cuda"', "ready" if not found.cuda_error else f"no: {found.cuda_error}"),
+        ("Embree", found.embree or f"none: {found.embree_error}"),
+        (
+            "threads",
+            f"{threads['numba']} of Numba ({threads['layer']}) on {threads['cores']} cores; {variables}".rstrip("; "),
+        ),
+    ]
+    for name, folder in found.caches.items():
+        state = "writable" if folder.writable else "NOT writable"
+        lines.append((f"cache, {name}", f"{folder.path} ({folder.nbytes / _MEBIBYTE:,.0f} MiB, {state})"))
+    return lines

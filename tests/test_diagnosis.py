@@ -1,0 +1,122 @@
+"""The diagnosis: advice for machines that this one is not, and what it finds on this one."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from gym_batchnav import diagnosis
+from gym_batchnav.cli.doctor import rows
+from gym_batchnav.diagnosis import Diagnosis, Folder, Graphics, advise, diagnose, explain_auto, find_graphics
+
+MESA, NVIDIA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json", "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
+H100 = "CUDA device 0: NVIDIA H100 80GB HBM3, 01010101-0101-0101-0101-010101010101"
+GPU = Graphics(True, (NVIDIA, MESA), "580.159.04", ("EGL device 0: NVIDIA",), (H100,), "NVIDIA H100/PCIe/SSE2", "4.6.0")
+SOFTWARE = Graphics(True, (MESA,), None, ("EGL device 0: software",), (), "llvmpipe (LLVM 15.0.6)", "4.5")
+COMPLETE = Diagnosis(
+    versions={"gym-batchnav": "1.0.0", "moderngl": "5.13.0", "torch": None},
+    graphics=GPU, embree="packets of 16 rays", renderer="opengl", reason="a graphics device",
+    threads={"numba": 16, "layer": "omp", "cores": 16, "variables": {}},
+    caches={"machine code": Folder("/c/kernels", True, 0), "scenes": Folder("/c", True, 0)},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("graphics", [GPU, SOFTWARE])
+def test_where_nothing_is_missing_there_is_no_advice(graphics):
+    assert advise(replace(COMPLETE, graphics=graphics)) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({"graphics": replace(SOFTWARE, loader=False, opengl=None, error="no EGL")}, "apt-get install libegl1"),
+        ({"graphics": replace(SOFTWARE, opengl=None, vendors=())}, "apt-get install libegl1 libgl1-mesa-dri"),
+        ({"graphics": replace(SOFTWARE, driver="580.1")}, "EGL knows no driver of it: install NVIDIA's OpenGL"),
+        ({"graphics": replace(SOFTWARE, cuda=(H100,), vendors=(NVIDIA,))}, "EGL lists none"),
+        ({"graphics": replace(GPU, opengl="llvmpipe")}, "unset GLCONTEXT_DEVICE_INDEX"),
+        ({"versions": {"moderngl": None}}, "pip install moderngl"),
+        ({"embree": None, "embree_error": "pip install embreex"}, "Embree cannot run (pip install embreex)"),
+        ({"cuda_error": "needs cuda.core"}, "to keep observations on the GPU: needs cuda.core"),
+        ({"threads": {**COMPLETE.threads, "numba": 2}}, "Numba runs 2 threads on 16 cores"),
+        ({"threads": {**COMPLETE.threads, "layer": "workqueue"}}, "install libgomp1"),
+        ({"caches": {"machine code": Folder("/k", False, 0), "scenes": Folder("/c", True, 0)}}, "'/k', cannot"),
+        ({"caches": {"machine code": Folder("/k", True, 0), "scenes": Folder("/c", False, 0)}}, "GYM_BATCHNAV_CACHE"),
+    ],
+)
+def test_what_is_missing_is_named_with_a_remedy(changes, advice):
+    (line,) = advise(replace(COMPLETE, **changes))
+    assert advice in line
+
+
+def test_a_machine_without_a_gpu_is_not_told_to_use_one():
+    found = replace(COMPLETE, graphics=SOFTWARE, cuda_error="torch finds no NVIDIA device")
+    assert advise(found) == ()
+
+
+@pytest.mark.parametrize(
+    ("graphics", "has_embree", "renderer", "reason"),
+    [
+        (GPU, True, "opengl", "graphics device, NVIDIA H100"),
+        (SOFTWARE, True, "embree", "in software, llvmpipe"),
+        (SOFTWARE, False, "opengl", "Embree is not installed"),
+        (Graphics(), True, "embree", "OpenGL 4.3 was not found"),
+        (Graphics(), False, "", "neither OpenGL 4.3 nor Embree"),
+    ],
+)
+def test_the_choice_of_auto_is_explained(graphics, has_embree, renderer, reason):
+    chosen, why = explain_auto(graphics, has_embree)
+    assert chosen == renderer and reason in why
+
+
+@pytest.mark.opengl
+def test_this_machine_is_described():
+    found = diagnose()
+    assert found.renderer in ("opengl", "embree") and found.graphics.loader and found.graphics.vendors
+    assert found.graphics.opengl and found.graphics.version and not found.graphics.error
+    assert found.threads["numba"] >= 1 and found.threads["layer"] in ("omp", "tbb", "workqueue")
+    assert set(found.caches) == {"machine code", "scenes"}
+    again = json.loads(json.dumps(found.as_json()))
+    assert again["graphics"]["opengl"] == found.graphics.opengl and again["versions"]["numpy"]
+    named = dict(rows(found))
+    assert found.graphics.opengl in named["OpenGL"] and found.reason in named['renderer="auto"']
+
+
+def test_a_machine_without_opengl_gives_the_reason(monkeypatch):
+    from gym_batchnav.render.opengl import context
+
+    def fail():
+        raise RuntimeError("OpenGL 4.3 or newer is needed and none was found")
+
+    monkeypatch.setattr(context, "shared_context", fail)
+    assert find_graphics().opengl is None and "4.3" in find_graphics().error
+
+
+def test_drivers_are_found_where_libglvnd_looks(monkeypatch, tmp_path):
+    file = tmp_path / "10_nvidia.json"
+    file.touch()
+    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", str(tmp_path))
+    assert diagnosis._vendor_files() == (str(file),)
+    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", f"{file}:{tmp_path / 'absent.json'}")
+    assert diagnosis._vendor_files() == (str(file),)
+
+
+def test_the_drivers_version_is_read(monkeypatch, tmp_path):
+    file = tmp_path / "version"
+    monkeypatch.setattr(diagnosis, "NVIDIA_DRIVER_FILE", file)
+    assert diagnosis._driver_version() is None
+    file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n")
+    assert diagnosis._driver_version() == "580.159.04"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_to_is_seen(tmp_path):
+    tmp_path.chmod(0o500)
+    assert not diagnosis._folder(tmp_path / "cache").writable
+
+
+def test_a_folder_is_measured_with_all_that_is_in_it(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "file").write_bytes(bytes(1000))
+    assert diagnosis._folder(tmp_path) == Folder(str(tmp_path), True, 1000)
+    assert diagnosis._folder(tmp_path / "absent").nbytes == 0
