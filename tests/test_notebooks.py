@@ -10,7 +10,6 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-QUICK = "quickstart"  # the others are slow tests
 NEEDS = {
     "rendering": [pytest.mark.opengl],
     "train": [pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")],
@@ -18,10 +17,6 @@ NEEDS = {
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 MAX_BYTES = 1_500_000  # Pillow gives every picture as PNG and as JPEG: keep one of them
 PICTURES = ("image/png", "image/jpeg", "image/gif")
-
-
-def marks_of(path):
-    return NEEDS.get(path.stem, []) + ([] if path.stem == QUICK else [pytest.mark.slow])
 
 
 def missing(cell):
@@ -34,7 +29,10 @@ def code_of(path):
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem, marks=marks_of(path)) for path in NOTEBOOKS])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=NEEDS.get(path.stem, ())) for path in NOTEBOOKS]
+)
 def test_it_runs(path, tmp_path):
     """Cells that need what is not installed are left out; nox runs them where it is."""
     (tmp_path / "notebooks").mkdir()

@@ -44,6 +44,7 @@ def test_the_demo_draws_mosaic_map_and_clip(demo):
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_the_demo_takes_a_users_own_file(data_dir, tmp_path):
     scene = data_dir / "scenes/godot/room.glb"
     said = run("demo", "--scene", str(scene), "--num-envs", "16", "--seconds", "2", "--out", str(tmp_path), "--json")

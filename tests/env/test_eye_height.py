@@ -51,6 +51,7 @@ def test_in_the_shipped_apartments(name: str, tmp_path) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", SHARED)
+@pytest.mark.slow
 def test_in_scenes_of_others(name: str, data_dir, tmp_path) -> None:
     scene = load_scene(data_dir / "scenes" / name)
     env = spread_out(scene, sensors=(), cache_dir=tmp_path, navmesh_settings=NavMeshSettings())

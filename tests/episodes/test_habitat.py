@@ -246,6 +246,7 @@ except (ValueError, FileNotFoundError) as error:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits are set as on Linux")
 class TestHostileFiles:
     @pytest.mark.parametrize("kind", ["keys", "strings", "objects", "below"])
+    @pytest.mark.slow
     def test_millions_of_values_in_a_small_file(self, tmp_path, kind):
         path = tmp_path / "bomb.json.gz"
         count = 4_000_000 if kind == "below" else 8_000_000

@@ -94,6 +94,7 @@ def write_draco(folder):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 @pytest.mark.parametrize("write", [write_glb, write_obj, write_ply, write_ascii_ply, write_stl, write_off, write_draco])
+@pytest.mark.slow
 def test_bytes_flipped_and_files_cut_at_every_kilobyte(tmp_path, write):
     write(tmp_path)
     name = next(path.name for path in tmp_path.glob("s.*") if path.suffix != ".mtl")
@@ -103,6 +104,7 @@ def test_bytes_flipped_and_files_cut_at_every_kilobyte(tmp_path, write):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@pytest.mark.slow
 def test_any_json_gives_a_sound_scene_or_a_scene_error(tmp_path):
     loaded, refused = fuzz(tmp_path, "json")
     assert min(loaded, refused) > 10
@@ -132,6 +134,7 @@ def test_a_damaged_instance_of_a_dataset_gives_a_sound_scene_or_a_scene_error(tm
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 @pytest.mark.parametrize(("count", "outcome"), [(100_000, (1, 0)), (1_000_000, (0, 1))])
+@pytest.mark.slow
 def test_a_dataset_of_many_objects_is_loaded_or_refused_in_time(tmp_path, count, outcome):
     assert fuzz(tmp_path, "files", write_dataset(tmp_path, [{"template_name": "crate"}] * count)) == outcome
 
@@ -208,6 +211,7 @@ TEXTS = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@pytest.mark.slow
 def test_long_texts_are_refused_in_time(tmp_path):
     for name, text in TEXTS.items():
         (tmp_path / f"{name}.obj").write_bytes(text)
@@ -215,6 +219,7 @@ def test_long_texts_are_refused_in_time(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@pytest.mark.slow
 def test_small_files_that_stand_for_much_are_refused(tmp_path):
     made = {"a.glb": strips(), "b.glb": copies(), "c.glb": specks(), "d.glb": pictures(), "e.gltf": entries()}
     for name, data in (made | {"f.obj": polygon(), "g.glb": scans()}).items():
@@ -259,6 +264,7 @@ def test_a_picture_one_pixel_wide_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@pytest.mark.slow
 def test_long_comments_of_off_are_passed_over(tmp_path):
     body = b"3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
     (tmp_path / "one.off").write_bytes(b"OFF\n#" + b"x" * 100_000_000 + b"\n" + body)
@@ -287,6 +293,7 @@ def deep_folders(folder):
         (["*" + "a*" * 1000 + "b"], (1, 0)),
     ],
 )
+@pytest.mark.slow
 def test_patterns_of_a_dataset_are_matched_in_time(tmp_path, patterns, outcome):
     instance = write_dataset(tmp_path, [{"template_name": "crate"}])
     deep_folders(tmp_path)

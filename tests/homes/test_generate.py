@@ -101,6 +101,7 @@ def test_seeds_and_options_differ() -> None:
 
 
 @pytest.mark.parametrize("triangles", [5_000, 10_000, 25_000, 40_000, 200_000])
+@pytest.mark.slow
 def test_triangle_budget_is_met(triangles: int) -> None:
     for seed in (0, 1):
         assert len(apartment(seed, triangles=triangles).triangles) == pytest.approx(triangles, rel=0.10)
@@ -169,6 +170,7 @@ def test_walls_face_the_rooms(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_doors_are_open_and_of_the_right_size(seed: int) -> None:
     scene = apartment(seed)
     doors = scene.metadata["doors"]

@@ -88,6 +88,7 @@ def floor_area(navmesh: NavMesh, floor: float, bounds: list[float] | None = None
 @pytest.mark.parametrize(
     ("area", "storeys"), [(25, 1), (33, 1), (45, 1), (55, 1), (70, 1), (95, 1), (140, 1), (400, 1), (120, 2), (400, 2)]
 )
+@pytest.mark.slow
 def test_plans_have_the_area_asked_for(area: float, storeys: int) -> None:
     for seed in range(4):
         plan = make_plan(np.random.default_rng([seed, round(area)]), area, storeys)
@@ -121,6 +122,7 @@ def assert_apart(plan: Plan) -> None:
                 assert gap.max() > 0.11
 
 
+@pytest.mark.slow
 def test_sizes_are_drawn_from_the_seed() -> None:
     areas = [generate_apartment(seed, triangles=5_000).metadata["area"] for seed in range(8)]
     assert len({round(float(str(area))) for area in areas}) > 5
@@ -304,6 +306,7 @@ def test_every_object_has_a_class(tmp_path) -> None:
         semantic_class("spaceship_1")
 
 
+@pytest.mark.slow
 def test_same_bytes_in_other_processes_and_threads() -> None:
     expected = [digest(generate_apartment(seed, triangles=6_000)) for seed in (3, 4)]
     with ThreadPoolExecutor(3) as pool:

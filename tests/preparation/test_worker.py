@@ -188,6 +188,7 @@ def test_a_scene_that_kills_its_process_each_time_is_refused_by_name(odd, tmp_pa
     prepare_scene(odd, source_of(tmp_path / "room.glb"))
 
 
+@pytest.mark.slow
 def test_a_scene_that_hangs_its_process_each_time_is_refused_by_name(odd, tmp_path):
     odd.prepare(recipe(tmp_path / "room.glb"))  # so that kernels are compiled
     odd.timeout = 3.0

@@ -24,7 +24,6 @@ FOLDERS = [
     "aws_bookstore", "aws_small_house", "drake_livingroom", "godot", "habitat_sim_scenes", "kaykit_furniture",
     "mcguire_CornellBox", "mcguire_lost-empire", "recast", "van_gogh_room",
 ]  # fmt: skip
-LARGE = {"recast", "mcguire_lost-empire"}  # where the navmesh takes long to build
 
 
 def pictures(scenes, slots, views, camera):
@@ -175,12 +174,6 @@ def test_they_agree_in_the_shipped_apartments():
     library, camera = SceneLibrary(scene_sources("apartments")), Camera()
     slots, views = navigable_views(library, 256, camera.eye_height)
     assert_agreement(*pictures([library.scene(slot) for slot in range(8)], slots, views, camera), camera)
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("folder", [name for name in FOLDERS if name not in LARGE])
-def test_they_agree_on_real_scenes(data_dir, folder):
-    assert_agreement_on_folder(data_dir / "scenes" / folder, NUM_VIEWS)
 
 
 @pytest.mark.data

@@ -219,6 +219,7 @@ def test_scenes_that_would_change_their_ids_are_refused(tmp_path):
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["aws_small_house/aws_small_house.glb", "mcguire_lost-empire/lost_empire.obj"])
+@pytest.mark.slow
 def test_large_scenes_survive_a_round_trip(tmp_path, data_dir, name):
     scene = load_scene(data_dir / "scenes" / name)
     save_glb(scene, tmp_path / "made.glb")

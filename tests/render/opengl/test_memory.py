@@ -419,6 +419,7 @@ def test_a_large_scene_that_leaves_takes_its_memory_along():
         assert renderer.nbytes < 4 * before + 2**20
 
 
+@pytest.mark.slow
 def test_ten_thousand_renders_keep_memory_flat(live_objects):
     library = SceneLibrary.from_scenes([scene_of(wall(2.0))])
     camera = Camera(4, 4)
