@@ -18,6 +18,8 @@ from gym_batchnav.preparation.navigation import Navigation, NavigationPreparer
 from gym_batchnav.state import Action, Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
 from gym_batchnav.system.process import claim_process
 
+_STOP = int(Action.STOP)  # NumPy compares arrays with plain integers faster
+
 
 class Simulator:
     """Moves N agents at once and tracks their episodes.
@@ -192,10 +194,10 @@ class Simulator:
             moved_out=self._moved,
             collided_out=self._collided,
         )
-        np.copyto(episodes.stopped, actions == Action.STOP, where=active)
+        np.copyto(episodes.stopped, actions == _STOP, where=active)
         episodes.num_steps[:] += active
-        episodes.num_collisions[:] += active & self._collided
-        episodes.path_length[:] += np.where(active, self._moved, 0)
+        episodes.num_collisions[:] += self._collided  # inactive agents have not moved, nor collided
+        episodes.path_length[:] += self._moved
         np.copyto(episodes.previous_distance, episodes.distance, where=active)
         self._update_distance()
 

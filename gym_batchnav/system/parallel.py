@@ -55,6 +55,7 @@ def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         _, number, given = args
+        given = _borrowed(context, builder, arguments, given)
         values = builder.alloca(given.type)  # lives as long as the calling kernel, which waits for the threads
         builder.store(given, values)
         number = context.cast(builder, number, signature.args[1], types.int64)
@@ -67,6 +68,24 @@ def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any)
 
 
 for_each: Any = intrinsic(_type_for_each)
+
+
+def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return an argument whose arrays have no owner.
+
+    The calling kernel owns the arrays until all threads have finished. With an owner, each view of an array that a
+    kernel makes would count references atomically, and the threads would wait for each other's counts.
+    """
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value=value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        array.parent = cgutils.get_null_value(array.parent.type)
+        return array._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for index, member in enumerate(kind.types):
+            old = builder.extract_value(value, index)
+            value = builder.insert_value(value, _borrowed(context, builder, member, old), index)
+    return value
 
 
 def _compiled(context: Any, kernel: Any, signature: Any) -> Any:

@@ -60,6 +60,8 @@ class Claim:
         """
         claim_process(what)
         current = threading.current_thread()
+        if self._thread is current:  # the usual case; nobody takes a claim over from a thread that runs
+            return
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = current

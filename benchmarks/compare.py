@@ -1,0 +1,76 @@
+"""Compare the speed of this checkout with that of another commit: rounds of both in turn, as ratios.
+
+python benchmarks/compare.py HEAD~1                          # step, navigation and render
+python benchmarks/compare.py main --only step --rounds 8
+
+The other commit is checked out into a temporary folder and run with the packages that are installed here. Each bench
+runs in a process of its own and keeps its kernels apart. Run it on a machine with nothing else to do: a single ratio
+varies by 10% or more, the median of several less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BENCHES = {
+    "step": ("step", "--num-envs", "256", "--renderer", "embree"),
+    "navigation": ("navigation",),
+    "render": ("render", "--renderer", "embree"),
+}
+
+
+def frames_per_second(checkout: Path, caches: Path, bench: tuple[str, ...], seconds: float) -> float:
+    """Run one bench of a checkout; return its frames or agent steps per second."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(checkout),
+        "NUMBA_CACHE_DIR": str(caches / "kernels"),
+        "GYM_BATCHNAV_CACHE": str(caches / "scenes"),
+    }
+    command = [sys.executable, "-m", "gym_batchnav.cli", "bench", *bench, "--seconds", str(seconds), "--json"]
+    run = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True)
+    if run.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed in {checkout}: {run.stderr[-2000:]}")
+    return float(json.loads(run.stdout.splitlines()[-1])["fps"])
+
+
+def main() -> None:
+    """Print a line for each round and a table of medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit", help="the commit to compare with")
+    parser.add_argument("--only", choices=BENCHES, nargs="+", default=list(BENCHES), help="benches to run")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each bench")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of each bench")
+    options = parser.parse_args()
+    medians = {}
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder, "other")
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", other, options.commit], cwd=ROOT, check=True)
+        try:
+            sides = ((other, Path(folder, "caches", "other")), (ROOT, Path(folder, "caches", "this")))
+            for name in options.only:
+                for checkout, caches in sides:
+                    frames_per_second(checkout, caches, BENCHES[name], 0.5)  # compiles kernels
+                ratios = []
+                for _ in range(options.rounds):
+                    before, after = (frames_per_second(*side, BENCHES[name], options.seconds) for side in sides)
+                    ratios.append(after / before)
+                    print(f"{name}: {before:,.0f} -> {after:,.0f} per second, {ratios[-1]:.3f}", flush=True)
+                medians[name] = statistics.median(ratios)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", other], cwd=ROOT, check=True)
+    print(f"\n| bench | this checkout relative to {options.commit}, median of {options.rounds} |\n|---|---|")
+    for name, median in medians.items():
+        print(f"| {name} | {median:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
