@@ -82,7 +82,8 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.parent = cgutils.get_null_value(array.parent.type)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
-        for index, member in enumerate(kind.types):
+        members: Any = kind
+        for index, member in enumerate(members.types):
             old = builder.extract_value(value, index)
             value = builder.insert_value(value, _borrowed(context, builder, member, old), index)
     return value

@@ -158,7 +158,11 @@ def make_comparison(
 
     keywords = {**about.env_keywords(), "num_episodes": per_scene, "episode_order": "once"}
     env = BatchNavEnv(num_envs, **keywords, scenes=spec, renderer=renderer)
-    blind_env = BatchNavEnv(num_envs, **{**keywords, "sensors": ()}, library=env.library)
+    try:
+        blind_env = BatchNavEnv(num_envs, **{**keywords, "sensors": ()}, library=env.library)
+    except BaseException:
+        env.close()
+        raise
     return Comparison(policy_file, about, agents, env, blind_env, per_scene)
 
 

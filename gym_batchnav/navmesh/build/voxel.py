@@ -1,8 +1,9 @@
 """The voxel stages of the builder: rasterise triangles, filter spans, link cells and erode.
 
-They re-create functions of Recast 1.6: ``rasterise`` rcRasterizeTriangles, ``filter_spans``
-rcFilterLowHangingWalkableObstacles, rcFilterLedgeSpans and rcFilterWalkableLowHeightSpans, ``link``
-rcBuildCompactHeightfield, ``boundary_distance`` the distance field of rcErodeWalkableArea and rcBuildDistanceField.
+They re-create functions of Recast 1.6: ``rasterise`` rcRasterizeTriangles, ``filter_low_hanging``
+rcFilterLowHangingWalkableObstacles, ``filter_ledges`` rcFilterLedgeSpans, ``find_floors``
+rcFilterWalkableLowHeightSpans, ``link`` rcBuildCompactHeightfield, ``boundary_distance`` the distance field of
+rcErodeWalkableArea and rcBuildDistanceField.
 
 Columns of the grid are numbered ``z * width + x``. A solid span is a run of filled voxels in a column, and an open span
 is the walkable top of one. Directions 0 to 3 lead to x - 1, z + 1, x + 1 and z - 1.
@@ -292,15 +293,10 @@ def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
     """
     start, bottom, top, walkable = spans
     first = np.zeros(len(start), np.int32)
-    for fill in range(2):
-        if fill == 0:
-            column = np.empty(0, np.int32)
-            floor = np.empty(0, np.int16)
-            ceiling = np.empty(0, np.int32)
-        else:
-            column = np.empty(first[-1], np.int32)
-            floor = np.empty(first[-1], np.int16)
-            ceiling = np.empty(first[-1], np.int32)
+    for fill in range(2):  # the first pass only counts
+        column = np.empty(first[-1], np.int32)
+        floor = np.empty(first[-1], np.int16)
+        ceiling = np.empty(first[-1], np.int32)
         count = 0
         for here in range(len(start) - 1):
             for span in range(start[here], start[here + 1]):
@@ -402,12 +398,6 @@ def keep_spans(links: np.ndarray, kept: np.ndarray) -> np.ndarray:
     return links[:count]
 
 
-@njit(**ENTRY)
 def column_starts(column: np.ndarray, num_columns: int) -> np.ndarray:
     """Return the first span of every column and the number of all, [num_columns + 1] int32, of sorted columns [F]."""
-    start = np.zeros(num_columns + 1, np.int32)
-    for span in range(len(column)):
-        start[column[span] + 1] += 1
-    for here in range(num_columns):
-        start[here + 1] += start[here]
-    return start
+    return np.searchsorted(column, np.arange(num_columns + 1, dtype=np.int32)).astype(np.int32)

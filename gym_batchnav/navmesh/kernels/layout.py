@@ -40,6 +40,7 @@ class Declared:
         complement: Whether indices may also be complemented (``~index``).
         starts: For an array of the first row of every group: the size that its integers rise to from 0. Else empty.
         distance: Whether its values are distances from 0 to infinity; all other values must be finite.
+        last_row_ends: Whether the last row only ends the row before it, so that its first item is not read.
     """
 
     dtype: type
@@ -49,6 +50,7 @@ class Declared:
     complement: bool = False
     starts: str = ""
     distance: bool = False
+    last_row_ends: bool = False
 
 
 def _array(dtype: type, *shape: str | int, index: str | tuple[str, ...] = (), **keywords: Any) -> Declared:
@@ -90,7 +92,7 @@ class Cells(NamedTuple):
 
     grid: Annotated[np.ndarray, _array(np.int32, "MZ", "MX", 2, index="Q + 1")]  # begin and end in pieces
     # Polygon and begin in listed; the end is the next row's begin.
-    pieces: Annotated[np.ndarray, _array(np.int32, "Q + 1", 2, index=("P", "L + 1"))]
+    pieces: Annotated[np.ndarray, _array(np.int32, "Q + 1", 2, index=("P", "L + 1"), last_row_ends=True)]
     # Corners, complemented if only a part of the piece sees them.
     listed: Annotated[np.ndarray, _array(np.int32, "L", index="C", complement=True)]
     frame: Annotated[np.ndarray, _array(np.float64, 3)]  # origin x and z, cell
@@ -217,8 +219,9 @@ def _check_content(name: str, declared: Declared, array: np.ndarray, sizes: dict
         values = array if len(declared.index) == 1 else array[..., column]
         end = _size(size, sizes)
         least = -end if declared.complement else declared.least
-        # The last row of pieces has no polygon: it is 0 even if there are no polygons.
-        if values.size and not (values.min() >= least and values.max() < max(end, 1 if least == 0 else end)):
+        if declared.last_row_ends and column == 0:
+            values = values[:-1]
+        if values.size and not (values.min() >= least and values.max() < end):
             raise ValueError(f"{name}: indices must lie in [{least}, {end}), not [{values.min()}, {values.max()}]")
 
 

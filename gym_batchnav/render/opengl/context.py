@@ -196,6 +196,8 @@ class Context:
     ) -> Callable[..., Any]:
         """Load an OpenGL function that takes integers and optionally a pointer."""
         address = self.moderngl.mglo._context.load_opengl_function(name)
+        if not address:
+            raise RuntimeError(f"the OpenGL driver of {self.moderngl.info['GL_RENDERER']} has no {name}")
         kinds: list[Any] = [ctypes.c_int] * num_integers + [ctypes.c_void_p] * pointer
         return ctypes.CFUNCTYPE(result, *kinds)(address)
 
@@ -229,7 +231,7 @@ def shared_context() -> Context:
 
 
 def probe() -> str | None:
-    """Return the name of the OpenGL 4.3 device of this process, or None if there is none; never raises.
+    """Return the name of the OpenGL 4.3 device of this process, or None if there is none.
 
     There is none in a forked child whose parent has drawn before.
     """

@@ -120,9 +120,12 @@ class CudaPictures:
         """Return buffers for a batch; the tensors of the batch ``num_sets`` before become invalid."""
         turn = batch % len(self._buffers)
         if not self._resources[turn]:
-            self._buffers[turn] = buffers = batch_buffers(*self._arguments)
+            if not self._buffers[turn]:
+                self._buffers[turn] = batch_buffers(*self._arguments)
             register = self._core.GraphicsResource.from_gl_buffer
-            self._resources[turn] = {name: register(buffer.glo, flags="read_only") for name, buffer in buffers.items()}
+            self._resources[turn] = {
+                name: register(buffer.glo, flags="read_only") for name, buffer in self._buffers[turn].items()
+            }
         for resource in self._resources[turn].values():
             if resource.is_mapped:
                 resource.unmap(stream=self._stream())

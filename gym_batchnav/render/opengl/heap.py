@@ -157,10 +157,12 @@ class SlotHeap:
             for name, item_size in self._item_sizes.items():
                 buffers[name] = self._context.moderngl.buffer(reserve=capacity * item_size)
             self._context.check("making room for scenes")
-        except Exception:  # ModernGL raises its own
+        except Exception as error:  # ModernGL raises its own
             for buffer in buffers.values():
                 buffer.release()
-            raise
+            if isinstance(error, RuntimeError):
+                raise
+            raise RuntimeError(f"{self._context.device} has no memory for {capacity:,} items: {error}") from error
         return buffers
 
 

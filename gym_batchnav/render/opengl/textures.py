@@ -140,10 +140,12 @@ class TextureMirror:
             for depth in depths:
                 pages.append(context.srgb_texture_array(self.size, depth))
             context.check("making room for textures")
-        except Exception:  # ModernGL raises its own
+        except Exception as error:  # ModernGL raises its own
             for page in pages:
                 page.release()
-            raise
+            if isinstance(error, RuntimeError):
+                raise
+            raise RuntimeError(f"{context.device} has no memory for textures of {self.size} pixels: {error}") from error
         return pages
 
     def _write_table(self, context: Context, materials: SlotHeap) -> None:

@@ -104,3 +104,13 @@ def test_geodesic_arrays_of_a_cache_are_checked_before_they_are_used() -> None:
         assert fresh.geodesic_distance(start, goal) == mesh.geodesic_distance(start, goal)
     with pytest.raises(ValueError, match="give a C-contiguous"):
         floor_plan(["0000"]).use_geodesic_arrays(kept)
+
+
+def test_a_room_without_corners_lists_none() -> None:
+    """An index of 0 is out of range where there is nothing to point to."""
+    room = floor_plan(["0"]).tables(np.zeros((0, 3)))
+    pieces = room.cells.pieces.copy()
+    pieces[1:, 1] = 1  # the first piece lists one corner
+    cells = room.cells._replace(pieces=pieces, listed=np.zeros(1, np.int32))
+    with pytest.raises(ValueError, match="listed: indices must lie in"):
+        NavigationTables(room.ground, room.corners, cells, room.goals, room.drops)
