@@ -166,7 +166,7 @@ def busy(seconds: float) -> list[Bar]:
             hog.kill()
             hog.wait()
     changes = stats["swaps"] - begun
-    asked = stats["steps_per_change_asked"]
+    asked = stats["steps_per_change_requested"]
     ratio = count / max(changes, 1) / asked
     print(f"beside two busy processes: {changes} changes in {count:,} steps, {ratio:.2f} times the {asked} asked for")
     return [Bar("beside two busy processes, steps per change against those asked for", ratio, 4, at_most=True)]

@@ -192,7 +192,7 @@ class SceneLibrary:
         Returns:
             ``scenes``: number listed; ``resident``: names of those that have a lane or were placed by ``put``;
             ``arriving``: of those that will take over a lane; ``leaving``: of those that have lost theirs and still
-            have agents in them; ``swaps``: changes of scene so far; ``steps_per_change_asked`` and
+            have agents in them; ``swaps``: changes of scene so far; ``steps_per_change_requested`` and
             ``steps_per_change``: the mean of the last changes, None before the first; ``behind``: whether loading makes
             changes take more than four times the steps asked for; ``passed_over``: turns of scenes that did not fit;
             ``refused`` and ``failed``: reasons by name; ``bytes`` and ``device_bytes``: see ``nbytes`` and
@@ -206,7 +206,7 @@ class SceneLibrary:
             "scenes": len(self.names),
             **{role: tuple(names) for role, names in held.items()},
             "swaps": self._num_swaps,
-            "steps_per_change_asked": self._pace.asked if self.rotates else None,
+            "steps_per_change_requested": self._pace.requested_steps if self.rotates else None,
             "steps_per_change": self._pace.steps_per_change,
             "behind": self._pace.behind,
             "passed_over": self._refusals.num_passed_over,

@@ -19,8 +19,8 @@ _REMEMBERED = 16  # changes over which the mean is reported
 class RotationPace:
     """A monitor of the steps between changes of scene, which sets the loader's priority and warns if it is too slow.
 
-    Loading runs at the lowest priority as long as scenes are ready when their turn comes. A late scene raises the
-    priority of the next one; a scene that is ready in less than half of the time lowers it again.
+    Loading starts at a low priority. A late scene raises the priority of the next one; a scene that is ready in less
+    than half of the time lowers it again.
 
     Args:
         rotate_every: Requested number of steps from one change to the next.
@@ -28,7 +28,7 @@ class RotationPace:
     """
 
     def __init__(self, rotate_every: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.asked = max(rotate_every, SETTLE_STEPS + 1)  # a change takes at least this many steps
+        self.requested_steps = max(rotate_every, SETTLE_STEPS + 1)  # a change takes at least this many steps
         self._clock = clock
         self._urgency = 1
         self._warned: float | None = None
@@ -53,12 +53,12 @@ class RotationPace:
         if not self._intervals:
             return None
         mean = sum(self._intervals) / len(self._intervals)
-        return max(mean, self._since_change) if self._since_change > BEHIND * self.asked else mean
+        return max(mean, self._since_change) if self._since_change > BEHIND * self.requested_steps else mean
 
     @property
     def behind(self) -> bool:
         """Whether changes take more than four times the requested steps because of the loader."""
-        return self._late > (BEHIND - 1) * self.asked or self._slow_window
+        return self._late > (BEHIND - 1) * self.requested_steps or self._slow_window
 
     def request(self) -> None:
         """Record that a scene is requested now."""
@@ -70,25 +70,25 @@ class RotationPace:
         self._since_request += 1
         self._window_steps += 1
         if self._clock() > self._window_end:
-            self._judge()
+            self._assess()
 
     def late(self) -> None:
         """Record that a change is due in this step and a slot is free, but the scene is not loaded."""
         self._late += 1
         self._window_late += 1
-        if self._late > self.asked:
+        if self._late > self.requested_steps:
             self._urgency = len(NICENESS) - 1
 
     def loaded(self) -> None:
         """Record that the requested scene is loaded, in time or late."""
         if self._late > 0:
             self._urgency = min(self._urgency + 1, len(NICENESS) - 1)
-        elif self._since_request < self.asked // 2:
+        elif self._since_request < self.requested_steps // 2:
             self._urgency = max(self._urgency - 1, 0)
         self._late = 0
 
     def changed(self) -> None:
-        """Record that a lane has changed its scene."""
+        """Record that a slot has changed its scene."""
         self._intervals.append(self._since_change)
         self._window_changes += 1
         self._since_change = 0
@@ -100,17 +100,17 @@ class RotationPace:
         self._window_changes = 0
         self._slow_window = False
 
-    def _judge(self) -> None:
+    def _assess(self) -> None:
         """Compare the recent changes with the requested pace, and warn if rotation is behind."""
         achieved = self._window_steps / max(self._window_changes, 1)
-        slow = achieved > BEHIND * self.asked and self._window_late > self._window_steps / 2
+        slow = achieved > BEHIND * self.requested_steps and self._window_late > self._window_steps / 2
         self._begin_window()
         self._slow_window = slow
         now = self._clock()
         if slow and (self._warned is None or now > self._warned + SILENCE):
             self._warned = now
             warn_user(
-                f"scenes change every {achieved:,.0f} steps or less often, not every {self.asked:,} as requested: "
-                "loading cannot keep up; fill the cache first (gym-batchnav scene prepare), increase rotate_every, "
+                f"scenes change every {achieved:,.0f} steps or less often, not every {self.requested_steps:,} as "
+                "requested: loading cannot keep up; fill the cache first (gym-batchnav scene prepare), increase rotate_every, "
                 "leave more of the processor free, or set deterministic_rotation=True, which waits for scenes"
             )

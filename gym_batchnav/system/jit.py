@@ -14,6 +14,6 @@ import numpy as np
 ENTRY: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}  # for kernels that Python calls
 INNER: dict[str, Any] = {**ENTRY, "no_cpython_wrapper": True}  # for kernels that only kernels call
 
-# A kernel is compiled once more for each narrow integer and for each literal that it is called with. So the kernels
-# pass each other integers made by this. Numba's ``int(...)`` would keep the type. mypy takes np.int64 for no int.
+# A kernel is compiled once more for each narrow integer type and each literal that it is called with, so kernels pass
+# each other integers cast by this. Numba's ``int(...)`` keeps the type. mypy does not accept np.int64 as an int.
 to_int64: Any = np.int64

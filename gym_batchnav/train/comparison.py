@@ -126,7 +126,7 @@ def make_comparison(
         renderer: See BatchNavEnv.
         sample: Sample actions instead of taking the most likely ones.
         seed: Seed of sampled actions.
-        allow_mismatch: Compare with a blind policy that was trained in another world.
+        allow_mismatch: Compare with a blind policy that was trained with other environment settings.
         note: Called with a message if an agent is left out.
 
     Raises:
@@ -197,6 +197,6 @@ def _check_blind(file: Path, blind: PolicyAbout, about: PolicyAbout, allow_misma
     lines = blind.differences(about)
     if lines and not allow_mismatch:
         raise ValueError(
-            f"--blind '{file}' was trained in another world than --policy: in the policy's {'; '.join(lines)}. "
-            "Compare policies of one world, or use --allow-mismatch"
+            f"--blind '{file}' was trained with other environment settings than --policy: in the policy's "
+            f"{'; '.join(lines)}. Compare policies with the same settings, or use --allow-mismatch"
         )

@@ -20,7 +20,7 @@ def change(pace: RotationPace, clock: Clock, steps: int, seconds_per_step: float
     for step in range(steps):
         clock.now += seconds_per_step
         pace.step()
-        if step >= pace.asked:
+        if step >= pace.requested_steps:
             pace.late()
     pace.loaded()
     pace.changed()
@@ -51,8 +51,8 @@ def test_stats_tell_the_steps_per_change() -> None:
     for _ in range(1000):
         pace.step()
         pace.late()
-    assert pace.steps_per_change == 1000 > BEHIND * pace.asked and pace.behind
-    assert RotationPace(1).asked == SETTLE_STEPS + 1
+    assert pace.steps_per_change == 1000 > BEHIND * pace.requested_steps and pace.behind
+    assert RotationPace(1).requested_steps == SETTLE_STEPS + 1
 
 
 def test_there_is_one_warning_in_a_while_if_loading_cannot_keep_up() -> None:

@@ -26,7 +26,7 @@ MOST_STEPS = 2**29  # steps along lists of spans while triangles are rasterised;
 
 @njit(**INNER)
 def _copy_point(points: np.ndarray, row: int, out: np.ndarray, out_row: int) -> None:
-    """Copy one row of [n, 3]. Assigning rows would compile the message of NumPy's error about shapes, for seconds."""
+    """Copy one row of [n, 3]; assigning rows would also compile NumPy's shape errors, which takes seconds."""
     for k in range(3):
         out[out_row, k] = points[row, k]
 

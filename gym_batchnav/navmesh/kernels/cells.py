@@ -140,7 +140,7 @@ def _cut(
                 )
                 if size + count > len(outlines):
                     longer = np.empty((2 * len(outlines), 2), np.float32)
-                    for row in range(size):  # assigning a slice compiles the text of its error, for seconds
+                    for row in range(size):  # assigning a slice takes seconds to compile
                         longer[row, 0] = outlines[row, 0]
                         longer[row, 1] = outlines[row, 1]
                     outlines = longer

@@ -79,7 +79,7 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
     length = stride.forward_step
     end = Point(spot.x - np.sin(heading) * length, spot.y, spot.z - np.cos(heading) * length)
     ahead = try_step(row, queue, spot, end, stride.sliding)
-    # Standing must not count: at a corner that every step passes by, it would seem best for ever.
+    # A blocked step must not win, or an agent at a corner that every step passes would stand still forever.
     if (ahead.x - spot.x) ** 2 + (ahead.z - spot.z) ** 2 < (LEAST_MOVE * length) ** 2:
         return Spot(to_int64(-1), ahead.x, ahead.y, ahead.z)
     return ahead

@@ -148,7 +148,7 @@ def _reaches(ground: Ground, points: np.ndarray, corner: int, spot: Spot) -> boo
 
 @njit(**INNER)
 def _look_for_corner(ground: Ground, corners: Corners, field: np.ndarray, spot: Spot) -> tuple[float, int]:
-    """What ``distance_and_corner`` answers where the look-up has nothing: slow, exact and rarely needed."""
+    """Find the distance and the corner by a full visibility query: exact but slow, for spots missing in the look-up."""
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     count = look_around(ground, corners, sight, spot.polygon, spot.x, spot.z)
     best, best_corner = np.inf, -1

@@ -63,7 +63,7 @@ class Context:
         self.software = is_software(self.device)
         self.uuid = self._read_uuid()
         self.clip_control = "GL_ARB_clip_control" in self.moderngl.extensions or self.moderngl.version_code >= 450
-        self.flush = self._load("glFlush", 0)  # makes the device start on all earlier calls
+        self.flush = self._load("glFlush", 0)  # submits all pending calls
         self._tex_image_2d = self._load("glTexImage2D", 8, pointer=True)
         self._tex_image_3d = self._load("glTexImage3D", 9, pointer=True)
         self._tex_sub_image_3d = self._load("glTexSubImage3D", 10, pointer=True)

@@ -13,7 +13,7 @@ PIECE_BYTES = 1 << 20  # limit of one write to the device
 
 
 def full_size(sizes: np.ndarray) -> int:
-    """Return the total number of items if empty slots held as many as the others on average.
+    """Return the mean number of items in a filled slot, times the number of slots.
 
     Args:
         sizes: [K] int, items that every slot holds.

@@ -260,7 +260,7 @@ def read_lines(
             if num_read < (3 if kind == _VERTEX else 1):
                 return TOO_FEW, line
             if kind == _VERTEX:
-                for k in range(3):  # assigning a row would compile the text of an error about shapes, for seconds
+                for k in range(3):  # assigning a row takes seconds to compile
                     vertices[num_vertices, k] = six[k]
                     if len(colors):
                         colors[num_vertices, k] = six[3 + k]
