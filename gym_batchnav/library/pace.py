@@ -111,6 +111,7 @@ class RotationPace:
             self._warned = now
             warn_user(
                 f"scenes change every {achieved:,.0f} steps or less often, not every {self.requested_steps:,} as "
-                "requested: loading cannot keep up; fill the cache first (gym-batchnav scene prepare), increase rotate_every, "
-                "leave more of the processor free, or set deterministic_rotation=True, which waits for scenes"
+                "requested: loading cannot keep up; fill the cache first (gym-batchnav scene prepare), increase "
+                "rotate_every, leave more of the processor free, or set deterministic_rotation=True, which waits for "
+                "scenes"
             )
