@@ -1,4 +1,4 @@
-"""Diagnosis of a machine: what rendering and training find here, what is missing, and what to install."""
+"""Diagnosis of a machine: drivers, devices, packages, threads and caches, and advice on missing parts."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "
 VENDOR_FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")  # libglvnd's own search path
 _MESA = "Debian: apt-get install libegl1 libgl1-mesa-dri"
 _NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
+_LAYER_MODULES = {"tbb": "tbbpool", "omp": "omppool", "workqueue": "workqueue"}  # in numba.np.ufunc
+_LAYER_VARIABLES = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
 
 
 @dataclass(frozen=True, slots=True)
 class Graphics:
-    """The parts that OpenGL without a window needs.
+    """The libraries, drivers and devices that OpenGL needs without a window.
 
     Attributes:
         loader: Whether libEGL can be loaded.
-        vendors: Files that name EGL's drivers.
-        driver: The version of NVIDIA's kernel driver, None without it.
-        egl: EGL's devices, as text.
-        cuda: CUDA's devices, as text.
-        opengl: GL_RENDERER of the device that is drawn on; None if there is no OpenGL 4.3.
-        version: Its version and driver.
-        error: Why there is none.
-        uuid: The device's UUID; ``""`` if OpenGL does not say.
+        vendors: Files that register EGL's drivers.
+        driver: Version of NVIDIA's kernel driver; None if it is not loaded.
+        egl: Descriptions of EGL's devices.
+        cuda: Descriptions of CUDA's devices.
+        opengl: GL_RENDERER of the device that OpenGL draws on; None if OpenGL 4.3 is not available.
+        version: GL_VERSION of that device, which includes the driver's version.
+        error: Reason why OpenGL is not available; ``""`` if it is.
+        uuid: UUID of the device; ``""`` if OpenGL does not report it.
     """
 
     loader: bool = False
@@ -54,10 +56,15 @@ class Graphics:
         """Whether OpenGL draws on a graphics device."""
         return self.opengl is not None and not is_software(self.opengl)
 
+    @property
+    def has_nvidia(self) -> bool:
+        """Whether the machine has an NVIDIA GPU with a loaded driver."""
+        return self.driver is not None or bool(self.cuda)
+
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A cache folder: its path, whether it can be written to, and its size in bytes."""
+    """A cache folder: its path, whether it is writable, and its size in bytes."""
 
     path: str
     writable: bool
@@ -66,19 +73,19 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found on this machine.
+    """The state of this machine, as far as rendering and training depend on it.
 
     Attributes:
-        versions: Versions of this package, Python and what it uses; None for a package that is not installed.
-        graphics: The parts that OpenGL needs.
-        embree: The packets of rays that Embree traces here, as text; None if it cannot run.
-        embree_error: Why it cannot.
-        renderer: The renderer that ``renderer="auto"`` takes, ``""`` if there is none.
-        reason: Why it takes that one.
-        cuda_error: Why ``obs_device="cuda"`` cannot be used; ``""`` if it can.
-        threads: Numbers of threads and cores, and the library that runs the threads.
+        versions: Versions of this package, Python and the dependencies; None for a package that is not installed.
+        graphics: The libraries, drivers and devices of OpenGL.
+        embree: Description of Embree's ray packets; None if Embree cannot run.
+        embree_error: Reason why Embree cannot run; ``""`` if it can.
+        renderer: Name of the renderer that ``renderer="auto"`` chooses; ``""`` if there is none.
+        reason: Reason for that choice.
+        cuda_error: Reason why ``obs_device="cuda"`` cannot be used; ``""`` if it can.
+        threads: Numbers of threads and cores, Numba's threading layer, and related environment variables.
         caches: The folders of machine code and of prepared scenes.
-        advice: What to install or change, the most useful first; empty if nothing is missing.
+        advice: Things to install or change, most useful first; empty if nothing is missing.
     """
 
     versions: dict[str, str | None] = field(default_factory=dict)
@@ -92,17 +99,20 @@ class Diagnosis:
     caches: dict[str, Folder] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """Return everything as values for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return all attributes as a dictionary that ``json.dumps`` accepts."""
         return asdict(self)
 
 
 def diagnose() -> Diagnosis:
-    """Look at this machine. An OpenGL context and a device of Embree are made in this process, and kept until exit."""
+    """Return the diagnosis of this machine.
+
+    This creates an OpenGL context and an Embree device, which the process keeps until it exits.
+    """
     graphics = find_graphics()
     embree, embree_error = _find_embree()
     renderer, reason = explain_auto(graphics, embree is not None)
-    cuda_error = _why_no_cuda()
+    cuda_error = cuda_unavailable_reason()
     caches = {"machine code": _folder(_kernel_folder()), "scenes": _folder(DiskCache().directory)}
     found = Diagnosis(
         {"gym-batchnav": gym_batchnav.__version__, "python": platform.python_version(), **_package_versions()},
@@ -112,37 +122,36 @@ def diagnose() -> Diagnosis:
 
 
 def explain_auto(graphics: Graphics, has_embree: bool) -> tuple[str, str]:
-    """The renderer that ``renderer="auto"`` takes, and why; ``""`` and the reason where there is none."""
+    """Return the renderer that ``renderer="auto"`` chooses, ``""`` if none can run, and the reason."""
     if graphics.opengl is None and not has_embree:
-        return "", "there is neither OpenGL 4.3 nor Embree"
-    choice = choose_renderer("auto", graphics.opengl, has_embree)
+        return "", "neither OpenGL 4.3 nor Embree is available"
+    choice = choose_renderer("auto", graphics.opengl, has_embree, graphics.has_nvidia)
     return choice.name, choice.reason
 
 
 def advise(found: Diagnosis) -> tuple[str, ...]:
-    """What to install or change, the most useful first."""
+    """Return things to install or change, most useful first."""
     graphics = found.graphics
     advice = []
     if found.versions.get("moderngl") is None:
-        advice.append("pip install moderngl: OpenGL is drawn through it")
+        advice.append("pip install moderngl: the OpenGL renderer needs it")
     if not graphics.loader and sys.platform == "linux":
-        advice.append("no libEGL.so.1: install EGL's loader (Debian: apt-get install libegl1)")
-    has_nvidia = graphics.driver is not None or bool(graphics.cuda)
-    if has_nvidia and not graphics.hardware:
-        advice.append(_why_nvidia_does_not_draw(graphics))
+        advice.append("libEGL.so.1 was not found: install EGL's loader (Debian: apt-get install libegl1)")
+    if graphics.has_nvidia and not graphics.hardware:
+        advice.append(_nvidia_advice(graphics))
     elif graphics.opengl is None and graphics.loader:
-        advice.append(f"no OpenGL 4.3: install a driver ({_MESA})")
+        advice.append(graphics.error or f"OpenGL 4.3 is not available: install a driver ({_MESA})")
     if found.embree is None:
         advice.append(f"Embree cannot run ({found.embree_error}): machines without a graphics device need it")
-    if graphics.hardware and has_nvidia and found.cuda_error:
+    if graphics.hardware and graphics.has_nvidia and found.cuda_error:
         advice.append(f"to keep observations on the GPU: {found.cuda_error}")
-    cores, threads = found.threads.get("cores", 1), found.threads.get("numba", 1)
+    cores = found.threads.get("cores", 1)
+    threads = found.threads.get("numba", 1)
     if threads < cores:
-        advice.append(f"Numba runs {threads} threads on {cores} cores: unset NUMBA_NUM_THREADS or raise it")
-    if found.threads.get("layer") == "workqueue":
-        advice.append("Numba found no OpenMP: install libgomp1, so that several threads may render")
+        advice.append(f"Numba uses {threads} threads on {cores} cores: unset NUMBA_NUM_THREADS or increase it")
+    advice += _layer_advice(found.threads)
     advice += [
-        f"the cache folder of {name}, '{folder.path}', cannot be written to: name another one with {variable}"
+        f"the cache folder for {name}, '{folder.path}', is not writable: set {variable} to another folder"
         for (name, folder), variable in zip(
             found.caches.items(), ("NUMBA_CACHE_DIR", "GYM_BATCHNAV_CACHE"), strict=True
         )
@@ -151,19 +160,32 @@ def advise(found: Diagnosis) -> tuple[str, ...]:
     return tuple(advice)
 
 
-def _why_nvidia_does_not_draw(graphics: Graphics) -> str:
-    """Advice where there is an NVIDIA GPU and OpenGL does not use it."""
+def _nvidia_advice(graphics: Graphics) -> str:
+    """Return advice for a machine with an NVIDIA GPU that OpenGL does not draw on."""
     if not any("nvidia" in vendor.lower() for vendor in graphics.vendors):
-        return f"there is an NVIDIA GPU, but EGL knows no driver of it: {_NVIDIA_GL}, so that 10_nvidia.json is there"
+        return f"EGL has no NVIDIA driver registered (10_nvidia.json is missing): {_NVIDIA_GL}"
     if not any("NVIDIA" in device or "CUDA" in device for device in graphics.egl):
-        return f"there is an NVIDIA GPU, but EGL lists none: {_NVIDIA_GL}, and check /dev/nvidia* and /dev/dri"
+        return f"EGL does not list the NVIDIA GPU: {_NVIDIA_GL}, and check /dev/nvidia* and /dev/dri"
     return (
-        "EGL lists the NVIDIA GPU, but OpenGL draws elsewhere: unset GLCONTEXT_DEVICE_INDEX and LIBGL_ALWAYS_SOFTWARE"
+        "EGL lists the NVIDIA GPU, but OpenGL does not draw on it: unset GLCONTEXT_DEVICE_INDEX and "
+        f"LIBGL_ALWAYS_SOFTWARE{f' ({graphics.error})' if graphics.error else ''}"
     )
 
 
+def _layer_advice(threads: dict[str, Any]) -> list[str]:
+    """Return advice on Numba's threading layer; empty if several threads may render with it."""
+    layer = threads.get("layer")
+    if layer not in ("workqueue", "none"):
+        return []
+    requested = [name for name in _LAYER_VARIABLES if name in threads.get("variables", {})]
+    if requested:
+        problem = "Numba cannot load" if layer == "none" else "only one thread may render with"
+        return [f"{problem} the threading layer that {' and '.join(requested)} selects: unset the variable"]
+    return ["Numba found no OpenMP: install libgomp1, so that several threads may render"]
+
+
 def find_graphics() -> Graphics:
-    """Look for what OpenGL needs, and make its context."""
+    """Return the state of OpenGL on this machine; this creates its context."""
     driver = _driver_version()
     vendors = _vendor_files()
     try:
@@ -180,14 +202,14 @@ def find_graphics() -> Graphics:
     )
     try:
         context = shared_context()
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # ValueError: an environment variable is not a number
         return replace(parts, error=str(error))
     version_here = context.moderngl.info["GL_VERSION"]
     return replace(parts, opengl=context.device, version=version_here, uuid=context.uuid)
 
 
 def _vendor_files() -> tuple[str, ...]:
-    """The files that name EGL's drivers: those of libglvnd's variables, else of its folders."""
+    """Return the files that register EGL's drivers, from libglvnd's environment variables or default folders."""
     named = os.environ.get("__EGL_VENDOR_LIBRARY_FILENAMES", "")
     if named:
         return tuple(file for file in named.split(":") if Path(file).is_file())
@@ -197,7 +219,7 @@ def _vendor_files() -> tuple[str, ...]:
 
 
 def _driver_version() -> str | None:
-    """The version of NVIDIA's kernel driver."""
+    """Return the version of NVIDIA's kernel driver, or None if it is not loaded."""
     try:
         words = NVIDIA_DRIVER_FILE.read_text().split()
     except OSError:
@@ -206,7 +228,7 @@ def _driver_version() -> str | None:
 
 
 def _find_embree() -> tuple[str | None, str]:
-    """What Embree traces at a time, and why it cannot run."""
+    """Return a description of Embree's ray packets, or None and the error if it cannot run."""
     from gym_batchnav.render.embree.device import shared_embree
 
     try:
@@ -215,19 +237,19 @@ def _find_embree() -> tuple[str | None, str]:
         return None, str(error)
 
 
-def _why_no_cuda() -> str:
-    """Why observations cannot stay on an NVIDIA device."""
+def cuda_unavailable_reason() -> str:
+    """Return the reason why ``obs_device="cuda"`` cannot be used; ``""`` if it can."""
     from gym_batchnav.render.api import check_device
 
     try:
         check_device("cuda", "opengl")
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         return str(error)
     return ""
 
 
 def _package_versions() -> dict[str, str | None]:
-    """Versions of the packages that matter; None for those that are not installed."""
+    """Return the versions of ``PACKAGES``; None for those that are not installed."""
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -238,34 +260,43 @@ def _package_versions() -> dict[str, str | None]:
 
 
 def _threads() -> dict[str, Any]:
-    """Threads of Numba, the library that runs them, cores that this process may use, and what variables say."""
+    """Return Numba's threads and threading layer, the available cores, and the variables that control them."""
     import numba
 
     get_affinity: Callable[[int], Any] | None = getattr(os, "sched_getaffinity", None)
     cores = len(get_affinity(0)) if get_affinity is not None else os.cpu_count() or 1
-    names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+    names = ("NUMBA_NUM_THREADS", *_LAYER_VARIABLES, "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
     set_here = {name: os.environ[name] for name in names if name in os.environ}
     return {"numba": numba.get_num_threads(), "layer": _threading_layer(), "cores": cores, "variables": set_here}
 
 
 def _threading_layer() -> str:
-    """The layer that Numba takes, in its order of preference: the first one that can be loaded."""
-    with suppress(ImportError):
-        import_module("numba.np.ufunc.tbbpool")
-        return "tbb"
-    with suppress(ImportError):
-        import_module("numba.np.ufunc.omppool")
-        return "omp"
-    return "workqueue"
+    """Return the first threading layer that Numba's settings allow and that can be loaded, or ``"none"``."""
+    import numba
+
+    config: Any = numba.config
+    requested = str(config.THREADING_LAYER).lower()
+    allowed = {
+        "default": config.THREADING_LAYER_PRIORITY,
+        "safe": ["tbb"],
+        "threadsafe": ["tbb", "omp"],
+        "forksafe": ["tbb", "workqueue"] if sys.platform == "linux" else ["tbb", "omp", "workqueue"],
+    }
+    for layer in allowed.get(requested, [requested]):
+        if layer in _LAYER_MODULES:
+            with suppress(ImportError):
+                import_module(f"numba.np.ufunc.{_LAYER_MODULES[layer]}")
+                return layer
+    return "none"
 
 
 def _kernel_folder() -> Path:
-    """Where Numba keeps machine code."""
+    """Return the folder in which Numba keeps machine code."""
     return Path(os.environ.get("NUMBA_CACHE_DIR", Path(gym_batchnav.__file__).parent / "__pycache__"))
 
 
 def _folder(path: Path) -> Folder:
-    """A folder's state; it need not exist."""
+    """Return the state of a folder, which need not exist."""
     existing = path
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent

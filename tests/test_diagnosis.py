@@ -4,13 +4,15 @@ import json
 import os
 from dataclasses import replace
 
+import numba
 import pytest
 
 from gym_batchnav import diagnosis
 from gym_batchnav.cli.doctor import rows
 from gym_batchnav.diagnosis import Diagnosis, Folder, Graphics, advise, diagnose, explain_auto, find_graphics
 
-MESA, NVIDIA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json", "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
+MESA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json"
+NVIDIA = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
 H100 = "CUDA device 0: NVIDIA H100 80GB HBM3, 01010101-0101-0101-0101-010101010101"
 GPU = Graphics(True, (NVIDIA, MESA), "580.159.04", ("EGL device 0: NVIDIA",), (H100,), "NVIDIA H100/PCIe/SSE2", "4.6.0")
 SOFTWARE = Graphics(True, (MESA,), None, ("EGL device 0: software",), (), "llvmpipe (LLVM 15.0.6)", "4.5")
@@ -32,15 +34,33 @@ def test_where_nothing_is_missing_there_is_no_advice(graphics):
     [
         ({"graphics": replace(SOFTWARE, loader=False, opengl=None, error="no EGL")}, "apt-get install libegl1"),
         ({"graphics": replace(SOFTWARE, opengl=None, vendors=())}, "apt-get install libegl1 libgl1-mesa-dri"),
-        ({"graphics": replace(SOFTWARE, driver="580.1")}, "EGL knows no driver of it: install NVIDIA's OpenGL"),
-        ({"graphics": replace(SOFTWARE, cuda=(H100,), vendors=(NVIDIA,))}, "EGL lists none"),
+        ({"graphics": replace(SOFTWARE, driver="580.1")}, "10_nvidia.json is missing): install NVIDIA's OpenGL"),
+        ({"graphics": replace(SOFTWARE, cuda=(H100,), vendors=(NVIDIA,))}, "EGL does not list the NVIDIA GPU"),
         ({"graphics": replace(GPU, opengl="llvmpipe")}, "unset GLCONTEXT_DEVICE_INDEX"),
         ({"versions": {"moderngl": None}}, "pip install moderngl"),
         ({"embree": None, "embree_error": "pip install embreex"}, "Embree cannot run (pip install embreex)"),
         ({"cuda_error": "needs cuda.core"}, "to keep observations on the GPU: needs cuda.core"),
-        ({"threads": {**COMPLETE.threads, "numba": 2}}, "Numba runs 2 threads on 16 cores"),
+        ({"threads": {**COMPLETE.threads, "numba": 2}}, "Numba uses 2 threads on 16 cores"),
         ({"threads": {**COMPLETE.threads, "layer": "workqueue"}}, "install libgomp1"),
-        ({"caches": {"machine code": Folder("/k", False, 0), "scenes": Folder("/c", True, 0)}}, "'/k', cannot"),
+        (
+            {
+                "threads": {
+                    **COMPLETE.threads,
+                    "layer": "workqueue",
+                    "variables": {"NUMBA_THREADING_LAYER": "workqueue"},
+                }
+            },
+            "only one thread may render with the threading layer that NUMBA_THREADING_LAYER selects",
+        ),
+        (
+            {"threads": {"layer": "none", "variables": {"NUMBA_THREADING_LAYER": "tbb"}}},
+            "Numba cannot load the threading layer that NUMBA_THREADING_LAYER selects",
+        ),
+        (
+            {"graphics": replace(SOFTWARE, opengl=None, error="LOCAL_RANK='first' must be a whole number")},
+            "LOCAL_RANK='first' must be a whole number",
+        ),
+        ({"caches": {"machine code": Folder("/k", False, 0), "scenes": Folder("/c", True, 0)}}, "'/k', is not"),
         ({"caches": {"machine code": Folder("/k", True, 0), "scenes": Folder("/c", False, 0)}}, "GYM_BATCHNAV_CACHE"),
     ],
 )
@@ -62,11 +82,53 @@ def test_a_machine_without_a_gpu_is_not_told_to_use_one():
         (SOFTWARE, False, "opengl", "Embree is not installed"),
         (Graphics(), True, "embree", "OpenGL 4.3 was not found"),
         (Graphics(), False, "", "neither OpenGL 4.3 nor Embree"),
+        (replace(SOFTWARE, driver="580.1"), True, "embree", "the NVIDIA GPU of this machine is not used"),
+        (replace(SOFTWARE, cuda=(H100,)), False, "opengl", "the NVIDIA GPU of this machine is not used"),
     ],
 )
 def test_the_choice_of_auto_is_explained(graphics, has_embree, renderer, reason):
     chosen, why = explain_auto(graphics, has_embree)
     assert chosen == renderer and reason in why
+    assert "doctor" not in why  # the doctor does not refer to itself
+
+
+@pytest.mark.parametrize("variable", ["GLCONTEXT_DEVICE_INDEX", "LOCAL_RANK"])
+def test_a_variable_that_is_not_a_number_is_reported(monkeypatch, variable):
+    from gym_batchnav.render.opengl import context, devices
+
+    two = [devices.EglDevice(index, "NVIDIA") for index in range(2)]
+    one = devices.CudaDevice(0, "NVIDIA H100", "")
+    monkeypatch.setattr(context, "shared_context", lambda: devices.choose_device(two, lambda: [one]))
+    monkeypatch.setenv(variable, "first")
+    found = diagnose()
+    assert found.graphics.opengl is None and f"{variable}='first' must be a whole number" in found.graphics.error
+    assert found.renderer == "embree" and found.cuda_error
+    assert f"{variable}='first'" in dict(rows(found))["OpenGL"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "priority", "expected"),
+    [
+        ("default", ["workqueue", "omp", "tbb"], "workqueue"),
+        ("default", ["omp", "workqueue", "tbb"], "omp"),
+        ("workqueue", ["tbb", "omp", "workqueue"], "workqueue"),
+        ("OMP", ["tbb", "omp", "workqueue"], "omp"),
+        ("tbb", ["tbb", "omp", "workqueue"], "none"),
+        ("threadsafe", ["tbb", "omp", "workqueue"], "omp"),
+        ("forksafe", ["tbb", "omp", "workqueue"], "workqueue"),
+        ("unheard", ["tbb", "omp", "workqueue"], "none"),
+    ],
+)
+def test_numbas_settings_select_the_threading_layer(monkeypatch, setting, priority, expected):
+    def import_module(name):
+        if name.endswith("tbbpool"):
+            raise ImportError("no TBB")
+
+    monkeypatch.setattr(diagnosis, "import_module", import_module)
+    monkeypatch.setattr(diagnosis.sys, "platform", "linux")
+    monkeypatch.setattr(numba.config, "THREADING_LAYER", setting)
+    monkeypatch.setattr(numba.config, "THREADING_LAYER_PRIORITY", priority)
+    assert diagnosis._threading_layer() == expected
 
 
 @pytest.mark.opengl
@@ -76,7 +138,7 @@ def test_this_machine_is_described():
     assert found.graphics.opengl and found.graphics.version and not found.graphics.error
     assert found.threads["numba"] >= 1 and found.threads["layer"] in ("omp", "tbb", "workqueue")
     assert set(found.caches) == {"machine code", "scenes"}
-    again = json.loads(json.dumps(found.as_json()))
+    again = json.loads(json.dumps(found.to_dict()))
     assert again["graphics"]["opengl"] == found.graphics.opengl and again["versions"]["numpy"]
     named = dict(rows(found))
     assert found.graphics.opengl in named["OpenGL"] and found.reason in named['renderer="auto"']

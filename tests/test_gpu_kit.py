@@ -1,11 +1,14 @@
-"""The kit for a GPU machine: what is left of a run that is cut off, its table, and its help."""
+"""The kit for GPU machines: results and processes of stages that time out, the table, and the help."""
 
 import importlib.util
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 KIT = Path(__file__).parents[1] / "benchmarks" / "gpu"
@@ -46,6 +49,67 @@ def test_a_stage_that_is_cut_off_leaves_what_it_had_found(kit, tmp_path):
     assert line["value"] == 7.0 and line["met"] and "going on" in (tmp_path / "log.txt").read_text()
 
 
+def is_running(process):
+    """Return whether a process runs; one that nobody has waited for has ended too."""
+    return psutil.pid_exists(process) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+
+
+def wait_for_end(process):
+    """Wait until a killed process has ended."""
+    deadline = time.monotonic() + 10
+    while is_running(process):
+        assert time.monotonic() < deadline, "the process is still running"
+        time.sleep(0.02)
+
+
+def test_a_stage_that_times_out_leaves_no_process_behind(kit, tmp_path):
+    program = (
+        "import subprocess\nchild = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "report.figure('child', child.pid)\ntime.sleep(60)"
+    )
+    stage(tmp_path, program)
+    with (tmp_path / "log.txt").open("w") as log:
+        assert kit.run_stage("system", 4.0, True, log)["status"] == "timed out"
+    (line,) = results(tmp_path)
+    wait_for_end(line["value"])
+
+
+def test_the_kit_does_not_wait_for_a_process_that_keeps_the_output_open(kit, tmp_path, monkeypatch):
+    monkeypatch.setattr(kit, "READER_SECONDS", 0.2)
+    program = (
+        "import subprocess\nchild = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "report.figure('child', child.pid)"
+    )
+    stage(tmp_path, program)
+    with (tmp_path / "log.txt").open("w") as log:
+        ended = kit.run_stage("system", 50.0, True, log)
+    (line,) = results(tmp_path)
+    psutil.Process(line["value"]).kill()
+    assert ended["status"] == "ok" and ended["seconds"] < 40
+
+
+def test_tests_that_time_out_are_killed_with_their_children(kit, tmp_path):
+    sys.modules.pop("stage_tests", None)
+    import stage_tests
+
+    file = tmp_path / "child"
+    script = f"sleep 60 & echo $! > {file}; wait"
+    tests = stage_tests.Tests("a long test", prefix=("sh", "-c", script))
+    while not (file.is_file() and file.read_text()):
+        time.sleep(0.02)
+    report = SimpleNamespace(failed=False, figure=lambda what, value, note: None)
+    tests.finish(report, 0.0)
+    assert report.failed
+    wait_for_end(int(file.read_text()))
+
+
+def test_an_unknown_stage_is_an_error_that_lists_the_stages(kit, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kit.py", "sytem"])
+    with pytest.raises(SystemExit):
+        kit.main()
+    assert "'sytem': choose from system, cpu" in capsys.readouterr().err
+
+
 def test_a_part_that_fails_is_named_and_the_next_one_runs(kit, tmp_path):
     program = (
         "with report.part('first'):\n    raise ValueError('no such house')\n"
@@ -77,10 +141,11 @@ def test_the_table_has_every_figure_and_names_the_bars_that_were_missed(kit):
 def test_every_stage_has_a_program_a_limit_and_a_line_of_help(kit):
     assert list(kit.LIMITS) == STAGES
     said = subprocess.run(["bash", str(KIT / "run.sh"), "--help"], capture_output=True, text=True, check=True).stdout
-    for name in [*STAGES, *kit.ASKED_FOR]:
+    for name in [*STAGES, *kit.ON_REQUEST]:
         assert (KIT / f"stage_{name}.py").is_file()
         assert f"\n  {name} " in said
-    assert "OUT" in said and "BUDGET" in said and not said.startswith("#") and "set -euo" not in said
+    assert all(f"\n  {name} " in said for name in ("OUT", "BUDGET", "RUN", "LEARN"))
+    assert not said.startswith("#") and "set -euo" not in said
     packing = subprocess.run(["bash", str(KIT / "pack.sh"), "--help"], capture_output=True, text=True, check=True)
     assert "40 MiB" in packing.stdout and "set -euo" not in packing.stdout
 

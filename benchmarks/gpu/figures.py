@@ -1,4 +1,4 @@
-"""What the stages of the kit share: figures that are written as they are found, sizes, scenes, and a clock for GPUs."""
+"""Helpers that the stages share: figures written as soon as they are known, scenes, batches, and timing on GPUs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
+
+if TYPE_CHECKING:
+    from gym_batchnav.env.batch_env import BatchNavEnv
 
 OUT = Path(os.environ.get("OUT", "out/gpu"))
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared"))
 RESULTS = "results.jsonl"
 APARTMENTS = "apartments"
 HOUSE = DATA / "scenes" / "aws_small_house" / "aws_small_house.glb"
-SYNC_EVERY = 8  # batches that may wait in the GPU's queue while frames are counted
+SYNC_EVERY = 8  # batches that may be queued on the GPU while frames are counted
 
 
 def append(line: dict[str, Any]) -> None:
-    """Add a line to the results, whole even if this process is killed after it."""
+    """Append a line to the results file, so that it is kept even if this process is killed."""
     OUT.mkdir(parents=True, exist_ok=True)
     with (OUT / RESULTS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, default=str) + "\n")
@@ -36,10 +39,11 @@ class Report:
     """The figures of one stage.
 
     Args:
-        stage: Its name.
+        stage: Name of the stage.
 
     Attributes:
-        small: Whether sizes are to be small.
+        small: Whether to use few agents and short times.
+        failed: Whether a part failed.
     """
 
     def __init__(self, stage: str) -> None:
@@ -59,7 +63,7 @@ class Report:
         note: str = "",
         **more: Any,
     ) -> None:
-        """Write one figure; ``bar`` is the least that is wanted of it, or with ``at_most`` the most."""
+        """Write a figure; ``bar`` is the lowest acceptable value, or the highest one with ``at_most``."""
         line = {"stage": self.stage, "what": what, "value": value, "unit": unit, "note": note, **more}
         if bar is not None:
             line |= {"bar": bar, "at_most": at_most, "met": bool(value <= bar if at_most else value >= bar)}
@@ -68,7 +72,7 @@ class Report:
 
     @contextmanager
     def part(self, what: str) -> Iterator[None]:
-        """A block whose error is written as its figure, so that the next one runs."""
+        """Run a block and write its error, if any, as a figure, so that the next part runs."""
         try:
             yield
         except Exception as error:
@@ -82,7 +86,7 @@ class Report:
 
 
 def row(line: dict[str, Any]) -> str:
-    """A figure as a line of the table."""
+    """Return a figure as a line of the table."""
     value = line["value"]
     if isinstance(value, bool) or value is None:
         shown = {True: "yes", False: "NO", None: "-"}[value]
@@ -92,7 +96,8 @@ def row(line: dict[str, Any]) -> str:
         shown = str(value)
     note = line["note"]
     if len(shown) > 14:  # a name, not a number
-        shown, note = "", "; ".join(filter(None, (shown, note)))
+        note = "; ".join(filter(None, (shown, note)))
+        shown = ""
     bar = f"{'<=' if line['at_most'] else '>='} {line['bar']:,g}" if "bar" in line else ""
     verdict = ("met" if line["met"] else "NOT MET") if "met" in line else ""
     text = f"{line['stage']:<8}{line['what']:<58}{shown:>14} {line['unit']:<9}{bar:<12}{verdict:<8}{note}"
@@ -100,24 +105,44 @@ def row(line: dict[str, Any]) -> str:
 
 
 @cache
-def why_no_cuda() -> str:
-    """Why observations cannot stay on a GPU here; ``""`` if they can."""
-    from gym_batchnav.render.api import check_device
+def cuda_unavailable_reason() -> str:
+    """Return the reason why observations cannot stay on a GPU; ``""`` if they can."""
+    from gym_batchnav import diagnosis
 
-    try:
-        check_device("cuda", "opengl")
-    except RuntimeError as error:
-        return str(error)
-    return ""
+    return diagnosis.cuda_unavailable_reason()
 
 
 def device() -> str:
-    """``"cuda"`` where observations can stay on a GPU, else ``"cpu"``."""
-    return "cpu" if why_no_cuda() else "cuda"
+    """Return ``"cuda"`` if observations can stay on a GPU, else ``"cpu"``."""
+    return "cpu" if cuda_unavailable_reason() else "cuda"
+
+
+def named_scenes() -> list[tuple[str, str]]:
+    """Return the scenes to measure with their names: the apartments, and the house if its file exists."""
+    house = [(str(HOUSE), "house")] if HOUSE.is_file() else []
+    return [(APARTMENTS, "apartments"), *house]
+
+
+@contextmanager
+def open_batches(
+    scene: str, num_envs: int, parts: int, renderer: str = "auto", **keywords: Any
+) -> Iterator[list[BatchNavEnv]]:
+    """Provide ``num_envs`` agents in batches that share scenes and a renderer, and close them at the end."""
+    from gym_batchnav.env.batch_env import BatchNavEnv
+
+    size = num_envs // parts
+    keywords = {"autoreset_mode": "same_step", "reuse_buffers": True, "obs_device": device(), **keywords}
+    with ExitStack() as stack:
+        first = stack.enter_context(closing(BatchNavEnv(size, scenes=scene, renderer=renderer, **keywords)))
+        envs = [first]
+        for _ in range(parts - 1):
+            other = BatchNavEnv(size, library=first.library, renderer=first.renderer, **keywords)
+            envs.append(stack.enter_context(closing(other)))
+        yield envs
 
 
 def wait() -> None:
-    """Wait for the GPU to finish everything, OpenGL's work included, whose pictures CUDA has taken."""
+    """Wait until the GPU is idle, including OpenGL's work on pictures that CUDA reads."""
     if device() == "cuda":
         import torch
 
@@ -125,16 +150,18 @@ def wait() -> None:
 
 
 def rate(work: Callable[[], int], seconds: float, slices: int = 5) -> tuple[float, float]:
-    """Frames/s of ``work``, which returns its number of frames: median of the slices, and their spread.
+    """Return frames/s of ``work``, which returns its number of frames: the median of the slices, and their spread.
 
-    The GPU's queue is emptied at the ends of a slice, and every few batches within.
+    The GPU is synchronized at the ends of each slice, and every ``SYNC_EVERY`` batches.
     """
     for _ in range(3):
         work()
     wait()
     rates = []
     for _ in range(slices):
-        start, frames, batches = time.perf_counter(), 0, 0
+        start = time.perf_counter()
+        frames = 0
+        batches = 0
         while batches == 0 or time.perf_counter() - start < seconds / slices:
             frames += work()
             batches += 1
@@ -147,12 +174,12 @@ def rate(work: Callable[[], int], seconds: float, slices: int = 5) -> tuple[floa
 
 
 def to_numpy(image: Any) -> np.ndarray:
-    """An observation as an array, wherever it is."""
+    """Return an observation on any device as an array."""
     return image.cpu().numpy() if hasattr(image, "cpu") else np.asarray(image)
 
 
 def save_sheet(name: str, rows: list[np.ndarray]) -> None:
-    """Save rows of pictures, each [n, H, W, 1 or 3], one below the other, as a PNG in the folder of results."""
+    """Save rows of pictures, each [n, H, W, 1 or 3], as one PNG in the results folder."""
     strips = []
     for pictures in rows:
         pixels = pictures if pictures.dtype == np.uint8 else (np.clip(pictures, 0, 1) * 255).astype(np.uint8)

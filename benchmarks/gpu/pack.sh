@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Gathers what a GPU machine without a network lacks, in one ignored folder: bash benchmarks/gpu/pack.sh [--help]
+# Collect what a GPU machine without a network needs in one ignored folder: bash benchmarks/gpu/pack.sh [--help]
 #
 #   wheels.tar.xz   packages for Python 3.12 on Linux x86-64 (benchmarks/gpu/wheels.txt), repacked to compress well
-#   cuda.tar.xz     cuda-core, for machines whose own is missing or too old to map OpenGL's buffers (wheels-cuda.txt)
-#   loaders.tar.xz  libglvnd's loaders of EGL and OpenGL, for images that have NVIDIA's driver but not these
-#   scenes.tar.xz   the shared scenes, without images that no renderer reads
+#   cuda.tar.xz     cuda-core, for machines that lack it or have a version before 1.2 (wheels-cuda.txt)
+#   loaders.tar.xz  libglvnd's loaders of EGL and OpenGL, for images that have only NVIDIA's driver
+#   scenes.tar.xz   the shared scenes, without images that the renderers do not read
 #
-# Variables: KIT, the folder (.gpu-kit); DATA, the folder with the shared scenes (../shared, if it is there);
-# PYTHON, any Python with pip (python3). It stops with an error if the folder is larger than 40 MiB.
+# Variables: KIT, the folder (.gpu-kit); DATA, the folder of the shared scenes (../shared, optional);
+# PYTHON, any Python with pip (python3). The script fails if the folder is larger than 40 MiB.
 set -euo pipefail
 if [ "${1-}" = --help ] || [ "${1-}" = -h ]; then sed -n '2,11s/^# \{0,1\}//p' "$0"; exit; fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,12 +25,12 @@ mkdir -p "$kit" "$work/debs" "$work/loaders"
 platforms=(--platform manylinux1_x86_64 --platform manylinux2010_x86_64 --platform manylinux2014_x86_64)
 for minor in 5 12 17 24 27 28 31 34 35 39; do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
 
-# The packages that a list names, as an archive of wheels: gather LIST NAME
+# Download the packages in LIST and pack their wheels into NAME.tar.xz: gather LIST NAME
 gather() {
   echo "== $2"
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
     --implementation cp "${platforms[@]}" --platform any --dest "$work/$2" --requirement "$here/$1"
-  # A wheel is a zip archive; stored without compression, all of them together compress to half.
+  # Wheels are zip archives: stored without compression, they compress together to half the size.
   "$python" - "$work/$2" << 'END'
 import sys, zipfile
 from pathlib import Path
@@ -58,19 +58,19 @@ if command -v apt-get > /dev/null && command -v dpkg > /dev/null; then
   )
   tar -C "$work/loaders/usr/lib/x86_64-linux-gnu" -cf - . | xz -9e > "$kit/loaders.tar.xz"
 else
-  echo "  left out: they come from Debian's packages, and there is no apt-get here"
+  echo "  left out: they come from Debian packages, and apt-get is not installed"
 fi
 
 echo "== scenes"
 if [ -d "$data/scenes" ]; then
-  # Normal and roughness maps: no renderer here reads them.
+  # The renderers do not read normal and roughness maps.
   tar -C "$data" --exclude='*_nor_*' --exclude='*_normal*' --exclude='*_rough_*' --exclude='*_arm_*' \
     --exclude='scenes/textures' -cf - scenes | xz -9e --lzma2=preset=9e,dict=64MiB -T1 > "$kit/scenes.tar.xz"
 else
-  echo "  left out: no $data/scenes; name the folder with DATA"
+  echo "  left out: $data/scenes does not exist; set DATA to the folder"
 fi
 
 (cd "$kit" && sha256sum ./*.tar.xz > SHA256SUMS && ls -l)
 total=$(cat "$kit"/* | wc -c)
 echo "$((total / 1024)) KiB in $kit; the limit is $((most / 1024)) KiB"
-[ "$total" -le "$most" ] || { echo "error: too large to carry"; exit 1; }
+[ "$total" -le "$most" ] || { echo "error: the folder is too large"; exit 1; }

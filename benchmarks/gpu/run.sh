@@ -1,28 +1,33 @@
 #!/usr/bin/env bash
-# Measures this package on a machine with a GPU and no network: bash benchmarks/gpu/run.sh [--small] [stage ...]
+# Measure this package on a machine with a GPU and no network: bash benchmarks/gpu/run.sh [--small] [stage ...]
 #
-# Installs what benchmarks/gpu/pack.sh has gathered into a fresh virtual environment over the machine's own packages,
-# compiles the kernels, runs the stages in order, and prints a table. All stages together end within BUDGET seconds.
+# This installs the packages from benchmarks/gpu/pack.sh into a new virtual environment on top of the machine's own
+# packages, compiles the kernels, runs the stages in order, and prints a table. Everything ends within BUDGET seconds.
 #
-#   system   drivers, EGL devices, the one that is CUDA's, limits and extensions, speed of copies
+#   system   drivers, EGL and CUDA devices, OpenGL's limits and extensions, speed of copies
 #   cpu      Embree and navigation on 1, 2, 4, 8 and 16 threads
-#   tests    pytest -m gpu with a stress of 100,000 batches; the OpenGL and agreement tests; agreement of the renderers
-#            in every shared scene, in figures and pictures
+#   tests    pytest -m gpu with a stress test of 100,000 batches; the OpenGL and agreement tests; agreement of the
+#            renderers in every shared scene, as figures and pictures
 #   render   the renderer alone, up to 16,384 views, depth at 64 x 64 and RGB at 128 x 128; memory
 #   step     whole steps of 4,096 agents, in one batch and in two halves that overlap
 #   train    training end to end: a small policy and the paper's SE-ResNet9
-#   peers    other simulators in the same run, as far as they are installed
-#   profile  where a step's time goes: OpenGL's timers, CUDA's events, copies, Python's functions
-#   learn    only when asked for: trains the preset gpu for LEARN seconds (420), then evaluates in held-out homes;
-#            another call with the same WORK resumes the training
+#   peers    other simulators in the same run, if they are installed
+#   profile  the time of a step by OpenGL's timers, CUDA's events, copies and Python functions
+#   learn    only if it is named: train the preset gpu for LEARN seconds, then evaluate it in held-out homes
 #
-#   --small  few agents and short times, to try the kit itself; also without a GPU
+#   --small  few agents and short times, to test the kit itself; works without a GPU
 #
-# Variables: OUT, the folder of results (out/gpu): results.jsonl (one line a figure and one a stage, written as they come),
-# table.txt, log.txt, pictures; KIT, the packed folder (.gpu-kit); WORK, scratch (a new temporary folder); PYTHON, the
-# Python that has torch (python3); BUDGET, seconds for all (570); DATA, the shared scenes, where they are not in the kit.
+# Variables, with defaults in parentheses:
+#   OUT      folder for the results (out/gpu): results.jsonl, written line by line; table.txt; log.txt; pictures
+#   KIT      folder that pack.sh has made (.gpu-kit)
+#   WORK     folder for the virtual environment, caches and unpacked files (a new temporary folder)
+#   RUN      folder of the training run of the stage learn (WORK/run); another call with the same folder resumes it
+#   LEARN    seconds of training in the stage learn (420)
+#   PYTHON   Python with torch (python3)
+#   BUDGET   time limit in seconds, including the installation (570)
+#   DATA     folder of the shared scenes, used if the kit does not contain them (../shared)
 set -euo pipefail
-case " $* " in *" --help "* | *" -h "*) sed -n '2,28s/^# \{0,1\}//p' "$0"; exit ;; esac
+case " $* " in *" --help "* | *" -h "*) sed -n '2,/^set -/s/^# \{0,1\}//p' "$0"; exit ;; esac
 started=$SECONDS
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -33,7 +38,7 @@ export OUT=${OUT:-$root/out/gpu} PYTHONUNBUFFERED=1
 mkdir -p "$OUT" "$work"
 [ -f "$kit/wheels.tar.xz" ] || { echo "error: no $kit/wheels.tar.xz: run bash benchmarks/gpu/pack.sh where there is a network"; exit 2; }
 
-unpack() {  # an archive into a folder; Python's tarfile, for there may be no xz here
+unpack() {  # unpack ARCHIVE FOLDER; with Python's tarfile, as xz may not be installed
   mkdir -p "$2"
   "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2], filter="data")' "$1" "$2"
 }
@@ -42,7 +47,7 @@ echo "== installing into $work"
 unpack "$kit/wheels.tar.xz" "$work"
 "$python" -m venv --clear --without-pip --system-site-packages "$work/venv"
 site=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-# Where $python is itself of a virtual environment, "system" is not that one: it is named to the new one.
+# If $python belongs to a virtual environment, --system-site-packages does not include its packages: add them.
 "$python" -c 'import site; [print(f"import site; site.addsitedir({path!r})") for path in site.getsitepackages()]' \
   > "$site/machine.pth"
 install() {
@@ -53,7 +58,7 @@ install "$work"/wheels/*.whl
 probe() { "$work/venv/bin/python" -c "$1" 2> /dev/null; }
 if probe 'import torch; assert torch.version.cuda' && ! probe 'from cuda.core import GraphicsResource' \
   && [ -f "$kit/cuda.tar.xz" ]; then
-  echo "   no cuda-core of 1.2 or later here: taking the kit's"
+  echo "   cuda-core 1.2 or later is not installed: using the one in the kit"
   unpack "$kit/cuda.tar.xz" "$work"
   install "$work"/cuda/*.whl
 fi
@@ -64,12 +69,12 @@ else
   export GYM_BATCHNAV_TEST_DATA=${DATA:-$root/../shared}
 fi
 if [ -f "$kit/loaders.tar.xz" ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL.so.1")' 2> /dev/null; then
-  echo "   no libEGL here: taking the kit's loaders"
+  echo "   libEGL was not found: using the loaders in the kit"
   unpack "$kit/loaders.tar.xz" "$work/loaders"
   export LD_LIBRARY_PATH=$work/loaders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export GLCONTEXT_LINUX_LIBEGL=libEGL.so.1 GLCONTEXT_LINUX_LIBGL=libGL.so.1
 fi
-# Images with a mounted driver keep its description out of libglvnd's own folders.
+# Container images with a mounted driver keep its EGL registration outside libglvnd's default folders.
 nvidia=/usr/local/nvidia
 if [ -z "${__EGL_VENDOR_LIBRARY_FILENAMES-}" ] && [ -f $nvidia/share/glvnd/egl_vendor.d/10_nvidia.json ] \
   && ! ls /etc/glvnd/egl_vendor.d/*nvidia*.json /usr/share/glvnd/egl_vendor.d/*nvidia*.json > /dev/null 2>&1; then
@@ -84,10 +89,10 @@ export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cac
 echo "== compiling the kernels"
 warm='from gym_batchnav.preparation.kernels import draw_small_scene; draw_small_scene'
 "$work/venv/bin/python" -m gym_batchnav.cli warmup &
-warmup=$!  # compiles the renderer that "auto" takes; the stages use both
+warmup=$!  # compiles only the renderer that "auto" chooses, and the stages use both
 "$work/venv/bin/python" -c "$warm('embree')" &
 embree=$!
-"$work/venv/bin/python" -c "$warm('opengl')" || echo "   no OpenGL here"
-wait $embree || echo "   no Embree here"
+"$work/venv/bin/python" -c "$warm('opengl')" || echo "   OpenGL is not available"
+wait $embree || echo "   Embree is not available"
 wait $warmup
 "$work/venv/bin/python" "$here/kit.py" --spent "$((SECONDS - started))" --budget "${BUDGET:-570}" "$@"

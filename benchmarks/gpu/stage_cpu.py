@@ -8,21 +8,21 @@ from functools import partial
 
 import numba
 import numpy as np
-from figures import APARTMENTS, HOUSE, Report
+from figures import APARTMENTS, Report, named_scenes
 
 from gym_batchnav.bench import bench_step, drawing, interleaved, machine
 
-BARS = {2: 1.85, 16: 12.0}  # times one thread
+BARS = {2: 1.85, 16: 12.0}  # lowest speed-up over one thread
 
 
 def on_threads(count: int, draw: Callable[[], int]) -> int:
-    """Draw on so many threads."""
+    """Draw with ``count`` threads."""
     numba.set_num_threads(count)
     return draw()
 
 
 def rendering(report: Report, counts: list[int], scene: str, name: str, seconds: float) -> None:
-    """Frames/s of Embree by threads."""
+    """Report frames/s of Embree by number of threads."""
     with drawing(scene, 256 if report.small else 1024, renderer="embree") as drawn:
         rates = interleaved({str(count): partial(on_threads, count, drawn.draw) for count in counts}, seconds)
     numba.set_num_threads(counts[-1])
@@ -35,7 +35,7 @@ def rendering(report: Report, counts: list[int], scene: str, name: str, seconds:
 
 
 def colours(report: Report, scene: str, name: str, seconds: float) -> None:
-    """Frames/s of RGB with depth against depth alone, on all threads."""
+    """Report frames/s of RGB with depth compared to depth alone, on all threads."""
     with ExitStack() as stack:
         works = {
             "+".join(sensors): stack.enter_context(drawing(scene, 256, sensors=sensors, renderer="embree")).draw
@@ -48,7 +48,7 @@ def colours(report: Report, scene: str, name: str, seconds: float) -> None:
 
 
 def navigation(report: Report, counts: list[int], seconds: float) -> None:
-    """Steps of blind agents by threads."""
+    """Report steps/s of agents without cameras by number of threads."""
     one = 0.0
     for count in counts:
         numba.set_num_threads(count)
@@ -70,8 +70,7 @@ def main() -> None:
     counts = sorted({count for count in (1, 2, 4, 8, 16, most) if count <= most})
     seconds = 0.5 if report.small else 2.0
     report.figure("machine", machine())
-    scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
-    for scene, name in scenes:
+    for scene, name in named_scenes():
         with report.part(f"threads, {name}"):
             rendering(report, counts, scene, name, seconds)
         with report.part(f"colours, {name}"):

@@ -1,7 +1,7 @@
-"""Stage learn, only when it is asked for: trains the preset gpu for LEARN seconds, then evaluates in held-out homes.
+"""Stage learn, only on request: train the preset gpu for LEARN seconds, then evaluate it in held-out homes.
 
-The run is kept in the folder RUN (by default WORK's), and another call on the same machine resumes it: calls of eight
-minutes add up to a training of any length.
+The folder RUN keeps the training run (by default a folder in WORK). Another call with the same folder resumes it, so
+that several calls of eight minutes add up to a long training.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from figures import OUT, Report, device, why_no_cuda
+from figures import OUT, Report, cuda_unavailable_reason, device
 
 PRESETS = {"cuda": "gpu", "cpu": "cpu"}
-SECONDS, SMALL_SECONDS = 420.0, 10.0
+SECONDS = 420.0
+SMALL_SECONDS = 10.0
 KEPT = ("policy.safetensors", "curve.png")
 MEASURES = ("success", "spl")
 
 
 def command(*arguments: str) -> dict[str, Any]:
-    """The figures of a command of the package, from the last line that it prints."""
+    """Run a command of the package and return the figures in its last line of output."""
     call = [sys.executable, "-m", "gym_batchnav.cli", *arguments, "--json"]
     done = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def trained_for(run: Path) -> float:
-    """Seconds of training of the run that a folder holds, 0 if it holds none."""
+    """Return the seconds of training of the run in a folder; 0 if there is none."""
     curve = run / "curve.jsonl"
     lines = curve.read_text().splitlines() if curve.is_file() else []
     return float(json.loads(lines[-1])["seconds"]) if lines else 0.0
@@ -40,7 +41,7 @@ def main() -> None:
     report = Report("learn")
     preset = PRESETS[device()]
     if device() == "cpu":
-        report.figure("training on", "cpu", note=why_no_cuda())
+        report.figure("training on", "cpu", note=cuda_unavailable_reason())
         if not report.small:
             return
     run = Path(os.environ.get("RUN", OUT / "run"))

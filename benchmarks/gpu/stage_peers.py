@@ -1,4 +1,4 @@
-"""Stage peers: simulators that are installed beside this package, in the same run, at 64 x 64 RGB."""
+"""Stage peers: this package and other installed simulators in the same run, at 64 x 64 RGB."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from figures import APARTMENTS, HOUSE, Report, rate
-from stage_step import batches, measure
+from figures import Report, named_scenes, open_batches, rate
+from stage_step import measure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-PEERS = ("miniworld", "vizdoom", "pybullet")  # as benchmarks/peers.py runs them
-TOO_LARGE = "mujoco-warp needs warp-lang, whose wheel has 142 MiB; the kit may have 40"
+PEERS = ("miniworld", "vizdoom", "pybullet")  # workers of benchmarks/peers.py
+TOO_LARGE = "mujoco-warp needs warp-lang, whose wheel is 142 MiB; the kit is limited to 40 MiB"
 
 
 def theirs(report: Report, name: str, own: float) -> None:
-    """Frames/s of one process of another simulator."""
+    """Report frames/s of one process of another simulator."""
     import peers
 
     about, draw = peers.WORKERS[name]()
@@ -32,10 +32,9 @@ def main() -> None:
     report = Report("peers")
     num_envs = 16 if report.small else 4096
     own: dict[str, float] = {}
-    scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
-    for scene, name in scenes:
-        with report.part(f"ours, {name}"):
-            own[name] = measure(report, f"ours, RGB 64x64, {name}", batches(scene, num_envs, 1, ("rgb",)), None)
+    for scene, name in named_scenes():
+        with report.part(f"ours, {name}"), open_batches(scene, num_envs, 1, "opengl", sensors=("rgb",)) as envs:
+            own[name] = measure(report, f"ours, RGB 64x64, {name}", envs, None)
     for name in PEERS:
         if importlib.util.find_spec(name) is None:
             report.figure(name, None, note="not installed")

@@ -1,4 +1,4 @@
-"""Stage profile: where a step's time goes, by OpenGL's timers, CUDA's events and profiler, and Python's functions."""
+"""Stage profile: the time of a step by OpenGL's timers, CUDA's events, torch's profiler and Python's profiler."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pstats
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from figures import APARTMENTS, HOUSE, OUT, Report, device, wait
+from figures import APARTMENTS, OUT, Report, device, named_scenes, wait
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.render.opengl import culling
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.target import OpenGLTarget
 
-# Stages of a batch on the device, as methods: the first holds the second, and timers do not nest, so each is timed in
-# a run of its own.
+# Methods whose work on the device is timed. The first one calls the second, and timers cannot be nested, so each is
+# timed in a separate run.
 TIMED: dict[str, tuple[type, str]] = {
     "draw, with culling": (OpenGLTarget, "_draw"),
     "culling alone": (culling.GpuCuller, "cull"),
@@ -37,7 +37,7 @@ LEAST_COPY = 1 << 16  # bytes; flags and actions are smaller
 
 @contextmanager
 def timed(owner: type, name: str) -> Iterator[list[float]]:
-    """Milliseconds of the device for every call of a method within this block, by a query of elapsed time."""
+    """Provide a list that has the device's milliseconds of every call of a method in this block, after its end."""
     original: Callable[..., Any] = getattr(owner, name)
     queries: list[Any] = []
     milliseconds: list[float] = []
@@ -58,22 +58,24 @@ def timed(owner: type, name: str) -> Iterator[list[float]]:
         setattr(owner, name, original)
 
 
-def make_env(scene: str, num_envs: int) -> tuple[BatchNavEnv, np.ndarray]:
-    """A batch that has taken a few steps, and actions for it."""
+@contextmanager
+def warm_env(scene: str, num_envs: int) -> Iterator[tuple[BatchNavEnv, np.ndarray]]:
+    """Provide a batch after a few steps and actions for it, and close the batch at the end."""
     env = BatchNavEnv(
         num_envs, scenes=scene, renderer="opengl", reuse_buffers=True, obs_device=device(), autoreset_mode="same_step"
     )
-    env.reset(seed=0)
-    actions = env.shortest_path_actions()
-    for _ in range(3):
-        env.step(actions)
-    wait()
-    return env, actions
+    with closing(env):
+        env.reset(seed=0)
+        actions = env.shortest_path_actions()
+        for _ in range(3):
+            env.step(actions)
+        wait()
+        yield env, actions
 
 
-def device_stages(report: Report, scene: str, name: str, num_envs: int) -> None:
-    """Milliseconds a batch of each stage on the device, beside those of the whole step."""
-    env, actions = make_env(scene, num_envs)
+def device_stages(report: Report, env: BatchNavEnv, actions: np.ndarray, name: str) -> None:
+    """Report milliseconds of the whole step and of each of its stages on the device."""
+    num_envs = env.num_envs
     start = time.perf_counter()
     for _ in range(STEPS):
         env.step(actions)
@@ -90,12 +92,12 @@ def device_stages(report: Report, scene: str, name: str, num_envs: int) -> None:
             note = f"{len(milliseconds) // STEPS} calls, {spent / whole:.0%} of the step"
             report.figure(f"{name}, on the device: {what}", spent, "ms", note=note)
     halves(report, env, actions, name)
-    env.close()
 
 
 def halves(report: Report, env: BatchNavEnv, actions: np.ndarray, name: str) -> None:
-    """Milliseconds of the processor until the batch is handed to the device, and of waiting for it after that."""
-    sent = received = 0.0
+    """Report milliseconds until the processor has submitted a batch, and of waiting for the device after that."""
+    sent = 0.0
+    received = 0.0
     for _ in range(STEPS):
         start = time.perf_counter()
         env.send(actions)
@@ -108,29 +110,27 @@ def halves(report: Report, env: BatchNavEnv, actions: np.ndarray, name: str) -> 
     report.figure(f"{name}, recv: waiting for the device after it", 1000 * received / STEPS, "ms")
 
 
-def functions(report: Report, scene: str, num_envs: int) -> None:
-    """The functions in which the processor spends most of a step."""
-    env, actions = make_env(scene, num_envs)
+def functions(report: Report, env: BatchNavEnv, actions: np.ndarray) -> None:
+    """Report the Python functions that take most of the processor's time in a step."""
     profile = cProfile.Profile()
     profile.enable()
     for _ in range(STEPS):
         env.step(actions)
     profile.disable()
     wait()
-    env.close()
     own = {key: values[2] for key, values in pstats.Stats(profile).stats.items()}
     for (file, line, function), seconds in sorted(own.items(), key=lambda item: -item[1])[:8]:
         place = f"{Path(file).name}:{line}" if line else "built in"
         report.figure(f"processor: {function[:40]}", 1000 * seconds / STEPS, "ms", note=place)
 
 
-def cuda_trace(report: Report, scene: str, num_envs: int) -> None:
-    """Copies of the step by direction and size, from torch's profiler, whose trace is kept."""
+def cuda_trace(report: Report, env: BatchNavEnv, actions: np.ndarray) -> None:
+    """Report the copies of a step from torch's profiler, and save its trace."""
     import torch
 
-    env, actions = make_env(scene, num_envs)
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start = torch.cuda.Event(enable_timing=True)
+    end = torch.cuda.Event(enable_timing=True)
     with torch.profiler.profile(activities=activities) as profile:
         start.record()
         for _ in range(STEPS):
@@ -141,16 +141,15 @@ def cuda_trace(report: Report, scene: str, num_envs: int) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(file))
-        report_copies(report, file, num_envs)
+        report_copies(report, file, env.num_envs)
         with file.open("rb") as plain, gzip.open(OUT / "step_trace.json.gz", "wb") as packed:
             shutil.copyfileobj(plain, packed)
     if (OUT / "step_trace.json.gz").stat().st_size > MOST_TRACE_BYTES:
         (OUT / "step_trace.json.gz").unlink()
-    env.close()
 
 
 def report_copies(report: Report, trace: Path, num_envs: int) -> None:
-    """Write how many copies to the host a step makes, and that none of them is of pictures."""
+    """Report the number of copies in a step, and check that no pictures are copied to the host."""
     events = json.loads(trace.read_text())["traceEvents"]
     copies = [event for event in events if event.get("cat") == "gpu_memcpy"]
     to_host = [event for event in copies if "DtoH" in event["name"]]
@@ -165,15 +164,14 @@ def report_copies(report: Report, trace: Path, num_envs: int) -> None:
 def main() -> None:
     report = Report("profile")
     num_envs = 16 if report.small else 4096
-    scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
-    for scene, name in scenes:
-        with report.part(f"device's stages, {name}"):
-            device_stages(report, scene, name, num_envs)
-    with report.part("Python's functions"):
-        functions(report, APARTMENTS, num_envs)
+    for scene, name in named_scenes():
+        with report.part(f"device's stages, {name}"), warm_env(scene, num_envs) as (env, actions):
+            device_stages(report, env, actions, name)
+    with report.part("Python's functions"), warm_env(APARTMENTS, num_envs) as (env, actions):
+        functions(report, env, actions)
     if device() == "cuda":
-        with report.part("CUDA's trace"):
-            cuda_trace(report, APARTMENTS, num_envs)
+        with report.part("CUDA's trace"), warm_env(APARTMENTS, num_envs) as (env, actions):
+            cuda_trace(report, env, actions)
     report.end()
 
 

@@ -1,30 +1,34 @@
-"""Stage render: the renderer alone, from random navigable poses, up to 16,384 views; memory of a large batch."""
+"""Stage render: speed of the renderer alone from random navigable poses, and memory of a large batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
+import numpy as np
 import psutil
-from figures import APARTMENTS, HOUSE, Report, device, rate, save_sheet, to_numpy, wait
+from figures import APARTMENTS, Report, device, named_scenes, rate, save_sheet, to_numpy, wait
 
 from gym_batchnav.bench import navigable_views
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.render.api import Target
 from gym_batchnav.render.opengl import OpenGLRenderer
 
-DEPTH, COLOUR = ("depth",), ("rgb",)
+DEPTH = ("depth",)
+COLOUR = ("rgb",)
 BARS = {DEPTH: 500_000, COLOUR: 150_000}
 MOST_BYTES = 8 * 2**30
-SHOWN = 16  # pictures of a row
-MEMORY_VIEWS, MEMORY_SCENES = 16384, 16
+SHOWN = 16  # pictures in a row
+MEMORY_VIEWS = 16384
+MEMORY_SCENES = 16
 
 
 @contextmanager
 def opened(scenes: Any) -> Iterator[tuple[SceneLibrary, OpenGLRenderer]]:
-    """A library and its OpenGL renderer, released at the end."""
+    """Provide a library and its OpenGL renderer, and close the renderer at the end."""
     library = SceneLibrary(scene_sources(scenes))
     renderer = OpenGLRenderer(library)
     try:
@@ -33,8 +37,18 @@ def opened(scenes: Any) -> Iterator[tuple[SceneLibrary, OpenGLRenderer]]:
         renderer.close()
 
 
+def draw_rate(target: Target, slots: np.ndarray, views: np.ndarray, seconds: float) -> tuple[float, float]:
+    """Return frames/s of a target and their spread."""
+
+    def draw() -> int:
+        target.render(slots, views)
+        return len(views)
+
+    return rate(draw, seconds)
+
+
 def speeds(report: Report, scene: str, name: str) -> None:
-    """Frames/s by sensor, size and number of views, and how they look."""
+    """Report frames/s by sensor, size and number of views, and save pictures."""
     seconds = 0.5 if report.small else 1.5
     sizes = (16, 64) if report.small else (1024, 4096, 16384)
     with opened(scene) as (library, renderer):
@@ -43,20 +57,17 @@ def speeds(report: Report, scene: str, name: str) -> None:
             camera = Camera(side, side)
             for num_views in sizes:
                 slots, views = navigable_views(library, num_views, camera.eye_height)
-                target = renderer.target(camera, sensors, num_views, device=device())
-                figure, spread = rate(
-                    lambda draw=target, at=(slots, views): len(draw.render(*at)) * len(at[0]), seconds
-                )
+                with closing(renderer.target(camera, sensors, num_views, device=device())) as target:
+                    figure, spread = draw_rate(target, slots, views, seconds)
                 what = f"{name}, {sensors[0]} {side}x{side}, N={num_views:,}"
                 bar = None if report.small else BARS[sensors]
                 note = f"spread {spread:.0%}, on {device()}"
                 report.figure(what, figure, "frames/s", bar=bar, note=note)
-                target.close()
         pictures(library, renderer, name)
 
 
 def pictures(library: SceneLibrary, renderer: OpenGLRenderer, name: str) -> None:
-    """A sheet of RGB and depth as the device draws them."""
+    """Save a sheet of RGB and depth pictures."""
     camera = Camera(128, 128)
     slots, views = navigable_views(library, SHOWN, camera.eye_height, seed=1)
     images = renderer.target(camera, ("depth", "rgb"), SHOWN, device=device()).render(slots, views)
@@ -65,24 +76,26 @@ def pictures(library: SceneLibrary, renderer: OpenGLRenderer, name: str) -> None
 
 
 def kept_on_the_host(report: Report) -> None:
-    """The same with pictures read back into main memory: what staying on the GPU saves."""
+    """Report frames/s with pictures read back into main memory, to compare with those that stay on the GPU."""
     num_views = 64 if report.small else 4096
     with opened(APARTMENTS) as (library, renderer):
         slots, views = navigable_views(library, num_views, Camera().eye_height)
         target = renderer.target(Camera(), DEPTH, num_views, device="cpu")
-        figure, spread = rate(lambda: len(target.render(slots, views)) * num_views, 0.5 if report.small else 2.0)
+        figure, spread = draw_rate(target, slots, views, 0.5 if report.small else 2.0)
         report.figure(
             f"apartments, depth 64x64, N={num_views:,}, read back", figure, "frames/s", note=f"spread {spread:.0%}"
         )
 
 
 def memory(report: Report) -> None:
-    """Bytes of the device for RGB and depth of 16,384 views in 16 scenes, OpenGL's and CUDA's alike."""
-    num_views, num_scenes = (64, 9) if report.small else (MEMORY_VIEWS, MEMORY_SCENES)
-    scenes = [APARTMENTS, *([str(HOUSE)] if HOUSE.is_file() else [])]
+    """Report memory for RGB and depth of 16,384 views in 16 scenes, including that of OpenGL and CUDA."""
+    num_views = 64 if report.small else MEMORY_VIEWS
+    num_scenes = 9 if report.small else MEMORY_SCENES
+    scenes = [scene for scene, _ in named_scenes()]
     more = num_scenes - 8 - (len(scenes) - 1)
     scenes += [f"procedural:0-{more - 1}"] if more > 0 else []
-    before, resident = device_bytes(), psutil.Process().memory_info().rss
+    before = device_bytes()
+    resident = psutil.Process().memory_info().rss
     with opened(scenes) as (library, renderer):
         slots, views = navigable_views(library, num_views, Camera().eye_height)
         target = renderer.target(Camera(), ("depth", "rgb"), num_views, device=device())
@@ -99,7 +112,7 @@ def memory(report: Report) -> None:
 
 
 def device_bytes() -> int | None:
-    """Bytes of the GPU's memory that are in use, by anybody; None without one."""
+    """Return the bytes of GPU memory in use by all processes; None without a GPU."""
     if device() != "cuda":
         return None
     import torch
@@ -110,8 +123,7 @@ def device_bytes() -> int | None:
 
 def main() -> None:
     report = Report("render")
-    scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
-    for scene, name in scenes:
+    for scene, name in named_scenes():
         with report.part(f"render, {name}"):
             speeds(report, scene, name)
     with report.part("read back"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from contextlib import closing
 
 import numpy as np
-from figures import APARTMENTS, HOUSE, Report, device, rate, why_no_cuda
+from figures import APARTMENTS, Report, cuda_unavailable_reason, device, named_scenes, open_batches, rate
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 
@@ -15,37 +15,24 @@ TAPE_STEPS = 60
 BAR = 300_000
 
 
-def batches(scene: str, num_envs: int, parts: int, sensors: tuple[str, ...]) -> list[BatchNavEnv]:
-    """A batch, or several that share scenes and renderer."""
-    keywords: dict[str, Any] = {
-        "sensors": sensors, "reuse_buffers": True, "obs_device": device(), "autoreset_mode": "same_step",
-    }  # fmt: skip
-    first = BatchNavEnv(num_envs // parts, scenes=scene, renderer="opengl", **keywords)
-    others = [
-        BatchNavEnv(num_envs // parts, library=first.library, renderer=first.renderer, **keywords)
-        for _ in range(parts - 1)
-    ]
-    return [first, *others]
-
-
 def tapes(envs: Sequence[BatchNavEnv]) -> list[list[np.ndarray]]:
-    """Actions of the followers of the shortest path after ``reset(seed=0)``, for each batch."""
+    """Return the actions of the shortest-path follower after ``reset(seed=0)``, for each batch."""
     recorded = []
     for env in envs:
-        blind = BatchNavEnv(env.num_envs, library=env.library, sensors=(), autoreset_mode="same_step")
-        blind.reset(seed=0)
         actions = []
-        for _ in range(TAPE_STEPS):
-            actions.append(blind.shortest_path_actions())
-            blind.step(actions[-1])
-        blind.close()
+        with closing(BatchNavEnv(env.num_envs, library=env.library, sensors=(), autoreset_mode="same_step")) as blind:
+            blind.reset(seed=0)
+            for _ in range(TAPE_STEPS):
+                actions.append(blind.shortest_path_actions())
+                blind.step(actions[-1])
         recorded.append(actions)
     return recorded
 
 
 def measure(report: Report, what: str, envs: list[BatchNavEnv], bar: float | None) -> float:
-    """Frames/s, and milliseconds of each phase as the processor sees them."""
-    actions, taken = tapes(envs), 0
+    """Report frames/s and the processor's milliseconds in each phase of a step, and return frames/s."""
+    actions = tapes(envs)
+    taken = 0
 
     def step() -> int:
         nonlocal taken
@@ -64,7 +51,8 @@ def measure(report: Report, what: str, envs: list[BatchNavEnv], bar: float | Non
     for env in envs:
         env.timings.update(dict.fromkeys(env.timings, 0.0))
     steps = 3 if report.small else 20
-    taken, start = 1, time.perf_counter()
+    taken = 1
+    start = time.perf_counter()
     for _ in range(steps):
         step()
     wall = 1000 * (time.perf_counter() - start) / steps
@@ -73,8 +61,6 @@ def measure(report: Report, what: str, envs: list[BatchNavEnv], bar: float | Non
     report.figure(
         what, figure, "frames/s", bar=bar, note=f"spread {spread:.0%}; ms a step {wall:.2f}: {phases}", parts=spent
     )
-    for env in reversed(envs):
-        env.close()
     return figure
 
 
@@ -82,20 +68,19 @@ def main() -> None:
     report = Report("step")
     num_envs = 16 if report.small else 4096
     if device() == "cpu":
-        report.figure("observations", "cpu", note=why_no_cuda())
-    scenes = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
-    for scene, name in scenes:
+        report.figure("observations", "cpu", note=cuda_unavailable_reason())
+    for scene, name in named_scenes():
         with report.part(f"steps, {name}"):
             bar = None if report.small else BAR
             what = f"{name}, depth 64x64, N={num_envs:,}"
-            whole = measure(report, what, batches(scene, num_envs, 1, ("depth",)), bar)
-            halves = measure(report, f"{what}, two halves", batches(scene, num_envs, 2, ("depth",)), bar)
+            with open_batches(scene, num_envs, 1, "opengl", sensors=("depth",)) as envs:
+                whole = measure(report, what, envs, bar)
+            with open_batches(scene, num_envs, 2, "opengl", sensors=("depth",)) as envs:
+                halves = measure(report, f"{what}, two halves", envs, bar)
             report.figure(f"{name}, two halves to one batch", halves / whole, "x")
-    with report.part("steps, depth and RGB"):
-        what = f"apartments, depth and RGB 64x64, N={num_envs:,}"
-        measure(report, what, batches(APARTMENTS, num_envs, 1, ("depth", "rgb")), None)
-    with report.part("steps, blind"):
-        measure(report, f"apartments, blind, N={num_envs:,}", batches(APARTMENTS, num_envs, 1, ()), None)
+    for name, sensors in (("depth and RGB 64x64", ("depth", "rgb")), ("blind", ())):
+        with report.part(f"steps, {name}"), open_batches(APARTMENTS, num_envs, 1, "opengl", sensors=sensors) as envs:
+            measure(report, f"apartments, {name}, N={num_envs:,}", envs, None)
     report.end()
 
 

@@ -1,4 +1,4 @@
-"""Stage system: drivers, EGL devices, the one that is CUDA's, limits and extensions, speed of copies."""
+"""Stage system: drivers, EGL and CUDA devices, OpenGL's limits and extensions, speed of copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 
-from figures import Report, device, why_no_cuda
+from figures import Report, cuda_unavailable_reason, device
 
 from gym_batchnav.diagnosis import diagnose
 from gym_batchnav.render.opengl.devices import cuda_devices, egl_devices, matching_device
@@ -25,9 +25,9 @@ COPY_BYTES = 1 << 30
 
 
 def machine(report: Report) -> None:
-    """What the doctor says, and nvidia-smi."""
+    """Report the diagnosis of the machine and the output of nvidia-smi."""
     found = diagnose()
-    report.figure("renderer='auto'", found.renderer, note=found.reason, doctor=found.as_json())
+    report.figure("renderer='auto'", found.renderer, note=found.reason, doctor=found.to_dict())
     for line in found.advice:
         report.figure("advice", "", note=line)
     for name in ("torch", "cuda-core", "numba", "numpy", "moderngl", "gymnasium"):
@@ -45,7 +45,7 @@ def machine(report: Report) -> None:
 
 
 def devices(report: Report) -> None:
-    """EGL's devices, CUDA's, and which are the same."""
+    """Report EGL's and CUDA's devices, and which of them are the same."""
     listed = egl_devices()
     for one in listed:
         report.figure(f"EGL device {one.index}", one.renderer or one.vendor or "?", note=str(one))
@@ -55,12 +55,12 @@ def devices(report: Report) -> None:
 
 
 def opengl(report: Report) -> None:
-    """The context, how long it takes, its limits and extensions."""
+    """Report the time to create an OpenGL context, its limits and its extensions."""
     from gym_batchnav.render.opengl.context import Context
 
     start = time.perf_counter()
     context = Context()
-    report.figure("making an OpenGL context", 1000 * (time.perf_counter() - start), "ms")
+    report.figure("creating an OpenGL context", 1000 * (time.perf_counter() - start), "ms")
     report.figure(
         "OpenGL", context.device, note=f"{context.moderngl.info['GL_VERSION']}; UUID {context.uuid or 'unknown'}"
     )
@@ -73,7 +73,7 @@ def opengl(report: Report) -> None:
 
 
 def copies(report: Report) -> None:
-    """Bytes/s within the GPU and between it and main memory."""
+    """Report GB/s of copies within the GPU and between the GPU and main memory."""
     import torch
 
     data = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
@@ -84,7 +84,8 @@ def copies(report: Report) -> None:
         ("copy from pinned memory to the GPU", data[: len(pinned)], pinned),
     ):
         target.copy_(source)
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
         start.record()
         for _ in range(10):
             target.copy_(source, non_blocking=True)
@@ -99,7 +100,7 @@ def main() -> None:
     for work in (machine, devices, opengl):
         with report.part(work.__name__):
             work(report)
-    report.figure("observations can stay on the GPU", device() == "cuda", note=why_no_cuda())
+    report.figure("observations can stay on the GPU", device() == "cuda", note=cuda_unavailable_reason())
     if importlib.util.find_spec("torch") and device() == "cuda":
         with report.part("copies"):
             copies(report)

@@ -1,19 +1,21 @@
-"""Stage tests: pytest -m gpu with a long stress, the OpenGL and agreement tests, and agreement in figures."""
+"""Stage tests: pytest -m gpu with a long stress test, the OpenGL and agreement tests, and figures of agreement."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from figures import DATA, Report, device, save_sheet, why_no_cuda
+from figures import DATA, Report, cuda_unavailable_reason, device, save_sheet
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -21,17 +23,17 @@ STRESS_STEPS = 100_000
 STRESS = "test_many_steps_keep_every_picture_whole"
 SANITIZED = "test_two_batches_under_way_are_read_in_order"
 ON_GPU = ("-n", "0", "-m", "gpu", "tests/render/opengl/test_gpu.py")
-SHOWN = 12  # pictures of a row
+SHOWN = 12  # pictures in a row
 
 
 class Tests:
-    """A run of pytest that has begun.
+    """A run of pytest in its own session.
 
     Args:
-        what: Its name.
-        arguments: Of pytest.
-        prefix: A program that runs it, and that program's arguments.
-        variables: Of its environment.
+        what: Name of the run in the results.
+        arguments: Arguments of pytest.
+        prefix: A program that runs pytest, and its arguments.
+        variables: Additional environment variables.
     """
 
     def __init__(self, what: str, *arguments: str, prefix: tuple[str, ...] = (), **variables: str) -> None:
@@ -39,16 +41,15 @@ class Tests:
         self._folder = TemporaryDirectory()
         self._file = Path(self._folder.name) / "results.xml"
         command = [*prefix, sys.executable, "-m", "pytest", "-q", "--color=no", f"--junitxml={self._file}", *arguments]
-        self._process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables})
+        self._process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables}, start_new_session=True)
         self._start = time.perf_counter()
 
     def finish(self, report: Report, limit: float) -> None:
-        """Wait until ``limit`` seconds after its beginning; write how many passed, and by name which failed."""
+        """Wait until ``limit`` seconds after the start, and report how many tests passed and which ones failed."""
         try:
             self._process.wait(max(limit - (time.perf_counter() - self._start), 1.0))
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
             report.failed = True
             report.figure(self.what, None, note=f"cut off after {limit:.0f} s")
             return
@@ -64,15 +65,24 @@ class Tests:
             reason = next((one.get("message", "") for one in case if one.tag in ("failure", "error")), "")
             report.figure(f"failed: {case.get('name', '')[:48]}", None, note=" ".join(reason.split())[:300])
 
+    def kill(self) -> None:
+        """Kill pytest and its children if they are still running; idempotent."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
 
 def agreement(report: Report) -> None:
-    """How far the renderers agree in every shared scene, and pictures of both."""
+    """Report how well the renderers agree in every shared scene, and save pictures of both."""
     sys.path[:0] = [str(TESTS), str(TESTS / "render")]
     import test_agreement as agreed
 
     from gym_batchnav.geometry import Camera
 
-    count, camera, rows = (8 if report.small else 64), Camera(), []
+    count = 8 if report.small else 64
+    camera = Camera()
+    rows = []
     folders = agreed.FOLDERS[:3] if report.small else agreed.FOLDERS
     for folder in folders:
         with report.part(f"agreement, {folder}"):
@@ -87,8 +97,9 @@ def agreement(report: Report) -> None:
 
 
 def within_limits(report: Report, name: str, opengl: dict[str, Any], embree: dict[str, Any], camera: Any) -> None:
-    """The figures of the tests of agreement, over all views of a folder."""
-    depth, truth = opengl["depth"] * camera.max_depth, embree["depth"] * camera.max_depth
+    """Report the agreement over all views of a folder."""
+    depth = opengl["depth"] * camera.max_depth
+    truth = embree["depth"] * camera.max_depth
     near = (np.abs(depth - truth) <= np.maximum(0.01, 0.01 * truth)).mean()
     note = f"{len(depth)} views"
     report.figure(f"agreement, {name}, depth", 100 * float(near), "%", bar=99.9, note=note)
@@ -100,15 +111,23 @@ def within_limits(report: Report, name: str, opengl: dict[str, Any], embree: dic
 
 def main() -> None:
     report = Report("tests")
+    with ExitStack() as stack:
+        run_all(report, stack)
+    report.end()
+
+
+def run_all(report: Report, stack: ExitStack) -> None:
+    """Run all tests; at the end, the stack kills those that are still running after an error."""
     stress = None
     if device() == "cuda":
         steps = 1000 if report.small else STRESS_STEPS
         required = {"GYM_BATCHNAV_REQUIRE": "gpu", "GYM_BATCHNAV_STRESS_STEPS": str(steps)}
-        # Beside all other tests: it takes longest, and nothing is timed here.
+        # The longest test runs in parallel with all others, as nothing is timed here.
         stress = Tests(f"{steps:,} batches of stress", *ON_GPU, "-k", STRESS, **required)
+        stack.callback(stress.kill)
         Tests("pytest -m gpu", *ON_GPU, "-k", f"not {STRESS}", **required).finish(report, 80)
     else:
-        report.figure("pytest -m gpu", None, note=f"left out: {why_no_cuda()}")
+        report.figure("pytest -m gpu", None, note=f"left out: {cuda_unavailable_reason()}")
     with report.part("agreement"):
         agreement(report)
     few = tuple(f"tests/render/opengl/test_{name}.py" for name in ("devices", "context"))
@@ -126,7 +145,6 @@ def main() -> None:
         if shutil.which("compute-sanitizer"):
             tool = ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "3")
             Tests("under compute-sanitizer", *ON_GPU, "-k", SANITIZED, prefix=tool).finish(report, 40)
-    report.end()
 
 
 if __name__ == "__main__":

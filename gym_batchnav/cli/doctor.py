@@ -1,4 +1,4 @@
-"""``gym-batchnav doctor``: what was found on this machine, what is missing, and what to install."""
+"""``gym-batchnav doctor``: diagnosis of this machine, with advice on missing parts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MEBIBYTE = 2**20
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
-    """Say what was found on this machine, why the GPU is or is not used, and what to install.
+    """Diagnose this machine: list devices and versions, explain the choice of renderer, and suggest what to install.
 
-    Exits with 1 if nothing can be rendered here. Attach the output of --json to a report of a problem.
+    Exits with status 1 if no renderer can run. Attach the output of --json to bug reports.
 
     Example: gym-batchnav doctor
     """
@@ -27,7 +27,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one line 
 
     found = diagnose()
     if as_json:
-        print(json.dumps(found.as_json()))
+        print(json.dumps(found.to_dict()))
     else:
         _show(found, Console())
     if not found.renderer:
@@ -35,7 +35,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one line 
 
 
 def _show(found: Diagnosis, console: Console) -> None:
-    """Print the diagnosis on one screen."""
+    """Print the diagnosis as a table, followed by the advice."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -49,7 +49,7 @@ def _show(found: Diagnosis, console: Console) -> None:
 
 
 def rows(found: Diagnosis) -> list[tuple[str, str]]:
-    """What the table says, line by line."""
+    """Return the rows of the table: name and value."""
     graphics = found.graphics
     missing = [name for name, number in found.versions.items() if number is None]
     present = [f"{name} {number}" for name, number in found.versions.items() if number is not None]

@@ -138,7 +138,7 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     opengl_device = _opengl_device() if name != "embree" else None
     choice = choose_renderer(name, opengl_device, _has_embree(), NVIDIA_DRIVER_FILE.exists())
     if choice.warns:
-        warnings.warn(choice.reason, stacklevel=2)
+        warnings.warn(f"{choice.reason} (gym-batchnav doctor explains why)", stacklevel=2)
     if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
@@ -176,16 +176,14 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
                 "renderer='opengl' needs OpenGL 4.3 or newer, which was not found: install a driver "
                 "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'; gym-batchnav doctor shows details"
             )
-        reason = (
-            "OpenGL 4.3 was not found: drawing on the processor with Embree instead (gym-batchnav doctor shows details)"
-        )
+        reason = "OpenGL 4.3 was not found: drawing on the processor with Embree instead"
         return RendererChoice("embree", reason, warns=True)
     if name == "opengl":
         return RendererChoice("opengl", "renderer='opengl' was requested")
     if not is_software(opengl_device):
         return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}")
     reason = f"OpenGL draws in software, {opengl_device}"
-    warning = "; the NVIDIA GPU of this machine is not used (gym-batchnav doctor explains why)" if has_nvidia else ""
+    warning = "; the NVIDIA GPU of this machine is not used" if has_nvidia else ""
     if not has_embree:
         return RendererChoice("opengl", f"{reason}, and Embree is not installed{warning}", has_nvidia)
     return RendererChoice("embree", f"{reason}, which is slower than Embree{warning}", has_nvidia)

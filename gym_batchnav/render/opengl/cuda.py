@@ -16,7 +16,7 @@ import numpy as np
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.opengl.context import Context, shared_context
-from gym_batchnav.render.opengl.devices import cuda_devices, egl_devices, why_not_same
+from gym_batchnav.render.opengl.devices import cuda_devices, device_mismatch, egl_devices
 from gym_batchnav.render.opengl.pictures import Buffers, batch_buffers, picture_bytes
 
 _INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was built), or use"
@@ -74,7 +74,7 @@ def check_same_device(context: Context, index: int, keyword: str = "device") -> 
             f"(libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all), or use {keyword}='cpu'"
         )
     cuda = next((device for device in cuda_devices() if device.index == index), None)
-    reason = why_not_same(context.uuid, context.device, egl_devices(), cuda)
+    reason = device_mismatch(context.uuid, context.device, egl_devices(), cuda)
     if reason:
         raise RuntimeError(f"{keyword}='cuda': {reason}; or use {keyword}='cpu'")
 

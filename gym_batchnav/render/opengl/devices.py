@@ -1,8 +1,8 @@
-"""The devices of EGL and of CUDA, and which EGL device a process draws on.
+"""EGL's and CUDA's devices, and the choice of the EGL device that a process draws on.
 
-EGL and CUDA number GPUs differently: CUDA's order depends on CUDA_VISIBLE_DEVICES, and EGL may list a software device
-among them. Both name a GPU by the same UUID (EGL_EXT_device_persistent_id). Drivers without that extension give CUDA's
-number of a device (EGL_NV_device_cuda), which counts within CUDA_VISIBLE_DEVICES.
+EGL and CUDA number GPUs differently: CUDA's order depends on CUDA_VISIBLE_DEVICES, and EGL may also list a software
+device. Both identify a GPU by the same UUID (EGL_EXT_device_persistent_id). Drivers without that extension report the
+CUDA index of an EGL device (EGL_NV_device_cuda), which also depends on CUDA_VISIBLE_DEVICES.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from dataclasses import dataclass
 from typing import Any
 
 # Registered EGL enumerations: EGL 1.5, EXT_device_query_name, EXT_device_persistent_id, EXT_device_drm, NV_device_cuda.
-_EGL_VENDOR, _EGL_EXTENSIONS, _EGL_RENDERER = 0x3053, 0x3055, 0x335F
-_EGL_DEVICE_UUID, _EGL_DRM_DEVICE_FILE, _EGL_CUDA_DEVICE = 0x335C, 0x3233, 0x323A
-_MOST_DEVICES = 64
-_NAME_BYTES, _UUID_BYTES = 256, 16
-INDEX_VARIABLE = "GLCONTEXT_DEVICE_INDEX"  # ModernGL's own, which overrides any choice
+_EGL_VENDOR = 0x3053
+_EGL_EXTENSIONS = 0x3055
+_EGL_RENDERER = 0x335F
+_EGL_DEVICE_UUID = 0x335C
+_EGL_DRM_DEVICE_FILE = 0x3233
+_EGL_CUDA_DEVICE = 0x323A
+_MAX_DEVICES = 64
+_NAME_BYTES = 256
+_UUID_BYTES = 16
+INDEX_VARIABLE = "GLCONTEXT_DEVICE_INDEX"  # ModernGL's own variable, which overrides any choice made here
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +34,13 @@ class EglDevice:
     """A device that EGL lists.
 
     Attributes:
-        index: Its place in EGL's list.
-        vendor: Who makes its driver, ``""`` if EGL does not say.
-        renderer: Its name, ``""`` if EGL does not say.
-        file: Its device file, ``""`` if it has none.
-        uuid: Its UUID as text, ``""`` if EGL does not say.
-        cuda_index: CUDA's number of it, None if it has none.
-        software: Whether it draws on the processor.
+        index: Index in EGL's list.
+        vendor: Vendor of the driver; ``""`` if unknown.
+        renderer: Name of the device; ``""`` if unknown.
+        file: Device file; ``""`` if there is none.
+        uuid: UUID as text; ``""`` if unknown.
+        cuda_index: CUDA index of the device; None if it has none.
+        software: Whether it renders on the processor.
     """
 
     index: int
@@ -47,7 +52,7 @@ class EglDevice:
     software: bool = False
 
     def __str__(self) -> str:
-        """Return the device's place and what is known of it."""
+        """Return the index and the known attributes as one line."""
         known = (self.renderer or self.vendor or ("software" if self.software else "unnamed"), self.file, self.uuid)
         cuda = () if self.cuda_index is None else (f"CUDA device {self.cuda_index}",)
         return f"EGL device {self.index}: {', '.join(filter(None, (*known, *cuda)))}"
@@ -55,12 +60,12 @@ class EglDevice:
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """A device that CUDA shows this process.
+    """A CUDA device that is visible to this process.
 
     Attributes:
-        index: CUDA's number of it, within CUDA_VISIBLE_DEVICES; torch counts likewise.
-        name: Its name.
-        uuid: Its UUID as text.
+        index: CUDA index among CUDA_VISIBLE_DEVICES, the same as in torch.
+        name: Name of the device.
+        uuid: UUID as text; ``""`` if unknown.
     """
 
     index: int
@@ -68,12 +73,15 @@ class CudaDevice:
     uuid: str
 
     def __str__(self) -> str:
-        """Return the device's number, name and UUID."""
+        """Return the index, name and UUID as one line."""
         return f"CUDA device {self.index}: {self.name}, {self.uuid}"
 
 
 def matching_device(devices: Sequence[EglDevice], cuda: CudaDevice) -> EglDevice | None:
-    """The EGL device that is a CUDA device: by UUID, or by number where no device of EGL's has a UUID to compare."""
+    """Return the EGL device that is the same GPU as a CUDA device, or None.
+
+    Devices are matched by UUID; EGL devices without a UUID are matched by their CUDA index if it is unambiguous.
+    """
     for device in devices:
         if device.uuid and device.uuid == cuda.uuid:
             return device
@@ -87,20 +95,20 @@ def choose_device(
     current: int | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> int:
-    """The index of the EGL device to draw on.
+    """Return the index of the EGL device to draw on.
 
-    That is the user's choice if there is one; the only hardware device; among several, that of the worker's CUDA
-    device; else the first one.
+    In order of priority: the device that GLCONTEXT_DEVICE_INDEX selects, the only hardware device, the device that
+    matches the current or this worker's CUDA device, the first hardware device.
 
     Args:
         devices: EGL's devices.
-        cuda_devices: Lists CUDA's devices; called only where there are several to choose from.
-        current: The number of the CUDA device that the program has chosen; None if it has not.
-        environment: Has ModernGL's GLCONTEXT_DEVICE_INDEX, which overrides everything, and torchrun's LOCAL_RANK:
-            worker i takes CUDA device i, and if there are fewer devices than workers, workers share them in turn.
+        cuda_devices: Function that lists CUDA's devices; called only if there are several hardware devices.
+        current: CUDA index of the device that the program has chosen; None if it has not chosen one.
+        environment: Environment variables. GLCONTEXT_DEVICE_INDEX is ModernGL's; LOCAL_RANK is torchrun's: worker i
+            uses the i-th CUDA device, counted round robin if there are more workers than devices.
 
     Raises:
-        ValueError: GLCONTEXT_DEVICE_INDEX or LOCAL_RANK is no number.
+        ValueError: If GLCONTEXT_DEVICE_INDEX or LOCAL_RANK is not a number.
     """
     chosen = _number(environment, INDEX_VARIABLE)
     if chosen is not None:
@@ -112,19 +120,22 @@ def choose_device(
     if not known:
         return hardware[0].index
     rank = _number(environment, "LOCAL_RANK") or 0
-    wanted = rank % len(known) if current is None else current
-    matching = [matching_device(hardware, cuda) for cuda in known if cuda.index == wanted]
-    return matching[0].index if matching and matching[0] is not None else hardware[0].index
+    if current is None:
+        wanted: CudaDevice | None = known[rank % len(known)]
+    else:
+        wanted = next((cuda for cuda in known if cuda.index == current), None)
+    match = matching_device(hardware, wanted) if wanted is not None else None
+    return match.index if match is not None else hardware[0].index
 
 
-def why_not_same(drawn_uuid: str, drawn_name: str, devices: Sequence[EglDevice], cuda: CudaDevice | None) -> str:
-    """The reason why CUDA cannot read what OpenGL draws, with the remedy; ``""`` where it is one device, or unknown.
+def device_mismatch(drawn_uuid: str, drawn_name: str, devices: Sequence[EglDevice], cuda: CudaDevice | None) -> str:
+    """Return an error message with a remedy if OpenGL and CUDA use different devices; ``""`` if not, or if unknown.
 
     Args:
-        drawn_uuid: UUID of the device that OpenGL draws on, ``""`` if unknown.
+        drawn_uuid: UUID of the device that OpenGL draws on; ``""`` if unknown.
         drawn_name: Name of that device.
         devices: EGL's devices.
-        cuda: The CUDA device that reads; None if unknown.
+        cuda: The CUDA device that reads the pictures; None if unknown.
     """
     if cuda is None or not drawn_uuid or not cuda.uuid or drawn_uuid == cuda.uuid:
         return ""
@@ -132,31 +143,32 @@ def why_not_same(drawn_uuid: str, drawn_name: str, devices: Sequence[EglDevice],
     match = matching_device(devices, cuda)
     if match is not None:
         return reason + (
-            f"a process draws on one device. Call torch.cuda.set_device({cuda.index}) before it makes its first "
+            f"a process draws on one device. Call torch.cuda.set_device({cuda.index}) before creating the first "
             f"environment or renderer, or set {INDEX_VARIABLE}={match.index}"
         )
     listed = "; ".join(map(str, devices)) or "none"
-    return reason + f"EGL lists no such device ({listed}). Let the driver or the container offer that GPU to EGL"
+    return reason + f"EGL lists no such device ({listed}). Make that GPU visible to EGL in the driver or container"
 
 
 def has_egl() -> bool:
-    """Whether EGL's library can be loaded."""
+    """Return whether EGL's library can be loaded."""
     return _load_egl() is not None
 
 
 def egl_devices() -> tuple[EglDevice, ...]:
-    """EGL's devices in its order; empty where EGL is missing or cannot list them."""
+    """Return EGL's devices in its order; empty if EGL is missing or cannot list them."""
     functions = _egl_functions()
     if functions is None:
         return ()
-    handles, count = (ctypes.c_void_p * _MOST_DEVICES)(), ctypes.c_int(0)
-    if not functions["eglQueryDevicesEXT"](_MOST_DEVICES, handles, ctypes.byref(count)):
+    handles = (ctypes.c_void_p * _MAX_DEVICES)()
+    count = ctypes.c_int(0)
+    if not functions["eglQueryDevicesEXT"](_MAX_DEVICES, handles, ctypes.byref(count)):
         return ()
     return tuple(_describe(functions, index, handles[index] or 0) for index in range(count.value))
 
 
 def cuda_devices() -> tuple[CudaDevice, ...]:
-    """CUDA's devices in its order, asked of the driver itself; empty where there is no driver or no device."""
+    """Return CUDA's devices in its order, without those that cannot be queried; empty without a driver."""
     if sys.platform != "linux":
         return ()
     try:
@@ -169,7 +181,9 @@ def cuda_devices() -> tuple[CudaDevice, ...]:
         return ()
     found = []
     for index in range(count.value):
-        device, name, identity = ctypes.c_int(0), ctypes.create_string_buffer(_NAME_BYTES), (ctypes.c_ubyte * 16)()
+        device = ctypes.c_int(0)
+        name = ctypes.create_string_buffer(_NAME_BYTES)
+        identity = (ctypes.c_ubyte * _UUID_BYTES)()
         if driver.cuDeviceGet(ctypes.byref(device), index) or uuid_of(identity, device):
             continue
         driver.cuDeviceGetName(name, _NAME_BYTES, device)
@@ -178,28 +192,28 @@ def cuda_devices() -> tuple[CudaDevice, ...]:
 
 
 def torch_device() -> int | None:
-    """The number of torch's current CUDA device, None unless the program has begun to use one; imports nothing."""
+    """Return the index of torch's current CUDA device, or None if torch has not initialized CUDA; imports nothing."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda.current_device() if cuda is not None and cuda.is_initialized() else None
 
 
 def uuid_text(data: bytes) -> str:
-    """16 bytes as UUIDs are written; ``""`` for zeros, which some drivers give for want of one."""
+    """Return 16 bytes in the text form of UUIDs; ``""`` for zeros, which some drivers report instead of a UUID."""
     return str(uuid.UUID(bytes=data)) if any(data) else ""
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:
-    """A variable's number; None where it is not set."""
+    """Return an environment variable as a number, or None if it is not set."""
     text = environment.get(name, "")
     if not text:
         return None
     if not text.isdecimal():
-        raise ValueError(f"the environment variable {name}={text!r}: set it to a whole number from 0 up")
+        raise ValueError(f"the environment variable {name}={text!r} must be a whole number, 0 or greater")
     return int(text)
 
 
 def _load_egl() -> ctypes.CDLL | None:
-    """EGL's library; None where there is none."""
+    """Return EGL's library, or None if it cannot be loaded."""
     if sys.platform != "linux":
         return None
     try:
@@ -209,13 +223,14 @@ def _load_egl() -> ctypes.CDLL | None:
 
 
 def _egl_functions() -> dict[str, Any] | None:
-    """EGL's functions for listing devices, by name, None for those that are missing; None without the first of them."""
+    """Return EGL's functions for listing devices by name, None for a missing one; None if devices cannot be listed."""
     egl = _load_egl()
     if egl is None:
         return None
     egl.eglGetProcAddress.restype = ctypes.c_void_p
     egl.eglGetProcAddress.argtypes = (ctypes.c_char_p,)
-    number, pointer = ctypes.c_int, ctypes.c_void_p
+    number = ctypes.c_int
+    pointer = ctypes.c_void_p
     functions: dict[str, Any] = {}
     for name, result, arguments in (
         ("eglQueryDevicesEXT", ctypes.c_uint, (number, pointer, pointer)),
@@ -229,7 +244,7 @@ def _egl_functions() -> dict[str, Any] | None:
 
 
 def _describe(functions: Mapping[str, Any], index: int, handle: int) -> EglDevice:
-    """Ask for whatever a device's own extensions offer."""
+    """Return a device with all attributes that its extensions report."""
     strings = functions["eglQueryDeviceStringEXT"]
 
     def text(name: int) -> str:
@@ -238,7 +253,9 @@ def _describe(functions: Mapping[str, Any], index: int, handle: int) -> EglDevic
     extensions = set(text(_EGL_EXTENSIONS).split())
     named = "EGL_EXT_device_query_name" in extensions
     vendor = text(_EGL_VENDOR) if named else ""
-    identity, size, cuda = (ctypes.c_ubyte * _UUID_BYTES)(), ctypes.c_int(0), ctypes.c_ssize_t(-1)
+    identity = (ctypes.c_ubyte * _UUID_BYTES)()
+    size = ctypes.c_int(0)
+    cuda = ctypes.c_ssize_t(-1)
     if "EGL_EXT_device_persistent_id" in extensions and functions["eglQueryDeviceBinaryEXT"] is not None:
         arguments = (_EGL_DEVICE_UUID, _UUID_BYTES, identity, ctypes.byref(size))
         if not functions["eglQueryDeviceBinaryEXT"](handle, *arguments):

@@ -12,11 +12,11 @@ from gym_batchnav.render.opengl.devices import (
     EglDevice,
     choose_device,
     cuda_devices,
+    device_mismatch,
     egl_devices,
     matching_device,
     torch_device,
     uuid_text,
-    why_not_same,
 )
 
 IDS = [uuid_text(bytes([k + 1] * 16)) for k in range(4)]
@@ -44,10 +44,20 @@ def test_what_the_program_has_chosen_comes_before_the_rank():
     assert TABLE[choose_device(TABLE, lambda: CUDA, 2, {"LOCAL_RANK": "1"})].uuid == CUDA[2].uuid
 
 
-def test_workers_share_devices_in_turn():
+def test_more_workers_than_devices_share_them():
     visible = CUDA[:2]
     chosen = [choose_device(TABLE, lambda: visible, None, {"LOCAL_RANK": str(rank)}) for rank in range(4)]
     assert [TABLE[index].uuid for index in chosen] == [IDS[0], IDS[1], IDS[0], IDS[1]]
+
+
+def test_workers_share_devices_whose_indices_have_gaps():
+    listed = [CUDA[0], CUDA[2], CUDA[3]]  # device 1 could not be queried
+    chosen = [choose_device(TABLE, lambda: listed, None, {"LOCAL_RANK": str(rank)}) for rank in range(4)]
+    assert [TABLE[index].uuid for index in chosen] == [IDS[0], IDS[2], IDS[3], IDS[0]]
+
+
+def test_a_current_device_that_cuda_does_not_list_leaves_the_first():
+    assert choose_device(TABLE, lambda: CUDA[:2], 3, {}) == NVIDIA[0].index
 
 
 def test_two_workers_draw_on_the_only_device_without_asking_cuda():
@@ -91,24 +101,24 @@ def test_the_users_own_choice_overrides_all():
 
 @pytest.mark.parametrize("name", ["LOCAL_RANK", "GLCONTEXT_DEVICE_INDEX"])
 def test_a_variable_that_is_no_number_is_named(name):
-    with pytest.raises(ValueError, match=f"{name}='first': set it to a whole number"):
+    with pytest.raises(ValueError, match=f"{name}='first' must be a whole number"):
         choose_device(TABLE, lambda: CUDA, None, {name: "first"})
 
 
 def test_one_device_is_accepted_and_an_unknown_one_is_not_held_against_it():
     for drawn, read in ((IDS[1], CUDA[1]), ("", CUDA[1]), (IDS[1], None), (IDS[1], CudaDevice(1, "old", ""))):
-        assert why_not_same(drawn, "NVIDIA H100", TABLE, read) == ""
+        assert device_mismatch(drawn, "NVIDIA H100", TABLE, read) == ""
 
 
 def test_another_device_is_named_with_the_call_that_prevents_it():
-    reason = why_not_same(IDS[0], "NVIDIA H100/PCIe", TABLE, CUDA[2])
+    reason = device_mismatch(IDS[0], "NVIDIA H100/PCIe", TABLE, CUDA[2])
     assert IDS[0] in reason and IDS[2] in reason
     assert "torch.cuda.set_device(2) before" in reason
     assert f"GLCONTEXT_DEVICE_INDEX={matching_device(TABLE, CUDA[2]).index}" in reason
 
 
 def test_a_device_that_egl_does_not_list_is_named_with_those_that_it_lists():
-    reason = why_not_same(IDS[1], "NVIDIA H100/PCIe", [SOFTWARE, NVIDIA[0]], CUDA[2])
+    reason = device_mismatch(IDS[1], "NVIDIA H100/PCIe", [SOFTWARE, NVIDIA[0]], CUDA[2])
     assert "EGL lists no such device (EGL device 0: llvmpipe; EGL device 1: NVIDIA" in reason
 
 
