@@ -382,6 +382,9 @@ class _ThroughVecEnv(VectorWrapper):
             raise RuntimeError("the wrappers did not step the batch: pass an SB3VecEnv, wrapped or not")
         return observation, *self._inner.outcome
 
+    def close(self, **kwargs: Any) -> None:
+        """Leave the batch open, which is the caller's; Gymnasium 1.2 closes a wrapper that is garbage-collected."""
+
 
 class _ModelAgent:
     """A model of SB3 as an agent; its memory is the state that ``predict`` returns."""
