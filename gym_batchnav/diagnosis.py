@@ -21,7 +21,11 @@ PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "
 VENDOR_FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")  # libglvnd's own search path
 _MESA = "Debian: apt-get install libegl1 libgl1-mesa-dri"
 _NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
-_LAYER_MODULES = {"tbb": "tbbpool", "omp": "omppool", "workqueue": "workqueue"}  # in numba.np.ufunc
+_LOAD_LAYER: dict[str, Callable[[], Any]] = {
+    "tbb": lambda: import_module("numba.np.ufunc.tbbpool"),
+    "omp": lambda: import_module("numba.np.ufunc.omppool"),
+    "workqueue": lambda: import_module("numba.np.ufunc.workqueue"),
+}
 _LAYER_VARIABLES = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
 
 
@@ -283,9 +287,9 @@ def _threading_layer() -> str:
         "forksafe": ["tbb", "workqueue"] if sys.platform == "linux" else ["tbb", "omp", "workqueue"],
     }
     for layer in allowed.get(requested, [requested]):
-        if layer in _LAYER_MODULES:
+        if layer in _LOAD_LAYER:
             with suppress(ImportError):
-                import_module(f"numba.np.ufunc.{_LAYER_MODULES[layer]}")
+                _LOAD_LAYER[layer]()
                 return layer
     return "none"
 
