@@ -232,7 +232,10 @@ class PreparationWorker:
             _check_not_abandoned(abandoned)
             if self._closed:
                 raise WorkerLost("the process that prepares scenes is closed: make a new PreparationWorker")
-            if self._process is None or self._process.poll() is not None:
+            if self._process is not None and self._process.poll() is not None:
+                _stop(self._process)  # it has ended by itself; this closes its pipe
+                self._process = None
+            if self._process is None:
                 self._process = _start()
                 self._answers = queue.SimpleQueue()
                 threading.Thread(target=_read_answers, args=(self._process.stdout, self._answers), daemon=True).start()
