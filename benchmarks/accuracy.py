@@ -32,17 +32,21 @@ def move_figures(mesh: NavMesh, moves: dict[str, Any]) -> str:
 
 def distance_figures(mesh: NavMesh, pairs: dict[str, Any], storeys: int) -> str:
     """Return the errors of distances, horizontal and, where storeys overlap, in space."""
-    start, goal = np.array(pairs["start"]), np.array(pairs["end"])
-    detour, in_space = np.array(pairs["detour"]), mesh.geodesic_distance(start, goal)
+    start = np.array(pairs["start"])
+    goal = np.array(pairs["end"])
+    detour = np.array(pairs["detour"])
+    in_space = mesh.geodesic_distance(start, goal)
     longer = (in_space - 1.001 * detour).max()
     if storeys > 1:
-        error, truth = np.abs(in_space - np.array(pairs["exact"])), "exact"
+        error = np.abs(in_space - np.array(pairs["exact"]))
+        truth = "exact"
     else:
         data = mesh.data
         flat = NavMesh(
             dataclasses.replace(data, vertices=data.vertices * FLAT, detail_vertices=data.detail_vertices * FLAT)
         )
-        error, truth = np.abs(flat.geodesic_distance(start * FLAT, goal * FLAT) - pairs["exact_xz"]), "exact_xz"
+        error = np.abs(flat.geodesic_distance(start * FLAT, goal * FLAT) - pairs["exact_xz"])
+        truth = "exact_xz"
     return (
         f"distance to {truth}: mean {1e3 * error.mean():.4f} mm, worst {1e3 * error.max():.4f} mm; "
         f"beyond Detour's + 0.1% at most {100 * longer:.2f} cm"
@@ -62,7 +66,8 @@ def builder_figures(oracle: dict[str, Any], data: Path) -> str:
     pairs = oracle["pairs"]
     lengths = mesh.geodesic_distance(np.array(pairs["start"]), np.array(pairs["end"]))
     close = (np.abs(lengths / np.array(pairs["exact"]) - 1) <= 0.01).mean()
-    area, wanted = mesh.polygon_area_xz.sum(), oracle["navmesh"]["area_xz"]
+    area = mesh.polygon_area_xz.sum()
+    wanted = oracle["navmesh"]["area_xz"]
     large = sum(island.area > 1 for island in mesh.islands), sum(i["area_xz"] > 1 for i in oracle["islands"])
     return f"built: area {area / wanted - 1:+.2%}, {large[0]} islands above 1 m2 of {large[1]}, {close:.1%} of paths"
 
@@ -72,14 +77,21 @@ def follower_figures(mesh: NavMesh, sliding: bool) -> float:
     points, polygons = mesh.random_points_and_polygons(1000, np.random.default_rng(1))
     fits = mesh.polygon_island[polygons[:500]] == mesh.polygon_island[polygons[500:]]
     fits &= mesh.geodesic_distance(points[:500], points[500:]) > 1
-    position, polygon, goals = points[:500][fits], polygons[:500][fits], points[500:][fits]
+    position = points[:500][fits]
+    polygon = polygons[:500][fits]
+    goals = points[500:][fits]
     size = len(goals)
     batch = NavMeshAgents(1)
     batch.set_slot(0, mesh.tables(goals))
-    slots, goal_index = np.zeros(size, np.int32), np.arange(size, dtype=np.int32)
-    heading, path, active = np.zeros(size, np.float32), np.zeros(size), np.ones(size, bool)
-    moved, collided = np.zeros(size, np.float32), np.zeros(size, bool)
-    first, last = np.zeros(size, np.float32), np.zeros(size, np.float32)
+    slots = np.zeros(size, np.int32)
+    goal_index = np.arange(size, dtype=np.int32)
+    heading = np.zeros(size, np.float32)
+    path = np.zeros(size)
+    active = np.ones(size, bool)
+    moved = np.zeros(size, np.float32)
+    collided = np.zeros(size, bool)
+    first = np.zeros(size, np.float32)
+    last = np.zeros(size, np.float32)
     agents = slots, polygon, position, heading
     how = {"forward_step": 0.25, "turn_angle": np.pi / 6, "sliding": sliding}
     batch.distance(slots, polygon, position, goal_index, first)
@@ -105,7 +117,8 @@ def main() -> None:
         print("  " + distance_figures(mesh, oracle["pairs"], storeys))
         print("  " + builder_figures(oracle, data))
         if oracle["settings_name"] == "habitat":
-            sliding, stopping = follower_figures(mesh, True), follower_figures(mesh, False)
+            sliding = follower_figures(mesh, True)
+            stopping = follower_figures(mesh, False)
             print(f"  follower's SPL: sliding {sliding:.3f}, not sliding {stopping:.3f}")
 
 

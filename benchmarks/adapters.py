@@ -161,7 +161,8 @@ def compare(adapter: Adapter, num_envs: int, seconds: float) -> tuple[float, flo
     """Return the frames/s of a batch alone and of an equal batch through the adapter, in turns."""
     batches = [BatchNavEnv(num_envs, renderer="embree", **adapter.keywords) for _ in range(2)]
     steps = (alone(batches[0]), adapter.wrap(batches[1]))
-    rng, moves = np.random.default_rng(0), (1 - STOP_SHARE) / 3
+    rng = np.random.default_rng(0)
+    moves = (1 - STOP_SHARE) / 3
     spent: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(spent[0]) < 3:

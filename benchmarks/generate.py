@@ -25,14 +25,16 @@ SEEDS = range(4)
 def main() -> None:
     generate_apartment(0, triangles=5_000)
     for options in SIZES:
-        times, counts = [], []
+        times = []
+        counts = []
         for seed in SEEDS:
             start = time.perf_counter()
             home = generate_apartment(seed, **options)
             times.append(time.perf_counter() - start)
             counts.append(len(home.triangles))
         size = ", ".join(f"{key}={value:,}" for key, value in options.items())
-        taken, found = f"{min(times):.2f} to {max(times):.2f} s", f"{min(counts):,} to {max(counts):,} triangles"
+        taken = f"{min(times):.2f} to {max(times):.2f} s"
+        found = f"{min(counts):,} to {max(counts):,} triangles"
         print(f"{size}: {taken} (bar {BAR:g} s), {found}")
 
 

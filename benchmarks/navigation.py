@@ -40,7 +40,8 @@ def furnished_plan(rooms_a_side: int, seed: int = 0) -> NavMesh:
     boxes = [[[0, -0.1, 0], [side, 0, side]]]
     for line in range(rooms_a_side + 1):
         for room in range(rooms_a_side):
-            at, begin = line * ROOM, room * ROOM
+            at = line * ROOM
+            begin = room * ROOM
             inner = 0 < line < rooms_a_side
             door = begin + rng.uniform(0.5, ROOM - 1.4) if inner else begin + ROOM
             for low, high in ((begin, door), (door + 0.9, begin + ROOM)):
@@ -77,9 +78,12 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
 
     position, polygon = navmesh.random_points_and_polygons(num_agents, rng, island)
     heading = rng.uniform(-np.pi, np.pi, num_agents).astype(np.float32)
-    slots, goal_index = np.zeros(num_agents, np.int32), rng.integers(0, NUM_GOALS, num_agents).astype(np.int32)
-    forward, active = np.ones(num_agents, np.int64), np.ones(num_agents, bool)
-    moved, collided = np.zeros(num_agents, np.float32), np.zeros(num_agents, bool)
+    slots = np.zeros(num_agents, np.int32)
+    goal_index = rng.integers(0, NUM_GOALS, num_agents).astype(np.int32)
+    forward = np.ones(num_agents, np.int64)
+    active = np.ones(num_agents, bool)
+    moved = np.zeros(num_agents, np.float32)
+    collided = np.zeros(num_agents, bool)
     distance = np.zeros(num_agents, np.float32)
     how = {"forward_step": 0.25, "turn_angle": np.pi / 18, "sliding": True}
 
@@ -100,7 +104,8 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
         return time.perf_counter() - start
 
     walk(), follow()
-    calls, spent = 0, np.zeros(2)
+    calls = 0
+    spent = np.zeros(2)
     while spent.sum() < seconds:
         spent += walk()
         calls += 1

@@ -121,7 +121,9 @@ def pybullet() -> tuple[str, Draw]:
 
     def draw(frames: int) -> Any:
         for _ in range(frames):
-            x, y, heading = choose.uniform(-3, 3), choose.uniform(-3, 3), choose.uniform(-math.pi, math.pi)
+            x = choose.uniform(-3, 3)
+            y = choose.uniform(-3, 3)
+            heading = choose.uniform(-math.pi, math.pi)
             aim = (x + math.cos(heading), y + math.sin(heading), 1.25)
             view = bullet.computeViewMatrix((x, y, 1.25), aim, (0, 0, 1))
             _, _, picture, _, _ = bullet.getCameraImage(

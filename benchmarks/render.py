@@ -33,7 +33,9 @@ from gym_batchnav.homes import generate_apartment
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
 from gym_batchnav.scene.scene import Scene
 
-APARTMENTS, HOUSE, SHOP = "apartments", "aws_small_house/aws_small_house.glb", "aws_bookstore/aws_bookstore.glb"
+APARTMENTS = "apartments"
+HOUSE = "aws_small_house/aws_small_house.glb"
+SHOP = "aws_bookstore/aws_bookstore.glb"
 NUM_VIEWS = 256
 
 
@@ -133,7 +135,8 @@ def threads(_: Path, seconds: float) -> list[Row]:
 
 def memory(_: Path, __: float) -> list[Row]:
     """Measure the resident bytes per view besides its pixels, on a target that is three thousand views larger."""
-    rows, pixels = [], 4 * 64 * 64  # float32
+    rows = []  # float32
+    pixels = 4 * 64 * 64
     # Embree draws into the pictures that are handed out; OpenGL holds them on its device as well.
     for renderer, copies in (("embree", 1), ("opengl", 2)):
         held = []

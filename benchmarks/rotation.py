@@ -71,7 +71,9 @@ def throughput(seconds: float) -> list[Bar]:
         for env in (still, turning):
             env.reset(seed=0)
             steps(env, 20)
-        off, on, end = [], [], time.perf_counter() + seconds
+        off = []
+        on = []
+        end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             off.append(steps(still, 50))
             on.append(steps(turning, 50))
@@ -118,7 +120,8 @@ def loader(seconds: float, pace: int = 150) -> list[Bar]:
         off = np.concatenate(times["no rotation"])
         for name in ("process", "thread"):
             on = np.concatenate(times[name])
-            slow, slow_off = np.percentile(on, 99), np.percentile(off, 99)
+            slow = np.percentile(on, 99)
+            slow_off = np.percentile(off, 99)
             print(
                 f"{len(times[name])} scenes made in the {name}, one in {pace} steps: {256e3 / on.mean():,.0f} frames/s "
                 f"against {256e3 / off.mean():,.0f} without rotation, {off.mean() / on.mean():.2f} of it; "
@@ -135,7 +138,8 @@ def wait_for_loaders() -> float:
     """Wait until this process and its children are idle, and return the seconds."""
     begin = time.perf_counter()
     while True:
-        before, clock = _seconds_computed(), time.perf_counter()
+        before = _seconds_computed()
+        clock = time.perf_counter()
         time.sleep(0.2)
         if _seconds_computed() - before < 0.02:
             return clock - begin
@@ -155,7 +159,9 @@ def busy(seconds: float) -> list[Bar]:
                           max_episode_steps=100)  # fmt: skip
         env.reset(seed=0)
         steps(env, 1000)  # so that the first changes, which find their priority, do not count
-        begun, count, end = env.library.stats()["swaps"], 0, time.perf_counter() + seconds
+        begun = env.library.stats()["swaps"]
+        count = 0
+        end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             steps(env, 50)
             count += 50
@@ -179,7 +185,8 @@ def memory(swaps: int = 200) -> list[Bar]:
         deterministic_rotation=True,
     )  # fmt: skip
     env.reset(seed=0)
-    process, sizes = psutil.Process(), []
+    process = psutil.Process()
+    sizes = []
     done = 0
     while done < swaps:
         steps(env, 1)
@@ -189,7 +196,9 @@ def memory(swaps: int = 200) -> list[Bar]:
     env.close()
     later = np.array(sizes[len(sizes) // 10 :])
     quarter = len(later) // 4
-    low, middle, high = later.min(), float(np.median(later)), later.max()
+    low = later.min()
+    middle = float(np.median(later))
+    high = later.max()
     print(
         f"{done} swaps: {low:,.0f} MiB at least, {middle:,.0f} in the median, {high:,.0f} at most; "
         f"{later[:quarter].mean():,.0f} at first, {later[-quarter:].mean():,.0f} at the end"
@@ -224,7 +233,8 @@ def slot() -> list[Bar]:
         env = BatchNavEnv(8, library=library, sensors=sensors)
         env.reset(seed=0)
         env.step(np.ones(8, np.int64))
-        agents, times = env.simulator.agents, []
+        agents = env.simulator.agents
+        times = []
         views = view_matrices(agents.position, agents.heading, env.cameras.camera.eye_height)
         target = env.cameras.renderer.target(env.cameras.camera, sensors, num_views=8)
         for _ in range(5):
@@ -246,7 +256,8 @@ def sharing() -> list[Bar]:
     shared = BatchNavEnv(1024, scenes="procedural:0-31", resident_scenes=32)
     shared.reset(seed=0)
     steps(shared, 5)
-    many, one = [], []
+    many = []
+    one = []
     for seed in range(32):  # the frames of 32 scenes are those of each of them
         alone = BatchNavEnv(1024, scenes=f"procedural:{seed}")
         alone.reset(seed=0)

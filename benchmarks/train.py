@@ -18,7 +18,9 @@ from typing import Any
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.library.pace import SETTLE_STEPS
 
-LEAST_FPS, MOST_WAIT, MOST_MEMORY = 1500, 0.10, 6 * 2**30
+LEAST_FPS = 1500
+MOST_WAIT = 0.10
+MOST_MEMORY = 6 * 2**30
 
 
 def speed(preset: str, seconds: float) -> dict[str, Any]:

@@ -87,7 +87,8 @@ def main(argv=None):
     )  # fmt: skip
     if len(envs.single_observation_space.shape or ()) != 1:
         raise SystemExit(f"{args.env_id} has no observations of one row of numbers: choose BatchNav/PointNavScan-v0")
-    (num_inputs,), shape = envs.single_observation_space.shape, (args.num_steps, args.num_envs)
+    (num_inputs,) = envs.single_observation_space.shape
+    shape = (args.num_steps, args.num_envs)
     agent = Agent(num_inputs, envs.single_action_space.n).to(device)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
 
@@ -97,9 +98,11 @@ def main(argv=None):
 
     batch_size = args.num_steps * args.num_envs
     num_updates = max(1, args.total_timesteps // batch_size)
-    returned, length = np.zeros(args.num_envs), np.zeros(args.num_envs, int)
+    returned = np.zeros(args.num_envs)
+    length = np.zeros(args.num_envs, int)
     next_obs = torch.as_tensor(envs.reset(seed=args.seed)[0], device=device)
-    start, step_count = time.time(), 0
+    start = time.time()
+    step_count = 0
     for update in range(num_updates):
         optimizer.param_groups[0]["lr"] = args.learning_rate * (1 - update / num_updates)
 
@@ -126,11 +129,14 @@ def main(argv=None):
                 final = info["final_info"]
                 columns = (returned, length, truncated.astype(int), final["success"].astype(int), final["spl"])
                 finished += zip(np.full(ended.sum(), step_count), *(column[ended] for column in columns), strict=True)
-                returned[ended], length[ended] = 0, 0
+                returned[ended] = 0
+                length[ended] = 0
 
         # Generalized advantage estimation
         with torch.no_grad():
-            advantages, advantage, next_value = torch.zeros(shape, device=device), 0, agent.value(next_obs)
+            advantages = torch.zeros(shape, device=device)
+            advantage = 0
+            next_value = agent.value(next_obs)
             for step in reversed(range(args.num_steps)):
                 nonterminal = 1 - dones[step]
                 delta = rewards[step] + args.gamma * next_value * nonterminal - values[step]
@@ -138,8 +144,11 @@ def main(argv=None):
                 next_value = values[step]
 
         # Learn
-        flat_obs, flat_actions, flat_logprobs = obs.flatten(0, 1), actions.flatten(), logprobs.flatten()
-        flat_advantages, flat_returns = advantages.flatten(), (advantages + values).flatten()
+        flat_obs = obs.flatten(0, 1)
+        flat_actions = actions.flatten()
+        flat_logprobs = logprobs.flatten()
+        flat_advantages = advantages.flatten()
+        flat_returns = (advantages + values).flatten()
         for _ in range(args.update_epochs):
             for rows in torch.randperm(batch_size, device=device).chunk(args.num_minibatches):
                 policy = agent.policy(flat_obs[rows])

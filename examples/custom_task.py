@@ -13,7 +13,8 @@ from gym_batchnav.train.ppo import PPO, PPOConfig
 
 
 class Whiskers(Sensor):  # distance to the nearest wall, at most 2 m: at the agent, half left of it, ahead, half right
-    name, space = "whiskers", gymnasium.spaces.Box(0, 2, (4,), np.float32)
+    name = "whiskers"
+    space = gymnasium.spaces.Box(0, 2, (4,), np.float32)
 
     def observe(self, state):
         metres = np.zeros((state.num_envs, 4), np.float32)
@@ -25,7 +26,8 @@ class Whiskers(Sensor):  # distance to the nearest wall, at most 2 m: at the age
 
 
 class StepsStrolled(Measure):  # number of steps forward that ended far from walls
-    name, at_end = "steps_strolled", True
+    name = "steps_strolled"
+    at_end = True
 
     def memory(self, num_envs):
         return {"strolled": np.zeros(num_envs, int), "strolled_now": np.zeros(num_envs, bool)}
@@ -39,7 +41,8 @@ class StepsStrolled(Measure):  # number of steps forward that ended far from wal
 
 
 class Stroll(Task):  # STOP ends an episode, which is the default
-    sensors, measures = (Whiskers(),), (StepsStrolled(),)
+    sensors = (Whiskers(),)
+    measures = (StepsStrolled(),)
 
     def reward(self, state, measures):
         return state.memory["strolled_now"]

@@ -84,7 +84,8 @@ def main():
     trainer = Trainer(configuration(options), env, Policy(env.driver_env))
     # PufferLib ends the process at once on Ctrl-C. This handler saves the policy first.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    names, rows = ("episode_return", "episode_length", "success", "spl"), []
+    names = ("episode_return", "episode_length", "success", "spl")
+    rows = []
     try:
         while trainer.global_step < options.timesteps:
             trainer.evaluate()

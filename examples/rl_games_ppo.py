@@ -20,7 +20,8 @@ class Scores(AlgoObserver):
 
     def after_init(self, algo):
         """Store the algorithm, whose statistics are printed."""
-        self.algo, self.ended = algo, []
+        self.algo = algo
+        self.ended = []
 
     def process_infos(self, infos, done_indices):
         """Collect the SPL of episodes that ended; rl_games calls this after every step."""
@@ -31,7 +32,8 @@ class Scores(AlgoObserver):
     def after_print_stats(self, frame, epoch_num, total_time):
         """Print means; rl_games calls this after every epoch (1.6.5 twice)."""
         if len(self.ended) >= 200:
-            reward, length = self.algo.game_rewards.get_mean().item(), self.algo.game_lengths.get_mean().item()
+            reward = self.algo.game_rewards.get_mean().item()
+            length = self.algo.game_lengths.get_mean().item()
             print(f"frame {frame}: return {reward:.2f}, length {length:.0f}, SPL {np.mean(self.ended):.3f}")
             self.ended.clear()
 

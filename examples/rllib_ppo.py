@@ -72,7 +72,8 @@ def main():
 
     start = {} if options.address else {"num_cpus": options.env_runners + 1, "include_dashboard": False}
     ray.init(address=options.address, logging_level="error", **start)
-    algorithm, frames = make_config(options).build_algo(), 0
+    algorithm = make_config(options).build_algo()
+    frames = 0
     while frames < options.frames:
         counted = algorithm.train()["env_runners"]
         frames = int(counted["num_env_steps_sampled_lifetime"])

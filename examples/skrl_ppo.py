@@ -89,7 +89,9 @@ def main():
     options = parser.parse_args()
 
     set_seed(options.seed)
-    env, rollout, out = make_env(options, options.num_envs), 64, Path(options.out)
+    env = make_env(options, options.num_envs)
+    rollout = 64
+    out = Path(options.out)
     network = Network(env)
     agent = Agent(
         models={"policy": network, "value": network},

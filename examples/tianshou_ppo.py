@@ -22,7 +22,8 @@ HOMES = "procedural:0-7?area=28&closed_doors=0&triangles=8000"
 
 def network(inputs: int, outputs: int, std: float, hidden: int = 128) -> nn.Sequential:
     """Return two hidden layers and a last one with weights of scale ``std``."""
-    widths, stds = (inputs, hidden, hidden, outputs), (2**0.5, 2**0.5, std)
+    widths = (inputs, hidden, hidden, outputs)
+    stds = (2**0.5, 2**0.5, std)
     layers: list[nn.Module] = []
     for size, width, scale in zip(widths[:-1], widths[1:], stds, strict=True):
         linear = nn.Linear(size, width)

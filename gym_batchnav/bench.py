@@ -228,7 +228,8 @@ def _warm_up(work: Callable[[], int], seconds: float = 0.5) -> None:
 
 def _rate(work: Callable[[], int], seconds: float) -> float:
     """Return the frames/s of a workload, which is repeated until the time is over, at least once."""
-    start, frames = time.perf_counter(), 0
+    start = time.perf_counter()
+    frames = 0
     while (elapsed := time.perf_counter() - start) < seconds or frames == 0:
         frames += work()
     return frames / elapsed
@@ -237,7 +238,8 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
 def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[float], None] | None) -> dict[str, Any]:
     """Return the frames/s of a workload in slices of equal time, each with a calibration."""
     calibrate()
-    rates, calibrations = [], []
+    rates = []
+    calibrations = []
     for index in range(NUM_SLICES):
         rates.append(_rate(work, seconds / NUM_SLICES))
         calibrations.append(calibrate())

@@ -104,12 +104,20 @@ def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) 
     Returns:
         [N, 4, 4] float32; ``p_camera = (V @ [p_world, 1])[:3]``.
     """
-    cos, sin = np.cos(heading).astype(np.float32), np.sin(heading).astype(np.float32)
-    x, y, z = position[:, 0], position[:, 1] + np.float32(eye_height), position[:, 2]
+    cos = np.cos(heading).astype(np.float32)
+    sin = np.sin(heading).astype(np.float32)
+    x = position[:, 0]
+    y = position[:, 1] + np.float32(eye_height)
+    z = position[:, 2]
     views = np.zeros((len(position), 4, 4), np.float32)
-    views[:, 0, 0], views[:, 0, 2], views[:, 0, 3] = cos, -sin, sin * z - cos * x
-    views[:, 1, 1], views[:, 1, 3] = 1, -y
-    views[:, 2, 0], views[:, 2, 2], views[:, 2, 3] = sin, cos, -sin * x - cos * z
+    views[:, 0, 0] = cos
+    views[:, 0, 2] = -sin
+    views[:, 0, 3] = sin * z - cos * x
+    views[:, 1, 1] = 1
+    views[:, 1, 3] = -y
+    views[:, 2, 0] = sin
+    views[:, 2, 2] = cos
+    views[:, 2, 3] = -sin * x - cos * z
     views[:, 3, 3] = 1
     return views
 
@@ -150,7 +158,9 @@ def projection_matrix(camera: Camera) -> np.ndarray:
     matrix = np.zeros((4, 4), np.float32)
     matrix[0, 0] = 1 / camera.tan_half_width
     matrix[1, 1] = 1 / camera.tan_half_height
-    matrix[2, 2], matrix[2, 3], matrix[3, 2] = -1, -2 * camera.near, -1
+    matrix[2, 2] = -1
+    matrix[2, 3] = -2 * camera.near
+    matrix[3, 2] = -1
     return matrix
 
 
@@ -165,7 +175,10 @@ def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> 
     Returns:
         [N, 2] float32: horizontal distance in metres, and angle from straight ahead in radians, left positive.
     """
-    dx, dz = goal[:, 0] - position[:, 0], goal[:, 2] - position[:, 2]
-    cos, sin = np.cos(heading), np.sin(heading)
-    right, backward = cos * dx - sin * dz, sin * dx + cos * dz
+    dx = goal[:, 0] - position[:, 0]
+    dz = goal[:, 2] - position[:, 2]
+    cos = np.cos(heading)
+    sin = np.sin(heading)
+    right = cos * dx - sin * dz
+    backward = sin * dx + cos * dz
     return np.stack([np.hypot(dx, dz), -np.arctan2(right, -backward)], axis=-1).astype(np.float32)

@@ -46,7 +46,8 @@ def mesh_of(vertices: list[list[float]], polygons: list[list[int]]) -> NavMesh:
     """A navmesh of polygons given by vertex numbers, joined where they share an edge; no detail vertices."""
     across = {(a, b): p for p, row in enumerate(polygons) for a, b in zip(row, [*row[1:], row[0]], strict=True)}
     rows, neighbours = np.full((2, len(polygons), 6), -1, np.int32)
-    triangles, starts = [], [0]
+    triangles = []
+    starts = [0]
     for p, row in enumerate(polygons):
         rows[p, : len(row)] = row
         neighbours[p, : len(row)] = [across.get((b, a), -1) for a, b in zip(row, [*row[1:], row[0]], strict=True)]
@@ -106,10 +107,12 @@ def plan_distance(rows: list[str], start: np.ndarray, goal: np.ndarray) -> float
 def _clear(boxes: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
     """Whether the segment from a to b stays out of the unit squares at ``boxes`` [n, 2], made a hair larger."""
     direction = b - a
-    low, high = boxes - HAIR, boxes + 1 + HAIR
+    low = boxes - HAIR
+    high = boxes + 1 + HAIR
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.stack([(low - a) / direction, (high - a) / direction])
-    still, inside = direction == 0, (a > low) & (a < high)
+    still = direction == 0
+    inside = (a > low) & (a < high)
     enter = np.where(still, np.where(inside, -np.inf, np.inf), t.min(axis=0)).max(axis=1)
     leave = np.where(still, np.where(inside, np.inf, -np.inf), t.max(axis=0)).min(axis=1)
     return bool((np.minimum(leave, 1.0) <= np.maximum(enter, 0.0)).all())

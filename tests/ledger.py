@@ -52,7 +52,9 @@ class LedgerEnv(BatchNavEnv):
     def reset(self, *, seed=None, options=None):
         """Forget what was going on in the environments that are reset."""
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        self._reward[mask], self._length[mask], self._idle[mask] = 0, 0, False
+        self._reward[mask] = 0
+        self._length[mask] = 0
+        self._idle[mask] = False
         return super().reset(seed=seed, options=options)
 
     def send(self, actions):

@@ -36,7 +36,9 @@ def wall(distance: float, half: float = 50.0, **keywords: object) -> Quad:
 
 def scene_of(*quads: Quad) -> Scene:
     """The scene of some quads; object k + 1 and material k are those of quad k."""
-    corners, uvs, colors = [], [], []
+    corners = []
+    uvs = []
+    colors = []
     for quad in quads:
         origin, right, up = (np.array(v, np.float64) for v in (quad.origin, quad.right, quad.up))
         corners += [origin, origin + right, origin + right + up, origin + up]

@@ -76,10 +76,12 @@ def random_views(seed: int, count: int, spread: float = 1.0) -> np.ndarray:
 def highest_surface(corners: np.ndarray, eye: np.ndarray) -> float:
     """Height of the first surface straight below an eye [3] among triangles [T, 3, 3]; -inf if there is none."""
     x, y, z = eye.astype(np.float64)
-    low, high = corners.min(axis=1), corners.max(axis=1)
+    low = corners.min(axis=1)
+    high = corners.max(axis=1)
     near = (low[:, 0] <= x) & (high[:, 0] >= x) & (low[:, 2] <= z) & (high[:, 2] >= z) & (low[:, 1] <= y)
     a, b, c = np.moveaxis(corners[near].astype(np.float64), 1, 0)
-    u, v = b - a, c - a
+    u = b - a
+    v = c - a
     area = u[:, 0] * v[:, 2] - u[:, 2] * v[:, 0]
     upright = np.abs(area) <= 1e-12
     area[upright] = 1.0

@@ -43,7 +43,8 @@ def imports_of(module: str, lazy: bool = True) -> list[str]:
 
 def imports_in(source: str, lazy: bool = True) -> list[str]:
     tree = ast.parse(source)
-    names, computed = [], False
+    names = []
+    computed = False
     for node in ast.walk(tree) if lazy else eager_nodes(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
@@ -123,7 +124,8 @@ def test_no_floor_uses_one_above(module):
             assert used in FLOORS[: own + 1], f"{module} imports {name}"
 
 
-VIZ, ENV = "from gym_batchnav.viz.portraits import show", "from gym_batchnav.env.batch_env import BatchNavEnv"
+VIZ = "from gym_batchnav.viz.portraits import show"
+ENV = "from gym_batchnav.env.batch_env import BatchNavEnv"
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,8 @@ def users_files(tmp_path, monkeypatch):
     monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
     room = box_room()
     save_glb(room, tmp_path / "my_house.glb")
-    scenes, episodes = Path("data/scene_datasets/gibson"), Path("data/datasets/pointnav/gibson/v1/val")
+    scenes = Path("data/scene_datasets/gibson")
+    episodes = Path("data/datasets/pointnav/gibson/v1/val")
     for folder in (scenes, episodes, Path("homes/street")):
         folder.mkdir(parents=True)
     shutil.copy("my_house.glb", scenes / "Adrian.glb")
@@ -232,7 +233,8 @@ def test_programs_run(page, users_files, monkeypatch):
 
     Sketches and those whose libraries are not installed are left out.
     """
-    names, opened = {"gymnasium": gym_batchnav.gymnasium}, []
+    names = {"gymnasium": gym_batchnav.gymnasium}
+    opened = []
     make_vec = gym_batchnav.gymnasium.make_vec
     monkeypatch.setattr(
         "gymnasium.make_vec", lambda *args, **keywords: opened.append(make_vec(*args, **keywords)) or opened[-1]

@@ -24,7 +24,8 @@ def test_heading_zero_looks_along_minus_z_and_grows_to_the_left():
 
 @given(x=metres, z=metres, heading=angles, distance=st.floats(0.1, 20))
 def test_a_point_ahead_lies_on_the_cameras_axis(x, z, heading, distance):
-    position, heading = np.array([[x, 0.5, z]], np.float32), np.array([heading], np.float32)
+    position = np.array([[x, 0.5, z]], np.float32)
+    heading = np.array([heading], np.float32)
     ahead = position[0] + [0, 1.25, 0] + distance * forward_vectors(heading)[0]
     seen = view_matrices(position, heading, 1.25)[0] @ np.append(ahead, 1)
     np.testing.assert_allclose(seen[:3], [0, 0, -distance], atol=2e-4)
@@ -32,7 +33,8 @@ def test_a_point_ahead_lies_on_the_cameras_axis(x, z, heading, distance):
 
 @given(x=metres, y=metres, z=metres, heading=angles)
 def test_view_matrices_are_rigid_and_agree_with_look_at(x, y, z, heading):
-    position, heading = np.array([[x, y, z]], np.float32), np.array([heading], np.float32)
+    position = np.array([[x, y, z]], np.float32)
+    heading = np.array([heading], np.float32)
     view = view_matrices(position, heading, 1.0)[0]
     np.testing.assert_allclose(view[:3, :3] @ view[:3, :3].T, np.eye(3), atol=1e-5)
     assert np.linalg.det(view[:3, :3]) == pytest.approx(1, abs=1e-5)
@@ -42,7 +44,8 @@ def test_view_matrices_are_rigid_and_agree_with_look_at(x, y, z, heading):
 
 @given(x=metres, z=metres, heading=st.floats(-3, 3), distance=st.floats(0.1, 20), turn=st.floats(-3, 3))
 def test_polar_goal_tells_distance_and_left_positive_angle(x, z, heading, distance, turn):
-    position, heading = np.array([[x, 0, z]], np.float64), np.array([heading])
+    position = np.array([[x, 0, z]], np.float64)
+    heading = np.array([heading])
     goal = position + distance * forward_vectors(heading + turn)
     np.testing.assert_allclose(polar_goals(position, heading, goal)[0], [distance, turn], atol=1e-4)
 
@@ -54,7 +57,8 @@ def test_polar_goal_ignores_height():
 
 def test_projection_sends_the_near_plane_to_minus_one_and_infinity_to_one():
     matrix = projection_matrix(Camera(near=0.1))
-    near, far = matrix @ [0, 0, -0.1, 1], matrix @ [0, 0, -1e6, 1]
+    near = matrix @ [0, 0, -0.1, 1]
+    far = matrix @ [0, 0, -1e6, 1]
     assert near[2] / near[3] == pytest.approx(-1)
     assert far[2] / far[3] == pytest.approx(1, abs=1e-5)
 
@@ -77,7 +81,8 @@ def test_intrinsics_agree_with_the_projection():
 
 @given(x=metres, y=metres, z=metres, heading=angles)
 def test_poses_are_the_inverses_of_views(x, y, z, heading):
-    position, heading = np.array([[x, y, z]], np.float32), np.array([heading], np.float32)
+    position = np.array([[x, y, z]], np.float32)
+    heading = np.array([heading], np.float32)
     views = view_matrices(position, heading, 1.5)
     poses = camera_to_world(views)
     np.testing.assert_allclose(poses[0, :3, 3], position[0] + [0, 1.5, 0], atol=1e-4)

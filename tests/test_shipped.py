@@ -27,7 +27,8 @@ def test_eight_apartments_ship_with_navmesh_and_episodes():
 def test_the_follower_reaches_the_shipped_goals_by_nearly_the_shortest_way():
     env = BatchNavEnv(200, sensors=(), episode_order="once")
     env.reset(seed=0)
-    spl, success = [], []
+    spl = []
+    success = []
     while env.episodes.valid.any():
         _, _, terminated, truncated, info = env.step(env.shortest_path_actions())
         ended = terminated | truncated

@@ -78,7 +78,8 @@ class RLGamesVecEnv(Adapter, IVecEnv):
             "time_outs": self._tensors(truncated & ~terminated),
             "final_info": info.get("final_info", {}),
         }
-        reward, done = self._tensors(reward.astype(np.float32)), self._tensors(terminated | truncated)
+        reward = self._tensors(reward.astype(np.float32))
+        done = self._tensors(terminated | truncated)
         return {"obs": self._tensors(observation)}, reward, done, infos
 
     def get_env_info(self) -> dict[str, Any]:

@@ -116,7 +116,8 @@ class SB3VecEnv(Adapter, VecEnv):
         seeds: Any = self._seeds if None not in self._seeds else None  # Any: a batch takes a list as well
         observation, info = self.env.reset(seed=seeds, options=self._batch_options or None)
         self._reset_seeds()
-        self._batch_options, self._actions = {}, None
+        self._batch_options = {}
+        self._actions = None
         self.reset_infos = _to_dicts(info, np.arange(self.num_envs))
         return self._encode(observation)
 
@@ -223,7 +224,8 @@ class SB3VecEnv(Adapter, VecEnv):
         # Entries that wrappers add, such as "episode", belong to the episode that ended.
         final = {**final, **{name: values for name, values in present.items() if name not in final}}
         last = self._encode(_rows(info["final_obs"], ended))
-        finished, following = _to_dicts(final, ended), _to_dicts(begun, ended)
+        finished = _to_dicts(final, ended)
+        following = _to_dicts(begun, ended)
         for row, index in enumerate(ended.tolist()):
             self.reset_infos[index] = following[row]
             infos[index] = {

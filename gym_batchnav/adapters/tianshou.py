@@ -68,7 +68,8 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
         """
         self._assert_is_not_closed()
         ids = self._ids(env_id)
-        begun, self._pending[ids] = self._pending[ids], False
+        begun = self._pending[ids]
+        self._pending[ids] = False
         if self._first is not None and seed is None and begun.all():
             waiting, observation, infos = self._first
             rows = np.searchsorted(waiting, ids)
@@ -99,7 +100,8 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
         with self.env.unwrapped.paused(paused):
             dense, reward, terminated, truncated, info = self.env.step(actions)
         ended = terminated | truncated
-        observation, infos = _batch(dense), self._infos(info, np.arange(self.env_num))
+        observation = _batch(dense)
+        infos = self._infos(info, np.arange(self.env_num))
         self._pending[ids] = ended[ids]
         if self._pending.any():
             waiting = np.nonzero(self._pending)[0]

@@ -40,7 +40,8 @@ def step_or_render(
     from gym_batchnav.bench import bench_render, bench_step
 
     name = str(context.info_name)
-    names, camera = _sensors(sensors), _camera(resolution)
+    names = _sensors(sensors)
+    camera = _camera(resolution)
     measure = {"step": bench_step, "render": bench_render}[name]
     _report(
         name,

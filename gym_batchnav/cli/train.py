@@ -176,7 +176,8 @@ class Display:
     def _lines(self, run: TrainingRun) -> list[str]:
         """Return three lines: frames, frame rate and remaining time; scores; shares of the phases."""
         clock, progress, frames = self._start
-        elapsed, gained = time.perf_counter() - clock, run.progress - progress
+        elapsed = time.perf_counter() - clock
+        gained = run.progress - progress
         row = run.rows[-1] if len(run.rows) > self._num_rows else None
         rate = (run.ppo.frames - frames) / elapsed if row is None else row["fps"]
         left = f", {_clock(elapsed * (1 - run.progress) / gained)} left" if elapsed > SETTLED and gained > 0 else ""

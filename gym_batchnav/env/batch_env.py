@@ -238,7 +238,8 @@ class BatchNavEnv(VectorEnv):
         if not (self.simulator.begun | mask).all():
             raise RuntimeError("the first reset must include all environments: call reset() without 'reset_mask'")
         seeds = seeds_of(seed, self.num_envs)
-        requested, rows = options.get("episode_index"), None
+        requested = options.get("episode_index")
+        rows = None
         if requested is not None:
             rows = episodes_of(requested, self.num_envs, self.num_episodes)[mask]
         order = options.get("episode_order")

@@ -83,9 +83,15 @@ class AgentCameras:
         Returns:
             [M, 4, 4] float32.
         """
-        slot, polygon, position, heading = agents.slot, agents.polygon, agents.position, agents.heading
+        slot = agents.slot
+        polygon = agents.polygon
+        position = agents.position
+        heading = agents.heading
         if indices is not None:
-            slot, polygon, position, heading = slot[indices], polygon[indices], position[indices], heading[indices]
+            slot = slot[indices]
+            polygon = polygon[indices]
+            position = position[indices]
+            heading = heading[indices]
         floor = self._navmeshes.visible_floor(slot, polygon, position)
         return view_matrices(floor, heading, (camera or self.camera).eye_height)
 
@@ -101,7 +107,8 @@ class AgentCameras:
             self._target = self.renderer.target(
                 self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=self._buffers + 1
             )
-        self._drawing, self._kept = True, None
+        self._drawing = True
+        self._kept = None
         self._begun = (self._library.generation, agents.slot.copy(), agents.position.copy(), agents.heading.copy())
         self._target.begin(agents.slot, self.views(agents))
 

@@ -35,7 +35,8 @@ def encode_goal(goal: np.ndarray) -> np.ndarray:
     Returns:
         [N, 3] float32: cos a, sin a, d / (1 + d).
     """
-    distance, angle = goal[:, 0], goal[:, 1]
+    distance = goal[:, 0]
+    angle = goal[:, 1]
     return np.stack([np.cos(angle), np.sin(angle), distance / (1 + distance)], axis=1).astype(np.float32, copy=False)
 
 
@@ -124,7 +125,8 @@ class ScanObservation(_OneArray):
     """
 
     def __init__(self, env: BatchNavEnv) -> None:
-        camera, sensors = env.cameras.camera, env.cameras.sensors
+        camera = env.cameras.camera
+        sensors = env.cameras.sensors
         if sensors != ("depth",):
             raise ValueError(f"sensors={sensors!r}: a scan needs ('depth',); use BatchNav/PointNavImage-v0 for others")
         if camera.height != 1:
@@ -160,7 +162,8 @@ class ImageObservation(_OneArray):
     """
 
     def __init__(self, env: BatchNavEnv) -> None:
-        camera, sensors = env.cameras.camera, env.cameras.sensors
+        camera = env.cameras.camera
+        sensors = env.cameras.sensors
         if not sensors or set(sensors) - {"rgb", "depth"}:
             raise ValueError(f"sensors={sensors!r}: an image needs 'rgb', 'depth' or both, such as ('rgb', 'depth')")
         channels = 3 * ("rgb" in sensors) + ("depth" in sensors) + NUM_GOAL_VALUES
@@ -196,7 +199,9 @@ def _interleave(
     first = num_colors if depth is None else num_colors + 1  # of the goal's channels
     channels = first + NUM_GOAL_VALUES
     for n in range(len(image)):
-        cos, sin, nearness = levels[n, 0], levels[n, 1], levels[n, 2]
+        cos = levels[n, 0]
+        sin = levels[n, 1]
+        nearness = levels[n, 2]
         pixels = image[n].reshape(-1)
         colors = None if rgb is None else rgb[n].reshape(-1)
         depths = None if depth is None else depth[n].reshape(-1)

@@ -12,7 +12,9 @@ from gym_batchnav.task.components import Components, Measures
 
 def step_info(simulator: Simulator, components: Components, measures: Measures) -> dict[str, Any]:
     """Return the infos of every step: the episode of each environment (``INFO_KEYS``) and the step's measures."""
-    slot, episodes, order = simulator.agents.slot, simulator.episodes, simulator.schedule.order
+    slot = simulator.agents.slot
+    episodes = simulator.episodes
+    order = simulator.schedule.order
     info: dict[str, Any] = {
         "scene_index": simulator.library.source_index[slot],
         "episode_index": simulator.schedule.index(slot, episodes.episode),

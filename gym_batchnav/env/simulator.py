@@ -160,7 +160,9 @@ class Simulator:
         state.done[indices] = False
         state.count[indices] += found
         self._place_idle(indices[~found])
-        indices, slot, row = indices[found], slot[found], row[found]
+        indices = indices[found]
+        slot = slot[found]
+        row = row[found]
         if self.schedule.order == "once":  # the environment that runs an episode depends on N
             state.noise[indices] = episode_key(state.seed[:1], self.schedule.index(slot, row))
         else:
@@ -180,7 +182,8 @@ class Simulator:
             actions: [N] int64, 0 to 3.
             active: [N] bool; the other agents keep their state.
         """
-        agents, episodes = self.agents, self.episodes
+        agents = self.agents
+        episodes = self.episodes
         self.navmeshes.step(
             actions,
             agents.slot,
@@ -317,7 +320,8 @@ class Simulator:
 
     def _start(self, indices: np.ndarray, slot: int, rows: np.ndarray) -> None:
         """Place agents ``indices`` [M] at the starts of the episodes ``rows`` [M] of the scene in a slot."""
-        navigation, state = self.navigation(slot), self.episodes
+        navigation = self.navigation(slot)
+        state = self.episodes
         episodes = navigation.episode_set
         self.agents.slot[indices] = slot
         self._place(indices, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
@@ -347,7 +351,9 @@ class Simulator:
 
     def _update_distance(self) -> None:
         """Write the geodesic distance of every agent to its goal."""
-        agents, goal, out = self.agents, self.episodes.goal_index, self.episodes.distance
+        agents = self.agents
+        goal = self.episodes.goal_index
+        out = self.episodes.distance
         self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out)
 
     def _place(self, indices: np.ndarray, polygon: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:

@@ -103,7 +103,8 @@ class Stepper:
         clock = self._tick("episodes", clock)
         self.simulator.move(actions, active)
         clock = self._tick("move", clock)
-        state, components = self.state, self.components
+        state = self.state
+        components = self.components
         components.update(state, actions, active)
         measures = components.measure_step(state)
         terminated = components.terminated(state, measures, active)

@@ -287,7 +287,8 @@ def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[
 
 def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: int) -> _Episodes:
     """Parse rows of one scene, given with their numbers in the file; a missing geodesic distance becomes NaN."""
-    ids, values = [], np.empty((len(numbered), 8))
+    ids = []
+    values = np.empty((len(numbered), 8))
     for k, (index, row) in enumerate(numbered):
         try:
             position = _numbers("start_position", row.get("start_position"), 3)

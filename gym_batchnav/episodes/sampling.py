@@ -126,8 +126,10 @@ def _compatible_pairs(
     """Try ``num_goals`` goals and return the starts, goals and distances of accepted pairs, at most one per goal."""
     goals, goal_polygons = navmesh.random_points_and_polygons(num_goals, rng)
     fits = navmesh.island_radius[navmesh.polygon_island[goal_polygons]] >= rules.min_island_radius
-    goals, goal_islands = goals[fits], navmesh.polygon_island[goal_polygons[fits]]
-    starts, distances = np.full_like(goals, np.nan), np.full(len(goals), np.nan)
+    goals = goals[fits]
+    goal_islands = navmesh.polygon_island[goal_polygons[fits]]
+    starts = np.full_like(goals, np.nan)
+    distances = np.full(len(goals), np.nan)
     left = np.arange(len(goals))  # goals that have no start yet
     for _ in range(rules.retries):
         tried, polygons = navmesh.random_points_and_polygons(len(left), rng)

@@ -35,7 +35,8 @@ class EpisodeSchedule:
 
     def follow(self, num_episodes: Sequence[int], active: np.ndarray) -> None:
         """Set the numbers of episodes of all slots, and the slots [K] in which episodes begin."""
-        self._sizes, self._active = np.asarray(num_episodes, np.int64), active
+        self._sizes = np.asarray(num_episodes, np.int64)
+        self._active = active
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
         rows = np.concatenate([np.arange(size) for size in self._sizes])
         slots = np.repeat(np.arange(len(self._sizes)), self._sizes)

@@ -29,7 +29,8 @@ from gym_batchnav.scene.scene import Scene
 
 __all__ = ["SEMANTIC_CLASSES", "generate_apartment", "semantic_class"]
 
-LEAST_TRIANGLES, MOST_TRIANGLES = 5_000, 1_000_000
+LEAST_TRIANGLES = 5_000
+MOST_TRIANGLES = 1_000_000
 _INDOORS = 0.92  # share of light on furniture
 _SHELL_SHARE = 0.25  # of the triangles go to walls, floors and ceilings
 _COARSEST = 0.1  # level of detail
@@ -94,7 +95,8 @@ def generate_apartment(
     finishes = choose_finishes(stream("finishes"))
     catalogue = Catalogue(finishes, stream)
     pieces = _furnish(plan, catalogue, Style(stream("style")), stream)
-    accents, sun = _accents(pieces, stream("accents")), draw_sun(stream("sun"))
+    accents = _accents(pieces, stream("accents"))
+    sun = draw_sun(stream("sun"))
 
     def shell(cell: float, level: float) -> list[tuple[str, Solid]]:
         shading = [_floor_shading([p for p in pieces if p.room == i]) for i in range(len(plan.rooms))]

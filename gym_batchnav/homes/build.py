@@ -47,11 +47,15 @@ class Detail:
 
 def transform(at: Vector = (0, 0, 0), yaw: float = 0.0, pitch: float = 0.0) -> np.ndarray:
     """Return the matrix [4, 4] rotating by ``pitch`` about x, then ``yaw`` about y (radians), then moves to ``at``."""
-    cos, sin, up, down = np.cos(yaw), np.sin(yaw), np.cos(pitch), np.sin(pitch)
+    cos = np.cos(yaw)
+    sin = np.sin(yaw)
+    up = np.cos(pitch)
+    down = np.sin(pitch)
     matrix = np.eye(4)
     turn = np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
     tip = np.array([[1, 0, 0], [0, up, -down], [0, down, up]])
-    matrix[:3, :3], matrix[:3, 3] = turn @ tip, at
+    matrix[:3, :3] = turn @ tip
+    matrix[:3, 3] = at
     return matrix
 
 
@@ -188,7 +192,8 @@ class Builder:
             crop: (u0, v0, u1, v1) of the texture to show, v from the top; None lays the texture at its real size.
             yaw: Rotation about y, radians.
         """
-        x, y = size[0] / 2, size[1]
+        x = size[0] / 2
+        y = size[1]
         shape = shapes.sheet(np.array([[[-x, 0, 0], [x, 0, 0]], [[-x, y, 0], [x, y, 0]]]))
         if crop is not None:
             u0, v0, u1, v1 = crop
@@ -198,7 +203,8 @@ class Builder:
 
     def mat(self, finish: str, size: tuple[float, float], at: Vector, shade: float = 1.0) -> None:
         """Add a level rectangle of the given width and depth, centred on ``at``, that faces up."""
-        x, z = size[0] / 2, size[1] / 2
+        x = size[0] / 2
+        z = size[1] / 2
         shape = shapes.sheet(np.array([[[-x, 0, z], [x, 0, z]], [[-x, 0, -z], [x, 0, -z]]]))
         self.add(finish, shape, at, shade=shade)
 

@@ -120,7 +120,8 @@ def _along_corridor(rng: np.random.Generator, storeys: tuple[Rooms, ...]) -> tup
     corridor = float(rng.uniform(1.55, 1.95))
     if stairs:
         depths[1] = max(depths[1], STAIRWELL[1] + INNER_WALL / 2)
-    near, far = round(float(depths[0]), 2), round(float(depths[0]) + corridor, 2)
+    near = round(float(depths[0]), 2)
+    far = round(float(depths[0]) + corridor, 2)
     deep = round(far + float(depths[1]), 2)
     gross = max(sum(area for _, area in rooms) for rooms in storeys) * 1.045 + (
         STAIRWELL[0] * depths[1] if stairs else 0
@@ -129,7 +130,8 @@ def _along_corridor(rng: np.random.Generator, storeys: tuple[Rooms, ...]) -> tup
     if wide > 2.6 * deep or wide < 0.6 * deep:
         return None
     reserve = round(STAIRWELL[0] + INNER_WALL / 2, 2) if stairs else 0.0
-    flips, turned = rng.random(2) < 0.5, rng.random() < 0.5
+    flips = rng.random(2) < 0.5
+    turned = rng.random() < 0.5
     divisions = []
     for level, rooms in enumerate(storeys):
         named = _rows(rng, rooms, (wide, near, far, deep), reserve, level == 0 and bool(rng.random() < 0.4))
@@ -204,7 +206,8 @@ def shared_line(a: Cell, b: Cell) -> tuple[int, float, float, float]:
     """Return the shared line of two cells: its axis (0: x is constant), position and interval, or an empty interval."""
     for axis in (0, 1):
         other = 1 - axis
-        low, high = max(a[other], b[other]), min(a[other + 2], b[other + 2])
+        low = max(a[other], b[other])
+        high = min(a[other + 2], b[other + 2])
         for line, facing in ((a[axis + 2], b[axis]), (a[axis], b[axis + 2])):
             if line == facing and high > low:
                 return axis, line, low, high

@@ -67,7 +67,8 @@ class Daylight:
 
 def draw_sun(rng: np.random.Generator) -> np.ndarray:
     """Return a random direction of the sunlight [3], 35 to 50 degrees downwards."""
-    height, bearing = np.radians(rng.uniform(35, 50)), rng.uniform(0, 2 * np.pi)
+    height = np.radians(rng.uniform(35, 50))
+    bearing = rng.uniform(0, 2 * np.pi)
     return np.array([np.cos(height) * np.sin(bearing), -np.sin(height), np.cos(height) * np.cos(bearing)])
 
 

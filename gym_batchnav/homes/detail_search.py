@@ -8,7 +8,8 @@ import numpy as np
 
 _STEPS = 6  # counting builds the whole home, so that few must do
 _AIM = 0.985  # share of the limit that a step aims at: estimates that fall a little below are of use, others are not
-_NEAR, _NEAR_MANY = 0.97, 0.9  # shares of the limit that are near enough
+_NEAR = 0.97  # shares of the limit that are near enough
+_NEAR_MANY = 0.9
 _MANY = 100_000  # triangles that are slow to build, so that ``_NEAR_MANY`` will do
 _LEAST_POWER = 0.3  # of the count in x; a count that hardly grows would send the next step far off
 _MARGIN = 0.1  # of a bracket, by which a step stays off its ends, so that the bracket shrinks each time
@@ -27,12 +28,14 @@ def largest_within(count: Callable[[float], int], limit: int, least: float, usua
         least: The smallest x that may be chosen.
         usual: A first guess, larger than ``least``.
     """
-    low, high = (least, count(least)), (usual, count(usual))
+    low = (least, count(least))
+    high = (usual, count(usual))
     if low[1] >= limit:
         return least
     near = _NEAR if limit < _MANY else _NEAR_MANY
     for _ in range(_STEPS):
-        (x0, n0), (x1, n1) = low, high
+        (x0, n0) = low
+        (x1, n1) = high
         power = max(float(np.log(n1 / n0) / np.log(x1 / x0)), _LEAST_POWER)
         x = float(x0 * (_AIM * limit / n0) ** (1 / power)) if n1 > n0 else 2 * x1
         if n1 <= limit:  # no upper end is known yet

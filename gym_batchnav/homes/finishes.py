@@ -39,7 +39,10 @@ class Finish:
         return np.append(srgb_to_linear(srgb), 1.0).astype(np.float32)
 
 
-_OAK, _WALNUT, _WHITE, _BEECH = "#d3a56c", "#85583a", "#f1efea", "#e0bd8c"
+_OAK = "#d3a56c"
+_WALNUT = "#85583a"
+_WHITE = "#f1efea"
+_BEECH = "#e0bd8c"
 _WOODS = ((_OAK, _WALNUT), (_BEECH, _WHITE), (_WALNUT, _OAK), (_OAK, _WHITE), (_WALNUT, _WHITE))
 _WALLS = ("#f2ede2", "#e9e4d6", "#e4ebe6", "#e6e3ec", "#f3e6d3", "#dfe8ee", "#efe2dc")
 _ACCENTS = ("#7f9a8a", "#8aa0b5", "#c58f6f", "#b8a88f", "#6f8792", "#a9898f", "#93a06f", "#d0ae73")

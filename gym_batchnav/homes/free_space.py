@@ -12,7 +12,8 @@ from gym_batchnav.homes.layout import Piece
 from gym_batchnav.homes.plan import Door, Plan, Wall
 from gym_batchnav.homes.stairs import Stairs
 
-_STEPPED_OVER, _WALKED_UNDER = 0.2, 1.5  # metres: nothing between these heights leaves its floor free
+_STEPPED_OVER = 0.2  # metres: nothing between these heights leaves its floor free
+_WALKED_UNDER = 1.5
 _FEW = 100  # points whose hull is found as soon without leaving any out
 
 
@@ -45,15 +46,18 @@ def free_space(plan: Plan, pieces: Sequence[Piece], solids: Sequence[Solid]) -> 
 
 def _doorway(door: Door) -> list[float]:
     """Return the floor between the faces of the wall in an open door."""
-    (x, z), half = door.center, door.width / 2
+    (x, z) = door.center
+    half = door.width / 2
     across, along = (INNER_WALL / 2, half) if door.axis == "x" else (half, INNER_WALL / 2)
     return [x - across, z - along, x + across, z + along]
 
 
 def _landing(wall: Wall, stairs: Stairs) -> list[float]:
     """Return the landing before the flights, which is the same on both storeys."""
-    a, b = wall.point(-stairs.width / 2), wall.point(stairs.width / 2, stairs.landing)
-    low, high = np.minimum(a, b), np.maximum(a, b)
+    a = wall.point(-stairs.width / 2)
+    b = wall.point(stairs.width / 2, stairs.landing)
+    low = np.minimum(a, b)
+    high = np.maximum(a, b)
     return [float(low[0]), float(low[2]), float(high[0]), float(high[2])]
 
 
@@ -91,7 +95,8 @@ def _outer_points(points: np.ndarray) -> np.ndarray:
     length = np.hypot(*sides.T)
     if not length.any():
         return points[:1]
-    corners, sides = corners[length > 0], sides[length > 0] / length[length > 0, None]
+    corners = corners[length > 0]
+    sides = sides[length > 0] / length[length > 0, None]
     inward = np.array([-sides[:, 1], sides[:, 0]])
     inside = (points @ inward > (corners * inward.T).sum(axis=1) + 0.001).all(axis=1)
     return points[~inside]

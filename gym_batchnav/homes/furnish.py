@@ -36,7 +36,8 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
     _hang_doors(layout)
     _dress_windows(layout)
     kinds = [room.kind for room in layout.plan.rooms]
-    start, accesses = len(layout.pieces), len(layout.access)
+    start = len(layout.pieces)
+    accesses = len(layout.access)
     if kind == "living":
         _furnish_living(layout, style, kinds, dined)
     elif kind == "kitchen":
@@ -63,7 +64,8 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
 
 def _furnish_living(layout: RoomLayout, style: Style, kinds: list[str], dined: bool) -> None:
     """Place a sofa and a television, and what no other room has: a bed, a kitchen, a dining table."""
-    start, accesses = len(layout.pieces), len(layout.access)
+    start = len(layout.pieces)
+    accesses = len(layout.access)
     if "bedroom" not in kinds:
         furnish_kitchen(layout, style, 2.9)
         furnish_sleeping_place(layout)
@@ -118,14 +120,16 @@ def _own_zone(zone: tuple[float, float, float, float], wall: Wall, u: float) -> 
 
 def _dress_windows(layout: RoomLayout) -> None:
     """Place curtains and radiators."""
-    kind, height = layout.room.kind, layout.room.height
+    kind = layout.room.kind
+    height = layout.room.height
     if kind not in ("living", "bedroom", "study"):
         return
     for wall in layout.room.walls:
         for opening in wall.openings:
             if opening.kind != "window":
                 continue
-            middle, width = (opening.u0 + opening.u1) / 2, opening.u1 - opening.u0
+            middle = (opening.u0 + opening.u1) / 2
+            width = opening.u1 - opening.u0
             rod = min(height - 0.08, opening.y1 + 0.12)
             reach = min(width / 2 + 0.24, wall.length / 2 - abs(middle) - 0.05)
             if opening.y0 > 0.6:
@@ -143,7 +147,8 @@ def _pictures(layout: RoomLayout, count: int) -> None:
     spots = []
     for piece in layout.pieces:
         if piece.kind in ("sofa", "bed", "sideboard", "desk"):
-            x, z = piece.matrix[0, 3], piece.matrix[2, 3]
+            x = piece.matrix[0, 3]
+            z = piece.matrix[2, 3]
             wall = min(layout.room.walls, key=lambda w: float(np.hypot(*(w.point(w.along(x, z))[[0, 2]] - [x, z]))))
             spots.append((wall, wall.along(x, z)))
     spots += [(wall, float(u)) for wall in layout.room.walls for u in (0.0, -wall.length / 4, wall.length / 4)]

@@ -106,7 +106,8 @@ class RoomLayout:
                 if opening.kind == "window":
                     continue
                 edge = CASING + 0.01
-                a, c = wall.point(opening.u0 - edge, 0.0), wall.point(opening.u1 + edge, 0.9)
+                a = wall.point(opening.u0 - edge, 0.0)
+                c = wall.point(opening.u1 + edge, 0.9)
                 self.clear.append((*np.minimum(a, c)[[0, 2]].tolist(), *np.maximum(a, c)[[0, 2]].tolist()))
                 step = wall.point((opening.u0 + opening.u1) / 2, 0.45)
                 self.doorsteps.append((float(step[0]), float(step[2])))
@@ -145,7 +146,8 @@ class RoomLayout:
         """Return whether a box stands directly in front of a door or a window of a wall."""
         for opening in wall.openings:
             edge = 0.03 if opening.kind == "window" else CASING + 0.02
-            a, c = wall.point(opening.u0 - edge, 0.0), wall.point(opening.u1 + edge, 0.25)
+            a = wall.point(opening.u0 - edge, 0.0)
+            c = wall.point(opening.u1 + edge, 0.25)
             zone = (*np.minimum(a, c)[[0, 2]].tolist(), *np.maximum(a, c)[[0, 2]].tolist())
             if overlap(rect, zone) and low < opening.y1 + 0.1 and high > opening.y0 + 0.12:
                 return True
@@ -268,7 +270,8 @@ class RoomLayout:
 
 def flood(free: np.ndarray, start: tuple[int, int]) -> np.ndarray:
     """Return the free cells that are connected to ``start`` across sides."""
-    along_rows, along_columns = _stretches(free), _stretches(free.T).T
+    along_rows = _stretches(free)
+    along_columns = _stretches(free.T).T
     reached = np.zeros_like(free)
     reached[start] = free[start]
     count = -1

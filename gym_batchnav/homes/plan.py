@@ -64,12 +64,14 @@ class Wall:
 
     def point(self, u: float, out: float = 0.0, y: float = 0.0) -> np.ndarray:
         """Return a point of the wall in the world [3], metres."""
-        cos, sin = (1, 0, -1, 0)[self.side], (0, 1, 0, -1)[self.side]
+        cos = (1, 0, -1, 0)[self.side]
+        sin = (0, 1, 0, -1)[self.side]
         return np.array([self.middle[0] + cos * u + sin * out, y, self.middle[1] - sin * u + cos * out])
 
     def along(self, x: float, z: float) -> float:
         """Return the coordinate u of a point of the world."""
-        cos, sin = (1, 0, -1, 0)[self.side], (0, 1, 0, -1)[self.side]
+        cos = (1, 0, -1, 0)[self.side]
+        sin = (0, 1, 0, -1)[self.side]
         return cos * (x - self.middle[0]) - sin * (z - self.middle[1])
 
 
@@ -187,16 +189,20 @@ def _choose_closed(
 
 def _add_rooms(rooms: list[Room], division: Division, storey: int, height: float, storeys: int) -> list[int]:
     """Add the rooms of a storey; returns the position of each, where a stairwell is that of the storey below."""
-    half, extent = INNER_WALL / 2, division.extent
+    half = INNER_WALL / 2
+    extent = division.extent
     places = []
     for kind, (x0, z0, x1, z1) in zip(division.kinds, division.cells, strict=True):
         if kind == "stairs" and storey:
             places.append(next(i for i, room in enumerate(rooms) if room.kind == "stairs"))
             continue
         outer = (z0 == 0, x0 == 0, z1 == extent[1], x1 == extent[0])
-        x0, z0 = x0 + half * (not outer[1]), z0 + half * (not outer[0])
-        x1, z1 = x1 - half * (not outer[3]), z1 - half * (not outer[2])
-        x, z = (x0 + x1) / 2, (z0 + z1) / 2
+        x0 = x0 + half * (not outer[1])
+        z0 = z0 + half * (not outer[0])
+        x1 = x1 - half * (not outer[3])
+        z1 = z1 - half * (not outer[2])
+        x = (x0 + x1) / 2
+        z = (z0 + z1) / 2
         middles = ((x, z0), (x0, z), (x, z1), (x1, z))
         lengths = (x1 - x0, z1 - z0, x1 - x0, z1 - z0)
         walls = tuple(Wall(k, lengths[k], middles[k], outer[k]) for k in range(4))
@@ -231,10 +237,12 @@ def _add_door(
     corner_x, corner_z = (line, nearer) if axis == 0 else (nearer, line)
     for i, owner in zip(pair, (True, False), strict=True):
         wall = min(rooms[i].walls, key=lambda w: abs(w.middle[axis] - line) + 100 * (w.side % 2 == axis))
-        u, corner = wall.along(x, z), wall.along(corner_x, corner_z)
+        u = wall.along(x, z)
+        corner = wall.along(corner_x, corner_z)
         sill = (storey - rooms[i].storey) * (height + SLAB)
         ends = (u - width / 2, u + width / 2, sill, sill + DOOR_HEIGHT)
-        kind, hinge = "wide" if wide else "door", 1 if corner > u else -1
+        kind = "wide" if wide else "door"
+        hinge = 1 if corner > u else -1
         wall.openings.append(Opening(kind, *ends, INNER_WALL, owner, hinge, closed))
     return Door(pair, (x, z), "xz"[axis], width, DOOR_HEIGHT, storey, closed)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-LEAST_AREA, LARGEST_AREA = 25.0, 400.0  # square metres
+LEAST_AREA = 25.0  # square metres
+LARGEST_AREA = 400.0
 LEAST_AREA_OF_TWO = 120.0  # square metres, of a home with two storeys
 LARGEST_CUT = 100.0  # square metres, of a storey that is cut freely; larger ones have a corridor
 Rooms = tuple[tuple[str, float], ...]  # kind and area asked for, square metres

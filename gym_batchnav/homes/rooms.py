@@ -56,7 +56,8 @@ def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
     bench = prototype(living.tv_bench, width={2.1: 1.8, 1.75: 1.4}.get(width, 1.1))
     sofa = prototype(living.sofa, width=width, arms=style.arms)
     for _, wall, u, gap in _facing(layout, 2.9, 0.95):
-        tv, seat = layout.at_wall(bench, wall, u), wall.matrix(u, gap + 0.45)
+        tv = layout.at_wall(bench, wall, u)
+        seat = wall.matrix(u, gap + 0.45)
         seat = seat @ upright((0, 0), np.pi)
         table = prototype(living.coffee_table, style=style.coffee)
         middle = wall.matrix(u, gap - 0.72)
@@ -142,9 +143,11 @@ def furnish_bedroom(layout: RoomLayout) -> None:
     first = layout.room.name == "bedroom_1"
     blanket = ("blanket", "bright", "bright2", "towel")[0 if first else int(layout.rng.integers(1, 4))]
     attempts = ((1.6, 1.4), (1.4, 1.2), (1.2, 0.9)) if first else ((1.2, 0.9), (0.9,), (0.9,))
-    start, accesses = len(layout.pieces), len(layout.access)
+    start = len(layout.pieces)
+    accesses = len(layout.access)
     for k, widths in enumerate(attempts):
-        bed, wardrobe = _place_bed(layout, widths, blanket), _place_wardrobe(layout)
+        bed = _place_bed(layout, widths, blanket)
+        wardrobe = _place_wardrobe(layout)
         if (bed and wardrobe) or k == len(attempts) - 1:
             break
         del layout.pieces[start:], layout.access[accesses:]  # Try again with a smaller bed.
@@ -185,7 +188,8 @@ def furnish_study(layout: RoomLayout) -> None:
     for width in (1.6, 1.2):
         layout.along_walls(prototype(living.bookshelf, width=width, height=2.0), "bookshelf", prefer="corner")
     centre = ((layout.room.bounds[0] + layout.room.bounds[2]) / 2, (layout.room.bounds[1] + layout.room.bounds[3]) / 2)
-    carpet, matrix = prototype(decor.round_rug, radius=0.9, finish="rug3"), upright(centre, 0.0)
+    carpet = prototype(decor.round_rug, radius=0.9, finish="rug3")
+    matrix = upright(centre, 0.0)
     if layout.fits(carpet, matrix):
         layout.stand_on(carpet, "rug", matrix)
     layout.along_walls(prototype(living.armchair), "armchair", prefer="corner", gap=0.10)

@@ -41,13 +41,17 @@ def _chamfer_seams() -> np.ndarray:
     face_of = {(axis, sign): 2 * axis + (sign < 0) for axis in range(3) for sign in (-1, 1)}
     polygons = []
     for axis in range(3):  # the edge's direction
-        first, second = (axis + 1) % 3, (axis + 2) % 3
+        first = (axis + 1) % 3
+        second = (axis + 2) % 3
         for i in (-1, 1):
             for j in (-1, 1):
                 ends = np.zeros((2, 3), int)
-                ends[:, first], ends[:, second], ends[:, axis] = i, j, (-1, 1)
+                ends[:, first] = i
+                ends[:, second] = j
+                ends[:, axis] = (-1, 1)
                 a, b = (tuple(end) for end in ends)
-                p, q = face_of[first, i], face_of[second, j]
+                p = face_of[first, i]
+                q = face_of[second, j]
                 quad = [index[p, a], index[q, a], index[q, b], index[p, b]]
                 polygons.append(quad if i * j > 0 else quad[::-1])
     for corner in np.ndindex(2, 2, 2):
@@ -171,7 +175,8 @@ def sheet(points: np.ndarray) -> Shape:
     rows, columns = points.shape[:2]
     across = np.linalg.norm(np.diff(points, axis=1), axis=2).mean(axis=0)
     up = np.linalg.norm(np.diff(points, axis=0), axis=2).mean(axis=1)
-    u, v = np.concatenate([[0], np.cumsum(across)]), -np.concatenate([[0], np.cumsum(up)])
+    u = np.concatenate([[0], np.cumsum(across)])
+    v = -np.concatenate([[0], np.cumsum(up)])
     uvs = np.stack(np.broadcast_arrays(u, v[:, None]), axis=-1).reshape(-1, 2)
     return Shape(points.reshape(-1, 3).astype(np.float64), uvs, _grid_triangles(rows, columns))
 

@@ -51,8 +51,11 @@ def build_shell(
     objects: list[tuple[str, Solid]] = []
     counts = {"window": 0, "door_frame": 0}
     for i, room in enumerate(plan.rooms):
-        walls, floor, ceiling = builder(), builder(), builder()
-        daylight, lift = Daylight(room, sun), transform((0, plan.floor(room.storey), 0))
+        walls = builder()
+        floor = builder()
+        ceiling = builder()
+        daylight = Daylight(room, sun)
+        lift = transform((0, plan.floor(room.storey), 0))
         for wall in room.walls:
             finish = f"wall_{room.kind}"
             if accents.get(i) == wall.side:
@@ -146,15 +149,19 @@ def _room_lines(room: Room, cell: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _outside(b: Builder, plan: Plan, cell: float) -> None:
     """Build the outer faces, and caps on the walls for views from above, which face down so that none is walkable."""
-    t, height, top = OUTER_WALL, plan.floor(plan.storeys - 1) + plan.height, plan.storeys - 1
+    t = OUTER_WALL
+    height = plan.floor(plan.storeys - 1) + plan.height
+    top = plan.storeys - 1
     for run in _outer_runs(plan, cell):
         points = np.stack([np.stack([run[:, 0], np.full(len(run), y), run[:, 1]], axis=1) for y in (0.0, height)])
         b.add("outside", shapes.sheet(points))
     rooms = [room for room in plan.rooms if room.storey == top or room.kind == "stairs"]
-    x1, z1 = plan.extent[0] + t, plan.extent[1] + t
+    x1 = plan.extent[0] + t
+    z1 = plan.extent[1] + t
     xs = np.unique([-t, x1, *(v for room in rooms for v in room.bounds[::2])])
     zs = np.unique([-t, z1, *(v for room in rooms for v in room.bounds[1::2])])
-    mx, mz = (xs[1:] + xs[:-1]) / 2, (zs[1:, None] + zs[:-1, None]) / 2
+    mx = (xs[1:] + xs[:-1]) / 2
+    mz = (zs[1:, None] + zs[:-1, None]) / 2
     wall = np.ones((len(zs) - 1, len(xs) - 1), bool)
     for room in rooms:
         r = room.bounds
@@ -167,7 +174,8 @@ def _outside(b: Builder, plan: Plan, cell: float) -> None:
 
 def _outer_runs(plan: Plan, cell: float) -> list[np.ndarray]:
     """Return the lines [N, 2] (x, z) between the cells of the four outer faces."""
-    x1, z1 = plan.extent[0] + OUTER_WALL, plan.extent[1] + OUTER_WALL
+    x1 = plan.extent[0] + OUTER_WALL
+    z1 = plan.extent[1] + OUTER_WALL
     corners = np.array([[-OUTER_WALL, -OUTER_WALL], [-OUTER_WALL, z1], [x1, z1], [x1, -OUTER_WALL]])
     counts = [int(np.linalg.norm(side) / max(cell, 1.0)) for side in np.roll(corners, -1, axis=0) - corners]
     ends = zip(corners, np.roll(corners, -1, axis=0), counts, strict=True)

@@ -62,15 +62,21 @@ def build_stairs(b: Builder, stairs: Stairs, wall: str) -> None:
         stairs: Dimensions of the stairwell.
         wall: Finish of the wall between the flights.
     """
-    half, inner, near, far = stairs.width / 2, _SPINE / 2, stairs.landing, stairs.landing + stairs.run
-    step, middle, top = stairs.riser, stairs.rise / 2, stairs.rise
+    half = stairs.width / 2
+    inner = _SPINE / 2
+    near = stairs.landing
+    far = stairs.landing + stairs.run
+    step = stairs.riser
+    middle = stairs.rise / 2
+    top = stairs.rise
     _level(b, "wood", (-half, far, half, stairs.depth), middle)
     _level(b, "floor", (-half, 0.0, half, near), top)
     _level(b, "ceiling", (-half, 0.0, half, near), top - SLAB, down=True)
     _facing_in(b, "trim", (-half, -inner), (top - SLAB, top), near)
     _facing_out(b, wall, (inner, half), (0.0, top - SLAB), near)
     for k in range(_RISERS):
-        up, back = near + k * _TREAD, far - k * _TREAD
+        up = near + k * _TREAD
+        back = far - k * _TREAD
         _facing_out(b, "trim", (-half, -inner), (k * step, (k + 1) * step), up)
         _facing_in(b, "trim", (inner, half), (middle + k * step, middle + (k + 1) * step), back)
         if k < _RISERS - 1:
@@ -82,8 +88,11 @@ def build_stairs(b: Builder, stairs: Stairs, wall: str) -> None:
 
 def _spine(b: Builder, stairs: Stairs, wall: str) -> None:
     """Build the wall between the flights, whose upper edge follows the second flight."""
-    inner, near, far = _SPINE / 2, stairs.landing, stairs.landing + stairs.run
-    high, low = stairs.rise + _RAIL, stairs.rise / 2 + _RAIL
+    inner = _SPINE / 2
+    near = stairs.landing
+    far = stairs.landing + stairs.run
+    high = stairs.rise + _RAIL
+    low = stairs.rise / 2 + _RAIL
     sides: tuple[Quad, ...] = (
         ((-inner, 0, near), (-inner, 0, far), (-inner, low, far), (-inner, high, near)),
         ((inner, 0, far), (inner, 0, near), (inner, high, near), (inner, low, far)),
@@ -99,15 +108,20 @@ def _spine(b: Builder, stairs: Stairs, wall: str) -> None:
 
 def _rails(b: Builder, stairs: Stairs) -> None:
     """Build a guard on the upper landing over the first flight, and a handrail on the wall of each flight."""
-    inner, near, far = _SPINE / 2, stairs.landing, stairs.landing + stairs.run
-    z, top, wide = near - 0.04, stairs.rise, stairs.flight
+    inner = _SPINE / 2
+    near = stairs.landing
+    far = stairs.landing + stairs.run
+    z = near - 0.04
+    top = stairs.rise
+    wide = stairs.flight
     centre = -inner - wide / 2
     b.box("wood", (wide, 0.045, 0.06), (centre, top + _RAIL, z), 0.008)
     b.box("trim", (wide, 0.04, 0.04), (centre, top + 0.06, z))
     count = round(wide / 0.13)
     for k in range(count):
         b.box("trim", (0.026, _RAIL - 0.1, 0.026), (centre + wide * ((k + 0.5) / count - 0.5), top + 0.1, z))
-    reach, middle = stairs.width / 2 - 0.06, stairs.rise / 2
+    reach = stairs.width / 2 - 0.06
+    middle = stairs.rise / 2
     b.bar("wood", [(-reach, _RAIL, near), (-reach, middle + _RAIL, far)], 0.022, 8, caps=True)
     b.bar("wood", [(reach, middle + _RAIL, far), (reach, top + _RAIL, near)], 0.022, 8, caps=True)
 

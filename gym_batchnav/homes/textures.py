@@ -22,7 +22,8 @@ def noise(rng: np.random.Generator, slope: float, stretch: float = 1.0) -> np.nd
         slope: Power by which amplitude falls with frequency: 0 is white, 2 is cloudy.
         stretch: Ratio of the length of features along u to that along v.
     """
-    v, u = np.fft.fftfreq(SIZE)[:, None] * SIZE, np.fft.rfftfreq(SIZE)[None] * SIZE
+    v = np.fft.fftfreq(SIZE)[:, None] * SIZE
+    u = np.fft.rfftfreq(SIZE)[None] * SIZE
     frequency = np.hypot(u * stretch, v)
     frequency[0, 0] = 1.0
     spectrum = np.fft.rfft2(rng.standard_normal((SIZE, SIZE))) * frequency**-slope
@@ -54,7 +55,8 @@ def _planks(
     rng: np.random.Generator, dark: tuple[float, float, float], light: tuple[float, float, float]
 ) -> np.ndarray:
     """Paint ten rows of planks along u, with staggered joints."""
-    rows, length = 10, SIZE
+    rows = 10
+    length = SIZE
     v = np.arange(SIZE) * rows / SIZE
     row = v.astype(int)
     start = rng.integers(0, length, rows)
@@ -86,15 +88,18 @@ def grey_planks(rng: np.random.Generator) -> np.ndarray:
 def herringbone(rng: np.random.Generator) -> np.ndarray:
     """Paint herringbone parquet with blocks of ratio one to four."""
     cells = 16  # The pattern repeats every 2 x 4 blocks' widths; 16 of them fill the tile.
-    y, x = np.arange(SIZE)[:, None] * cells / SIZE, np.arange(SIZE)[None] * cells / SIZE
-    column, line = x.astype(int), y.astype(int)
+    y = np.arange(SIZE)[:, None] * cells / SIZE
+    x = np.arange(SIZE)[None] * cells / SIZE
+    column = x.astype(int)
+    line = y.astype(int)
     phase = (column - line) % 8
     lying = phase < 4
     block = np.where(lying, (column - phase) * 31 + line * 17, column * 29 + (line - (7 - phase)) * 13) % 64
     tone = rng.normal(0.5, 0.2, 64)[block]
     grain = _grain(rng)
     colour = _mix((0.50, 0.34, 0.20), (0.80, 0.62, 0.42), tone + 0.10 * np.where(lying, grain, grain.T))
-    fx, fy = x % 1, y % 1
+    fx = x % 1
+    fy = y % 1
     edge = 0.07
     gap = np.where(lying, (fy < edge) | ((phase == 0) & (fx < edge)), (fx < edge) | ((phase == 7) & (fy < edge)))
     return colour * np.where(gap, 0.68, 1.0)[..., None]
@@ -113,7 +118,8 @@ def _tiles(
     row = np.floor(v * rows).astype(int)
     across = u * columns + shift * (row % 2)
     column = np.floor(across).astype(int) % columns
-    fv, fu = v * rows % 1, across % 1
+    fv = v * rows % 1
+    fu = across % 1
     edge = np.minimum(np.minimum(fv, 1 - fv), np.minimum(fu, 1 - fu) * rows / columns)
     tone = 1 + 0.045 * rng.standard_normal((rows, columns))[row, column]
     inside = np.clip((edge - joint) * SIZE / rows, 0, 1)[..., None]
@@ -175,7 +181,8 @@ def wallpaper(rng: np.random.Generator) -> np.ndarray:
     if rng.random() < 0.4:
         motif = 0.5 + 0.5 * np.tanh(8 * np.sin(2 * np.pi * 4 * u + 0 * v))
     else:
-        fu, fv = (u * 4 + 0.5 * ((v * 4).astype(int) % 2)) % 1 - 0.5, v * 4 % 1 - 0.5
+        fu = (u * 4 + 0.5 * ((v * 4).astype(int) % 2)) % 1 - 0.5
+        fv = v * 4 % 1 - 0.5
         petal = np.hypot(fu * (2.2 + 1.3 * np.cos(6 * np.pi * fv)), fv)
         motif = 0.5 + 0.5 * np.tanh(14 * (0.36 - petal)) - 0.6 * np.exp(-((petal - 0.2) ** 2) / 0.002)
     return _mix((0.80, 0.80, 0.80), (0.99, 0.99, 0.99), 0.85 - 0.6 * motif + 0.03 * noise(rng, 1.0))
@@ -215,7 +222,8 @@ def leaf(rng: np.random.Generator) -> np.ndarray:
 
 def book_spines(rng: np.random.Generator) -> np.ndarray:
     """Paint thirty-two spines side by side, each a 32nd of u: bands, titles, many colours."""
-    count, width = 32, SIZE // 32
+    count = 32
+    width = SIZE // 32
     covers = ["8c2f2b", "b5563a", "d8a23c", "e9dfc8", "2f4a3c", "5f7f56", "28425e", "4f7ca0", "1f2226", "6b4a36"]
     covers += ["c9bfae", "7a3b4b", "a9b8bd", "d9d3c2", "3c3a4f", "c77f5a"]
     pick = rng.permutation(np.repeat(np.arange(16), 2))
@@ -261,7 +269,8 @@ def pictures(rng: np.random.Generator) -> np.ndarray:
         inside = np.hypot(u - x, v - y) < w / 1.6 if round_shape else (np.abs(u - x) < w) & (np.abs(v - y) < h)
         abstract[inside] = colour
     image[:half, half:] = abstract
-    angle, distance = np.arctan2(v - 0.42, u - 0.5), np.hypot(u - 0.5, v - 0.42)
+    angle = np.arctan2(v - 0.42, u - 0.5)
+    distance = np.hypot(u - 0.5, v - 0.42)
     flower = np.broadcast_to(rng.uniform(0.75, 0.95, 3), (half, half, 3)).copy()
     flower[(np.abs(u - 0.5) < 0.012) & (v > 0.45)] = (0.22, 0.42, 0.20)
     flower[distance < 0.20 + 0.09 * np.cos(7 * angle)] = rng.random(3) * [0.5, 0.4, 0.6] + [0.5, 0.1, 0.1]

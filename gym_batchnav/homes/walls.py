@@ -57,7 +57,8 @@ def wall_grid(wall: Wall, height: float, cell: float) -> tuple[np.ndarray, np.nd
     holes = [_hole(opening) for opening in wall.openings]
     us = grid_lines(-half, half, cell, [u for hole in holes for u in hole[:2]])
     ys = grid_lines(0.0, height, cell, [y for hole in holes for y in hole[2:] if y > 0])
-    middle_u, middle_y = (us[1:] + us[:-1]) / 2, (ys[1:, None] + ys[:-1, None]) / 2
+    middle_u = (us[1:] + us[:-1]) / 2
+    middle_y = (ys[1:, None] + ys[:-1, None]) / 2
     solid = np.ones((len(ys) - 1, len(us) - 1), bool)
     for u0, u1, y0, y1 in holes:
         solid &= ~((middle_u > u0) & (middle_u < u1) & (middle_y > y0) & (middle_y < y1))
@@ -70,7 +71,8 @@ def wall_face(b: Builder, wall: Wall, height: float, cell: float, finish: str, d
     u, y = np.meshgrid(us, ys)
     shape = shapes.sheet(np.stack([u, y, 0 * u], axis=-1))
     keep = np.repeat(solid.ravel(), 2)
-    matrix, half = wall.matrix(), wall.length / 2
+    matrix = wall.matrix()
+    half = wall.length / 2
     light = daylight.at(shape.vertices @ matrix[:3, :3].T + matrix[:3, 3])
     shade = light * corner_shade([half - u, half + u, y, height - y]).ravel()
     used = np.unique(shape.triangles[keep])
@@ -88,17 +90,24 @@ def skirting(b: Builder, wall: Wall) -> None:
 
 def window(b: Builder, opening: Opening, finish: str) -> None:
     """Build reveal, frame, pane and sill of a window."""
-    u0, u1, y0, y1, depth = opening.u0, opening.u1, opening.y0, opening.y1, opening.depth
+    u0 = opening.u0
+    u1 = opening.u1
+    y0 = opening.y0
+    y1 = opening.y1
+    depth = opening.depth
     corners = [(u0, y0), (u1, y0), (u1, y1), (u0, y1)]
     for (ua, ya), (ub, yb) in zip(corners, corners[1:] + corners[:1], strict=True):
         face = np.array([[[ua, ya, 0], [ub, yb, 0]], [[ua, ya, -depth], [ub, yb, -depth]]])
         b.add(finish, shapes.sheet(face), shade=np.array([1.0, 1.0, 0.85, 0.85]))
-    width, height, middle = u1 - u0, y1 - y0, (u0 + u1) / 2
+    width = u1 - u0
+    height = y1 - y0
+    middle = (u0 + u1) / 2
     crop = (u0 / _VIEW, 1 - y1 / _VIEW, u1 / _VIEW, 1 - y0 / _VIEW)
     b.panel("view", (width, height), (middle, y0, -depth), crop)
     if b.detail.level <= COARSEST:
         return
-    bar, z = 0.055, -depth + 0.03
+    bar = 0.055
+    z = -depth + 0.03
     for y in (y0, y1 - bar):
         b.box("trim", (width, bar, 0.05), (middle, y, z), 0.006)
     uprights = [u0 + bar / 2, u1 - bar / 2] + ([middle] if width > 0.9 else [])
@@ -112,8 +121,11 @@ def window(b: Builder, opening: Opening, finish: str) -> None:
 
 def frame(b: Builder, opening: Opening, both: bool) -> None:
     """Build lining and casings of a doorway, on ``both`` sides of the wall or one, and the strip of floor in it."""
-    width, height, depth = opening.u1 - opening.u0, opening.y1, opening.depth
-    middle, reach = (opening.u0 + opening.u1) / 2, 0.006
+    width = opening.u1 - opening.u0
+    height = opening.y1
+    depth = opening.depth
+    middle = (opening.u0 + opening.u1) / 2
+    reach = 0.006
     long = depth + reach * (2 if both else 1)
     z = reach - long / 2
     for side in (-1, 1):

@@ -95,9 +95,11 @@ def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width
     if layout.fits(tiles, matrix, margin=-0.02):
         layout.stand_on(tiles, "tiles", matrix)
     if kind == "kitchen_hob":
-        over, name = prototype(kitchen.hood, width=0.6, ceiling=layout.room.height), "hood"
+        over = prototype(kitchen.hood, width=0.6, ceiling=layout.room.height)
+        name = "hood"
     else:
-        over, name = prototype(kitchen.wall_cupboard, width=width, shelf=style.open_shelf), "wall_cupboard"
+        over = prototype(kitchen.wall_cupboard, width=width, shelf=style.open_shelf)
+        name = "wall_cupboard"
     matrix = wall.matrix(u, 0.006 - float(layout.catalogue.bounds(over)[0, 2]))
     if layout.fits(over, matrix, margin=-0.02):
         layout.stand_on(over, name, matrix)
@@ -110,7 +112,8 @@ def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width
 
 def furnish_bath(layout: RoomLayout) -> None:
     """Place tub or shower, basin with mirror, toilet and accessories."""
-    start, accesses = len(layout.pieces), len(layout.access)
+    start = len(layout.pieces)
+    accesses = len(layout.access)
     bathe = layout.rng.random() < 0.65
     for attempt in range(_ATTEMPTS):
         washing = _place_tub(layout) if bathe and attempt < 3 else None

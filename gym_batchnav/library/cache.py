@@ -120,7 +120,8 @@ class DiskCache:
             if size > self.max_bytes:
                 return None
             data = bytearray(size)
-            view, filled = memoryview(data), 0
+            view = memoryview(data)
+            filled = 0
             while filled < size:
                 count = file.readinto(view[filled:])
                 if not count:
@@ -171,7 +172,9 @@ def _write(path: Path, data: bytes) -> None:
 
 def _compose(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Return an entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays."""
-    rows, chunks, offset = [], [], 0
+    rows = []
+    chunks = []
+    offset = 0
     for name, values in arrays.items():
         array = np.asarray(values)
         if array.dtype.hasobject or np.dtype(array.dtype.str) != array.dtype or array.dtype.itemsize == 0:
@@ -197,7 +200,8 @@ def _parse(data: bytearray) -> dict[str, np.ndarray]:
     if hashlib.sha256(memoryview(data)[_CHECKSUM.stop :]).digest() != data[_CHECKSUM]:
         raise ValueError("wrong checksum")
     length = int.from_bytes(data[_HEADER_LENGTH], "little")
-    start, arrays = _start_of_arrays(length), {}
+    start = _start_of_arrays(length)
+    arrays = {}
     try:
         for name, type_name, shape, offset in json.loads(data[_HEADER_LENGTH.stop : _HEADER_LENGTH.stop + length]):
             dtype = np.dtype(type_name)

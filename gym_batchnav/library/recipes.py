@@ -56,7 +56,8 @@ class SceneFile:
 
     def is_current(self, scene: Scene, key: str) -> bool:
         """Return whether every file that the scene was made from is unchanged."""
-        path, files = Path(self.path), files_of(scene)
+        path = Path(self.path)
+        files = files_of(scene)
         return self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
 
     def make(self) -> Scene:
@@ -121,7 +122,8 @@ class HabitatScene:
 
     def is_current(self, scene: Scene, key: str) -> bool:
         """Return whether every file that the scene was made from is unchanged."""
-        dataset, files = Path(self.dataset), files_of(scene)
+        dataset = Path(self.dataset)
+        files = files_of(scene)
         main = (dataset.name, self.handle)
         return self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
 

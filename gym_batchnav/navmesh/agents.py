@@ -290,7 +290,9 @@ def _step_block(
             at = try_step(table[slots[i]], queue, start, Point(end_x, start.y, end_z), stride.sliding)
             moved2 = (at.x - start.x) ** 2 + (at.y - start.y) ** 2 + (at.z - start.z) ** 2
             polygon[i] = at.polygon
-            position[i, 0], position[i, 1], position[i, 2] = at.x, at.y, at.z
+            position[i, 0] = at.x
+            position[i, 1] = at.y
+            position[i, 2] = at.z
             outcome.moved[i] = np.sqrt(moved2)
             outcome.collided[i] = has_collided(moved2, stride.forward_step * stride.forward_step)
 
@@ -316,7 +318,8 @@ def _lower(table: np.ndarray, places: Places, out: np.ndarray) -> None:
     for i in range(len(out)):
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
-            x, z = np.float64(position[i, 0]), np.float64(position[i, 2])
+            x = np.float64(position[i, 0])
+            z = np.float64(position[i, 2])
             out[i, 1] -= drop_at(ground_at(row), drops_at(row), to_int64(polygon[i]), x, z)
 
 

@@ -19,7 +19,9 @@ from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands
 from gym_batchnav.system.storage import write_atomically
 
-SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
+SET_MAGIC = 0x4D534554
+TILE_MAGIC = 0x444E4156
+TILE_VERSION = 7
 SET_HEADER = np.dtype(
     [
         *(("magic", "<i4"), ("version", "<i4"), ("num_tiles", "<i4"), ("origin", "<f4", 3)),
@@ -67,7 +69,9 @@ SECTIONS = {
     "bounding_volumes": np.dtype("V16"),
     "off_mesh_connections": np.dtype("V36"),
 }
-WALKABLE, PORTAL, NO_LINK = 1, 0x8000, 0xFFFFFFFF
+WALKABLE = 1
+PORTAL = 0x8000
+NO_LINK = 0xFFFFFFFF
 MAX_FILE_BYTES = 1 << 26
 
 
@@ -166,7 +170,8 @@ def _parse_tile(data: bytes, index: int) -> _Tile:
     expected = TILE_HEADER.itemsize + sum(dtype.itemsize * counts[name] for name, dtype in SECTIONS.items())
     if expected != len(data):
         raise ValueError(f"tile {index} has {len(data)} bytes, but its counts require {expected}")
-    sections, offset = {}, TILE_HEADER.itemsize
+    sections = {}
+    offset = TILE_HEADER.itemsize
     for name, dtype in SECTIONS.items():
         sections[name] = np.frombuffer(data, dtype, counts[name], offset)
         offset += dtype.itemsize * counts[name]
@@ -177,10 +182,13 @@ def _parse_tile(data: bytes, index: int) -> _Tile:
 
 def _check(tile: _Tile, index: int) -> None:
     """Raise ValueError unless all indices are within the tile and all numbers finite."""
-    polygons, details = tile.sections["polygons"], tile.sections["details"]
-    vertices, detail_vertices = tile.sections["vertices"], tile.sections["detail_vertices"]
+    polygons = tile.sections["polygons"]
+    details = tile.sections["details"]
+    vertices = tile.sections["vertices"]
+    detail_vertices = tile.sections["detail_vertices"]
     ground = polygons["area_and_type"] >> 6 == 0
-    size, used = polygons["size"].astype(np.int64), np.arange(6) < polygons["size"][:, None]
+    size = polygons["size"].astype(np.int64)
+    used = np.arange(6) < polygons["size"][:, None]
     used &= ground[:, None]  # The rest are off-mesh connections, which have two vertices and no edges.
     across = polygons["neighbours"]
     inner = used & (across < PORTAL)
@@ -206,7 +214,12 @@ def _check(tile: _Tile, index: int) -> None:
 
 def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshData:
     """Join the tiles, whose polygons do not touch, into one mesh."""
-    vertices, polygons, neighbours, extra, triangles, counts = [], [], [], [], [], []
+    vertices = []
+    polygons = []
+    neighbours = []
+    extra = []
+    triangles = []
+    counts = []
     num_polygons = num_vertices = 0
     total_vertices = sum(len(tile.sections["vertices"]) for tile in tiles)
     num_extra = total_vertices
@@ -269,11 +282,9 @@ def _local_triangles(tile: _Tile, walkable: np.ndarray) -> list[np.ndarray]:
     local = []
     for row in np.flatnonzero(walkable):
         detail = tile.sections["details"][row]
-        base, count, size = (
-            int(detail["triangle_base"]),
-            int(detail["triangles"]),
-            int(tile.sections["polygons"]["size"][row]),
-        )
+        base = int(detail["triangle_base"])
+        count = int(detail["triangles"])
+        size = int(tile.sections["polygons"]["size"][row])
         fan = np.array([[0, corner, corner + 1] for corner in range(1, size - 1)])
         local.append(triangles[base : base + count] if count else fan)
     return local
@@ -309,9 +320,13 @@ def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str], version: int 
     tile = _tile_bytes(mesh)
     header = np.zeros(1, SET_HEADER)
     lower, upper = _bounds(mesh)
-    header["magic"], header["version"], header["num_tiles"], header["max_tiles"] = SET_MAGIC, version, 1, 1
+    header["magic"] = SET_MAGIC
+    header["version"] = version
+    header["num_tiles"] = 1
+    header["max_tiles"] = 1
     header["origin"], header["max_polygons"] = lower, len(mesh.polygons)
-    header["tile_width"], header["tile_height"] = upper[0] - lower[0], upper[2] - lower[2]
+    header["tile_width"] = upper[0] - lower[0]
+    header["tile_height"] = upper[2] - lower[2]
     parts = [header.tobytes()]
     if version == 2:
         settings = np.zeros(1, SET_SETTINGS)
@@ -339,7 +354,8 @@ def _tile_bytes(mesh: NavMeshData) -> bytes:
     used = mesh.polygons >= 0
     polygons = np.zeros(len(mesh.polygons), POLYGON)
     polygons["first_link"], polygons["flags"], polygons["size"] = NO_LINK, WALKABLE, used.sum(axis=1)
-    polygons["vertices"], polygons["neighbours"] = np.where(used, mesh.polygons, 0), mesh.neighbours + 1
+    polygons["vertices"] = np.where(used, mesh.polygons, 0)
+    polygons["neighbours"] = mesh.neighbours + 1
     details, detail_vertices, detail_triangles = _detail_sections(mesh)
     sections = {
         "vertices": mesh.vertices.astype("<f4"),
@@ -357,8 +373,10 @@ def _tile_bytes(mesh: NavMeshData) -> bytes:
     for name, section in sections.items():
         header[name] = len(section)
     settings = mesh.settings
-    header["height"], header["radius"] = settings.agent_height, settings.agent_radius
-    header["climb"], header["cells_per_metre"] = settings.agent_max_climb, 1 / settings.cell_size
+    header["height"] = settings.agent_height
+    header["radius"] = settings.agent_radius
+    header["climb"] = settings.agent_max_climb
+    header["cells_per_metre"] = 1 / settings.cell_size
     header["lower"], header["upper"] = _bounds(mesh)
     return header.tobytes() + b"".join(sections[name].tobytes() for name in SECTIONS)
 
@@ -367,7 +385,9 @@ def _detail_sections(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray, np.ndar
     """Return the detail meshes, their vertices and their triangles, with Detour's 8-bit local indices."""
     details = np.zeros(len(mesh.polygons), DETAIL)
     points = np.concatenate([mesh.vertices, mesh.detail_vertices])
-    vertices, triangles, base = [], [], 0
+    vertices = []
+    triangles = []
+    base = 0
     for polygon, corners in enumerate(mesh.polygons):
         corners = corners[corners >= 0]
         own = mesh.detail_triangles[mesh.detail_start[polygon] : mesh.detail_start[polygon + 1]]
@@ -391,7 +411,8 @@ def _detail_sections(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 def _boundary_flags(triangles: np.ndarray) -> np.ndarray:
     """Return Detour's edge flags [T]: bit 2 e is set if edge e of a triangle lies on the outline."""
-    start, end = triangles, np.roll(triangles, -1, axis=1)
+    start = triangles
+    end = np.roll(triangles, -1, axis=1)
     key = np.minimum(start, end) * 256 + np.maximum(start, end)
     _, inverse, count = np.unique(key, return_inverse=True, return_counts=True)
     outline = count[inverse.reshape(key.shape)] == 1

@@ -287,7 +287,8 @@ class NavMesh:
         ends = np.ascontiguousarray(ends, np.float64)
         if ends.shape != starts.shape:
             raise ValueError(f"ends have the shape {ends.shape} and starts {starts.shape}: pass equal shapes")
-        out, collided = np.empty(starts.shape, np.float32), np.empty(len(starts), bool)
+        out = np.empty(starts.shape, np.float32)
+        collided = np.empty(len(starts), bool)
         move_points(self._row, polygons, starts.astype(np.float64), ends, sliding, out, collided)
         return out, collided
 
@@ -349,8 +350,10 @@ class NavMesh:
         fan = outline[:, 1:] - outline[:, :1]
         sizes = _fan_areas(outline).cumsum(axis=1)
         triangle = (draws[:, 1:2] * sizes[:, -1:] >= sizes[:, :-1]).sum(axis=1)
-        rows, root = np.arange(n), np.sqrt(draws[:, 2:3])
-        edge, far_edge = fan[rows, triangle], fan[rows, triangle + 1]
+        rows = np.arange(n)
+        root = np.sqrt(draws[:, 2:3])
+        edge = fan[rows, triangle]
+        far_edge = fan[rows, triangle + 1]
         spot = outline[:, 0] + root * (edge + draws[:, 3:] * (far_edge - edge))
         points = np.empty((n, 3), np.float32)
         points[:, 0], points[:, 2] = spot.T

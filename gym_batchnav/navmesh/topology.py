@@ -26,7 +26,8 @@ def shared_edge_neighbours(polygons: np.ndarray) -> np.ndarray:
     reverse = end[first] * width + start[first]
     place = np.minimum(np.searchsorted(key, reverse), len(key) - 1)
     found = key[place] == reverse
-    here, there = first[found], first[place[found]]
+    here = first[found]
+    there = first[place[found]]
     neighbours[owner[here], edge[here]] = owner[there]
     return neighbours
 

@@ -27,7 +27,8 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer
 
 MARKER = b"gym_batchnav answers: "
-MAX_TEXT, MAX_WARNINGS = 2000, 50  # characters per sentence, sentences per answer
+MAX_TEXT = 2000  # characters per sentence, sentences per answer
+MAX_WARNINGS = 50
 MODEST = 10  # niceness of a background process on systems without niceness per thread
 _writing = threading.Lock()
 

@@ -137,7 +137,8 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
     Raises:
         ValueError: If none is left.
     """
-    start, goal = navmesh.snap(episodes.start), navmesh.snap(episodes.goal)
+    start = navmesh.snap(episodes.start)
+    goal = navmesh.snap(episodes.goal)
     near = _is_near(episodes.start, start) & _is_near(episodes.goal, goal)
     distance = np.full(len(episodes), np.inf)
     distance[near] = navmesh.geodesic_distance(start[near], goal[near])

@@ -32,7 +32,8 @@ def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views:
         num_slots: Number of slots in the library.
         num_views: Limit of the number of views, n.
     """
-    slots, views = np.asarray(slots), np.asarray(views)
+    slots = np.asarray(slots)
+    views = np.asarray(views)
     count = len(views) if views.ndim else 0
     if not 1 <= count <= num_views or views.shape != (count, 4, 4) or views.dtype.kind != "f":
         raise ValueError(f"views are {views.dtype} {views.shape}: pass float32 (n, 4, 4) with n from 1 to {num_views}")
@@ -46,7 +47,8 @@ def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views:
 def check_rigid(views: np.ndarray) -> None:
     """Raise ValueError, naming the first faulty view, unless views [n, 4, 4] are rigid world-to-camera matrices."""
     views = np.asarray(views)
-    rotation, last_row = views[:, :3, :3], np.array([0, 0, 0, 1], views.dtype)
+    rotation = views[:, :3, :3]
+    last_row = np.array([0, 0, 0, 1], views.dtype)
     with np.errstate(invalid="ignore", over="ignore"):  # NaN fails every comparison below
         skew = np.abs(rotation @ rotation.transpose(0, 2, 1) - np.eye(3, dtype=views.dtype)).max(axis=(1, 2))
         mirrored = (_cross_rows(rotation) * rotation[:, 2]).sum(axis=1) < 0
@@ -59,5 +61,6 @@ def check_rigid(views: np.ndarray) -> None:
 
 def _cross_rows(matrices: np.ndarray) -> np.ndarray:
     """Return the cross products [N, 3] of the first two rows of matrices [N, 3, 3], in a third of np.cross's time."""
-    a, b = matrices[:, 0], matrices[:, 1]
+    a = matrices[:, 0]
+    b = matrices[:, 1]
     return a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]

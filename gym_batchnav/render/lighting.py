@@ -6,7 +6,8 @@ import numpy as np
 
 from gym_batchnav.geometry import Camera
 
-_AMBIENT, _DIFFUSE = 0.65, 0.35
+_AMBIENT = 0.65
+_DIFFUSE = 0.35
 
 
 def brightness(camera: Camera) -> tuple[float, float]:

@@ -90,7 +90,8 @@ def build_texture_pool(scene: Scene, size: int) -> TexturePool:
     count = len(scene.textures)
     sides = [size >> k for k in range(size.bit_length())]
     flat = np.empty(4 * count * sum(side * side for side in sides), np.uint8)
-    levels, start = [], 0
+    levels = []
+    start = 0
     for side in sides:
         levels.append(flat[start : start + 4 * count * side * side].reshape(count, side, side, 4))
         start += levels[-1].size
@@ -111,12 +112,15 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
 
     Colours are not weighted by alpha, since the alpha of opaque materials has no meaning.
     """
-    height, width, size = texture.shape[0], texture.shape[1], out.shape[0]
+    height = texture.shape[0]
+    width = texture.shape[1]
+    size = out.shape[0]
     steps = np.float32(len(encode) - 1)
     row = np.empty((width, 4), np.float32)  # one output row before it is averaged along x
     for y in range(size):
         # Stage 1: average down the columns. Source row r covers [r, r + 1], the output row [top, bottom].
-        top, bottom = y * height / size, (y + 1) * height / size
+        top = y * height / size
+        bottom = (y + 1) * height / size
         row[:] = 0.0
         for r in range(int(top), min(int(np.ceil(bottom)), height)):
             weight = np.float32((min(bottom, r + 1.0) - max(top, float(r))) / (bottom - top))
@@ -127,7 +131,8 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
                 row[x, 3] += weight * np.float32(texture[r, x, 3])
         # Stage 2: average along the row.
         for x in range(size):
-            left, right = x * width / size, (x + 1) * width / size
+            left = x * width / size
+            right = (x + 1) * width / size
             red = green = blue = alpha = np.float32(0.0)
             for c in range(int(left), min(int(np.ceil(right)), width)):
                 weight = np.float32((min(right, c + 1.0) - max(left, float(c))) / (right - left))

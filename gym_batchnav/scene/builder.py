@@ -17,9 +17,12 @@ MAX_PARTS = 100_000
 MAX_SCENE_PIXELS = 2**30
 MAX_TEXTURES = 10_000
 # Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
-FREE_ELEMENTS, ELEMENTS_PER_BYTE = 6_000_000, 0.5  # vertices and triangles
-FREE_PIXELS, PIXELS_PER_BYTE = 2**27, 8
-_NO_UV, _WHITE = np.zeros(2, np.float32), np.full(4, 255, np.uint8)  # for vertices of parts that have none
+FREE_ELEMENTS = 6_000_000  # vertices and triangles
+ELEMENTS_PER_BYTE = 0.5
+FREE_PIXELS = 2**27
+PIXELS_PER_BYTE = 8
+_NO_UV = np.zeros(2, np.float32)  # for vertices of parts that have none
+_WHITE = np.full(4, 255, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ class SceneBuilder:
         self._read.add(min(len(vertices), 3 * len(triangles)), len(triangles))
         if 24 * len(triangles) < len(vertices):  # primitives that share a long list of vertices skip most of it
             used, compact = np.unique(triangles, return_inverse=True)
-            triangles, vertices = compact.reshape(-1, 3), vertices[used]
+            triangles = compact.reshape(-1, 3)
+            vertices = vertices[used]
             uvs = None if uvs is None else uvs[used]
             colors = None if colors is None else colors[used]
         usable = (np.abs(vertices) < 1e15).all(axis=1)  # False for NaN too
@@ -171,7 +175,9 @@ class SceneBuilder:
         """
         if not self._placed:
             raise ValueError("it has no triangles: export its meshes as triangles")
-        vertices, triangles, start = [np.zeros((0, 3))], [np.zeros((0, 3), np.int32)], 0
+        vertices = [np.zeros((0, 3))]
+        triangles = [np.zeros((0, 3), np.int32)]
+        start = 0
         for part, matrix, _ in self._placed:
             vertices.append(part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3])
             mirrored = np.linalg.det(matrix[:3, :3]) < 0
@@ -293,11 +299,15 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
     counts = [len(one.scene.vertices) for one in placed]
     parts = list({id(one.scene): one.scene for one in placed}.values())
     materials, first_material = _joined_materials(parts)
-    vertices, triangles, rows, numbers = [], [], [], []
+    vertices = []
+    triangles = []
+    rows = []
+    numbers = []
     objects: list[str] = []
     num_vertices = 0
     for one in placed:
-        part, linear = one.scene, one.matrix[:3, :3]
+        part = one.scene
+        linear = one.matrix[:3, :3]
         vertices.append((part.vertices @ linear.T + one.matrix[:3, 3]).astype(np.float32))
         mirrored = np.linalg.det(linear) < 0
         triangles.append((part.triangles[:, ::-1] if mirrored else part.triangles) + np.int32(num_vertices))

@@ -13,7 +13,8 @@ _SPECIFIED = (".glb", ".gltf")  # formats that specify y up and metres
 _USUAL_UP = {".obj": "y"}  # z for other formats
 _BLOCK = 2**18  # triangles processed at once, which limits memory
 _CLEARLY = 2.0  # ratio of surface facing one axis to surface facing the other that decides which axis is up
-_MILLIMETRES, _CENTIMETRES = 1000.0, 100.0  # heights in units above which these are assumed to be the unit
+_MILLIMETRES = 1000.0  # heights in units above which these are assumed to be the unit
+_CENTIMETRES = 100.0
 _FAR = 8192.0  # metres: beyond it, float32 coordinates are a millimetre or more apart
 
 
@@ -121,11 +122,14 @@ def _factors(files: SceneFiles, height: float, scale: str | float, stated: State
             remedy = "pass scale=0.001 (or units_to_meters in a stage_config) if its unit is the millimetre"
             files.warn(f"It is {height:g} m high, since glTF specifies metres: {remedy}")
         return np.ones(3)
-    unit, factor = "metres", 1.0
+    unit = "metres"
+    factor = 1.0
     if height > _MILLIMETRES:
-        unit, factor = "millimetres", 0.001
+        unit = "millimetres"
+        factor = 0.001
     elif height > _CENTIMETRES:
-        unit, factor = "centimetres", 0.01
+        unit = "centimetres"
+        factor = 0.01
     if factor != 1:
         files.warn(f"It is {height:g} units high, which were assumed to be {unit}: pass scale= if they are not")
     return np.full(3, factor)
@@ -133,7 +137,8 @@ def _factors(files: SceneFiles, height: float, scale: str | float, stated: State
 
 def _origin(files: SceneFiles, vertices: np.ndarray) -> np.ndarray:
     """Return the new origin [3] float64 in whole metres; zero along axes on which the scene is near its own origin."""
-    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    low = vertices.min(axis=0)
+    high = vertices.max(axis=0)
     if not np.isfinite([low, high]).all():
         return np.zeros(3)
     farthest = np.maximum(-low, high)

@@ -115,7 +115,9 @@ def encode_texture(pixels: np.ndarray, jpeg_quality: int) -> tuple[bytes, str]:
     """
     opaque = bool((pixels[..., 3] == 255).all())
     image = Image.fromarray(pixels[..., :3] if opaque else pixels)
-    jpeg, quick_png, png = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    jpeg = io.BytesIO()
+    quick_png = io.BytesIO()
+    png = io.BytesIO()
     try:
         if opaque:
             image.save(jpeg, "JPEG", quality=jpeg_quality, optimize=True)

@@ -143,7 +143,8 @@ def _navmesh_beside(files: SceneFiles, vertices: np.ndarray) -> NavMesh | None:
         return None
     files.beside(beside.name)  # records its digest
     navmesh = NavMesh.load(beside)
-    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    low = vertices.min(axis=0)
+    high = vertices.max(axis=0)
     navmesh_low, navmesh_high = navmesh.bounds
     if navmesh.num_polygons and ((navmesh_low < low - _MARGIN) | (navmesh_high > high + _MARGIN)).any():
         raise ValueError(

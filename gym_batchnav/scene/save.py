@@ -21,8 +21,12 @@ from gym_batchnav.system.storage import write_atomically
 _JPEG_QUALITY = 88
 _SAME_PLACE = 1e-4  # metres: copies of a prototype that agree this closely share its mesh
 _WRAP_CODE = {wrap: code for code, wrap in WRAP.items()}
-_ARRAY_BUFFER, _ELEMENT_BUFFER = 34962, 34963
-_UINT8, _UINT16, _UINT32, _FLOAT = 5121, 5123, 5125, 5126
+_ARRAY_BUFFER = 34962
+_ELEMENT_BUFFER = 34963
+_UINT8 = 5121
+_UINT16 = 5123
+_UINT32 = 5125
+_FLOAT = 5126
 
 
 def save_glb(scene: Scene, path: str | Path) -> None:
@@ -137,7 +141,8 @@ class _Writer:
     def _corners(self, rows: np.ndarray) -> _ObjectCorners:
         """Return the corners of some triangles with their attributes; attributes without effect are zero."""
         scene = self._scene
-        corners, materials = scene.triangles[rows].ravel(), scene.triangle_material[rows]
+        corners = scene.triangles[rows].ravel()
+        materials = scene.triangle_material[rows]
         textured = np.repeat(scene.materials.texture[materials] >= 0, 3)
         attributes = np.zeros((len(corners), 12), np.uint8)
         if scene.uvs is not None:
@@ -165,8 +170,10 @@ class _Writer:
         order = np.argsort(first)  # vertices in the order in which triangles first use them
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        kept, indices = first[order], rank[inverse.ravel()]
-        positions, attributes = positions[kept], attributes[kept]
+        kept = first[order]
+        indices = rank[inverse.ravel()]
+        positions = positions[kept]
+        attributes = attributes[kept]
         bounds = {"min": _short(positions.min(axis=0)), "max": _short(positions.max(axis=0))}
         found = {"POSITION": self._accessor("POSITION", positions, _FLOAT, "VEC3", bounds)}
         if self._scene.materials.texture[material] >= 0 and self._scene.uvs is not None:

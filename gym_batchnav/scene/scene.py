@@ -10,8 +10,11 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
 
-OPAQUE, MASK = 0, 1
-REPEAT, CLAMP, MIRROR = 0, 1, 2
+OPAQUE = 0
+MASK = 1
+REPEAT = 0
+CLAMP = 1
+MIRROR = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -86,7 +86,8 @@ def _bar(what: str, total: int, console: Console) -> Iterator[Done]:
 @contextmanager
 def _lines(what: str, total: int) -> Iterator[Done]:
     done: list[int] = []  # appending to a list is thread-safe, adding to a number is not
-    started, ended = time.monotonic(), threading.Event()
+    started = time.monotonic()
+    ended = threading.Event()
 
     def report() -> None:
         pause = PATIENCE

@@ -112,7 +112,8 @@ class Components:
                         f"{num_envs} rows"
                     )
                 # Copied, because a component may return the same array at every call.
-                arrays[name], owners[name] = np.zeros(array.shape, array.dtype), one
+                arrays[name] = np.zeros(array.shape, array.dtype)
+                owners[name] = one
         return arrays
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:

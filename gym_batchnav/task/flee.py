@@ -42,7 +42,8 @@ class DistanceFromStart(Measure):
 
     def _distances(self, state: TaskState) -> np.ndarray:
         """Return the distances [N] from start to agent, metres."""
-        start, position = state.episodes.start, state.agents.position
+        start = state.episodes.start
+        position = state.agents.position
         if not self.geodesic:
             return np.linalg.norm(position.astype(np.float64) - start, axis=1)
         distance = np.empty(state.num_envs)

@@ -35,8 +35,10 @@ class GPS(Sensor):
 
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the positions [N, 2]."""
-        offset, heading = state.agents.position - state.episodes.start, state.episodes.start_heading
-        cos, sin = np.cos(heading), np.sin(heading)
+        offset = state.agents.position - state.episodes.start
+        heading = state.episodes.start_heading
+        cos = np.cos(heading)
+        sin = np.sin(heading)
         ahead = -sin * offset[:, 0] - cos * offset[:, 2]
         right = cos * offset[:, 0] - sin * offset[:, 2]
         return np.stack([ahead, right], axis=-1)

@@ -120,12 +120,15 @@ def _check_seeding(runner: Runner, run: Run, seed: int, actions: list[Any]) -> N
 
 def _check_environment_seeds(runner: Runner, seed: int) -> None:
     """Check that each environment has its own seed: in a list, from one number, and with a mask."""
-    count, report, check = runner.env.num_envs, runner.report, "environment_seeds"
+    count = runner.env.num_envs
+    report = runner.report
+    check = "environment_seeds"
     seeds = [seed + index for index in range(count)]
     rows = runner.reset(seed)
     elsewhere = [*seeds[:-1], seed + 2000]
     try:
-        listed, changed = runner.reset(seeds), runner.reset(elsewhere)
+        listed = runner.reset(seeds)
+        changed = runner.reset(elsewhere)
     except Exception as error:  # an environment may raise any error for unsupported arguments
         report.fail(check, f"reset(seed={seeds}) raised {type(error).__name__}: {error}")
         return

@@ -126,7 +126,8 @@ class Runner:
         check_observation(self.env, observation, self.report, step)
         check_outcome(self.env, reward, terminated, truncated, self.report, step)
         check_info(self.env, info, self.report, step)
-        terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
+        terminated = np.asarray(terminated, bool)
+        truncated = np.asarray(truncated, bool)
         outcome = Outcome(self._rows(observation), np.asarray(reward), terminated, truncated, {})
         if self.mode == AutoresetMode.NEXT_STEP:
             self._after_next_step(outcome, ended_before, step)

@@ -19,7 +19,8 @@ def check_spaces(env: VectorEnv, report: Report) -> None:
     if not isinstance(env.num_envs, (int, np.integer)) or env.num_envs < 1:
         report.fail("spaces", f"num_envs is {env.num_envs!r}, expected an int of at least 1")
     for kind in ("observation", "action"):
-        single, batched = getattr(env, f"single_{kind}_space"), getattr(env, f"{kind}_space")
+        single = getattr(env, f"single_{kind}_space")
+        batched = getattr(env, f"{kind}_space")
         expected = batch_space(single, env.num_envs)
         if batched != expected:
             report.fail("spaces", f"{kind}_space is {batched}, expected {expected}")

@@ -175,7 +175,8 @@ def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
     if episodes is None:
         return EPISODES_PER_SCENE
     if episodes % num_scenes:
-        fewer, more = episodes // num_scenes * num_scenes, -(-episodes // num_scenes) * num_scenes
+        fewer = episodes // num_scenes * num_scenes
+        more = -(-episodes // num_scenes) * num_scenes
         near = f"{fewer} or {more}" if fewer else f"{more}"
         raise ValueError(
             f"--episodes {episodes}: all {num_scenes} scenes have the same weight, so the number must be a multiple of "

@@ -53,7 +53,8 @@ class RunningMoments(nn.Module):
         count, linear, square = total(sums).unbind(-1)
         mean = linear / count
         variance = square / count - mean**2
-        share, shift = count / (self.count + count), mean - self.mean
+        share = count / (self.count + count)
+        shift = mean - self.mean
         self.variance.copy_((1 - share) * self.variance + share * variance + share * (1 - share) * shift**2)
         self.mean.copy_(self.mean + share * shift)
         self.count.add_(count[0])
@@ -77,7 +78,8 @@ class PictureChannels(nn.Module):
 
     def __init__(self, sensors: tuple[str, ...], depth_bins: int) -> None:
         super().__init__()
-        self.sensors, self.depth_bins = sensors, depth_bins
+        self.sensors = sensors
+        self.depth_bins = depth_bins
         self.moments = RunningMoments(3) if "rgb" in sensors else None
         self.num_channels = (3 if "rgb" in sensors else 0) + (1 + depth_bins if "depth" in sensors else 0)
 

@@ -89,7 +89,8 @@ class Lamb(torch.optim.Optimizer):
 
 def trust_ratio(weights: Tensor, step: Tensor) -> Tensor:
     """Return Lamb's factor of a step, a scalar tensor: the norm of the weights over that of the step, within limits."""
-    weight_norm, step_norm = weights.norm(), step.norm()
+    weight_norm = weights.norm()
+    step_norm = step.norm()
     ratio = (weight_norm.clamp(max=MAX_WEIGHT_NORM) / step_norm).clamp(*TRUST_LIMITS)
     return torch.where((weight_norm > 0) & (step_norm > 0), ratio, 1.0)
 

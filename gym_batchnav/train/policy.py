@@ -35,7 +35,9 @@ class RecurrentCore(nn.Module):
 
     def __init__(self, kind: str, num_inputs: int, hidden_size: int, num_layers: int = 1) -> None:
         super().__init__()
-        self.kind, self.hidden_size, self.num_layers = kind, hidden_size, num_layers
+        self.kind = kind
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
         self.num_rows = num_layers * (2 if kind == "lstm" else 1)  # of the state; an LSTM has hidden and cell rows
         self.cells = (nn.LSTM if kind == "lstm" else nn.GRU)(num_inputs, hidden_size, num_layers)
         for name, parameter in self.cells.named_parameters():
@@ -70,7 +72,8 @@ class VectorEmbedding(nn.Module):
 
     def __init__(self, box: gymnasium.spaces.Box) -> None:
         super().__init__()
-        low, high = torch.as_tensor(box.low).double(), torch.as_tensor(box.high).double()
+        low = torch.as_tensor(box.low).double()
+        high = torch.as_tensor(box.high).double()
         bounded = (high > low) & (high - low < 1e6)
         self.register_buffer("center", torch.where(bounded, (low + high) / 2, 0).float())
         self.register_buffer("scale", torch.where(bounded, (high - low) / 2, 0).float())  # 0: without bounds
@@ -155,7 +158,8 @@ class Policy(nn.Module):
             return logits[0], values[0], state
         features, state = self.core(self._inputs(observation, begun), state, begun)
         precision = self.actor.weight.dtype  # autocast may have lowered it
-        logits, values = self.actor(features), self.critic(features).squeeze(-1)
+        logits = self.actor(features)
+        values = self.critic(features).squeeze(-1)
         return logits.to(precision), values.to(precision), state.to(precision)
 
     def _inputs(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
@@ -199,7 +203,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     """
     if kind not in POLICIES:
         raise ValueError(f"policy {kind!r}: choose one of {', '.join(map(repr, POLICIES))}")
-    sees_goal, vectors = GOAL in space.spaces, _vectors(kind, space)
+    sees_goal = GOAL in space.spaces
+    vectors = _vectors(kind, space)
     if kind == "blind":
         return Policy(None, sees_goal, "gru", 256, vectors=vectors)
     sensors, height, width = _pictures(kind, space)

@@ -145,7 +145,8 @@ class PolicyAbout:
             )
         lines = []
         for name in sorted(own.keys() | others.keys()):
-            value, found = own.get(name), others.get(name)
+            value = own.get(name)
+            found = others.get(name)
             if name == "sensors":
                 missing = [sensor for sensor in self.sensors if sensor not in other.sensors]
                 lines += [f"it has no sensor {sensor!r}, which the policy needs" for sensor in missing]

@@ -156,8 +156,10 @@ class PPO:
         Args:
             progress: Completed share of the training, equal in all workers; None computes it from the frames.
         """
-        config, clock = self.config, time.perf_counter()
-        before, waited = dict(self.collector.seconds), self.workers.seconds
+        config = self.config
+        clock = time.perf_counter()
+        before = dict(self.collector.seconds)
+        waited = self.workers.seconds
         progress = self.frames / config.total_frames if progress is None else progress
         expert = expert_share(progress, config.imitation_share)
         rollout = self._collect(expert)
@@ -179,7 +181,8 @@ class PPO:
 
     def _collect(self, expert: float | None) -> Rollout:
         """Collect a rollout; it ends early if most other workers have finished theirs."""
-        workers, num_steps = self.workers, self.config.num_steps
+        workers = self.workers
+        num_steps = self.config.num_steps
         if workers.size == 1:
             return self.collector.collect(expert)
         rollout = self.collector.collect(expert, cut=lambda rows: workers.is_late(rows / num_steps))
@@ -188,7 +191,8 @@ class PPO:
 
     def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
         """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss."""
-        config, terms = self.config, []
+        config = self.config
+        terms = []
         advantages = gae(
             rollout.rewards, rollout.values, rollout.begun, rollout.bootstraps, config.gamma, config.gae_lambda
         )
@@ -202,7 +206,8 @@ class PPO:
         self, rollout: Rollout, envs: Tensor, advantages: Tensor, returns: Tensor, imitates: bool
     ) -> dict[str, Tensor]:
         """Take one optimizer step on the rollouts of some environments; return the terms of the loss."""
-        config, actions = self.config, rollout.actions[:, envs]
+        config = self.config
+        actions = rollout.actions[:, envs]
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
             logits, values, _ = self.policy(
                 rollout.observed(slice(None, -1), envs), rollout.state[:, envs], rollout.begun[:-1, envs]
@@ -277,7 +282,8 @@ def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamm
     """
     ended = begun[1:]
     errors = rewards + gamma * torch.where(ended, bootstraps, values[1:]) - values[:-1]
-    advantages, following = torch.empty_like(errors), torch.zeros_like(errors[0])
+    advantages = torch.empty_like(errors)
+    following = torch.zeros_like(errors[0])
     for step in reversed(range(len(errors))):
         following = errors[step] + gamma * gae_lambda * following.masked_fill(ended[step], 0)
         advantages[step] = following

@@ -170,7 +170,8 @@ class Collector:
 
     def _send(self, member: _Member, step: int, expert_share: float | None) -> None:
         """Choose actions for row ``step`` of a batch and start its step."""
-        rollout, columns = self._rollout, member.columns
+        rollout = self._rollout
+        columns = member.columns
         logits, rollout.values[step, columns], member.memory = self._infer(member, step)
         actions = torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
         if expert_share is not None:
@@ -188,7 +189,8 @@ class Collector:
 
     def _receive(self, member: _Member, step: int) -> dict[str, np.ndarray]:
         """Record the results of row ``step`` of a batch; return the measures [M] of the episodes that ended."""
-        rollout, columns = self._rollout, member.columns
+        rollout = self._rollout
+        columns = member.columns
         observation, reward, terminated, truncated, info = member.env.recv()
         rollout.rewards[step, columns] = torch.as_tensor(reward, dtype=torch.float32, device=self.policy.device)
         rollout.bootstraps[step, columns] = 0

@@ -12,7 +12,8 @@ import numpy as np
 from PIL import Image
 
 Portrait = tuple[np.ndarray | None, str]  # an image [H, W, 3] uint8 or None, and its caption or the reason for None
-_MAX_FACT, _MAX_TEXT = 400, 4000  # characters of a fact, and of the plain text
+_MAX_FACT = 400  # characters of a fact, and of the plain text
+_MAX_TEXT = 4000
 # Colours are inherited from the page, so that the text is readable on light and dark backgrounds.
 _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;background:transparent;color:inherit;border:0"
 

@@ -135,6 +135,7 @@ def _on_square(picture: np.ndarray, side: int) -> np.ndarray:
     height, width = picture.shape[:2]
     square = np.empty((side, side, 3), np.uint8)
     square[:] = BACKGROUND
-    top, left = (side - height) // 2, (side - width) // 2
+    top = (side - height) // 2
+    left = (side - width) // 2
     square[top : top + height, left : left + width] = picture
     return square

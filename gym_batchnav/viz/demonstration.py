@@ -22,7 +22,9 @@ RANDOM_SHARE = 8  # every eighth agent acts at random
 SHOWN_AGENTS = 6  # in the clip and on the map
 SHOWN_DISTANCE = 5.0  # metres from start to goal: long enough to see, short enough for a clip
 MOSAIC_VIEWS = 36
-_MOSAIC_PIXELS, _MAP_PIXELS, _CLIP_MAP_PIXELS = 128, 900, 640
+_MOSAIC_PIXELS = 128
+_MAP_PIXELS = 900
+_CLIP_MAP_PIXELS = 640
 
 
 def demonstrate(

@@ -114,7 +114,8 @@ def _polygons(navmesh: NavMesh, top_down: TopDownMap, height: float, span: tuple
     picture_height, picture_width = top_down.picture.shape[:2]
     image = Image.new("I", (picture_width, picture_height), -1)
     draw = ImageDraw.Draw(image)
-    used, heights = navmesh.polygons >= 0, polygon_heights(navmesh)
+    used = navmesh.polygons >= 0
+    heights = polygon_heights(navmesh)
     order = np.argsort(-np.abs(heights - height), kind="stable")
     for index in order[inside(span, heights[order])].tolist():
         outline = top_down.pixels(navmesh.vertices[navmesh.polygons[index][used[index]]])

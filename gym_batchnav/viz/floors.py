@@ -29,7 +29,8 @@ def storeys(navmesh: NavMesh) -> list[float]:
     """Return the heights of a building's floors, in metres, the lowest first; none if there are no level floors."""
     if not navmesh.num_polygons:
         return []
-    heights, area = polygon_heights(navmesh), navmesh.polygon_area
+    heights = polygon_heights(navmesh)
+    area = navmesh.polygon_area
     corners = navmesh.vertices[navmesh.polygons, 1]
     steep = np.ptp(np.where(navmesh.polygons >= 0, corners, corners[:, :1]), axis=1) > 2 * LEVEL
     left = np.where(steep, 0.0, area)  # area that may still belong to another floor
@@ -96,7 +97,8 @@ def visible_floor_and_cut(scene: Scene, floor: float) -> tuple[float, float]:
     visible = float(heights[near][order][min(upper, len(order) - 1)])
     above = (heights > visible + _LOWEST_CEILING) & (heights < visible + CUT + _CLEAR + _CEILING_DEPTH)
     order = np.argsort(heights[above])
-    levels, sums = heights[above][order], np.concatenate([[0.0], np.cumsum(areas[above][order])])
+    levels = heights[above][order]
+    sums = np.concatenate([[0.0], np.cumsum(areas[above][order])])
     within = sums[np.searchsorted(levels, levels + _CEILING_DEPTH, side="right")] - sums[:-1]
     ceilings = levels[within >= _CEILING_SHARE * floor_area]
     return visible, min(visible + CUT, float(ceilings[0]) - _CLEAR if len(ceilings) else np.inf)

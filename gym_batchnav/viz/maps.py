@@ -163,7 +163,8 @@ def draw_trajectories(
 
     def mark(draw: ImageDraw.ImageDraw, span: tuple[float, float]) -> None:
         for index, (line, star) in enumerate(zip(lines, stars, strict=True)):
-            color, shown = chosen[index % len(chosen)], inside(span, line[:, 1])
+            color = chosen[index % len(chosen)]
+            shown = inside(span, line[:, 1])
             for run in _runs(shown):
                 points = [tuple(point) for point in top_down.pixels(line[run])]
                 draw.line(points, fill=(255, 255, 255), width=width + 2, joint="curve")
@@ -248,7 +249,8 @@ def _apart(places: np.ndarray, distance: float) -> np.ndarray:
 
 def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
     """Return an empty map that contains all vertices [V, 3] and a margin in metres."""
-    low, high = vertices.min(axis=0) - margin, vertices.max(axis=0) + margin
+    low = vertices.min(axis=0) - margin
+    high = vertices.max(axis=0) + margin
     extent = (high - low)[[0, 2]]
     scale = size / float(extent.max())
     width, height = (max(1, round(float(length) * scale)) for length in extent)
@@ -284,7 +286,8 @@ def _scale_bar(draw: ImageDraw.ImageDraw, top_down: TopDownMap) -> None:
     shortest = _MIN_BAR / top_down.pixels_per_metre
     power = 10.0 ** np.floor(np.log10(shortest))
     metres = next(float(step * power) for step in (1, 2, 5, 10) if step * power >= shortest)
-    bottom, length = top_down.picture.shape[0] - 8, metres * top_down.pixels_per_metre
+    bottom = top_down.picture.shape[0] - 8
+    length = metres * top_down.pixels_per_metre
     draw.line((6, bottom, 10 + length, bottom), fill=BACKGROUND, width=7)
     font = ImageFont.load_default(13)
     draw.text((8, bottom - 20), f"{metres:g} m", fill=INK, font=font, stroke_width=2, stroke_fill=BACKGROUND)

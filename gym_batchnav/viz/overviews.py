@@ -83,11 +83,13 @@ def draw_person(picture: np.ndarray, camera: Camera, distance: float) -> np.ndar
     """
     height, width = picture.shape[:2]
     scale = width / (2 * camera.tan_half_width * distance)  # pixels per metre
-    middle, feet = width / 2, height / 2 + camera.eye_height * scale
+    middle = width / 2
+    feet = height / 2 + camera.eye_height * scale
     head = feet - PERSON * scale
     image = Image.fromarray(picture)
     draw = ImageDraw.Draw(image)
-    radius, shoulder = 0.11 * scale, head + 0.27 * scale
+    radius = 0.11 * scale
+    shoulder = head + 0.27 * scale
     draw.ellipse((middle - radius, head, middle + radius, head + 2 * radius), outline=_PERSON_COLOR, width=2)
     outline = [(-0.22, shoulder), (0.22, shoulder), (0.13, feet), (-0.13, feet), (-0.22, shoulder)]
     draw.line([(middle + across * scale, y) for across, y in outline], fill=_PERSON_COLOR, width=2)

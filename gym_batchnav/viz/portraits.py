@@ -42,13 +42,16 @@ from gym_batchnav.viz.views import AgentViews
 
 MAX_VIEWS = 36  # of a batch
 _SHEET = 576  # pixels across all views of one sensor
-_SMALLEST, _LARGEST = 96, 256  # pixels across one view
+_SMALLEST = 96  # pixels across one view
+_LARGEST = 256
 _MIN_PIXELS = 12  # per side of a view
-_MAP, _SMALL_MAP = 560, 400  # pixels along a map, and along each of several
+_MAP = 560  # pixels along a map, and along each of several
+_SMALL_MAP = 400
 _HOUSE = 6.0  # metres; lower scenes are cut like houses
 _MANY_TRIANGLES = 400_000  # of more, only a part is drawn
 _MANY_TEXTURES = 256_000_000  # bytes; larger textures are left out
-_QUICK_TRIANGLES, _QUICK_AREA = 200_000, 600.0  # square metres; no navmesh is built for larger scenes
+_QUICK_TRIANGLES = 200_000  # square metres; no navmesh is built for larger scenes
+_QUICK_AREA = 600.0
 _MAX_NOTES = 8
 
 
@@ -57,7 +60,8 @@ def batch_bundle(
 ) -> dict[str, Any]:
     """Show the agents' views beside the settings; ``in_flight`` says whether a step was sent but not received."""
     title = f"{type(env).__name__}: {counted(env.num_envs, 'environment')}"
-    facts, draw = partial(_batch_facts, env), partial(_batch_picture, env, in_flight)
+    facts = partial(_batch_facts, env)
+    draw = partial(_batch_picture, env, in_flight)
     return mime_bundle(partial(repr, env), title, facts, draw, include, exclude)
 
 
@@ -78,14 +82,18 @@ def navmesh_bundle(
     navmesh: NavMesh, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
     """Show a navmesh from above beside its counts."""
-    facts, draw = partial(_navmesh_facts, navmesh), partial(_navmesh_picture, navmesh)
+    facts = partial(_navmesh_facts, navmesh)
+    draw = partial(_navmesh_picture, navmesh)
     return mime_bundle(partial(repr, navmesh), "NavMesh", facts, draw, include, exclude)
 
 
 def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     """Return the settings and the progress of a batch; nothing is created or loaded for them."""
-    simulator, cameras, episodes = env.simulator, env.cameras, env.episodes
-    library, camera = env.library, env.cameras.camera
+    simulator = env.simulator
+    cameras = env.cameras
+    episodes = env.episodes
+    library = env.library
+    camera = env.cameras.camera
     active = [library.name(slot) for slot in np.unique(library.active).tolist()]
     space = cast(spaces.Dict, env.single_observation_space)
     seen = [f"{name} {list(one.shape or ())} {one.dtype}" for name, one in space.items()]
@@ -107,9 +115,11 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     if ready and cameras.sensors and not env.closed:
         facts["renderer"] = f"{env.renderer.name} on {env.renderer.device}"
     if ready:
-        first, last = int(episodes.num_steps.min()), int(episodes.num_steps.max())
+        first = int(episodes.num_steps.min())
+        last = int(episodes.num_steps.max())
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
-        begun, ended = counted(int(episodes.count.sum()), "episode"), int(episodes.done.sum())
+        begun = counted(int(episodes.count.sum()), "episode")
+        ended = int(episodes.done.sum())
         facts["so far"] = f"{begun} begun since seeding; the current ones are at {steps}, {ended} of them have ended"
     return facts
 
@@ -133,7 +143,8 @@ def _batch_picture(env: BatchNavEnv, in_flight: bool) -> Portrait:
         return None, "no pictures between send() and recv()"
     if not env.cameras.sensors:
         return _blind_picture(env)
-    some, camera = _subset(np.arange(env.num_envs)), env.cameras.camera
+    some = _subset(np.arange(env.num_envs))
+    camera = env.cameras.camera
     columns = int(np.ceil(np.sqrt(len(some) * camera.height / camera.width)))
     views = AgentViews(env, env.cameras.sensors, min(_LARGEST, max(_SMALLEST, _SHEET // columns)), len(some))
     try:

@@ -83,9 +83,11 @@ def record_episodes(
     recorded = np.asarray(indices, np.int64)
     options = None if episodes is None else {"episode_index": episodes}
     loop = EpisodeLoop(env, ShortestPathAgent() if agent is None else agent, seed=seed, options=options)
-    slots, goals = batch.agents.slot[recorded], batch.episodes.goal[recorded]
+    slots = batch.agents.slot[recorded]
+    goals = batch.episodes.goal[recorded]
     running = batch.episodes.valid[recorded]
-    num_steps, success = np.zeros(len(recorded), np.int64), np.zeros(len(recorded), bool)
+    num_steps = np.zeros(len(recorded), np.int64)
+    success = np.zeros(len(recorded), bool)
     spl = np.full(len(recorded), np.nan)
     with closing(
         _Recorder(batch, recorded, len(recorded) if num_filmed is None else num_filmed, sensors, size)
@@ -110,7 +112,9 @@ class _Recorder:
     def __init__(
         self, batch: BatchNavEnv, recorded: np.ndarray, num_filmed: int, sensors: Sequence[str], size: int
     ) -> None:
-        self._batch, self._recorded, self._filmed = batch, recorded, recorded[:num_filmed]
+        self._batch = batch
+        self._recorded = recorded
+        self._filmed = recorded[:num_filmed]
         self._views = AgentViews(batch, sensors, size, num_filmed) if num_filmed else None
         self.tracks = [self._now()]
         pictures = {} if self._views is None else self._views.of(self._filmed)

@@ -40,7 +40,8 @@ def mosaic(pictures: np.ndarray, columns: int | None = None, gap: int = 2) -> np
     sheet = np.empty((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), np.uint8)
     sheet[:] = BACKGROUND
     for index, picture in enumerate(pictures):
-        top, left = gap + (index // columns) * (height + gap), gap + (index % columns) * (width + gap)
+        top = gap + (index // columns) * (height + gap)
+        left = gap + (index % columns) * (width + gap)
         sheet[top : top + height, left : left + width] = picture
     return sheet
 
@@ -86,7 +87,8 @@ def numbered(picture: np.ndarray, number: int) -> np.ndarray:
 def titled(picture: np.ndarray, title: str) -> np.ndarray:
     """Draw text in the upper left corner of an image [H, W, 3]."""
     image = Image.fromarray(picture)
-    draw, font = ImageDraw.Draw(image), ImageFont.load_default(13)
+    draw = ImageDraw.Draw(image)
+    font = ImageFont.load_default(13)
     left, top, right, bottom = draw.textbbox((8, 6), title, font=font)
     draw.rectangle((left - 4, top - 3, right + 4, bottom + 3), fill=BACKGROUND)
     draw.text((8, 6), title, fill=INK, font=font)

@@ -12,7 +12,8 @@ from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.floors import LEVEL, storeys
 
-_PLACES, _HEADINGS = 64, 8  # candidates; all headings at each place
+_PLACES = 64  # candidates; all headings at each place
+_HEADINGS = 8
 _PIXELS = 24  # per side of the images of candidates
 _CELL = 0.5  # metres; side of the cubes in which visible surface is counted, larger in large scenes
 _REACH = 12  # cubes; surfaces farther away do not count
@@ -45,7 +46,8 @@ def best_viewpoints(
     position = np.repeat(places, _HEADINGS, axis=0)
     heading = (rng.uniform(-np.pi, np.pi, (len(places), 1)) + np.arange(_HEADINGS) * 2 * np.pi / _HEADINGS).ravel()
     seen = _visible_cubes(renderer, view_matrices(position, heading, camera.eye_height), camera, navmesh)
-    worth, chosen = np.ones(seen.shape[1]), []
+    worth = np.ones(seen.shape[1])
+    chosen = []
     for _ in range(count):
         best = int(np.argmax(seen @ worth))
         chosen.append(best)
@@ -96,7 +98,8 @@ def _visible_cubes(renderer: Renderer, views: np.ndarray, camera: Camera, navmes
 def views_around(scene: Scene, count: int) -> np.ndarray:
     """Return views [count, 4, 4] float32 of a scene from all sides and slightly above."""
     low, high = scene.bounds.astype(np.float64)
-    middle, reach = (low + high) / 2, max(float(np.linalg.norm(high - low)), 1e-3)
+    middle = (low + high) / 2
+    reach = max(float(np.linalg.norm(high - low)), 1e-3)
     angle = np.arange(count) * 2 * np.pi / count
     steps = np.stack([np.sin(angle), np.full(count, 0.5), np.cos(angle)], axis=1)
     return np.stack([look_at(middle + 0.8 * reach * step, middle) for step in steps])

@@ -103,7 +103,8 @@ def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:
     height, width = depth.shape
     pixel = 2 * camera.tan_half_width / width  # size of a pixel at unit distance
     inverse = np.divide(1, depth, where=depth > 0, out=np.zeros(depth.shape))
-    slopes, changes = [], np.zeros(depth.shape)
+    slopes = []
+    changes = np.zeros(depth.shape)
     for axis in (1, 0):
         step = np.diff(inverse, axis=axis)
         padding = [(0, 0), (0, 0)]

@@ -24,7 +24,8 @@ from gym_batchnav.geometry import polar_goals
 from gym_batchnav.scene.save import save_glb
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cleanrl_ppo.py"
-NUM_ENVS, NUM_STEPS = 6, 16
+NUM_ENVS = 6
+NUM_STEPS = 16
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,8 @@ class Witness(LedgerEnv):
 
     def __init__(self, num_envs, **keywords):
         super().__init__(num_envs, num_episodes=30, renderer="embree", **keywords)
-        self.cut, self.steps = [], []
+        self.cut = []
+        self.steps = []
         self._before = None
         begin_episodes = self.simulator.begin_episodes
 
@@ -67,7 +69,9 @@ class Witness(LedgerEnv):
 @pytest.fixture
 def run(example, room, tmp_path, monkeypatch):
     """Run the example in a small room; return its folder, the witness, observations with values, and advantages."""
-    made, valued, advantages = [], [], {}
+    made = []
+    valued = []
+    advantages = {}
     make = lambda *args, **kw: made.append(Witness(*args, cache_dir=room.parent, **kw)) or made[-1]  # noqa: E731
     monkeypatch.setattr(flat, "BatchNavEnv", make)
     value = example.Agent.value

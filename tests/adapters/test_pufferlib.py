@@ -26,7 +26,10 @@ try:  # its extension is built for one build of torch
 except ImportError:
     pufferl = None
 
-N, LIMIT, HORIZON, EPOCHS = 6, 9, 32, 4
+N = 6
+LIMIT = 9
+HORIZON = 32
+EPOCHS = 4
 GOAL = "pointgoal_with_gps_compass"
 needs_trainer = pytest.mark.skipif(pufferl is None, reason="PufferLib's trainer does not fit this build of torch")
 

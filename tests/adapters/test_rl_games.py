@@ -21,7 +21,10 @@ from gym_batchnav.adapters.rl_games import RLGamesVecEnv, register
 from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera
 
-N, LIMIT, HORIZON, EPOCHS = 6, 9, 32, 4
+N = 6
+LIMIT = 9
+HORIZON = 32
+EPOCHS = 4
 GAMMA = 0.9
 
 
@@ -42,7 +45,8 @@ class Recorder(LedgerEnv):
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
-        self.steps, self.first = [], None
+        self.steps = []
+        self.first = None
 
     def reset(self, **keywords):
         returned = super().reset(**keywords)
@@ -67,12 +71,14 @@ class Counter(AlgoObserver):
     """Records every episode as rl_games counts it: environment, length, return, SPL."""
 
     def after_init(self, algo):
-        self.algo, self.episodes = algo, []
+        self.algo = algo
+        self.episodes = []
 
     def process_infos(self, infos, done_indices):
         spl = infos["final_info"].get("spl", np.full(N, np.nan))
         for index in done_indices[:, 0].tolist():
-            length, total = self.algo.current_lengths[index].item(), self.algo.current_rewards[index].item()
+            length = self.algo.current_lengths[index].item()
+            total = self.algo.current_rewards[index].item()
             self.episodes.append((index, length, total, spl[index]))
 
 

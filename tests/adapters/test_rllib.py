@@ -30,7 +30,8 @@ from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera
 from gym_batchnav.task.pointnav import PointNav
 
-N, LIMIT = 6, 4
+N = 6
+LIMIT = 4
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rllib_ppo.py"
 PRINTED = r"(\d+) frames, (\d+) episodes: .*, spl (\S+), success (\S+)"
 # Env runners are processes that cannot import this file.
@@ -42,7 +43,8 @@ class Recorder(LedgerEnv):
 
     def __init__(self, *arguments, folder, **keywords):
         super().__init__(*arguments, ledger=folder, **keywords)
-        self.file, self.written = folder.parent / "truth" / f"{os.getpid()}.jsonl", 0
+        self.file = folder.parent / "truth" / f"{os.getpid()}.jsonl"
+        self.written = 0
 
     def recv(self):
         returned = super().recv()
@@ -81,8 +83,10 @@ def make_ledger_of_example(config, folder):
 def note_end(*, episode, prev_episode_chunks, env_index, folder, **_):
     """Record RLlib's view of an episode that ended: its parts, infos, and last observation."""
     chunks = [*prev_episode_chunks, episode]
-    length, reward = sum(map(len, chunks)), sum(chunk.get_return() for chunk in chunks)
-    measures, ends = episode.get_infos(-1), (bool(episode.is_terminated), bool(episode.is_truncated))
+    length = sum(map(len, chunks))
+    reward = sum(chunk.get_return() for chunk in chunks)
+    measures = episode.get_infos(-1)
+    ends = (bool(episode.is_terminated), bool(episode.is_truncated))
     judged = bool(measures.get("success", False)), float(measures.get("spl", np.nan))
     row = [env_index, length, *ends, *judged, float(reward)]
     nearness = episode.get_observations(-1)[-1]
@@ -136,10 +140,12 @@ def train(config, iterations):
 
 def check(folder, metrics):
     """Check that episodes, returns, time-outs, measures and last observations are those of the environments."""
-    truth, seen = read(folder / "truth"), read(folder / "rllib")
+    truth = read(folder / "truth")
+    seen = read(folder / "rllib")
     assert truth.keys() == seen.keys()
     for process in truth:
-        rows, found = truth[process], seen[process]
+        rows = truth[process]
+        found = seen[process]
         assert [row[0][:5] for row in found] == [row[0][:5] for row in rows]
         np.testing.assert_allclose([row[0][5:] for row in found], [row[0][5:] for row in rows], atol=1e-5)
         np.testing.assert_allclose([row[1] for row in found], [row[1] for row in rows], rtol=1e-4)
@@ -193,7 +199,8 @@ def test_the_example_prints_what_happened_on_two_nodes(cluster, tmp_path, monkey
     }
     *printed, saved = capsys.readouterr().out.splitlines()
     frames, episodes, spl, success = np.array([re.fullmatch(PRINTED, line).groups() for line in printed], float).T
-    ended, counts = read_ledger(tmp_path / "ledger"), np.diff(episodes, prepend=0)
+    ended = read_ledger(tmp_path / "ledger")
+    counts = np.diff(episodes, prepend=0)
     assert episodes[-1] == len(ended) and frames[-1] >= sum(row.length for row in ended)
     assert counts @ spl / len(ended) == pytest.approx(np.mean([row.spl for row in ended]), abs=1e-3)
     assert counts @ success / len(ended) == pytest.approx(np.mean([row.success for row in ended]), abs=1e-3)

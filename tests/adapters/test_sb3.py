@@ -33,7 +33,8 @@ from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 
-N, LIMIT = 4, 12
+N = 4
+LIMIT = 12
 GOAL = "pointgoal_with_gps_compass"
 
 
@@ -53,7 +54,8 @@ class Seen(BaseCallback):
 
     def __init__(self):
         super().__init__()
-        self.steps, self.stored = [], None
+        self.steps = []
+        self.stored = None
 
     def _on_step(self):
         given = [self.locals[name] for name in ("actions", "rewards", "dones")]
@@ -113,7 +115,8 @@ def test_sb3s_checker_is_content(library, tmp_path):
 
 def test_what_sb3_counts_is_what_happened(make, tmp_path):
     env = VecMonitor(SB3VecEnv(make()), str(tmp_path / "log"), info_keywords=("spl", "episode_index"))
-    seen, model = Seen(), policy_of(env)
+    seen = Seen()
+    model = policy_of(env)
     model.learn(1500, callback=seen)
     env.close()
     ended = env.unwrapped.batch.ended
@@ -132,7 +135,8 @@ def test_what_sb3_counts_is_what_happened(make, tmp_path):
 
 
 def test_a_time_out_is_bootstrapped_from_its_true_last_observation(make):
-    env, seen = SB3VecEnv(make()), Seen()
+    env = SB3VecEnv(make())
+    seen = Seen()
     model = policy_of(env, n_steps=64)
     values_of = {}
 
@@ -164,7 +168,8 @@ def test_a_replay_buffer_holds_true_last_observations(make):
     seen = Seen()
     model = DQN("MultiInputPolicy", SB3VecEnv(make()), buffer_size=400, learning_starts=10_000, seed=0)
     model.learn(60 * N, callback=seen)
-    buffer, ends = model.replay_buffer, 0
+    buffer = model.replay_buffer
+    ends = 0
     actions = buffer.actions[:60, :, 0]
     for step, (observation, reward, terminated, truncated) in enumerate(replay(make(mode="disabled"), actions)):
         np.testing.assert_allclose(buffer.rewards[step], reward, atol=1e-6)
@@ -184,7 +189,8 @@ def test_observations_of_one_array_train(name, policy, library, tmp_path):
         f"BatchNav/{name}-v0", num_envs=N, library=library, cache_dir=tmp_path, num_episodes=10,
         autoreset_mode="same_step", max_episode_steps=LIMIT, **keywords,
     )  # fmt: skip
-    env, seen = VecMonitor(SB3VecEnv(batch)), Seen()
+    env = VecMonitor(SB3VecEnv(batch))
+    seen = Seen()
     PPO(policy, env, n_steps=32, batch_size=64, n_epochs=1, seed=0).learn(64 * N, callback=seen)
     infos = [info for *_, infos in seen.steps for info in infos if info]
     assert len(infos) == env.episode_count > 10
@@ -198,9 +204,11 @@ def test_observations_of_one_array_train(name, policy, library, tmp_path):
 
 
 def test_depth_is_a_picture_of_bytes(make):
-    env, twin = SB3VecEnv(make(sensors=("depth", "rgb", "semantic"))), make(sensors=("depth", "rgb", "semantic"))
+    env = SB3VecEnv(make(sensors=("depth", "rgb", "semantic")))
+    twin = make(sensors=("depth", "rgb", "semantic"))
     env.seed(7)
-    first, true = env.reset(), twin.reset(seed=7)[0]
+    first = env.reset()
+    true = twin.reset(seed=7)[0]
     np.testing.assert_array_equal(first["depth"], as_bytes(true["depth"]))
     assert len(np.unique(first["depth"])) > 20
     for name in ("rgb", "semantic", GOAL):
@@ -214,15 +222,18 @@ def test_depth_is_a_picture_of_bytes(make):
 
 def test_depth_in_metres_spans_the_same_bytes(make):
     metres = Camera(36, 36, normalize_depth=False, max_depth=5.0)
-    env, twin = SB3VecEnv(make(camera=metres)), make(camera=metres)
+    env = SB3VecEnv(make(camera=metres))
+    twin = make(camera=metres)
     env.seed(7)
     np.testing.assert_array_equal(env.reset()["depth"], as_bytes(twin.reset(seed=7)[0]["depth"] / 5))
 
 
 def test_depth_of_floats_keeps_its_precision(make):
-    env, twin = SB3VecEnv(make(), depth="float32"), make()
+    env = SB3VecEnv(make(), depth="float32")
+    twin = make()
     env.seed(7)
-    depth, true = env.reset()["depth"], twin.reset(seed=7)[0]["depth"]
+    depth = env.reset()["depth"]
+    true = twin.reset(seed=7)[0]["depth"]
     np.testing.assert_array_equal(depth, true.reshape(N, 1, 36, 36))
     assert env.observation_space["depth"].contains(depth[0])
     for expected, normalize in ((torch.nn.Flatten, True), (NatureCNN, False)):
@@ -241,7 +252,8 @@ def test_infos_tell_of_the_episodes_that_ended_and_of_those_that_began(make, wra
     env = SB3VecEnv(RecordEpisodeStatistics(batch) if wrapped else batch, step_infos=True)
     env.seed(0)
     env.reset()
-    own, lengths = [info["episode_index"] for info in env.reset_infos], np.zeros(N, int)
+    own = [info["episode_index"] for info in env.reset_infos]
+    lengths = np.zeros(N, int)
     for _, reward, done, infos in steps(env):
         assert reward.dtype == np.float32
         lengths += 1
@@ -250,7 +262,8 @@ def test_infos_tell_of_the_episodes_that_ended_and_of_those_that_began(make, wra
             assert ("terminal_observation" in info) == ("success" in info) == done[index]
             if done[index]:
                 assert not wrapped or info["episode"]["l"] == lengths[index]
-                own[index], lengths[index] = env.reset_infos[index]["episode_index"], 0
+                own[index] = env.reset_infos[index]["episode_index"]
+                lengths[index] = 0
                 assert own[index] == batch.simulator.schedule.index(batch.agents.slot, batch.episodes.episode)[index]
                 assert "success" not in env.reset_infos[index]
     assert len(batch.ended) > 10
@@ -258,7 +271,8 @@ def test_infos_tell_of_the_episodes_that_ended_and_of_those_that_began(make, wra
 
 
 def test_seeds_and_options_hold_for_one_reset(make):
-    env, twin = SB3VecEnv(make()), make()
+    env = SB3VecEnv(make())
+    twin = make()
     for _ in range(2):
         env.seed(3)
         np.testing.assert_array_equal(env.reset()[GOAL], twin.reset(seed=3)[0][GOAL])
@@ -311,7 +325,8 @@ def test_vec_normalize_takes_the_goal_and_leaves_pictures(make):
 
 def test_vec_frame_stack_begins_anew_with_an_episode(make):
     env = VecFrameStack(SB3VecEnv(make()), 3, channels_order={"depth": "last", GOAL: "last"})
-    before, ends = env.reset(), 0
+    before = env.reset()
+    ends = 0
     for observation, _, done, infos in steps(env):
         assert observation["depth"].shape == (N, 36, 36, 3)
         for index in range(N):
@@ -328,7 +343,8 @@ def test_vec_frame_stack_begins_anew_with_an_episode(make):
 
 
 def test_vec_transpose_image_turns_last_observations_as_well(make):
-    env, twin = VecTransposeImage(SB3VecEnv(make(sensors=("depth", "rgb")))), SB3VecEnv(make(sensors=("depth", "rgb")))
+    env = VecTransposeImage(SB3VecEnv(make(sensors=("depth", "rgb"))))
+    twin = SB3VecEnv(make(sensors=("depth", "rgb")))
     for one in (env, twin):
         one.seed(0)
         one.reset()
@@ -384,7 +400,8 @@ def test_an_evaluation_runs_every_episode_once_and_tells_spl(make, tmp_path):
 
 
 def test_what_an_evaluation_writes_is_there_whole_or_not_at_all(make, tmp_path, monkeypatch):
-    folder, model = tmp_path / "out", policy_of(SB3VecEnv(make()))
+    folder = tmp_path / "out"
+    model = policy_of(SB3VecEnv(make()))
     model.learn(40, NavEvalCallback(SB3VecEnv(make()), eval_freq=10, log_path=str(folder), verbose=0))
     before = (folder / "evaluations.npz").read_bytes()
 

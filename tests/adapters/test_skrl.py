@@ -24,7 +24,10 @@ from gym_batchnav.adapters.skrl import FinalObservations, SkrlEnv
 from gym_batchnav.env.flat import SCAN_CAMERA, ScanObservation
 from gym_batchnav.geometry import Camera
 
-N, LIMIT, ROLLOUT, STEPS = 5, 12, 32, 128
+N = 5
+LIMIT = 12
+ROLLOUT = 32
+STEPS = 128
 DISCOUNT = 0.9
 
 
@@ -33,7 +36,9 @@ class Recorder(LedgerEnv):
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
-        self.steps, self.final_distance, self.distance = [], [], []
+        self.steps = []
+        self.final_distance = []
+        self.distance = []
 
     def recv(self):
         returned = super().recv()
@@ -137,7 +142,8 @@ def train(kind, env, folder):
 def episodes(agent):
     """Return the episodes in the memory: environment, length, terminated, truncated, sum of rewards, last distance."""
     held = {name: np.concatenate([shot[name] for shot in agent.snapshots]) for name in agent.snapshots[0]}
-    found, begun = [], np.zeros(held["rewards"].shape[1], int)
+    found = []
+    begun = np.zeros(held["rewards"].shape[1], int)
     for step, env in np.argwhere(held["terminated"] | held["truncated"]):
         rewards = held["rewards"][begun[env] : step + 1, env]
         flags = bool(held["terminated"][step, env]), bool(held["truncated"][step, env])
@@ -169,7 +175,8 @@ def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_pat
     truth = expected(batch)
     assert [row[:4] for row in found] == [row[:4] for row in truth]
     np.testing.assert_allclose([row[4] for row in found], [row[4] for row in truth], atol=1e-5)
-    time_outs, stops = sum(row[3] for row in truth), sum(row[2] for row in truth)
+    time_outs = sum(row[3] for row in truth)
+    stops = sum(row[2] for row in truth)
     assert time_outs > 10 and stops > 10, (time_outs, stops)
     # Nothing of the next episode is in the return of an episode's last step.
     last = held["terminated"] | held["truncated"]

@@ -47,7 +47,8 @@ class Actor(torch.nn.Module):
         self.layer = torch.nn.Linear(66, 4)
 
     def forward(self, obs, state=None, info=None):
-        depth, goal = torch.as_tensor(obs.depth).flatten(1), torch.as_tensor(obs[GOAL])
+        depth = torch.as_tensor(obs.depth).flatten(1)
+        goal = torch.as_tensor(obs[GOAL])
         return self.layer(torch.cat([depth, goal], 1)) - torch.tensor([2.0, 0, 0, 0]), state
 
 
@@ -168,7 +169,9 @@ def test_environments_that_are_not_stepped_stand_still(ledger, twin):
     rng = np.random.default_rng(0)
     observation, _ = env.reset(seed=3)
     seen = [[observation.depth[index]] for index in range(N)]
-    acted, rewards, waiting = [[] for _ in range(N)], [[] for _ in range(N)], np.zeros(N, bool)
+    acted = [[] for _ in range(N)]
+    rewards = [[] for _ in range(N)]
+    waiting = np.zeros(N, bool)
     for _ in range(60):
         ready = np.nonzero(~waiting)[0]
         ids = rng.permutation(ready)[: rng.integers(1, len(ready) + 1)] if len(ready) else ready
@@ -189,7 +192,8 @@ def test_environments_that_are_not_stepped_stand_still(ledger, twin):
     # Each environment has done what it would have done on its own.
     for index in range(N):
         observation, _ = twin.reset(seed=3)
-        expected, pictures = [], [observation["depth"][index]]
+        expected = []
+        pictures = [observation["depth"][index]]
         for action in acted[index]:
             observation, reward, terminated, truncated, _ = twin.step(np.full(N, action))
             expected.append(reward[index])

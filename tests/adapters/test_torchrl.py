@@ -23,7 +23,8 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.flat import make_scan
 from gym_batchnav.geometry import Camera
 
-N, T = 5, 37
+N = 5
+T = 37
 GOAL = "pointgoal_with_gps_compass"
 MODES = ["disabled", "same_step"]
 
@@ -111,7 +112,8 @@ def test_training_counts_episodes_lengths_returns_and_time_outs_right(make, mode
         (losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]).backward()
         optimizer.step()
     assert any(not torch.equal(old, new) for old, new in zip(before, loss.parameters(), strict=True))
-    rows, ended = torch.cat(rows), ledger.ended
+    rows = torch.cat(rows)
+    ended = ledger.ended
     assert len(rows) == len(ended)
     assert {one.truncated for one in ended} == {True, False} == {one.success for one in ended}
     assert rows["step_count"].flatten().tolist() == [one.length for one in ended]
@@ -129,13 +131,15 @@ LOST = pytest.mark.xfail(strict=True, reason="TorchRL 0.14 reads zeros for the f
 
 @pytest.mark.parametrize("mode", ["disabled", pytest.param("same_step", marks=LOST)])
 def test_values_at_time_outs_are_those_of_the_true_last_observation(make, mode):
-    env, twin = wrap(make(mode)), make("disabled", BatchNavEnv)
+    env = wrap(make(mode))
+    twin = make("disabled", BatchNavEnv)
     env.set_seed(7)
     critic = ValueOperator(Distance(), in_keys=[GOAL])
     target = GAE(gamma=0.5, lmbda=0.0, value_network=critic)  # reward + 0.5 value of the next observation
     (rollout,) = collect(env, make_actor(), batches=1)
     target(rollout)
-    now, truncations = first_of(twin, rollout[GOAL][:, 0].numpy()), 0
+    now = first_of(twin, rollout[GOAL][:, 0].numpy())
+    truncations = 0
     for step in range(T):
         row = rollout[:, step]
         then, reward, terminated, truncated, _ = twin.step(row["action"].numpy())

@@ -101,7 +101,8 @@ def test_help_teaches():
 @pytest.mark.data
 def test_scene_navmesh_describes_and_draws_a_file(data_dir, tmp_path):
     scene = data_dir / "scenes/godot/room.glb"
-    out, saved = tmp_path / "map.png", tmp_path / "room.navmesh"
+    out = tmp_path / "map.png"
+    saved = tmp_path / "room.navmesh"
     said = run("scene", "navmesh", str(scene), "--out", str(out), "--save", str(saved), "--json").stdout
     figures = json.loads(said)
     assert figures["area"] == pytest.approx(182.12, rel=0.02) and len(figures["islands"]) == 2

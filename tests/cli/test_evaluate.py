@@ -18,7 +18,8 @@ from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_file import PolicyAbout, save_policy  # noqa: E402
 
 AGENTS = ["policy", "blind", "random", "shortest_path"]
-SCENES, EPISODES = ["apartment_0", "apartment_1"], 6
+SCENES = ["apartment_0", "apartment_1"]
+EPISODES = 6
 
 
 def write_policy(path: Path, kind: str, **changes) -> Path:

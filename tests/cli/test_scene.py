@@ -113,7 +113,8 @@ def test_view_rotates_a_room_on_request_and_prints_the_configuration_for_it(fold
     ],
 )
 def test_what_view_says_to_keep_over_a_configuration_is_read_so(folder, config, options):
-    path, beside = folder / "room.glb", folder / "room.stage_config.json"
+    path = folder / "room.glb"
+    beside = folder / "room.stage_config.json"
     beside.write_text(json.dumps(config))
     expected = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
     said = run("view", path, "--size", 32, "--renderer", "embree", *options).output

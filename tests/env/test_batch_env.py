@@ -121,13 +121,15 @@ class TestContract:
         assert env.call("max_episode_steps") == (7, 7, 7)
 
     def test_send_and_recv_are_step_in_two_halves(self, make):
-        one, two = make(3), make(3)
+        one = make(3)
+        two = make(3)
         one.reset(seed=5), two.reset(seed=5)
         for actions in np.random.default_rng(0).integers(1, 4, (20, 3)):
             two.send(actions)
             with pytest.raises(RuntimeError, match="recv"):
                 two.send(actions)
-            first, second = one.step(actions), two.recv()
+            first = one.step(actions)
+            second = two.recv()
             assert_equal(first[0], second[0])
             np.testing.assert_array_equal(first[1], second[1])
         with pytest.raises(RuntimeError, match="send"):
@@ -166,7 +168,8 @@ class TestPhysics:
     def test_the_follower_succeeds_on_every_episode(self, make):
         env = make(16, sensors=(), episode_order="once")
         env.reset(seed=0)
-        success, spl = [], []
+        success = []
+        spl = []
         for _ in range(2000):
             _, _, terminated, truncated, info = env.step(env.shortest_path_actions())
             ended = terminated | truncated
@@ -208,7 +211,8 @@ class TestPhysics:
     def test_reward_adds_up_to_the_progress_made(self, make):
         env = make(1, autoreset_mode="disabled", sensors=())
         _, info = env.reset(seed=3)
-        start, rewards = info["distance_to_goal"][0], []
+        start = info["distance_to_goal"][0]
+        rewards = []
         for _ in range(500):
             _, reward, terminated, _, info = env.step(env.shortest_path_actions())
             rewards.append(reward[0])
@@ -270,7 +274,8 @@ class TestAutoreset:
         env, twin = (make(3, max_episode_steps=2, autoreset_mode=mode) for _ in range(2))
         env.reset(seed=0), twin.reset(seed=0)
         env.step(np.full(3, LEFT)), twin.step(np.full(3, LEFT))
-        before, depth = env.get_state(), env.set_pose(env.agents.position, env.agents.heading)["depth"]
+        before = env.get_state()
+        depth = env.set_pose(env.agents.position, env.agents.heading)["depth"]
         for _ in range(2):  # without the pause, environment 1 would end its episode in the first of these steps
             with env.paused(np.array([False, True, False])):
                 observation, reward, terminated, truncated, _ = env.step(np.full(3, FORWARD))
@@ -361,7 +366,8 @@ class TestAutoreset:
         env.reset(seed=0)
         for _ in range(5):  # two episodes of two steps and the reset between them
             env.step(np.array([LEFT]))
-        heading, position = env.agents.heading.copy(), env.agents.position.copy()
+        heading = env.agents.heading.copy()
+        position = env.agents.position.copy()
         for action in (LEFT, FORWARD):
             assert not env.step(np.array([action]))[4]["episode_valid"][0]
         np.testing.assert_array_equal(env.agents.heading, heading)
@@ -400,7 +406,8 @@ class TestAutoreset:
 
 class TestSeeding:
     def test_same_seed_same_run(self, make):
-        one, two = make(6), make(6)
+        one = make(6)
+        two = make(6)
         assert_equal(one.reset(seed=9)[0], two.reset(seed=9)[0])
         for first, second in zip(walk(one, 40), walk(two, 40), strict=True):
             assert_equal(first[0], second[0])
@@ -417,7 +424,8 @@ class TestSeeding:
         """A batch of N equals N batches of one, in one scene, to the bit, over several episodes."""
         library = SceneLibrary.from_scenes([box_room("first")])
         keywords = {"library": library, "sensors": ("depth", "rgb", "semantic"), "max_episode_steps": 12}
-        batch, actions = make(64, **keywords), np.random.default_rng(0).integers(1, 4, (30, 64))
+        batch = make(64, **keywords)
+        actions = np.random.default_rng(0).integers(1, 4, (30, 64))
         together = [batch.reset(seed=40)[0]] + [batch.step(row)[0] for row in actions]
         for index in (0, 7, 63):
             single = make(1, **keywords)
@@ -430,20 +438,25 @@ class TestSeeding:
         assert env.reset(seed=1)[0]["depth"].tobytes() != env.reset(seed=100)[0]["depth"].tobytes()
 
     def test_permuting_environments_permutes_observations(self, make):
-        library, order = SceneLibrary.from_scenes([box_room("first")]), np.array([3, 0, 2, 1])
-        one, two = make(4, library=library), make(4, library=library)
+        library = SceneLibrary.from_scenes([box_room("first")])
+        order = np.array([3, 0, 2, 1])
+        one = make(4, library=library)
+        two = make(4, library=library)
         one.reset(seed=[10, 11, 12, 13]), two.reset(seed=[13, 10, 12, 11])
         for actions in np.random.default_rng(0).integers(1, 4, (10, 4)):
-            first, second = one.step(actions)[0], two.step(actions[order])[0]
+            first = one.step(actions)[0]
+            second = two.step(actions[order])[0]
             assert_equal({name: values[order] for name, values in first.items()}, second)
 
     def test_environments_that_share_a_library_prepare_its_scenes_once(self, make, library, tmp_path):
-        one, two = make(4, library=library), make(2, library=library, cache_dir=tmp_path / "elsewhere")
+        one = make(4, library=library)
+        two = make(2, library=library, cache_dir=tmp_path / "elsewhere")
         assert one.simulator.navmesh(0) is two.simulator.navmesh(0)
         assert make(1, library=library, num_episodes=7).simulator.navmesh(0) is not one.simulator.navmesh(0)
 
     def test_state_saved_and_set_goes_on_the_same(self, make):
-        one, two = make(5), make(5)
+        one = make(5)
+        two = make(5)
         one.reset(seed=2)
         walk(one, 25)
         two.set_state(one.get_state())
@@ -471,7 +484,8 @@ class TestSeeding:
         assert_equal(env.set_state(good), env.set_state(good))
 
     def test_seeds_of_none_are_drawn_at_first_and_kept_later(self, make):
-        env, other = make(4), make(4)
+        env = make(4)
+        other = make(4)
         env.reset(seed=[None] * 4), other.reset()
         assert len({*env.episodes.seed, *other.episodes.seed}) == 8
         drawn = env.episodes.seed.copy()
@@ -674,7 +688,8 @@ class TestWrongUse:
 
 class TestErrorsOnTheWay:
     def test_pictures_that_were_not_taken_are_not_taken_for_the_next(self, make, monkeypatch):
-        env, other = make(2), make(2)
+        env = make(2)
+        other = make(2)
         for one in (env, other):
             one.reset(seed=0)
 
@@ -719,7 +734,8 @@ class TestErrorsOnTheWay:
     def test_a_refused_state_leaves_the_queue_where_it_was(self, make):
         env = make(4, episode_order="once")
         env.reset(seed=0)
-        before, state = env.get_state(), env.get_state()
+        before = env.get_state()
+        state = env.get_state()
         state["episodes"]["episode"][:] = 10**6
         with pytest.raises(ValueError, match="does not fit"):
             env.set_state(state)

@@ -40,7 +40,8 @@ def draw_all(env):
 
 def count_views(env, monkeypatch):
     """Return a list to which new targets of the renderer append the number of views of each render."""
-    counts, make_target = [], env.renderer.target
+    counts = []
+    make_target = env.renderer.target
 
     def target(*args, **kwargs):
         made = make_target(*args, **kwargs)
@@ -54,14 +55,17 @@ def count_views(env, monkeypatch):
 
 def live(env, seed, scribbling):
     """Step, reset and move at random; return every observation."""
-    rng, seen, states = np.random.default_rng(seed), [], []
+    rng = np.random.default_rng(seed)
+    seen = []
+    states = []
     observation = env.reset(seed=seed)[0]
     for chosen in rng.integers(7, size=60):
         seen.append({name: values.copy() for name, values in observation.items()})
         if scribbling:
             for values in observation.values():
                 values[:] = 1
-        mask, actions = rng.random(N) < 0.4, rng.choice(4, size=N, p=[0.1, 0.4, 0.3, 0.2])
+        mask = rng.random(N) < 0.4
+        actions = rng.choice(4, size=N, p=[0.1, 0.4, 0.3, 0.2])
         if env.autoreset_mode == AutoresetMode.DISABLED and env.episodes.done.any():
             observation = env.reset(options={"reset_mask": env.episodes.done.copy()})[0]
         elif chosen == 0:
@@ -92,7 +96,8 @@ def live(env, seed, scribbling):
 )
 def test_what_is_kept_is_what_would_be_drawn(make, mode, scenes, renderer):
     keywords = {"autoreset_mode": mode, "sensors": ("rgb", "depth", "semantic"), "renderer": renderer, **scenes}
-    kept, drawn = make(**keywords), make(**keywords)
+    kept = make(**keywords)
+    drawn = make(**keywords)
     draw_all(drawn)
     for seed in range(3):
         for left, right in zip(live(kept, seed, True), live(drawn, seed, False), strict=True):
@@ -119,7 +124,8 @@ def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, 
 
 def test_a_slot_with_another_scene_is_drawn_again():
     library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
-    camera, agents = Camera(width=20, height=16), agent_state(2)
+    camera = Camera(width=20, height=16)
+    agents = agent_state(2)
     cameras = AgentCameras(library, "embree", camera, ("depth",), 2, NavMeshAgents(library.num_slots))
     agents.slot[:] = 0, 1
     before = cameras.refresh(agents)["depth"]
@@ -133,7 +139,8 @@ def test_a_slot_with_another_scene_is_drawn_again():
 
 
 def test_after_an_interrupted_drawing_the_next_is_right(make, monkeypatch):
-    env, other = make(), make()
+    env = make()
+    other = make()
     mask = np.arange(N) < 2
     for one in (env, other):
         one.reset(seed=0)

@@ -130,7 +130,8 @@ def test_standing_still_shows_the_same_and_positions_stay_on_the_navmesh(tmp_pat
 
 
 def test_drops_are_cached_and_a_damaged_entry_is_measured_again(tmp_path, monkeypatch) -> None:
-    scene, cache = box_room(), DiskCache(tmp_path)
+    scene = box_room()
+    cache = DiskCache(tmp_path)
     navmesh = NavigationPreparer(cache=cache).navmesh(scene)
     made = cached_drops(scene, navmesh, cache)
     stored = {}

@@ -25,7 +25,8 @@ from gym_batchnav.scene.save import save_glb
 from gym_batchnav.testing import check_vector_env
 
 GOAL = "pointgoal_with_gps_compass"
-SCAN, IMAGE = "BatchNav/PointNavScan-v0", "BatchNav/PointNavImage-v0"
+SCAN = "BatchNav/PointNavScan-v0"
+IMAGE = "BatchNav/PointNavImage-v0"
 SMALL = Camera(width=8, height=6)
 SENSORS = (("rgb",), ("depth",), ("rgb", "depth"))
 
@@ -106,7 +107,8 @@ def test_it_is_the_batch_with_other_observations(name, mode, keywords, opened):
         opened(BatchNavEnv(5, autoreset_mode=mode, max_episode_steps=7, **own, **keywords)) for _ in range(2)
     )
     wrapped = wrap(wrapped)
-    rng, finals = np.random.default_rng(0), 0
+    rng = np.random.default_rng(0)
+    finals = 0
     (seen, info), (flat, flat_info) = plain.reset(seed=3), wrapped.reset(seed=3)
     for _ in range(60):
         assert wrapped.observation_space.contains(flat)
@@ -135,7 +137,8 @@ def test_the_image_is_read_back_within_what_is_stated(keywords, opened):
     image, _ = env.reset(seed=0)
     seen = env.unwrapped.set_pose(env.unwrapped.agents.position, env.unwrapped.agents.heading)
     cos, sin, far = (image[:, 0, 0, channel].astype(float) for channel in (4, 5, 6))
-    angle, far = np.arctan2(sin - 128, cos - 128), far / 255
+    angle = np.arctan2(sin - 128, cos - 128)
+    far = far / 255
     distance = far / (1 - far)
     true_distance, true_angle = seen[GOAL].T
     assert np.degrees(np.abs(np.angle(np.exp(1j * (angle - true_angle))))).max() < 0.4
@@ -161,7 +164,8 @@ def slow_image(seen, depth_scale):
 def test_an_image_is_that_of_a_slow_twin_bit_for_bit(sensors, width, keywords, opened):
     camera = Camera(width=width, height=5, max_depth=7, normalize_depth=False)
     env = opened(make_image(1, camera=camera, sensors=sensors, **keywords))
-    rng, shape = np.random.default_rng(0), (50, 5, width)
+    rng = np.random.default_rng(0)
+    shape = (50, 5, width)
     halves = ((rng.integers(0, 255, shape) + 0.5) * 7 / 255).astype(np.float32)  # where rounding is tender
     depth = np.where(rng.random(shape) < 0.5, halves, 7 * rng.random(shape, np.float32))
     depth.flat[:2] = 0, 7
@@ -180,7 +184,8 @@ def test_a_scan_reads_from_left_to_right(keywords, opened):
     env.reset(seed=0)
     env.unwrapped.set_pose(np.array([[3.0, 0, 2.5]]), np.radians([80.0]))
     row = env.step(np.array([2]))[0][0]  # now it looks along -x, with the wall z = 3 half a metre to the left
-    metres, side = 10 * row[:64], np.sqrt(3) * 63 / 64  # of the outermost rays, for a metre ahead
+    metres = 10 * row[:64]  # of the outermost rays, for a metre ahead
+    side = np.sqrt(3) * 63 / 64
     np.testing.assert_allclose(metres[[0, 31]], [0.5 / side, 7], rtol=0.01)
     assert metres[63] > 1
     dx, dz = env.unwrapped.episodes.goal[0, [0, 2]] - [3.0, 2.5]

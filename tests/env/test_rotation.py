@@ -40,7 +40,8 @@ def make(tmp_path):
 def test_agents_move_over_and_stay_on_the_ground(make):
     env = make()
     env.reset(seed=3)
-    visited, last = set(), None
+    visited = set()
+    last = None
     for step in range(600):
         *_, info = env.step(env.shortest_path_actions())
         scenes = env.library.source_index[env.agents.slot]
@@ -60,10 +61,8 @@ def test_agents_move_over_and_stay_on_the_ground(make):
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 def test_a_deterministic_run_repeats_itself(make, mode):
-    first, second = (
-        make(autoreset_mode=mode, sensors=("depth", "semantic")),
-        make(autoreset_mode=mode, sensors=("depth", "semantic"), reuse_buffers=True),
-    )
+    first = make(autoreset_mode=mode, sensors=("depth", "semantic"))
+    second = make(autoreset_mode=mode, sensors=("depth", "semantic"), reuse_buffers=True)
     assert_equal(first.reset(seed=9)[0], second.reset(seed=9)[0])
     second.reset(seed=11)
     walk(second, 60)
@@ -78,7 +77,8 @@ def test_a_deterministic_run_repeats_itself(make, mode):
 
 
 def test_a_run_goes_on_from_its_state(make):
-    env, other = make(), make()
+    env = make()
+    other = make()
     env.reset(seed=1)
     walk(env, 77)
     state = env.get_state()
@@ -137,7 +137,8 @@ def test_faults_cost_a_warning_and_a_scene_each(make):
         while time.monotonic() < give_up:
             env.step(env.shortest_path_actions())
             assert (library.source_index[env.agents.slot] >= 0).all()
-            refused, failed = library.stats()["refused"], library.stats()["failed"]
+            refused = library.stats()["refused"]
+            failed = library.stats()["failed"]
             if len(refused) + len(failed) >= len(errors):
                 break
     assert refused.keys() == {"room_3"}  # the others are tried again
@@ -243,7 +244,9 @@ def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
         def of_a_lost_process():
             return [one for one in warned if "was lost" in str(one.message)]
 
-        step, is_full, give_up = 0, False, time.monotonic() + 120
+        step = 0
+        is_full = False
+        give_up = time.monotonic() + 120
         while step < 10_000 or (len(env.library.stats()["refused"]) < 4 and time.monotonic() < give_up):
             worker = env.library._loader._prepare_ahead.__self__.worker._process
             if of_a_lost_process():

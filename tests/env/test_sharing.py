@@ -9,7 +9,8 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 
-NUM_ENVS, HALF = 6, 3
+NUM_ENVS = 6
+HALF = 3
 ROOMS = [box_room(f"room_{i}", width=5 + i, depth=4 + i / 2) for i in range(7)]
 ROTATING = {"resident_scenes": 3, "rotate_every": 10, "deterministic_rotation": True, "scenes": ROOMS}
 
@@ -57,7 +58,8 @@ def test_one_is_drawn_while_the_other_acts_and_both_are_the_single_batch(make, m
     in_flight = None
     for _ in range(80):
         actions = rng.choice(4, NUM_ENVS, p=[0.04, 0.5, 0.23, 0.23])
-        expected, found = whole.step(actions), []
+        expected = whole.step(actions)
+        found = []
         for half, own in zip(halves, np.split(actions, 2), strict=True):
             half.send(own)  # while the other's pictures have not been received
             if in_flight is not None:

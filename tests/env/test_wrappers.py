@@ -24,7 +24,8 @@ def make(library, tmp_path):
     made = []
 
     def make(mode=NEXT_STEP, **keywords):
-        camera, sensors = Camera(width=16, height=12), ("depth", "rgb")
+        camera = Camera(width=16, height=12)
+        sensors = ("depth", "rgb")
         keywords = {"library": library, "camera": camera, "sensors": sensors, "num_episodes": 50, **keywords}
         made.append(BatchNavEnv(3, autoreset_mode=mode, cache_dir=tmp_path, **keywords))
         return made[-1]
@@ -165,11 +166,13 @@ ACTIONS = {
 @pytest.mark.parametrize("mode", EVERY_MODE)
 @pytest.mark.parametrize("name", ACTIONS)
 def test_action_wrappers(name, mode, make):
-    plain, wrapped = make(mode, max_episode_steps=50), make(mode, max_episode_steps=50)
+    plain = make(mode, max_episode_steps=50)
+    wrapped = make(mode, max_episode_steps=50)
     swapped = ACTIONS[name](wrapped)
     plain.reset(seed=0), swapped.reset(seed=0)
     for actions in np.random.default_rng(0).integers(1, 4, (20, 3)):
-        one, two = plain.step(swap(actions)), swapped.step(actions)
+        one = plain.step(swap(actions))
+        two = swapped.step(actions)
         np.testing.assert_array_equal(one[0]["depth"], two[0]["depth"])
     np.testing.assert_array_equal(plain.agents.heading, wrapped.agents.heading)
 
@@ -216,10 +219,12 @@ def test_episode_statistics_equal_the_environments_record(mode, make):
     env = make(mode, sensors=(), max_episode_steps=9)
     wrapped = vector.RecordEpisodeStatistics(env)
     wrapped.reset(seed=0)
-    rng, found = np.random.default_rng(0), 0
+    rng = np.random.default_rng(0)
+    found = 0
     for _ in range(200):
         actions = np.where(rng.random(3) < 0.1, 0, env.shortest_path_actions())
-        length, start = env.episodes.num_steps + 1, env.episodes.start_distance.copy()
+        length = env.episodes.num_steps + 1
+        start = env.episodes.start_distance.copy()
         *_, terminated, truncated, info = wrapped.step(actions)
         ended = terminated | truncated
         assert ("episode" in info) == ended.any()
@@ -240,7 +245,8 @@ def test_episode_statistics_equal_the_environments_record(mode, make):
 def test_infos_as_a_list(mode, make):
     wrapped = vector.DictInfoToList(make(mode, sensors=()))
     for listed, plain in zip(steps(wrapped), steps(make(mode, sensors=())), strict=True):
-        infos, info = listed[-1], plain[-1]
+        infos = listed[-1]
+        info = plain[-1]
         for index, one in enumerate(infos):
             assert set(one) == {name for name in info if name[0] != "_" and info[f"_{name}"][index]}
             assert one["distance_to_goal"] == info["distance_to_goal"][index]

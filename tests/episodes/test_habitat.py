@@ -49,8 +49,10 @@ def test_a_negative_quaternion_is_the_same_rotation(tmp_path):
 
 
 def test_a_tilted_start_keeps_its_heading(tmp_path):
-    turn, tilt = 0.4, 0.3  # halves of the angles: yaw 0.8, pitch 0.6
-    x, y = np.cos(turn) * np.sin(tilt), np.sin(turn) * np.cos(tilt)
+    turn = 0.4  # halves of the angles: yaw 0.8, pitch 0.6
+    tilt = 0.3
+    x = np.cos(turn) * np.sin(tilt)
+    y = np.sin(turn) * np.cos(tilt)
     rotation = [x, y, -np.sin(turn) * np.sin(tilt), np.cos(turn) * np.cos(tilt)]
     (episodes,) = read_episodes(write(tmp_path / "e.json", [row(start_rotation=rotation)])).values()
     np.testing.assert_allclose(episodes.heading, [0.8], atol=1e-6)

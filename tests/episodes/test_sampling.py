@@ -35,7 +35,8 @@ def test_straight_pairs_are_as_rare_as_habitat_makes_them(navmesh):
     """Among pairs with ratio 1 the rule keeps 20 (1 - 0.98)^2 = 0.8%, up to ten starts are tried for each goal."""
     room = box((-4, 0, -4), (4, 2.6, 4), inward=True)  # nothing in the way: every pair is straight
     empty = build(scene_of("empty", room))
-    rng, tries = np.random.default_rng(0), 20_000
+    rng = np.random.default_rng(0)
+    tries = 20_000
     from gym_batchnav.episodes.sampling import _compatible_pairs
 
     kept = len(_compatible_pairs(empty, tries, rng, SamplingRules())[0])
@@ -91,7 +92,8 @@ def test_episodes_across_islands_are_left_out_with_one_warning():
 def test_episodes_of_a_smaller_agent_are_left_out_by_name():
     """A start 0.3 m from a wall: an agent of radius 0.2 m starts there, one of 1.2 m would start elsewhere."""
     room = scene_of("room", box((0, 0, 0), (6, 2.6, 6), inward=True))
-    start, goal = np.array([[0.3, 0, 3], [3, 0, 3]], float), np.array([[3, 0, 3], [3, 0, 4]], float)
+    start = np.array([[0.3, 0, 3], [3, 0, 3]], float)
+    goal = np.array([[3, 0, 3], [3, 0, 4]], float)
     episodes = episode_set(start, np.zeros(2), goal, np.ones(2), ("by the wall", "in the middle"))
     small = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=0.2))
     assert fit_episodes(episodes, small, "file").ids == episodes.ids

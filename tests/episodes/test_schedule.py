@@ -20,7 +20,8 @@ def test_keyed_numbers_are_uniform_and_uncorrelated_along_every_key():
 
 
 def test_keyed_numbers_depend_on_each_key():
-    seed, episode = np.array([3], np.uint64), np.array([5])
+    seed = np.array([3], np.uint64)
+    episode = np.array([5])
     base = keyed_uniform(seed, episode, 0)
     others = [keyed_uniform(seed + np.uint64(1), episode, 0), keyed_uniform(seed, episode + 1, 0)]
     assert all(base != other for other in [*others, keyed_uniform(seed, episode, 1)])

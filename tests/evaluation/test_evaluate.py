@@ -15,7 +15,8 @@ from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 
-PER_SCENE, LIMIT = 9, 60
+PER_SCENE = 9
+LIMIT = 60
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +111,18 @@ def test_a_policy_acts_as_in_a_batch_of_one(make, policy):
     env = make(1)
     for number in (0, 10, 20):
         observation, _ = env.reset(options={"episode_index": [number]})
-        state, previous, begun, num_steps = policy.initial_state(1), torch.zeros(1).long(), True, 0
+        state = policy.initial_state(1)
+        previous = torch.zeros(1).long()
+        begun = True
+        num_steps = 0
         done = False
         while not done:
             seen = {name: torch.as_tensor(values) for name, values in observation.items()}
             with torch.no_grad():
                 logits, _, state = policy({**seen, "previous_action": previous}, state, torch.tensor([begun]))
-            previous, begun, num_steps = logits.argmax(-1), False, num_steps + 1
+            previous = logits.argmax(-1)
+            begun = False
+            num_steps = num_steps + 1
             observation, _, terminated, truncated, _ = env.step(previous.numpy())
             done = (terminated | truncated)[0]
         assert num_steps == episodes.num_steps[number]
@@ -127,7 +133,8 @@ def test_samples_have_the_policys_probabilities(make, policy):
     torch.nn.init.zeros_(policy.actor.weight)
     shares = np.array([0.1, 0.5, 0.15, 0.25])
     policy.actor.bias.data = torch.tensor(np.log(shares), dtype=torch.float32)
-    env, agent = make(200, sensors=("depth",), max_episode_steps=500), PolicyAgent(policy, sample_seed=1)
+    env = make(200, sensors=("depth",), max_episode_steps=500)
+    agent = PolicyAgent(policy, sample_seed=1)
     observation, _ = env.reset(seed=0)
     agent.reset(env)
     actions = []
@@ -178,7 +185,9 @@ def test_means_are_those_of_the_episodes(make):
 def test_intervals_hold_the_truth(spread):
     """Nominal 95% intervals must contain the mean in at least 91%; they may be too wide if scenes do not differ."""
     rng = np.random.default_rng(0)
-    scenes, truth, held = np.repeat(np.arange(12), 15), 0.8, []
+    scenes = np.repeat(np.arange(12), 15)
+    truth = 0.8
+    held = []
     for trial in range(300):
         chance = np.clip(truth + spread * rng.choice([-1, 1], 12), 0, 1)[scenes]
         found = bootstrap({"success": rng.random(len(scenes)) < chance}, scenes, seed=trial, resamples=200)["success"]
@@ -189,7 +198,8 @@ def test_intervals_hold_the_truth(spread):
 def test_scenes_that_differ_widen_the_interval():
     """Compare equal numbers of successes, spread over all scenes and concentrated in half of them."""
     scene = np.repeat(np.arange(10), 20)
-    alike, apart = np.tile([0.0, 1.0], 100), (scene % 2).astype(float)
+    alike = np.tile([0.0, 1.0], 100)
+    apart = (scene % 2).astype(float)
     found = bootstrap({"alike": alike, "apart": apart}, scene)
     assert found["alike"].mean == found["apart"].mean == 0.5
     assert found["apart"].high - found["apart"].low > 2 * (found["alike"].high - found["alike"].low)

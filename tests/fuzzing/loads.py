@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, load_habitat_scene
 from gym_batchnav.scene.load import SceneError, load_scene
 
-SECONDS, MAX_BYTES = 10, 2**30
+SECONDS = 10
+MAX_BYTES = 2**30
 OUTCOMES: Counter[str] = Counter()
 
 

@@ -144,7 +144,8 @@ def mutate_glb(rng: np.random.Generator, data: bytes) -> bytes:
     if choice < 0.2:
         return mutate_bytes(rng, data)
     (length,) = struct.unpack_from("<I", data, 12)
-    text, binary = data[20 : 20 + length], data[28 + length :]
+    text = data[20 : 20 + length]
+    binary = data[28 + length :]
     if choice < 0.75:
         text = dump(mutate_json(rng, json.loads(text)))
     if choice > 0.6:
@@ -161,7 +162,8 @@ def mutate_safetensors(rng: np.random.Generator, data: bytes) -> bytes:
     if choice < 0.2:
         return mutate_bytes(rng, data)
     (length,) = struct.unpack_from("<Q", data)
-    header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+    header = json.loads(data[8 : 8 + length])
+    body = data[8 + length :]
     metadata = header.get("__metadata__", {})
     inner = [key for key, value in metadata.items() if value[:1] in "{["]
     if inner and choice < 0.7:
@@ -186,7 +188,8 @@ def mutate_entry(rng: np.random.Generator, data: bytes) -> bytes:
         return mutate_bytes(rng, data)
     length = int.from_bytes(data[32:40], "little")
     start = -(-(40 + length) // 64) * 64
-    header, body = data[40 : 40 + length], data[start:]
+    header = data[40 : 40 + length]
+    body = data[start:]
     if choice < 0.5:
         header = dump(mutate_json(rng, json.loads(header)))
     else:

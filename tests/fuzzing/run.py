@@ -112,7 +112,8 @@ def fuzz(
     failures: list[Failure] = []
     process: _Process | None = None
     with tempfile.TemporaryDirectory(prefix="fuzzing") as made:
-        samples, folder = Path(made, "samples"), Path(made, "input")
+        samples = Path(made, "samples")
+        folder = Path(made, "input")
         write_samples(samples)
         kinds = [kind for kind in kinds if any((samples / kind).iterdir())]
         try:

@@ -141,7 +141,8 @@ def test_a_dataset_of_many_objects_is_loaded_or_refused_in_time(tmp_path, count,
 
 def strips() -> bytes:
     """Twenty million triangles: one list of corners 199 times."""
-    glb, rng = Glb(), np.random.default_rng(0)
+    glb = Glb()
+    rng = np.random.default_rng(0)
     corners = rng.integers(0, 20_000, 100_000).astype(np.uint32)
     part = glb.primitive(rng.random((20_000, 3)).astype(np.float32), corners, mode=5)
     return glb.mesh(*[part] * 199).bytes()
@@ -163,9 +164,11 @@ def specks() -> bytes:
 
 def pictures() -> bytes:
     """Two billion pixels."""
-    glb, stream = Glb(), io.BytesIO()
+    glb = Glb()
+    stream = io.BytesIO()
     Image.new("1", (8192, 8192)).save(stream, "PNG")
-    view, parts = glb.view(stream.getvalue()), []
+    view = glb.view(stream.getvalue())
+    parts = []
     for index in range(30):
         glb.json["images"].append({"bufferView": view})
         glb.json["textures"].append({"source": index})
@@ -186,7 +189,8 @@ def polygon() -> bytes:
 
 def scans() -> bytes:
     """A picture of 64 million pixels that is gone over five hundred times."""
-    glb, stream = Glb(), io.BytesIO()
+    glb = Glb()
+    stream = io.BytesIO()
     Image.new("L", (8192, 8192), 7).save(stream, "JPEG", progressive=True)
     data = stream.getvalue()
     data = data[:-2] + data[data.rindex(b"\xff\xc4") : -2] * 500 + data[-2:]
@@ -239,7 +243,8 @@ def floors(count: int, side: float) -> bytes:
 
 def tall_picture() -> bytes:
     """A picture of 64 million pixels in a file of 8 kB, each a row of its own."""
-    glb, stream = Glb(), io.BytesIO()
+    glb = Glb()
+    stream = io.BytesIO()
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", 1, 2**26, 1, 0, 0, 0, 0)), (b"IDAT", zlib.compress(bytes(2**27), 9))]
     stream.write(b"\x89PNG\r\n\x1a\n")
     for kind, data in [*chunks, (b"IEND", b"")]:

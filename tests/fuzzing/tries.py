@@ -22,9 +22,12 @@ from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import Scene
 
-SECONDS, MAX_BYTES = 10, 2**30
+SECONDS = 10
+MAX_BYTES = 2**30
 MAX_MESSAGE = 5000  # characters
-LOADED, REFUSED, FAILED = "loaded", "refused", "failed"
+LOADED = "loaded"
+REFUSED = "refused"
+FAILED = "failed"
 
 
 def exercise(scenes: object, folder: Path, **keywords: object) -> None:
@@ -163,7 +166,8 @@ def warm_up(samples: Path, kinds: list[str]) -> None:
 def main() -> None:
     """Try inputs until there are no more."""
     warnings.simplefilter("ignore")
-    samples, kinds = Path(sys.argv[1]), sys.argv[2].split(",")
+    samples = Path(sys.argv[1])
+    kinds = sys.argv[2].split(",")
     warm_up(samples, kinds)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + MAX_BYTES, in_use + MAX_BYTES))

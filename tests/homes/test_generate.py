@@ -89,7 +89,8 @@ def walkable_grid(scene: Scene, radius: float, cell: float = 0.05) -> tuple[np.n
 
 
 def test_same_seed_gives_same_bytes() -> None:
-    first, second = generate_apartment(3), generate_apartment(3)
+    first = generate_apartment(3)
+    second = generate_apartment(3)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(all_arrays(first), all_arrays(second), strict=True))
     assert first.objects == second.objects
     assert instances(first).keys() == instances(second).keys()
@@ -157,7 +158,8 @@ def test_walls_face_the_rooms(seed: int) -> None:
     scene = apartment(seed)
     kind = kinds(scene)
     a, b, c = corners(scene).astype(np.float64).transpose(1, 0, 2)
-    normal, middle = np.cross(b - a, c - a), (a + b + c) / 3
+    normal = np.cross(b - a, c - a)
+    middle = (a + b + c) / 3
     for number, room in enumerate(rooms_of(scene)):
         x0, z0, x1, z1 = room["bounds"]
         centre = np.array([(x0 + x1) / 2, 1.3, (z0 + z1) / 2])
@@ -291,7 +293,8 @@ def test_cells_of_the_shell_are_counted_without_building_them(area: float, store
 
 @given(cells=arrays(bool, (9, 12), elements=st.booleans()), start=st.tuples(st.integers(0, 8), st.integers(0, 11)))
 def test_flood_reaches_what_steps_from_cell_to_cell_reach(cells: np.ndarray, start: tuple[int, int]) -> None:
-    waiting, reached = [start] if cells[start] else [], np.zeros_like(cells)
+    waiting = [start] if cells[start] else []
+    reached = np.zeros_like(cells)
     while waiting:
         row, column = waiting.pop()
         reached[row, column] = True
@@ -309,7 +312,8 @@ def test_books_stand_side_by_side_on_their_shelf() -> None:
     books = solid.triangles[solid.finish == list(finishes).index("books")].reshape(-1, 8, 3)
     spans = []
     for book in books:
-        low, high = solid.vertices[book].min(axis=(0, 1)), solid.vertices[book].max(axis=(0, 1))
+        low = solid.vertices[book].min(axis=(0, 1))
+        high = solid.vertices[book].max(axis=(0, 1))
         size = high - low
         assert low[1] == pytest.approx(1.0) and (low[0] > 0.5 - 0.6) and (high[0] < 0.5 + 0.6)
         assert 0.017 < size[0] < 0.045 and 0.18 < size[1] < 0.276 and 0.15 <= size[2] < 0.21

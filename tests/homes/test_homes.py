@@ -66,7 +66,9 @@ def free_cells(storey: dict, radius: float) -> tuple[np.ndarray, np.ndarray]:
         for (ax, az), (bx, bz) in zip(outline, outline[1:] + outline[:1], strict=True):
             inside &= (bx - ax) * (z - az) - (bz - az) * (x - ax) >= 0
         free &= ~inside
-    taken, near, reach = ~free, ~free, round(radius / CELL)
+    taken = ~free
+    near = ~free
+    reach = round(radius / CELL)
     for dz in range(-reach, reach + 1):
         wide = int((reach**2 - dz**2) ** 0.5)
         for dx in range(-wide, wide + 1):
@@ -157,7 +159,8 @@ def test_way_over_the_stairs_is_as_long_as_they_are() -> None:
         inward = np.sign((np.array(bounds[:2]) + bounds[2:])[across] / 2 - low[across])
         landing = low.copy()
         landing[across] += inward * 0.6
-        start, goal = np.array([landing[0], 0.0, landing[1]]), np.array([landing[0], rise, landing[1]])
+        start = np.array([landing[0], 0.0, landing[1]])
+        goal = np.array([landing[0], rise, landing[1]])
         found = float(navmesh.geodesic_distance(start[None], goal[None])[0])
         # From the middle of the landing along the inner side of both flights, around the end of the wall between.
         aside = 0.06 + RADIUS
@@ -199,7 +202,8 @@ def test_closed_doors_make_islands(seed: int) -> None:
         area = truth[0][z0:z1, x0:x1].sum() * CELL**2
         assert floor_area(navmesh, 0.0, bounds) == pytest.approx(area, rel=0.15)
         points = np.concatenate([navmesh.random_points(300, rng, k) for k in range(len(navmesh.islands))])
-        low, high = np.array(bounds[:2]), np.array(bounds[2:])
+        low = np.array(bounds[:2])
+        high = np.array(bounds[2:])
         inside = ((points[:, [0, 2]] > low) & (points[:, [0, 2]] < high)).all(axis=1) & (points[:, 1] < 0.3)
         assert inside.any()
         within = points[inside].astype(np.float64)
@@ -212,7 +216,8 @@ def test_small_bathrooms_have_a_toilet() -> None:
 
 
 def test_doors_open_and_closed_are_the_same_home() -> None:
-    opened, shut = home(0, 100.0)[0], home(0, 100.0, closed_doors=2)[0]
+    opened = home(0, 100.0)[0]
+    shut = home(0, 100.0, closed_doors=2)[0]
     assert facts(opened, "rooms") == facts(shut, "rooms")
     assert sum(name.startswith("closed_door") for name in shut.objects) == 2
     assert not any(name.startswith("closed_door") for name in opened.objects)
@@ -238,7 +243,8 @@ def test_homes_of_all_sizes_hold_together(seed: int) -> None:
 
 def assert_open_doors_join_rooms(scene: Scene, navmesh: NavMesh) -> None:
     """Each room's floor is one island, the same as its neighbours' behind open doors and no other's."""
-    rooms, doors = facts(scene, "rooms"), facts(scene, "doors")
+    rooms = facts(scene, "rooms")
+    doors = facts(scene, "doors")
     together = {i: {i} for i in range(len(rooms))}
     for door in doors:
         if len(door["rooms"]) == 2 and not door["closed"]:
@@ -275,7 +281,8 @@ def assert_furniture_leaves_walls_and_doors_alone(scene: Scene) -> None:
         if name.startswith("closed_door"):
             continue
         points = scene.vertices[scene.triangles[scene.triangle_object == identity]].reshape(-1, 3)
-        low, high = points.min(axis=0), points.max(axis=0)
+        low = points.min(axis=0)
+        high = points.max(axis=0)
         assert any(
             (low[[0, 2]] > np.array(room["bounds"][:2]) - 0.005).all()
             and (high[[0, 2]] < np.array(room["bounds"][2:]) + 0.005).all()

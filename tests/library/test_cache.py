@@ -130,7 +130,8 @@ def entry_names(folder):
 
 
 def test_the_least_recently_used_entries_make_room(tmp_path):
-    store, values = DiskCache(tmp_path, max_bytes=5000), {"values": np.arange(1000, dtype=np.uint8)}
+    store = DiskCache(tmp_path, max_bytes=5000)
+    values = {"values": np.arange(1000, dtype=np.uint8)}
     for number in range(4):
         store.store(f"key {number}", values)
         os.utime(store._path(f"key {number}"), (number, number))
@@ -154,7 +155,8 @@ def test_what_is_larger_than_the_cache_is_neither_kept_nor_read(tmp_path):
 def test_nothing_but_entries_is_ever_removed(tmp_path):
     (tmp_path / "thesis.tex").write_bytes(bytes(10_000))
     os.utime(tmp_path / "thesis.tex", (0, 0))
-    lost, current = tmp_path / ".0123.entry.abcd", tmp_path / ".4567.entry.abcd"  # as writers that were killed leave
+    lost = tmp_path / ".0123.entry.abcd"  # as writers that were killed leave
+    current = tmp_path / ".4567.entry.abcd"
     for aside in (lost, current):
         aside.write_bytes(b"half")
     os.utime(lost, (0, 0))

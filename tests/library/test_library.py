@@ -108,7 +108,8 @@ def test_what_has_left_is_let_go() -> None:
 
     library = SceneLibrary(sources_of(5), 1, rotate_every=1, deterministic=True)
     key = library.add_preparer(lambda scene: Made())
-    agents, gone = Agents(library), weakref.ref(library.prepared(0, key))
+    agents = Agents(library)
+    gone = weakref.ref(library.prepared(0, key))
     agents.step(SETTLE_STEPS)
     assert gone() is not None
     agents.step(3)
@@ -145,7 +146,8 @@ def test_deterministic_rotation_does_not_depend_on_the_loader() -> None:
             return named(name)
 
         library = SceneLibrary(sources_of(5, load), 2, rotate_every=3, deterministic=True)
-        agents, seen = Agents(library), []
+        agents = Agents(library)
+        seen = []
         for _ in range(60):
             agents.step()
             seen.append(names_in_lanes(library))
@@ -163,7 +165,8 @@ def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
 
     with pytest.warns(UserWarning, match="left out: the file is damaged") as warned:
         library = SceneLibrary(sources_of(6, load), 2, rotate_every=1, deterministic=True)
-        agents, seen = Agents(library), set()
+        agents = Agents(library)
+        seen = set()
         for _ in range(300):
             agents.step()
             seen |= set(names_in_lanes(library))
@@ -233,7 +236,8 @@ def test_a_preparer_that_finds_no_scene_changes_nothing(preparer: Refuses, probl
     assert 3 * SIZE < 10**5
     (library, agents), (other, others) = start(), start()
     library.leave(agents.key)
-    before, generation = library.get_state(), library.generation
+    before = library.get_state()
+    generation = library.generation
     with pytest.raises(ValueError, match=problem):
         library.add_preparer(preparer)
     assert library.get_state() == before and library.generation == generation and not library.stats()["refused"]
@@ -273,7 +277,8 @@ def test_memory_is_not_blamed_for_damaged_files() -> None:
 
 
 def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
-    started, may_load = threading.Event(), threading.Event()
+    started = threading.Event()
+    may_load = threading.Event()
 
     def slow(name: str) -> Scene:
         if threading.current_thread() is not threading.main_thread():
@@ -578,7 +583,8 @@ def test_restart_begins_the_plan_of_a_seed_and_loads_only_what_is_not_held() -> 
 def test_a_scene_listed_twice_is_known_by_its_place_in_the_list() -> None:
     scene = named("same")
     library = SceneLibrary([SceneSource("same", lambda: scene)] * 3, 1, deterministic=True)
-    agents, plan = Agents(library), ScenePlan(3, 1)
+    agents = Agents(library)
+    plan = ScenePlan(3, 1)
     firsts = []
     for seed in range(6):
         library.restart(agents.key, seed)
@@ -591,8 +597,10 @@ def test_a_scene_listed_twice_is_known_by_its_place_in_the_list() -> None:
 
 def test_several_users_keep_their_slots() -> None:
     library = SceneLibrary(sources_of(5), 1, num_spare_slots=2, rotate_every=1, deterministic=True)
-    first, second = Agents(library), Agents(library)
-    old, state = library.name(0), library.get_state()
+    first = Agents(library)
+    second = Agents(library)
+    old = library.name(0)
+    state = library.get_state()
     first.step(100)
     assert library.name(0) == old and library.active[0] != 0
     with pytest.raises(ValueError, match="another environment"):  # the second user's agents are in slot 0 still
@@ -614,11 +622,14 @@ def test_several_users_keep_their_slots() -> None:
 @pytest.mark.parametrize("behind", [0, 100])
 def test_scenes_go_on_changing_when_the_user_ahead_leaves(behind: int) -> None:
     library = SceneLibrary(sources_of(5), 1, num_spare_slots=2, rotate_every=10, deterministic=True)
-    ahead, middle, last = Agents(library), Agents(library), Agents(library)
+    ahead = Agents(library)
+    middle = Agents(library)
+    last = Agents(library)
     middle.step(behind)
     ahead.step(200)
     library.leave(ahead.key)
-    left, swaps = library.source_index[0], library.stats()["swaps"]
+    left = library.source_index[0]
+    swaps = library.stats()["swaps"]
     assert library.active[0] != 0
     library.occupy(last.key, library.active)
     middle.step(2)  # the last two agents move over

@@ -128,7 +128,8 @@ def test_a_recipe_makes_the_same_scene_elsewhere(tmp_path, monkeypatch):
         recipe = json.loads(json.dumps(source.recipe))
         monkeypatch.chdir("/")
         other = source_from_recipe(recipe, None)
-        scene, again = source.load(), other.load()
+        scene = source.load()
+        again = other.load()
         assert other.name == source.name == scene.name == again.name and other.recipe == recipe
         assert np.array_equal(scene.vertices, again.vertices)
         assert scene.metadata.keys() == again.metadata.keys()
@@ -154,10 +155,12 @@ def count_loads(monkeypatch):
 
 
 def test_a_file_is_parsed_once_and_anew_when_it_changes(tmp_path, count_loads):
-    path, disk = tmp_path / "room.glb", DiskCache(tmp_path / "cache")
+    path = tmp_path / "room.glb"
+    disk = DiskCache(tmp_path / "cache")
     write_room(path)
     (source,) = scene_sources(path, disk)
-    first, second = source.load(), source.load()
+    first = source.load()
+    second = source.load()
     assert len(count_loads) == 1
     assert np.array_equal(first.triangles, second.triangles) and first.metadata == second.metadata
     status = path.stat()
@@ -223,7 +226,8 @@ def test_a_missing_texture_that_comes_is_noticed(tmp_path, count_loads):
 
 
 def test_a_file_that_changes_while_it_is_read_does_no_harm(tmp_path, monkeypatch):
-    path, disk = tmp_path / "room.glb", DiskCache(tmp_path / "cache")
+    path = tmp_path / "room.glb"
+    disk = DiskCache(tmp_path / "cache")
     write_room(path)
     original = recipes.load_scene
 
@@ -240,7 +244,8 @@ def test_a_file_that_changes_while_it_is_read_does_no_harm(tmp_path, monkeypatch
 
 
 def test_a_damaged_entry_costs_one_more_parse(tmp_path, count_loads):
-    path, disk = tmp_path / "room.glb", DiskCache(tmp_path / "cache")
+    path = tmp_path / "room.glb"
+    disk = DiskCache(tmp_path / "cache")
     write_room(path)
     (source,) = scene_sources(path, disk)
     source.load()
@@ -264,7 +269,8 @@ def test_a_file_that_is_gone_is_named(tmp_path):
 def test_a_changed_generator_forgets_its_scenes(tmp_path, monkeypatch, count_loads):
     disk = DiskCache(tmp_path)
     (source,) = scene_sources("procedural:1?triangles=6000", disk)
-    first, second = source.load(), source.load()
+    first = source.load()
+    second = source.load()
     assert len(count_loads) == 1 and np.array_equal(first.vertices, second.vertices)
     monkeypatch.setattr(recipes, "_GENERATOR", lambda: "other code")
     third = source.load()

@@ -38,7 +38,8 @@ class Agents:
         self, navmeshes: NavMeshAgents, actions: np.ndarray, sliding: bool = True, active: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         size = len(self.slots)
-        moved, collided = np.full(size, 7, np.float32), np.ones(size, bool)
+        moved = np.full(size, 7, np.float32)
+        collided = np.ones(size, bool)
         active = np.ones(size, bool) if active is None else active
         navmeshes.step(
             actions,
@@ -83,7 +84,8 @@ def meshes() -> list[NavMesh]:
 
 
 def test_a_step_is_the_meshs_move(meshes: list[NavMesh]) -> None:
-    agents, navmeshes = place(meshes, 300), fill(meshes)
+    agents = place(meshes, 300)
+    navmeshes = fill(meshes)
     for sliding in (True, False):
         before = agents.copy()
         moved, collided = agents.step(navmeshes, np.ones(300, np.int64), sliding)
@@ -101,7 +103,8 @@ def test_a_step_is_the_meshs_move(meshes: list[NavMesh]) -> None:
 
 
 def test_actions_turn_and_stop(meshes: list[NavMesh]) -> None:
-    agents, navmeshes = place(meshes, 4), fill(meshes)
+    agents = place(meshes, 4)
+    navmeshes = fill(meshes)
     agents.heading[:] = 0
     before = agents.copy()
     moved, collided = agents.step(navmeshes, np.array([0, 1, 2, 3]))
@@ -111,7 +114,8 @@ def test_actions_turn_and_stop(meshes: list[NavMesh]) -> None:
 
 
 def test_headings_stay_in_their_range(meshes: list[NavMesh]) -> None:
-    agents, navmeshes = place(meshes, 64), fill(meshes)
+    agents = place(meshes, 64)
+    navmeshes = fill(meshes)
     agents.heading[:4] = [np.float32(np.pi) - 1e-6, -np.float32(np.pi), 3.1415925, 0]
     start = agents.heading.astype(np.float64)
     for turn in range(1, 80):
@@ -122,8 +126,10 @@ def test_headings_stay_in_their_range(meshes: list[NavMesh]) -> None:
 
 
 def test_inactive_agents_keep_their_pose(meshes: list[NavMesh]) -> None:
-    agents, navmeshes = place(meshes, 30), fill(meshes)
-    before, active = agents.copy(), np.arange(30) % 2 == 0
+    agents = place(meshes, 30)
+    navmeshes = fill(meshes)
+    before = agents.copy()
+    active = np.arange(30) % 2 == 0
     moved, collided = agents.step(navmeshes, np.arange(30) % 4, active=active)
     for name, array in vars(agents).items():
         np.testing.assert_array_equal(array[~active], getattr(before, name)[~active])
@@ -136,9 +142,11 @@ def test_threads_and_batch_size_change_nothing(
     meshes: list[NavMesh], monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     size = 700
-    navmeshes, goal_index = fill(meshes), (np.arange(size) % 5).astype(np.int32)
+    navmeshes = fill(meshes)
+    goal_index = (np.arange(size) % 5).astype(np.int32)
     rng = np.random.default_rng(3)
-    whole, single = place(meshes, size), place(meshes, size)
+    whole = place(meshes, size)
+    single = place(meshes, size)
     keywords = dict(forward_step=0.25, turn_angle=TURN, goal_radius=0.2)
     before = numba.get_num_threads()
     numba.set_num_threads(min(threads, before))
@@ -155,7 +163,8 @@ def test_threads_and_batch_size_change_nothing(
                 outs = [*some.step(navmeshes, actions[part]), some.distance(navmeshes, goal_index[part])]
                 outs.append(navmeshes.next_action(*vars(some).values(), goal_index[part], **keywords))
                 parts.append(outs)
-                single.position[part], single.heading[part] = some.position, some.heading
+                single.position[part] = some.position
+                single.heading[part] = some.heading
                 single.polygon[part] = some.polygon
             for got, wanted in zip(results, zip(*parts, strict=True), strict=True):
                 np.testing.assert_array_equal(got, np.concatenate(wanted))
@@ -197,14 +206,16 @@ def test_distances_by_plan(meshes: list[NavMesh]) -> None:
 
 
 def test_a_swap_of_one_slot_leaves_the_others(meshes: list[NavMesh]) -> None:
-    navmeshes, agents = fill(meshes), place(meshes, 90)
+    navmeshes = fill(meshes)
+    agents = place(meshes, 90)
     goal_index = np.zeros(90, np.int32)
     before = agents.distance(navmeshes, goal_index)
     other = floor_plan(["0000000"])
     tables = other.tables(np.array([[6.5, 0, 0.5]]))
     navmeshes.set_slot(1, tables)
     here = agents.slots == 1
-    agents.position[here], agents.polygon[here] = [0.5, 0, 0.5], 0
+    agents.position[here] = [0.5, 0, 0.5]
+    agents.polygon[here] = 0
     after = agents.distance(navmeshes, goal_index)
     np.testing.assert_array_equal(after[~here], before[~here])
     np.testing.assert_allclose(after[here], 6, atol=1e-6)
@@ -213,9 +224,12 @@ def test_a_swap_of_one_slot_leaves_the_others(meshes: list[NavMesh]) -> None:
 
 
 def test_agents_without_ground_stand_still(meshes: list[NavMesh]) -> None:
-    navmeshes, agents = fill(meshes), place(meshes, 9)
+    navmeshes = fill(meshes)
+    agents = place(meshes, 9)
     navmeshes.clear_slot(1)
-    agents.polygon[0], agents.slots[8], agents.polygon[7] = -1, 77, 10_000
+    agents.polygon[0] = -1
+    agents.slots[8] = 77
+    agents.polygon[7] = 10_000
     lost = (agents.slots == 1) | np.isin(np.arange(9), [0, 7, 8])
     before = agents.copy()
     moved, collided = agents.step(navmeshes, np.ones(9, int))
@@ -230,7 +244,8 @@ def test_agents_without_ground_stand_still(meshes: list[NavMesh]) -> None:
 
 
 def test_arrays_of_another_kind_are_refused(meshes: list[NavMesh]) -> None:
-    navmeshes, agents = fill(meshes), place(meshes, 6)
+    navmeshes = fill(meshes)
+    agents = place(meshes, 6)
     with pytest.raises(TypeError, match="position is float64"):
         Agents(agents.slots, agents.polygon, agents.position.astype(np.float64), agents.heading).step(
             navmeshes, np.ones(6, int)
@@ -252,9 +267,11 @@ def test_goals_far_from_the_navmesh_are_refused(meshes: list[NavMesh]) -> None:
 @pytest.mark.parametrize("sliding", [True, False])
 def test_nobody_leaves_the_navmesh(data_dir: Path, sliding: bool) -> None:
     all_meshes = [scene_mesh(data_dir, scene) for scene in SCENES]
-    navmeshes, agents = fill(all_meshes), place(all_meshes, 2000)
+    navmeshes = fill(all_meshes)
+    agents = place(all_meshes, 2000)
     island = np.array([all_meshes[s].polygon_island[p] for s, p in zip(agents.slots, agents.polygon, strict=True)])
-    rng, start = np.random.default_rng(4), agents.copy()
+    rng = np.random.default_rng(4)
+    start = agents.copy()
     for _ in range(200):
         agents.heading[:] += rng.normal(0, 0.3, 2000).astype(np.float32)
         agents.step(navmeshes, np.ones(2000, int), sliding)
@@ -274,11 +291,14 @@ def test_nobody_leaves_the_navmesh(data_dir: Path, sliding: bool) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("scene", ["aws_bookstore", "recast_nav_test"])
 def test_goals_know_the_polygons_they_see(data_dir: Path, scene: str) -> None:
-    mesh, rng = scene_mesh(data_dir, scene), np.random.default_rng(0)
+    mesh = scene_mesh(data_dir, scene)
+    rng = np.random.default_rng(0)
     island = int(np.argmax([island.area for island in mesh.islands]))
     tables = mesh.tables(mesh.random_points(20, rng, island))
     points, polygons = mesh.random_points_and_polygons(2000, rng, island)
-    ground, goals, visible = tables.ground, tables.goals, 0
+    ground = tables.ground
+    goals = tables.goals
+    visible = 0
 
     @numba.njit
     def reached(ground: Any, polygon: int, x: float, z: float, to_x: float, to_z: float, end: int) -> int:

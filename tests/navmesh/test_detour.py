@@ -20,7 +20,10 @@ SCENES = [
     *("godot_room", "recast_dungeon", "recast_nav_test", "van_gogh_room"),
 ]
 ARRAYS = [field.name for field in fields(NavMeshData) if field.name != "settings"]
-SET_BYTES, SETTINGS_BYTES, ENTRY_BYTES, TILE_BYTES = 40, 56, 8, 100
+SET_BYTES = 40
+SETTINGS_BYTES = 56
+ENTRY_BYTES = 8
+TILE_BYTES = 100
 
 
 def two_rooms() -> NavMeshData:
@@ -28,7 +31,8 @@ def two_rooms() -> NavMeshData:
     vertices = [[0, 0, 0], [0, 0, 1], [1, 0, 1], [1, 0, 0], [2, 0, 1], [2, 0, 0], [5, 1, 0], [5, 1, 1], [6, 1, 1]]
     polygons = [[0, 1, 2, 3, -1, -1], [3, 2, 4, 5, -1, -1], [6, 7, 8, -1, -1, -1]]
     neighbours = np.full((3, 6), -1)
-    neighbours[0, 2], neighbours[1, 0] = 1, 0
+    neighbours[0, 2] = 1
+    neighbours[1, 0] = 0
     triangles = [[0, 1, 2], [0, 2, 3], [3, 2, 9], [2, 4, 9], [4, 5, 9], [5, 3, 9], [6, 7, 8]]
     return NavMeshData(
         vertices=np.array(vertices, np.float32),
@@ -91,7 +95,8 @@ def test_recasts_files_survive_a_round_trip(scene, version, data_dir, tmp_path):
 def test_written_tiles_are_laid_out_as_recasts(scene, data_dir, tmp_path):
     source = data_dir / "fixtures" / scene / "recast.navmesh"
     write_navmesh(read_navmesh(source), tmp_path / "ours.navmesh", version=1)
-    theirs, ours = source.read_bytes(), (tmp_path / "ours.navmesh").read_bytes()
+    theirs = source.read_bytes()
+    ours = (tmp_path / "ours.navmesh").read_bytes()
     reference = struct.unpack_from("<I", theirs, SET_BYTES)
     assert struct.unpack_from("<I", ours, SET_BYTES) == reference
     # Magic, version, place, counts up to detail triangles: the link count is Detour's promise of memory.

@@ -17,7 +17,8 @@ EMPTY = mesh_of([], [])
 @pytest.mark.data
 @pytest.mark.parametrize("scene", SCENES)
 def test_snaps_as_detour_does(data_dir: Path, scene: str) -> None:
-    mesh, snaps = scene_mesh(data_dir, scene), oracle(data_dir, scene)["snaps"]
+    mesh = scene_mesh(data_dir, scene)
+    snaps = oracle(data_dir, scene)["snaps"]
     points, polygons = mesh.snap_with_polygon(np.array(snaps["query"]))
     np.testing.assert_allclose(points, np.array(snaps["snapped"]), atol=1e-3)
     assert (polygons == snaps["poly"]).mean() >= 0.99  # polygons may be equally far
@@ -27,7 +28,8 @@ def test_snaps_as_detour_does(data_dir: Path, scene: str) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("scene", SCENES)
 def test_areas_and_islands(data_dir: Path, scene: str) -> None:
-    mesh, answers = scene_mesh(data_dir, scene), oracle(data_dir, scene)
+    mesh = scene_mesh(data_dir, scene)
+    answers = oracle(data_dir, scene)
     assert mesh.navigable_area == pytest.approx(answers["navmesh"]["area_detail"], rel=1e-4)
     assert mesh.polygon_area_xz.sum() == pytest.approx(answers["navmesh"]["area_xz"], rel=1e-4)
     for island, wanted in zip(mesh.islands, answers["islands"], strict=True):
@@ -39,7 +41,8 @@ def test_areas_and_islands(data_dir: Path, scene: str) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("scene", ["aws_small_house", "godot_living_room"])
 def test_points_of_the_occupancy_grid(data_dir: Path, scene: str) -> None:
-    mesh, grid = scene_mesh(data_dir, scene), np.load(data_dir / "fixtures" / scene / "occupancy.npz")
+    mesh = scene_mesh(data_dir, scene)
+    grid = np.load(data_dir / "fixtures" / scene / "occupancy.npz")
     nz, nx = grid["covered"].shape
     x, z = np.meshgrid(grid["origin_xz"][0] + np.arange(nx) * 0.1, grid["origin_xz"][1] + np.arange(nz) * 0.1)
     for height, navigable in zip(grid["heights"], grid["navigable"], strict=True):
@@ -97,7 +100,8 @@ def test_distance_to_obstacle() -> None:
 
 def test_top_down_map() -> None:
     mesh = floor_plan(["00", "0."], ["..", ".3"])
-    whole, ground = mesh.top_down_map(0.25), mesh.top_down_map(0.25, height=0.0)
+    whole = mesh.top_down_map(0.25)
+    ground = mesh.top_down_map(0.25, height=0.0)
     assert whole.shape == ground.shape == (9, 9)
     assert whole.all()
     np.testing.assert_array_equal(ground, ~np.logical_and.outer(np.arange(9) > 4, np.arange(9) > 4))
@@ -126,7 +130,8 @@ def test_an_empty_navmesh_answers() -> None:
 def test_files_and_pickles_keep_everything(tmp_path: Path) -> None:
     mesh = floor_plan(["012", "0.2"])
     mesh.save(tmp_path / "plan.navmesh")
-    start, goal = np.array([[0.5, 0, 1.5]]), np.array([[2.5, 2, 1.5]])
+    start = np.array([[0.5, 0, 1.5]])
+    goal = np.array([[2.5, 2, 1.5]])
     for copy in (
         NavMesh.load(tmp_path / "plan.navmesh"),
         pickle.loads(pickle.dumps(mesh)),
@@ -169,7 +174,8 @@ def test_geodesic_arrays_kept_and_given_back_change_nothing():
     other = NavMesh(mesh.data)
     other.use_geodesic_arrays(mesh.geodesic_arrays())
     rng = np.random.default_rng(0)
-    starts, goals = mesh.random_points(200, rng), mesh.random_points(200, rng)
+    starts = mesh.random_points(200, rng)
+    goals = mesh.random_points(200, rng)
     np.testing.assert_array_equal(mesh.geodesic_distance(starts, goals), other.geodesic_distance(starts, goals))
     with pytest.raises(ValueError, match="between"):
         other.use_geodesic_arrays({k: v for k, v in mesh.geodesic_arrays().items() if k != "between"})

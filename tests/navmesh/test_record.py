@@ -82,7 +82,9 @@ def least_bend(mesh: NavMesh) -> float:
     for row in mesh.polygons:
         outline = mesh.vertices[row[row >= 0]][:, ::2].astype(float)
         for k in range(len(outline)):
-            a, b, c = outline[k - 1], outline[k], outline[(k + 1) % len(outline)]
+            a = outline[k - 1]
+            b = outline[k]
+            c = outline[(k + 1) % len(outline)]
             along = (c - a) / np.linalg.norm(c - a)
             least = min(least, along[0] * (b - a)[1] - along[1] * (b - a)[0])
     return least

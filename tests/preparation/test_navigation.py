@@ -19,7 +19,8 @@ def damage(name: str, array: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["navmesh-", "geodesics-", "episodes-"])
 def test_an_entry_that_does_not_validate_is_made_again(tmp_path, monkeypatch, kind):
-    preparer, scene = NavigationPreparer(num_episodes=5, cache=DiskCache(tmp_path)), box_room("room")
+    preparer = NavigationPreparer(num_episodes=5, cache=DiskCache(tmp_path))
+    scene = box_room("room")
     first = preparer(scene)
     load = DiskCache.load
 
@@ -69,7 +70,8 @@ def put(value, place=0):
 )
 def test_a_wrong_value_in_an_entry_is_found(tmp_path, monkeypatch, kind, change):
     make, *names = change
-    preparer, scene = NavigationPreparer(num_episodes=5, cache=DiskCache(tmp_path)), box_room("room")
+    preparer = NavigationPreparer(num_episodes=5, cache=DiskCache(tmp_path))
+    scene = box_room("room")
     first = preparer(scene)
     load = DiskCache.load
     changed = []
@@ -92,10 +94,8 @@ def test_a_wrong_value_in_an_entry_is_found(tmp_path, monkeypatch, kind, change)
 
 
 def test_sound_episodes_are_taken_from_the_cache(tmp_path, monkeypatch):
-    preparer, scene = (
-        NavigationPreparer(num_episodes=300, cache=DiskCache(tmp_path)),
-        generate_apartment(5, triangles=6000),
-    )
+    preparer = NavigationPreparer(num_episodes=300, cache=DiskCache(tmp_path))
+    scene = generate_apartment(5, triangles=6000)
     first = preparer(scene)
 
     def never(*arguments):

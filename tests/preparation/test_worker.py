@@ -201,7 +201,8 @@ def test_a_scene_that_hangs_its_process_each_time_is_refused_by_name(odd, tmp_pa
 
 
 def test_a_process_that_somebody_kills_costs_no_scene(preparer, folder, tmp_path, monkeypatch):
-    worker, prepare = PreparationWorker(preparer), PreparationWorker.prepare
+    worker = PreparationWorker(preparer)
+    prepare = PreparationWorker.prepare
     lost = [WorkerLost("it was lost", begun=True)] * 2
 
     def killed(self, wanted, *terms):
@@ -254,7 +255,8 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
 
 def test_a_scene_that_nobody_wants_any_more_is_completed_for_the_cache(odd, tmp_path):
     odd.prepare(recipe(tmp_path / "room.glb"))
-    process, wanted = odd._process, time.monotonic() + 0.5
+    process = odd._process
+    wanted = time.monotonic() + 0.5
     with pytest.raises(PreparationAbandoned):
         odd.prepare(recipe(tmp_path / "nap.glb"), 19, lambda: time.monotonic() > wanted)
     assert not odd.is_prepared(recipe(tmp_path / "nap.glb"))
@@ -323,7 +325,8 @@ def test_a_child_killed_in_the_middle_is_told(odd, tmp_path, end):
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
 def test_a_child_that_stands_still_is_given_up(odd, tmp_path):
     odd.prepare(recipe(tmp_path / "room.glb"))
-    child, odd.timeout = odd._process, 0.5
+    child = odd._process
+    odd.timeout = 0.5
     child.send_signal(signal.SIGSTOP)
     with pytest.raises(WorkerLost, match=r"no answer within 0\.5 seconds"):
         odd.prepare(recipe(tmp_path / "room.glb"))
@@ -430,7 +433,8 @@ def test_episodes_of_a_file_are_heeded(folder, tmp_path, preparer):
 
 def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):
     pool = PreparationPool(NavigationPreparer(SETTINGS, num_episodes=5, cache=DiskCache(tmp_path)))
-    room, damaged = source_of(folder / "room.glb"), source_of(folder / "damaged.glb")
+    room = source_of(folder / "room.glb")
+    damaged = source_of(folder / "damaged.glb")
     good, bad = pool.prepare_ahead([room, damaged])
     assert good.error is None and pool.worker.is_prepared(room.recipe)
     assert "scene 'damaged': it is cut short" in str(bad.error) and not pool.worker.is_prepared(damaged.recipe)

@@ -40,7 +40,8 @@ def pictures(scenes, slots, views, camera):
 def assert_agreement(opengl, embree, camera, in_sight=0.3):
     """The agreement that the design promises; pixels where two objects lie in one place need not be left out."""
     unit = camera.max_depth if camera.normalize_depth else 1.0
-    depth, truth = opengl["depth"] * unit, embree["depth"] * unit
+    depth = opengl["depth"] * unit
+    truth = embree["depth"] * unit
     assert (np.abs(depth - truth) <= np.maximum(0.01, 0.01 * truth)).mean() >= 0.999
     assert (opengl["semantic"] == embree["semantic"]).mean() >= 0.999
     difference = np.abs(opengl["rgb"].astype(int) - embree["rgb"])
@@ -65,7 +66,9 @@ def brick(seed, side=128):
 
 def gallery():
     """A room with brick walls, and in it slanted panels of every kind of material, no two in one plane."""
-    w, h, d = 8.0, 3.0, 6.0
+    w = 8.0
+    h = 3.0
+    d = 6.0
     walls = [
         Quad((-w / 2, 0, d / 2), (w, 0, 0), (0, 0, -d), brick(0), (5.3, 4.1)),
         Quad((-w / 2, h, -d / 2), (w, 0, 0), (0, 0, d), base_color=(0.8, 0.7, 0.6, 1)),
@@ -88,7 +91,8 @@ def gallery():
 def views_in(low, high, tilted=True, seed=0):
     """Views from random points of a box's inner part to others, level unless tilted."""
     rng = np.random.default_rng(seed)
-    centre, half = (low + high) / 2, 0.8 * (high - low) / 2
+    centre = (low + high) / 2
+    half = 0.8 * (high - low) / 2
     eyes, aims = (centre + rng.uniform(-1, 1, (NUM_VIEWS, 3)) * half for _ in range(2))
     if not tilted:
         aims[:, 1] = eyes[:, 1]
@@ -158,7 +162,8 @@ def assert_agreement_on_folder(folder, count):
     """Every scene of a folder, each judged over its own views."""
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
-    scenes, camera = shared_scenes(folder), Camera()
+    scenes = shared_scenes(folder)
+    camera = Camera()
     views = np.concatenate([poses(scene, count) for scene in scenes])
     opengl, embree = pictures(scenes, np.repeat(np.arange(len(scenes)), count), views, camera)
     for slot, scene in enumerate(scenes):
@@ -171,7 +176,8 @@ def assert_agreement_on_folder(folder, count):
 
 
 def test_they_agree_in_the_shipped_apartments():
-    library, camera = SceneLibrary(scene_sources("apartments")), Camera()
+    library = SceneLibrary(scene_sources("apartments"))
+    camera = Camera()
     slots, views = navigable_views(library, 256, camera.eye_height)
     assert_agreement(*pictures([library.scene(slot) for slot in range(8)], slots, views, camera), camera)
 

@@ -118,7 +118,8 @@ def test_backs_are_culled_only_when_asked_and_single_sided(rendering):
     back = {"origin": (-50, -50, -2), "right": (0, 100, 0), "up": (100, 0, 0)}
     quads = (Quad(**back, double_sided=False), Quad(**back), wall(2.0, double_sided=False))
     renderer = rendering(*(scene_of(quad, wall(3.0)) for quad in quads))
-    slots, views = np.arange(3), views_ahead(3)
+    slots = np.arange(3)
+    views = views_ahead(3)
     for culls, expected in ((False, [1, 1, 1]), (True, [2, 1, 1])):
         camera = dataclasses.replace(SMALL, cull_backfaces=culls)
         semantic = renderer.target(camera, ("semantic",), 3).render(slots, views)["semantic"]
@@ -133,15 +134,19 @@ def test_every_view_looks_into_its_own_slot(rendering):
 
 def test_permuting_the_views_permutes_the_pictures(rendering):
     target = rendering(furnished(), *walls(1)).target(METRES, SENSORS, 12, buffers=2)
-    views, slots, order = views_around(12), np.arange(12) % 2, np.random.default_rng(1).permutation(12)
-    straight, permuted = target.render(slots, views), target.render(slots[order], views[order])
+    views = views_around(12)
+    slots = np.arange(12) % 2
+    order = np.random.default_rng(1).permutation(12)
+    straight = target.render(slots, views)
+    permuted = target.render(slots[order], views[order])
     assert_alike(permuted, {sensor: image[order] for sensor, image in straight.items()})
     assert len({image.tobytes() for image in straight["depth"][::2]}) == 6
 
 
 def test_fewer_views_than_the_target_holds(rendering):
     target = rendering(furnished()).target(METRES, SENSORS, 6)
-    views, slots = views_around(6, seed=2), np.zeros(6, int)
+    views = views_around(6, seed=2)
+    slots = np.zeros(6, int)
     full = {sensor: image.copy() for sensor, image in target.render(slots, views).items()}
     assert_alike(target.render(slots[:2], views[3:5]), {sensor: image[3:5] for sensor, image in full.items()})
 
@@ -158,7 +163,8 @@ def test_a_target_follows_the_slots_of_its_library(rendering):
 def test_views_into_empty_slots_are_refused_by_name(rendering, sensors):
     library = SceneLibrary([SceneSource("two", lambda: scene_of(wall(2)))], num_spare_slots=2)
     target = rendering(library).target(SMALL, sensors, 3)
-    views, slots = views_ahead(3), np.array([0, 2, 0])
+    views = views_ahead(3)
+    slots = np.array([0, 2, 0])
     for _ in range(2):
         with pytest.raises(ValueError, match=r"slot 2 .*is empty"):
             target.render(slots, views)
@@ -222,7 +228,8 @@ def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first(rendering
 def test_refreshed_pictures_are_those_of_a_render(rendering, buffers):
     renderer = rendering(furnished(), *walls(1, 2))
     target, judge = (renderer.target(METRES, SENSORS, 9, buffers=count) for count in (buffers, 2))
-    slots, views = np.arange(9) % 3, views_around(9, seed=3)
+    slots = np.arange(9) % 3
+    views = views_around(9, seed=3)
 
     def assert_refreshed():
         assert_alike(target.refresh(slots, views), judge.render(slots, views))
@@ -238,7 +245,8 @@ def test_refreshed_pictures_are_those_of_a_render(rendering, buffers):
     assert_refreshed()  # the last batch was smaller
     renderer.library.put(2, scene_of(wall(4)))
     assert_refreshed()
-    slots, views = slots[:5], views[:5]
+    slots = slots[:5]
+    views = views[:5]
     assert_refreshed()
 
 
@@ -255,7 +263,8 @@ def test_wrong_input_is_refused_by_name(rendering):
             renderer.target(SMALL, **keywords)
     with pytest.raises((ValueError, RuntimeError), match="cuda"):
         renderer.target(SMALL, device="cuda").render(SLOT, AHEAD)
-    target, views = renderer.target(SMALL, num_views=2), views_ahead(2)
+    target = renderer.target(SMALL, num_views=2)
+    views = views_ahead(2)
     for call in (target.render, target.begin, target.refresh):
         with pytest.raises(ValueError, match=r"slots\[1\] = 1"):
             call(np.array([0, 1]), views)

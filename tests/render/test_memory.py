@@ -44,7 +44,8 @@ def growth(work, rounds: int, warm_up: int) -> int:
 
 def test_ten_thousand_pictures():
     renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene(2)]))
-    target, slots = renderer.target(SMALL, SENSORS), np.zeros(1, np.int32)
+    target = renderer.target(SMALL, SENSORS)
+    slots = np.zeros(1, np.int32)
     assert growth(lambda: target.render(slots, AHEAD), 10_000, 200) < ALLOWED
     renderer.close()
 
@@ -53,7 +54,8 @@ def test_two_hundred_scenes_through_one_slot():
     library = SceneLibrary.from_scenes([scene(2), scene(3)])
     renderer = EmbreeRenderer(library)
     targets = [renderer.target(SMALL, SENSORS), renderer.target(SMALL, ("depth",))]
-    slots, distances = np.ones(1, np.int32), iter(range(1000))
+    slots = np.ones(1, np.int32)
+    distances = iter(range(1000))
 
     def swap() -> None:
         library.put(1, scene(2 + next(distances) % 5))
@@ -68,7 +70,8 @@ def test_two_hundred_scenes_through_one_slot():
 def test_a_begin_of_any_target_frees_what_has_left(empty):
     library = SceneLibrary.from_scenes([scene(2), scene(3)])
     renderer = EmbreeRenderer(library)
-    target, idle = renderer.target(SMALL, SENSORS), renderer.target(SMALL, ("depth",))
+    target = renderer.target(SMALL, SENSORS)
+    idle = renderer.target(SMALL, ("depth",))
     for each in (target, idle):
         each.render(np.ones(1, np.int32), AHEAD)
     tree = weakref.ref(library.prepared(1, renderer.tree_key(cull=False)))

@@ -65,7 +65,8 @@ def test_closing_one_renderer_leaves_the_other_its_scenes(make):
 
 def test_a_target_of_a_closed_renderer_holds_no_tree():
     library = SceneLibrary.from_scenes([textured(2)])
-    closed, other = EmbreeRenderer(library), EmbreeRenderer(library)
+    closed = EmbreeRenderer(library)
+    other = EmbreeRenderer(library)
     targets = [renderer.target(METRES, SENSORS) for renderer in (closed, other)]
     tree = weakref.ref(library.prepared(0, other.tree_key(cull=False)))
     closed.close()

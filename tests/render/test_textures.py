@@ -21,7 +21,8 @@ def scene_with(*textures: np.ndarray) -> Scene:
         double_sided=np.ones(1, bool),
         wrap=np.zeros((1, 2), np.uint8),
     )
-    corners, one = np.eye(3, dtype=np.float32), np.ones(1, np.int32)
+    corners = np.eye(3, dtype=np.float32)
+    one = np.ones(1, np.int32)
     triangles = np.array([[0, 1, 2]], np.int32)
     return Scene("textured", corners, triangles, one - 1, one, materials, textures=textures)
 

@@ -34,10 +34,15 @@ def rotation(turn):
     """Camera axes [3, 3] after heading, pitch and roll, rows right, up and backward."""
     axes = np.eye(3)
     for axis, angle in zip((2, 0, 1), turn, strict=True):
-        cos, sin = math.cos(angle), math.sin(angle)
-        one, two = (axis + 1) % 3, (axis + 2) % 3
+        cos = math.cos(angle)
+        sin = math.sin(angle)
+        one = (axis + 1) % 3
+        two = (axis + 2) % 3
         step = np.eye(3)
-        step[one, one], step[one, two], step[two, one], step[two, two] = cos, -sin, sin, cos
+        step[one, one] = cos
+        step[one, two] = -sin
+        step[two, one] = sin
+        step[two, two] = cos
         axes = axes @ step
     return axes
 
@@ -56,8 +61,10 @@ def around(place, nearest, farthest):
 
 def sphere():
     """Triangles [T, 3, 3] of the unit sphere."""
-    longitude, latitude = np.linspace(0, 2 * np.pi, FACETS + 1), np.linspace(0, np.pi, FACETS // 2 + 1)
-    sin, cos = np.sin(latitude)[:, None], np.cos(latitude)[:, None]
+    longitude = np.linspace(0, 2 * np.pi, FACETS + 1)
+    latitude = np.linspace(0, np.pi, FACETS // 2 + 1)
+    sin = np.sin(latitude)[:, None]
+    cos = np.cos(latitude)[:, None]
     points = np.stack(np.broadcast_arrays(sin * np.cos(longitude), cos, sin * np.sin(longitude)), axis=-1)
     corner = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
     halves = [np.stack([corner[i] for i in half], axis=2).reshape(-1, 3, 3) for half in ((0, 1, 2), (0, 2, 3))]
@@ -109,9 +116,12 @@ def in_box(view, low, high):
     """Where rays enter and leave a box, and through which of six faces [H, W] they do; entry > exit: a miss."""
     eye, directions = pixel_rays(CAMERA, view)
     directions = np.where(directions == 0, 1e-30, directions)
-    one, two = (low - eye) / directions, (high - eye) / directions
-    entries, exits = np.minimum(one, two), np.maximum(one, two)
-    entry, leave = entries.max(axis=-1), exits.min(axis=-1)
+    one = (low - eye) / directions
+    two = (high - eye) / directions
+    entries = np.minimum(one, two)
+    exits = np.maximum(one, two)
+    entry = entries.max(axis=-1)
+    leave = exits.min(axis=-1)
     return entry, leave, entries.argmax(axis=-1), exits.argmin(axis=-1)
 
 
@@ -161,7 +171,8 @@ def test_depth_of_a_sphere(draw, place, aim, roll):
     view = rolled(around(place, 1.6, 4), 0.5 * np.array(aim), roll)
     eye, directions = pixel_rays(CAMERA, view)
     # |eye + t d| = 1
-    square, half = (directions**2).sum(axis=-1), directions @ eye
+    square = (directions**2).sum(axis=-1)
+    half = directions @ eye
     root = half**2 - square * (eye @ eye - 1)
     truth = np.where(root >= 0, (-half - np.sqrt(np.maximum(root, 0))) / square, np.inf)
     # Seen at a slant the facets' sag is magnified: by 1 / cos, the cosine between ray and normal.
@@ -203,6 +214,7 @@ def test_a_sheet_shows_through_the_holes_of_another_in_its_plane(draw):
 
 
 def test_a_view_of_nothing_shows_nothing_of_the_view_before(draw):
-    something, nothing = draw("sheets", AHEAD[0]), draw("sheets", np.diag([-1, 1, -1, 1]).astype(np.float32))
+    something = draw("sheets", AHEAD[0])
+    nothing = draw("sheets", np.diag([-1, 1, -1, 1]).astype(np.float32))
     assert something["rgb"].any() and (something["depth"] < 100).all()
     assert not nothing["rgb"].any() and (nothing["depth"] == 100).all()

@@ -155,7 +155,8 @@ def test_a_template_is_looked_up_once_however_many_rows_name_it(folder, monkeypa
 
 
 def test_a_quaternion_turns_about_its_axis():
-    axis, angle = np.array([1.0, 2.0, -2.0]) / 3, 0.7
+    axis = np.array([1.0, 2.0, -2.0]) / 3
+    angle = 0.7
     quaternion = 5 * np.array([np.cos(angle / 2), *(np.sin(angle / 2) * axis)])  # of any length
     matrix = rotation_of({"rotation": quaternion.tolist()})
     assert np.allclose(matrix @ axis, axis) and np.trace(matrix) == pytest.approx(1 + 2 * np.cos(angle))
@@ -313,7 +314,8 @@ def test_a_scene_of_a_dataset_is_kept_until_one_of_its_files_changes(folder, mon
     original = recipes.load_habitat_scene
     monkeypatch.setattr(recipes, "load_habitat_scene", lambda *rest: made.append(rest) or original(*rest))
     (source,) = scene_sources(folder, DiskCache(folder.parent / "cache"))
-    first, again = source.load(), source.load()
+    first = source.load()
+    again = source.load()
     assert len(made) == 1 and np.array_equal(first.vertices, again.vertices) and again.name == "apt_0"
     save_glb(scene_of("crate", 2 * CRATE), folder / "assets/crate.glb")
     assert np.ptp(crates_of(source.load())[0][:, 0]) == pytest.approx(0.8) and len(made) == 2

@@ -189,7 +189,8 @@ def test_accessors_may_be_strided_sparse_or_normalized(tmp_path):
     view = glb.view(padded.tobytes(), byteStride=20)
     glb.json["accessors"][first["attributes"]["POSITION"]] |= {"bufferView": view, "byteOffset": 4}
     second = glb.primitive()
-    where, what = glb.view(np.array([2], np.uint8).tobytes()), glb.view(np.array([5, 6, 7], np.float32).tobytes())
+    where = glb.view(np.array([2], np.uint8).tobytes())
+    what = glb.view(np.array([5, 6, 7], np.float32).tobytes())
     sparse = {"count": 1, "indices": {"bufferView": where, "componentType": 5121}, "values": {"bufferView": what}}
     glb.json["accessors"][second["attributes"]["POSITION"]]["sparse"] = sparse
     third = glb.primitive(vertices=(SQUARE * 127).astype(np.int8))
@@ -577,7 +578,8 @@ def test_few_triangles_of_many_vertices_keep_what_they_wear(tmp_path):
 
 
 def test_links_may_not_lead_out_of_the_folder(tmp_path):
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside = tmp_path / "inside"
+    outside = tmp_path / "outside"
     for folder in (inside, outside):
         folder.mkdir()
     Image.fromarray(four_colors()).save(outside / "p.png")
@@ -602,7 +604,8 @@ def draco_square(tmp_path, **options):
     uvs = (grid / 2).astype(np.float32)
     corner = np.array([0, 1, 3, 4])
     triangles = (corner[:, None] + [0, 1, 4, 0, 4, 3]).reshape(-1, 3).astype(np.uint32)
-    plain, packed = Glb(), Glb()
+    plain = Glb()
+    packed = Glb()
     made = plain.primitive(vertices, triangles.ravel(), uvs, material=plain.picture(four_colors()))
     plain.mesh(made)
     data = dracopy.encode(vertices, triangles, quantization_bits=16, tex_coord=uvs.astype(np.float64), **options)
@@ -628,7 +631,8 @@ def wearing(scene):
 @pytest.mark.parametrize("preserve_order", [False, True])
 def test_draco_gives_what_was_compressed(tmp_path, preserve_order):
     plain, packed = draco_square(tmp_path, preserve_order=preserve_order)
-    expected, found = plain.load(tmp_path), packed.load(tmp_path)
+    expected = plain.load(tmp_path)
+    found = packed.load(tmp_path)
     np.testing.assert_allclose(wearing(found), wearing(expected), atol=2e-3)
     normals = [np.cross(s[:, 1] - s[:, 0], s[:, 2] - s[:, 0]) for s in (soup(expected), soup(found))]
     np.testing.assert_allclose(normals[1].sum(axis=0), normals[0].sum(axis=0), atol=1e-3)
@@ -668,7 +672,8 @@ def test_draco_is_not_decoded_where_it_makes_more_than_it_may(tmp_path, monkeypa
 
 def test_draco_without_its_extra_is_refused_by_name_unless_there_is_a_plain_copy(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "DracoPy", None)
-    glb, data = Glb(), b"DRACO\2\2\1\0\0\0\2\4"  # a header of four vertices and two triangles
+    glb = Glb()  # a header of four vertices and two triangles
+    data = b"DRACO\2\2\1\0\0\0\2\4"
     part = glb.primitive()
     part["extensions"] = {"KHR_draco_mesh_compression": {"bufferView": glb.view(data), "attributes": {}}}
     glb.mesh(part)

@@ -7,7 +7,8 @@ from gym_batchnav.scene.load import SceneError, load_scene
 
 
 def test_what_no_obj_needs_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    corners, path = "v 0 0 0\nv 1 0 0\nv 0 1 0\n", tmp_path / "o.obj"
+    corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
+    path = tmp_path / "o.obj"
     path.write_text(corners + "#" + "x" * 2**21 + "\nf 1 2 3\n")
     assert len(load_scene(path).triangles) == 1
     for text, reason in (

@@ -67,7 +67,8 @@ def test_what_is_saved_is_loaded_back(tmp_path):
     np.testing.assert_array_equal(back.triangle_object, scene.triangle_object[order])
     np.testing.assert_array_equal(back.vertices[back.triangles], scene.vertices[scene.triangles[order]])
     np.testing.assert_array_equal(back.colors[back.triangles], scene.colors[scene.triangles[order]])
-    before, after = scene.triangle_material[order], back.triangle_material
+    before = scene.triangle_material[order]
+    after = back.triangle_material
     textured = scene.materials.texture[before] >= 0
     corner_uvs = scene.uvs[scene.triangles[order]]
     np.testing.assert_array_equal(back.uvs[back.triangles][textured], corner_uvs[textured])

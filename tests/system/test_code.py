@@ -45,7 +45,8 @@ def imported(file: Path) -> set[Path]:
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_the_closure_is_that_of_the_syntax_tree(root):
-    found, waiting = set(), [PACKAGE / root]
+    found = set()
+    waiting = [PACKAGE / root]
     while waiting:
         file = waiting.pop()
         if file not in found:

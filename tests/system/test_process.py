@@ -35,7 +35,8 @@ def test_an_object_belongs_to_the_thread_that_uses_it_first():
 
 def test_an_object_made_here_may_be_used_by_one_other_thread():
     claim = Claim("this thing")
-    ready, done = threading.Event(), threading.Event()
+    ready = threading.Event()
+    done = threading.Event()
 
     def use() -> None:
         claim.claim_thread("step")
@@ -53,6 +54,7 @@ def test_an_object_made_here_may_be_used_by_one_other_thread():
 
 
 def test_two_objects_belong_to_two_threads():
-    first, second = Claim("one"), Claim("the other")
+    first = Claim("one")
+    second = Claim("the other")
     first.claim_thread("step")
     assert in_thread(lambda: second.claim_thread("step"), "other") is None

@@ -31,7 +31,8 @@ class TestUniform:
         np.testing.assert_allclose(np.corrcoef(both.T), np.eye(6), atol=0.07)
 
     def test_the_same_state_draws_the_same_and_each_row_for_itself(self):
-        many, one = state_of(5), state_of(1, seed=3)
+        many = state_of(5)
+        one = state_of(1, seed=3)
         np.testing.assert_array_equal(many.uniform("noise", 2)[3:4], one.uniform("noise", 2))
         np.testing.assert_array_equal(many.uniform("noise", 2), many.uniform("noise", 2))
 

@@ -66,7 +66,8 @@ class Trail(Sensor):
 class Dance(Task):
     """A task with one point per turn; the fifth turn ends an episode."""
 
-    sensors, measures = (Trail(),), (Turns(),)
+    sensors = (Trail(),)
+    measures = (Turns(),)
 
     def reward(self, state, measures):
         return np.ones(state.num_envs, np.float32) * measures["turns"]
@@ -91,7 +92,8 @@ def make(library, tmp_path):
 
 def walk(env, steps, seed=0, rows=slice(None), size=64):
     """Take random steps without STOP, equal for an environment in any batch; return their results."""
-    rng, results = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    results = []
     for _ in range(steps):
         if env.autoreset_mode.name == "DISABLED" and env.episodes.done.any():
             env.reset(options={"reset_mask": env.episodes.done.copy()})
@@ -142,8 +144,11 @@ class TestProtocol:
 
     def test_an_object_that_inherits_nothing_will_do(self, make):
         class Bare:
-            name, space = "bare", Discrete(3)
-            memory, begin, update = Sensor.memory, Sensor.begin, Sensor.update
+            name = "bare"
+            space = Discrete(3)
+            memory = Sensor.memory
+            begin = Sensor.begin
+            update = Sensor.update
 
             def observe(self, state):
                 return np.full(state.num_envs, 2)
@@ -185,7 +190,8 @@ class TestProtocol:
 
         @dataclass(frozen=True)
         class Facing(Sensor):
-            name, space = "facing", Box(-np.inf, np.inf, (1,), np.float32)
+            name = "facing"
+            space = Box(-np.inf, np.inf, (1,), np.float32)
 
             def observe(self, state):
                 counts.append(1)
@@ -215,7 +221,8 @@ class TestProtocol:
     def test_noise_of_episodes_that_run_once_does_not_depend_on_the_number_of_environments(self, make, mode):
         @dataclass(frozen=True)
         class Noisy(Sensor):
-            name, space = "noisy", Box(0, 1, (2,), np.float64)
+            name = "noisy"
+            space = Box(0, 1, (2,), np.float64)
 
             def observe(self, state):
                 return state.uniform("noisy", 2)
@@ -263,7 +270,9 @@ class TestMemory:
     def test_an_episode_begins_with_zeros_and_its_start(self, make, mode):
         env = make(8, autoreset_mode=mode, sensors=(Turns(), PreviousAction()))
         observation, info = env.reset(seed=0)
-        count, ended_before, num_ends = np.zeros(8, int), np.zeros(8, bool), 0
+        count = np.zeros(8, int)
+        ended_before = np.zeros(8, bool)
+        num_ends = 0
         rng = np.random.default_rng(1)
         np.testing.assert_array_equal(observation["trail"], np.repeat(env.episodes.start[:, None], 3, axis=1))
         for _ in range(60):
@@ -329,7 +338,8 @@ class TestMemory:
         assert info["final_obs"]["turns"][0] == 5 and observation["turns"][0] == 0
 
     def test_states_hold_it(self, make):
-        env, other = make(6, sensors=(PreviousAction(),)), make(6, sensors=(PreviousAction(),))
+        env = make(6, sensors=(PreviousAction(),))
+        other = make(6, sensors=(PreviousAction(),))
         env.reset(seed=0), other.reset(seed=9)
         walk(env, 13, size=6)
         state = env.get_state()
@@ -354,7 +364,8 @@ class TestMemory:
             def measure(self, state):
                 return state.memory["steps"]
 
-        env, other = make(4, measures=(Steps(),)), make(4, measures=(Steps(),))
+        env = make(4, measures=(Steps(),))
+        other = make(4, measures=(Steps(),))
         env.reset(seed=0), other.reset(seed=0)
         env.step(np.full(4, LEFT)), env.step(np.full(4, LEFT))
         np.testing.assert_array_equal(env.get_state()["memory"]["steps"], [2] * 4)
@@ -364,7 +375,8 @@ class TestMemory:
     def test_states_of_others_are_refused_and_nothing_changes(self, make, change):
         env = make(3)
         env.reset(seed=0)
-        state, before = env.get_state(), env.get_state()
+        state = env.get_state()
+        before = env.get_state()
         change(state["memory"])
         state["agents"]["heading"] += 1
         with pytest.raises(ValueError, match="turns"):
@@ -547,7 +559,8 @@ class TestWrongUse:
 
     def test_the_state_and_measures_cannot_be_written(self, make):
         class Moves(Sensor):
-            name, space = "moved", Box(-np.inf, np.inf, (3,), np.float32)
+            name = "moved"
+            space = Box(-np.inf, np.inf, (3,), np.float32)
 
             def observe(self, state):
                 offset = state.agents.position

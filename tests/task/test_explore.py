@@ -38,7 +38,8 @@ def begin_at(env, x, z, heading=0.0):
     env.reset(seed=0)
     place = env.simulator.navmesh(0).snap(np.array([[x, 0, z]], np.float32))
     env.set_pose(place, np.array([heading]))
-    env.simulator.episodes.start[:], env.simulator.episodes.start_heading[:] = place, heading
+    env.simulator.episodes.start[:] = place
+    env.simulator.episodes.start_heading[:] = heading
     env.components.begin(env.task_state, np.arange(1))
 
 

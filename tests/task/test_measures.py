@@ -12,13 +12,16 @@ def test_success_needs_stop_within_the_distance():
 
 def test_spl_of_known_walks():
     succeeded = np.array([True, True, True, False])
-    start, path = np.array([4.0, 4.0, 4.0, 4.0]), np.array([4.0, 8.0, 2.0, 4.0])
+    start = np.array([4.0, 4.0, 4.0, 4.0])
+    path = np.array([4.0, 8.0, 2.0, 4.0])
     # Twice as far as needed is one half; a path shorter than the geodesic (the radius of success) is no more than 1.
     np.testing.assert_allclose(measure.spl(succeeded, start, path), [1, 0.5, 1, 0])
 
 
 def test_soft_spl_rewards_the_way_made():
-    left, start, path = np.array([1.0, 6.0, 0.0]), np.array([4.0, 4.0, 4.0]), np.array([3.0, 2.0, 5.0])
+    left = np.array([1.0, 6.0, 0.0])
+    start = np.array([4.0, 4.0, 4.0])
+    path = np.array([3.0, 2.0, 5.0])
     np.testing.assert_allclose(measure.soft_spl(left, start, path), [0.75, 0, 0.8])
 
 

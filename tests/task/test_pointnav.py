@@ -9,19 +9,22 @@ from gym_batchnav.task.pointnav import PointNav
 
 def state_of(task=PointNav(), **arrays):  # noqa: B008 - frozen
     count = len(next(iter(arrays.values())))
-    agents, episodes = agent_state(count), episode_state(count)
+    agents = agent_state(count)
+    episodes = episode_state(count)
     for name, values in arrays.items():
         getattr(episodes, name)[:] = values
     return TaskState(agents, episodes, {}, None, 500, task.success_distance)
 
 
 def measured(state, task=PointNav()):  # noqa: B008 - frozen
-    components, all_ended = Components(task), np.ones(state.num_envs, bool)
+    components = Components(task)
+    all_ended = np.ones(state.num_envs, bool)
     return components.measure_step(state) | components.measure_ends(state, all_ended)
 
 
 def scored(state, task=PointNav()):  # noqa: B008 - frozen
-    components, active = Components(task), np.ones(state.num_envs, bool)
+    components = Components(task)
+    active = np.ones(state.num_envs, bool)
     measures = components.measure_step(state)
     terminated = components.terminated(state, measures, active)
     measures |= components.measure_ends(state, terminated | state.timed_out)

@@ -15,9 +15,12 @@ METRES = st.floats(-50, 50, width=32)
 
 
 def state_of(start, start_heading, position, heading):
-    agents, episodes = agent_state(1), episode_state(1)
-    agents.position[0], agents.heading[0] = position, heading
-    episodes.start[0], episodes.start_heading[0] = start, start_heading
+    agents = agent_state(1)
+    episodes = episode_state(1)
+    agents.position[0] = position
+    agents.heading[0] = heading
+    episodes.start[0] = start
+    episodes.start_heading[0] = start_heading
     return TaskState(agents, episodes, {}, None, 500, 0.2)
 
 
@@ -68,7 +71,8 @@ def test_in_an_episode_they_count_from_where_it_began(library, tmp_path):
         free = (env.episodes.num_collisions == 0) & (env.episodes.path_length > 0)
         if step % 12 > 1:
             assert free.sum() > 2
-            ahead, left = np.cos(np.radians(10)), np.sin(np.radians(10))
+            ahead = np.cos(np.radians(10))
+            left = np.sin(np.radians(10))
             np.testing.assert_allclose(walked[free], np.tile([ahead, -left], (free.sum(), 1)), atol=1e-4)
         observation, *_ = env.step(np.full(16, 2 if fresh else 1))
     env.close()

@@ -28,7 +28,9 @@ class Walkers(VectorEnv):
     """N walkers on a line, without a fault: an episode ends 3 m from the middle or after 12 actions."""
 
     def __init__(self, mode=NEXT_STEP, num_envs=3):
-        self.num_envs, self.mode, self.metadata = num_envs, mode, {"autoreset_mode": mode}
+        self.num_envs = num_envs
+        self.mode = mode
+        self.metadata = {"autoreset_mode": mode}
         self.single_observation_space = Dict(
             place=Box(-10, 10, (2,), np.float32), parts=Tuple((Discrete(1000), MultiBinary(2)))
         )

@@ -51,7 +51,8 @@ def test_moments_are_those_of_all_pictures_and_of_the_ten_thousand_before():
 
 
 def test_a_shortcut_pools_only_where_it_halves():
-    wider, halved = FixupBlock(64, 128, 1, 4), FixupBlock(64, 128, 2, 4)
+    wider = FixupBlock(64, 128, 1, 4)
+    halved = FixupBlock(64, 128, 2, 4)
     pictures = torch.rand(2, 64, 6, 6)
     torch.testing.assert_close(wider.shortcut(pictures), wider.shortcut[1](pictures))
     pooled = torch.nn.functional.avg_pool2d(pictures, 3, 2, padding=1)

@@ -22,7 +22,8 @@ def test_the_expert_acts_at_first_and_then_only_speaks():
 
 def test_the_loss_by_hand():
     logits = torch.log(torch.tensor([[[0.1, 0.2, 0.3, 0.4]], [[0.7, 0.1, 0.1, 0.1]]]))
-    values, returns = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.0]])
+    values = torch.tensor([[1.0], [2.0]])
+    returns = torch.tensor([[3.0], [2.0]])
     loss, parts = imitation_loss(logits, values, torch.tensor([[2], [0]]), returns, value_weight=0.5)
     imitation = -(np.log(0.3) + np.log(0.7)) / 2
     assert parts["imitation"].item() == pytest.approx(imitation)

@@ -54,7 +54,8 @@ def test_the_trust_ratio_has_limits():
 def test_without_trust_it_is_adamw():
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(6, 4, generator=generator)
-    ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
+    ours = start.clone().requires_grad_()
+    theirs = start.clone().requires_grad_()
     keywords = {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-5, "weight_decay": 0.03}
     optimizers = [Lamb([{"params": [ours], "trust": False}], **keywords), torch.optim.AdamW([theirs], **keywords)]
     for _ in range(20):
@@ -67,8 +68,10 @@ def test_without_trust_it_is_adamw():
 
 def test_it_equals_adam_where_the_trust_ratio_is_one():
     """Weights of ones and gradients of one sign: Adam's step is all ones too, of the same norm."""
-    ours, theirs = torch.ones(5, 5, requires_grad=True), torch.ones(5, 5, requires_grad=True)
-    lamb, adam = Lamb([ours], lr=1e-4, weight_decay=0.0, eps=0.0), torch.optim.Adam([theirs], lr=1e-4, eps=0.0)
+    ours = torch.ones(5, 5, requires_grad=True)
+    theirs = torch.ones(5, 5, requires_grad=True)
+    lamb = Lamb([ours], lr=1e-4, weight_decay=0.0, eps=0.0)
+    adam = torch.optim.Adam([theirs], lr=1e-4, eps=0.0)
     for weights, optimizer in ((ours, lamb), (theirs, adam)):
         weights.grad = torch.full((5, 5), 0.3)
         optimizer.step()
@@ -76,7 +79,8 @@ def test_it_equals_adam_where_the_trust_ratio_is_one():
 
 
 def test_each_tensor_has_its_own_ratio():
-    small, large = torch.full((2, 2), 0.1, requires_grad=True), torch.full((2, 2), 1.0, requires_grad=True)
+    small = torch.full((2, 2), 0.1, requires_grad=True)
+    large = torch.full((2, 2), 1.0, requires_grad=True)
     optimizer = Lamb([small, large], lr=0.1, weight_decay=0.0)
     small.grad, large.grad = torch.ones(2, 2), torch.ones(2, 2)
     optimizer.step()
@@ -118,7 +122,8 @@ def lamb_in_numpy(weights, gradients, rate, decay, trusted):
 @pytest.mark.parametrize("size", [0.001, 1.0, 100.0])
 def test_a_trajectory_is_that_of_the_formulas(trusted, size):
     rng = np.random.default_rng(0)
-    start, gradients = size * rng.normal(size=(4, 3)), rng.normal(size=(8, 4, 3))
+    start = size * rng.normal(size=(4, 3))
+    gradients = rng.normal(size=(8, 4, 3))
     weights = torch.tensor(start, requires_grad=True)
     optimizer = Lamb([{"params": [weights], "trust": trusted}], lr=0.03, weight_decay=1e-2)
     found = []
@@ -162,7 +167,8 @@ def test_the_learning_rate_grows_with_the_root_of_the_mini_batch():
 
 def test_the_schedule_warms_up_and_ends_at_a_hundredth_of_the_base_rate():
     """See bps-nav, ddppo_trainer.py:454-473: the final rate depends on the base rate only, not on the peak."""
-    base, peak = 5e-4, scaled_learning_rate(5e-4, 32, 512, 2)
+    base = 5e-4
+    peak = scaled_learning_rate(5e-4, 32, 512, 2)
     rate = partial(learning_rate, base=base, peak=peak)
     assert rate(0.0) == peak / 2 and rate(0.005) == pytest.approx(0.75 * peak) and rate(0.01) == pytest.approx(peak)
     assert rate(0.01 + 0.99 / 2) == pytest.approx((peak + 5e-6) / 2)

@@ -8,7 +8,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, make_policy  # noqa: E402
 
-STEPS, ENVS, SIDE = 7, 5, 16
+STEPS = 7
+ENVS = 5
+SIDE = 16
 
 
 def space(*sensors, side=SIDE, farthest=1.0):
@@ -70,7 +72,8 @@ def test_a_sequence_is_the_same_as_its_steps(kind):
 def test_nothing_is_remembered_beyond_the_beginning_of_an_episode(kind):
     policy = make_policy(kind, space("depth"))
     torch.nn.init.normal_(policy.actor.weight)
-    observation, begun = observations(), torch.zeros(STEPS, ENVS, dtype=torch.bool)
+    observation = observations()
+    begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
     begun[3, :2] = True
     other = {name: value.clone() for name, value in observation.items()}
     for name, value in observations(seed=1).items():
@@ -88,7 +91,8 @@ def test_nothing_is_remembered_beyond_the_beginning_of_an_episode(kind):
 def test_environments_do_not_see_each_other():
     policy = make_policy("small", space("depth"))
     torch.nn.init.normal_(policy.actor.weight)
-    observation, begun = observations(), torch.zeros(STEPS, ENVS, dtype=torch.bool)
+    observation = observations()
+    begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
     order = torch.tensor([3, 1, 4, 0, 2])
     permuted = {name: value[:, order] for name, value in observation.items()}
     with torch.no_grad():
@@ -102,7 +106,8 @@ def test_environments_do_not_see_each_other():
 def test_every_sensor_counts(name):
     policy = make_policy("small", space("depth", "rgb"))
     torch.nn.init.normal_(policy.actor.weight)
-    observation, begun = observations(), torch.zeros(STEPS, ENVS, dtype=torch.bool)
+    observation = observations()
+    begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
     changed = {**observation, name: observations(seed=2)[name]}
     with torch.no_grad():
         logits, *_ = policy(observation, policy.initial_state(ENVS), begun)
@@ -209,7 +214,8 @@ class InNumPy:
 
     def run(self, kind, depth, goal, previous, begun, state):
         """Return logits and values of T steps of one environment: depth [T, H, W], goal [T, 2], state [rows, H]."""
-        logits, values = [], []
+        logits = []
+        values = []
         for step in range(len(goal)):
             action = 0 if begun[step] else previous[step] + 1
             state = state * (not begun[step])

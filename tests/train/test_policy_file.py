@@ -66,14 +66,16 @@ def test_the_description_makes_an_environment_that_fits():
 def changed(path, described=None, arrays=None):
     """Write a policy file again with another description or other arrays."""
     with safe_open(path, framework="np") as file:
-        header, found = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+        header = file.metadata()
+        found = {name: file.get_tensor(name) for name in file.keys()}
     header["about"] = json.dumps({**json.loads(header["about"]), **(described or {})})
     path.write_bytes(pack_arrays({**found, **(arrays or {})}, header))
 
 
 @pytest.fixture
 def path(tmp_path):
-    path, about = tmp_path / "a.safetensors", about_of("small", ("depth",), Camera(16, 16))
+    path = tmp_path / "a.safetensors"
+    about = about_of("small", ("depth",), Camera(16, 16))
     save_policy(path, make_policy("small", about.observation_space()), about)
     return path
 
@@ -106,7 +108,8 @@ def test_a_long_text_of_a_file_does_not_flood_the_message(path):
 
 def test_weights_of_another_shape_kind_or_number_are_damage(path):
     good = path.read_bytes()
-    first, second = "action_embedding.weight", "goal_embedding.weight"
+    first = "action_embedding.weight"
+    second = "goal_embedding.weight"
     wrong = ((first, np.zeros(3, np.float32)), (first, np.zeros((5, 32))), (second, np.zeros(96, np.int32)))
     for name, array in wrong:
         path.write_bytes(good)
@@ -125,7 +128,8 @@ def test_a_description_of_something_huge_takes_no_memory(path):
 
 def test_a_file_without_a_setting_of_the_world_is_damaged(path):
     with safe_open(path, framework="np") as file:
-        header, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+        header = file.metadata()
+        arrays = {name: file.get_tensor(name) for name in file.keys()}
     about = json.loads(header["about"])
     for name in about:
         rest = {key: value for key, value in about.items() if key != name}

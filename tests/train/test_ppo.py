@@ -44,7 +44,9 @@ class TestAdvantages:
     @given(seed=st.integers(0, 10**6), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1), share=st.floats(0, 1))
     def test_they_are_those_of_the_definition(self, seed, gamma, gae_lambda, share):
         rng = np.random.default_rng(seed)
-        rewards, bootstraps, values = rng.normal(size=(6, 3)), rng.normal(size=(6, 3)), rng.normal(size=(7, 3))
+        rewards = rng.normal(size=(6, 3))
+        bootstraps = rng.normal(size=(6, 3))
+        values = rng.normal(size=(7, 3))
         begun = rng.random((7, 3)) < share
         tensors = [torch.as_tensor(array) for array in (rewards, values, begun, bootstraps)]
         expected = advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda)
@@ -59,7 +61,8 @@ class TestAdvantages:
         assert (advantages + values[:-1]).flatten().tolist() == [1 + 0.5 * 2, 2.0, 3 + 0.5 * 40]
 
     def test_a_time_out_counts_what_was_to_come_and_a_termination_does_not(self):
-        rewards, values = torch.zeros(1, 2), torch.zeros(2, 2)
+        rewards = torch.zeros(1, 2)
+        values = torch.zeros(2, 2)
         begun = torch.tensor([[False, False], [True, True]])
         advantages = gae(rewards, values, begun, torch.tensor([[4.0, 0.0]]), 0.5, 0.9)
         assert advantages.tolist() == [[2.0, 0.0]]
@@ -80,7 +83,8 @@ def loss_in_numpy(logits, values, actions, old_log_probs, advantages, returns, c
 class TestLoss:
     def arrays(self, seed=0, shape=(5, 4)):
         rng = np.random.default_rng(seed)
-        logits, actions = rng.normal(size=(*shape, 4)), rng.integers(0, 4, shape)
+        logits = rng.normal(size=(*shape, 4))
+        actions = rng.integers(0, 4, shape)
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         old = np.take_along_axis(log_probs, actions[..., None], -1)[..., 0] + rng.normal(0, 0.3, shape)
         return logits, rng.normal(size=shape), actions, old, rng.normal(size=shape), rng.normal(size=shape)
@@ -100,7 +104,8 @@ class TestLoss:
         torch.nn.init.normal_(policy.actor.weight)
         _, _, actions, _, advantages, returns = map(torch.as_tensor, self.arrays())
         observation = {GOAL: torch.randn(5, 4, 2).double(), PREVIOUS_ACTION: torch.randint(0, 4, (5, 4))}
-        begun, state = torch.rand(5, 4) < 0.3, torch.randn(1, 4, 3).double()
+        begun = torch.rand(5, 4) < 0.3
+        state = torch.randn(1, 4, 3).double()
         old = torch.full((5, 4), np.log(0.25)).double()
 
         def loss():
@@ -110,9 +115,11 @@ class TestLoss:
         loss().backward()
         rng = np.random.default_rng(0)
         for parameter in policy.parameters():
-            flat, gradient = parameter.data.reshape(-1), parameter.grad.reshape(-1)
+            flat = parameter.data.reshape(-1)
+            gradient = parameter.grad.reshape(-1)
             for index in rng.choice(len(flat), min(4, len(flat)), replace=False):
-                before, sides = flat[index].item(), []
+                before = flat[index].item()
+                sides = []
                 for shift in (1e-5, -1e-5):
                     flat[index] = before + shift
                     sides.append(loss().item())
@@ -258,7 +265,8 @@ class TestTraining:
         with ratios in 1 +- clip the policy's loss cannot fall by more than clip times the mean absolute advantage.
         """
         ppo = make("paper", num_envs=4, optimizer="lamb", learning_rate=5e-3, num_minibatches=1, entropy_weight=0.0)
-        rollout, config = ppo.collector.collect(), ppo.config
+        rollout = ppo.collector.collect()
+        config = ppo.config
         outcome = (rollout.rewards, rollout.values, rollout.begun, rollout.bootstraps)
         advantages = gae(*outcome, config.gamma, config.gae_lambda)
         returns = advantages + rollout.values[:-1]
@@ -279,12 +287,14 @@ class TestTraining:
             plain, _, _ = ppo.policy(*sequence)
             with torch.autocast("cpu", torch.bfloat16):
                 mixed, _, _ = ppo.policy(*sequence)
-        error, size = (mixed - plain).abs(), plain.std()
+        error = (mixed - plain).abs()
+        size = plain.std()
         assert 0 < error.mean() < 0.03 * size and error.max() < 0.2 * size
         assert mixed.dtype == torch.float32
 
     def test_the_order_of_channels_changes_nothing(self, make):
-        plain, ordered = make("small"), make("small", channels_last=True)
+        plain = make("small")
+        ordered = make("small", channels_last=True)
         assert ordered.policy.encoder.convolutions[2].weight.is_contiguous(memory_format=torch.channels_last)
         for _ in range(2):
             assert ordered.iterate().losses == pytest.approx(plain.iterate().losses, rel=1e-3, abs=1e-5)
@@ -293,7 +303,8 @@ class TestTraining:
     @pytest.mark.timeout(900)
     @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
     def test_the_compiled_encoder_learns_the_same(self, make):
-        plain, compiled = make("small"), make("small", compile=True)
+        plain = make("small")
+        compiled = make("small", compile=True)
         for _ in range(2):
             expected = plain.iterate().losses
             assert compiled.iterate().losses == pytest.approx(expected, rel=1e-3, abs=1e-5)

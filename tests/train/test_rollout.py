@@ -12,7 +12,9 @@ from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, make_policy  # noqa: E402
 from gym_batchnav.train.rollout import Collector, rows_on  # noqa: E402
 
-ENVS, STEPS, LIMIT = 6, 12, 7
+ENVS = 6
+STEPS = 12
+LIMIT = 7
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,8 @@ def replay(env, rollouts, seed):
 def test_the_environment_says_the_same_again(make, batches, policy, count):
     """Compare with one batch, for any number of batches in the collector."""
     collector = Collector(batches(count), policy, STEPS, seed=3)
-    rollouts, begun = [], np.ones(ENVS, bool)
+    rollouts = []
+    begun = np.ones(ENVS, bool)
     for _ in range(3):
         one = collector.collect()
         rollouts.append({"actions": one.actions.clone(), "rewards": one.rewards.clone(), "begun": one.begun.clone()})
@@ -82,7 +85,8 @@ def test_the_environment_says_the_same_again(make, batches, policy, count):
             np.testing.assert_array_equal(one["begun"][step], begun)
             np.testing.assert_array_equal(one[PREVIOUS_ACTION][step], previous)
             np.testing.assert_allclose(one["rewards"][step], reward, rtol=1e-6)
-            begun, previous = terminated | truncated, one["actions"][step].numpy()
+            begun = terminated | truncated
+            previous = one["actions"][step].numpy()
             if begun.any():
                 ended_spl += list(info["final_info"]["spl"][begun])
         np.testing.assert_array_equal(one["spl"], ended_spl)
@@ -92,7 +96,8 @@ def test_the_environment_says_the_same_again(make, batches, policy, count):
 @pytest.mark.parametrize("count", [1, 2])
 def test_learning_sees_what_acting_saw(make, batches, policy, count):
     """The sequence forward of a rollout gives the values and probabilities with which its actions were chosen."""
-    collector, last_begun = Collector(batches(count), policy, STEPS, seed=1), 0
+    collector = Collector(batches(count), policy, STEPS, seed=1)
+    last_begun = 0
     for _ in range(4):
         rollout = collector.collect()
         with torch.no_grad():
@@ -227,7 +232,8 @@ class IndexedAtHome(torch.Tensor):
 
 def test_rows_are_selected_where_the_values_are():
     """The policy is on a GPU, the observations are on the CPU; the device "meta" takes the place of the GPU."""
-    values, rows = torch.arange(12.0).reshape(4, 3), np.array([1, 3])
+    values = torch.arange(12.0).reshape(4, 3)
+    rows = np.array([1, 3])
     with pytest.raises(RuntimeError, match="same device"):
         values.as_subclass(IndexedAtHome)[torch.as_tensor(rows, device="meta")]
     IndexedAtHome.num_indexed = 0

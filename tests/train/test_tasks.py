@@ -28,7 +28,8 @@ from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
 
 
 class Nothing(Measure):
-    name, at_end = "nothing", True
+    name = "nothing"
+    at_end = True
 
     def measure(self, state):
         return np.full(state.num_envs, np.nan)
@@ -158,7 +159,8 @@ def test_policy_files_say_what_the_policy_reads(make, task, tmp_path):
     again, about = load_policy(tmp_path / "a.safetensors")
     assert about.task_sensors == ({"gps": 2, "compass": 1} if task == Explore() else {GOAL: 2})
     assert again.task_sensors == policy.task_sensors
-    one, other = evaluate(env, PolicyAgent(policy)), evaluate(env, PolicyAgent(again))
+    one = evaluate(env, PolicyAgent(policy))
+    other = evaluate(env, PolicyAgent(again))
     np.testing.assert_array_equal(one.path_length, other.path_length)
 
 

@@ -71,7 +71,8 @@ def test_of_floors_above_one_another_that_of_the_height_counts():
     navmesh = NavMesh.build(floors.vertices, floors.triangles, NavMeshSettings())
     above = viz.navmesh_map(navmesh, size=160)
     goal = np.array([2.0, 3.1, 0.0])
-    upper, lower = viz.geodesic_field(navmesh, goal, above), viz.geodesic_field(navmesh, goal, above, height=0.0)
+    upper = viz.geodesic_field(navmesh, goal, above)
+    lower = viz.geodesic_field(navmesh, goal, above, height=0.0)
     column, row = above.pixels(np.array([-2.0, 0, 0])).astype(int)
     assert upper[row, column] == pytest.approx(4.0, abs=0.1) and np.isinf(lower[row, column])
 

@@ -34,7 +34,9 @@ def test_a_recording_is_what_the_same_steps_by_hand_show(make, mode):
     for agent, row in ((2, 0), (0, 1)):
         np.testing.assert_array_equal(recording.positions[0, row], env.agents.position[agent])
         np.testing.assert_array_equal(recording.goals[row], env.episodes.goal[agent])
-    running, spl, steps = np.ones(3, bool), np.zeros(3), np.zeros(3, int)
+    running = np.ones(3, bool)
+    spl = np.zeros(3)
+    steps = np.zeros(3, int)
     for step in range(1, len(recording.positions)):
         _, _, terminated, truncated, info = env.step(env.shortest_path_actions())
         for agent, row in ((2, 0), (0, 1)):

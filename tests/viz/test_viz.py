@@ -18,7 +18,8 @@ def test_a_mosaic_keeps_every_picture_in_reading_order():
     sheet = viz.mosaic(pictures, columns=3, gap=2)
     assert sheet.shape == (2 * 6 + 2, 3 * 8 + 2, 3)
     for index, picture in enumerate(pictures):
-        top, left = 2 + (index // 3) * 6, 2 + (index % 3) * 8
+        top = 2 + (index // 3) * 6
+        left = 2 + (index % 3) * 8
         np.testing.assert_array_equal(sheet[top : top + 4, left : left + 6], picture)
 
 
@@ -61,7 +62,9 @@ def test_the_map_from_above_shows_the_inside_with_the_ceiling_off(room):
         column, row = above.pixels(np.array([x, 0.0, z])).astype(int)
         return above.picture[row, column].astype(int)
 
-    floor, crate, wall = color(-2, 0), color(2, -0.5), color(0, -1)
+    floor = color(-2, 0)
+    crate = color(2, -0.5)
+    wall = color(0, -1)
     np.testing.assert_array_equal(floor, color(3, 2))
     assert np.abs(floor - crate).max() > 8 and np.abs(floor - wall).max() > 8
     np.testing.assert_array_equal(color(0, 2.5), floor)  # the way round the wall lies at positive z: south
@@ -82,7 +85,8 @@ def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(roo
         column, row = above.pixels(np.array([x, 0.0, z])).round().astype(int)
         return int(above.picture[row - 1 : row + 2, column - 1 : column + 2].min())
 
-    open_floor, edge = shade(-2, 0), shade(1.5, -0.5)
+    open_floor = shade(-2, 0)
+    edge = shade(1.5, -0.5)
     assert open_floor > 230 and edge < open_floor - 60  # a line where the crate begins, none on the floor
     assert shade(2, -0.5) > 230  # nor on its top
     floor, ceiling, wall = (picture[row, 60].mean() for row in (115, 4, 57))
@@ -112,7 +116,8 @@ def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room
     outlined = viz.draw_outline(plain, navmesh)
     green = (outlined.picture == viz.OUTLINE).all(axis=2)
     row, column = np.nonzero(green)
-    x, z = column / plain.pixels_per_metre + plain.origin[0], row / plain.pixels_per_metre + plain.origin[1]
+    x = column / plain.pixels_per_metre + plain.origin[0]
+    z = row / plain.pixels_per_metre + plain.origin[1]
     assert (x.min(), x.max(), z.min(), z.max()) == pytest.approx((-3.9, 3.9, -2.9, 2.9), abs=0.15)
     assert not green[tuple(plain.pixels(np.array([-2.0, 0, 0])).astype(int)[::-1])]
     assert not (viz.draw_outline(replace(plain, span=(5.0, 9.0)), navmesh).picture == viz.OUTLINE).all(axis=2).any()
@@ -210,7 +215,8 @@ def test_colours_of_agents_can_be_told_apart_by_the_colour_blind(seen):
 
 def test_a_number_stands_in_the_corner_of_its_picture():
     blank = np.full((80, 80, 3), 255, np.uint8)
-    one, two = viz.numbered(blank, 1), viz.numbered(blank, 2)
+    one = viz.numbered(blank, 1)
+    two = viz.numbered(blank, 2)
     assert (one[:30, :30] == viz.PATH_COLORS[0]).all(axis=2).any() and (one[30:] == 255).all()
     assert (two[:30, :30] == viz.PATH_COLORS[1]).all(axis=2).any()
 

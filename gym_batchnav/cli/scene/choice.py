@@ -77,7 +77,8 @@ def stage_config_hint(scene: Scene) -> str:
     from gym_batchnav.scene.files import SceneFiles
     from gym_batchnav.scene.habitat.stage import read_stage_config
 
-    path, up = Path(str(scene.metadata["path"])), str(scene.metadata["up"])
+    path = Path(str(scene.metadata["path"]))
+    up = str(scene.metadata["up"])
     # If a configuration rotates the file in another way, the metadata contains the name of the configuration.
     config = None if up in _UP else read_stage_config(SceneFiles(path))
     rotation = _UP[up] if config is None else config.rotation
@@ -96,10 +97,13 @@ def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any
     Returns:
         All four attributes of a frame, so that they fully replace those of an older configuration.
     """
-    scale, unit = rotation.T @ factors, 1.0
+    scale = rotation.T @ factors
+    unit = 1.0
     if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes are only permuted, so signs do not matter
         scale = np.abs(scale)
         if (factors == factors[0]).all():
-            scale, unit = np.ones(3), float(factors[0])
-    up, front = (rotation[1] + 0.0).tolist(), (-rotation[2] + 0.0).tolist()  # adding 0.0 turns -0.0 into 0.0
+            scale = np.ones(3)
+            unit = float(factors[0])
+    up = (rotation[1] + 0.0).tolist()  # adding 0.0 turns -0.0 into 0.0
+    front = (-rotation[2] + 0.0).tolist()
     return {"up": up, "front": front, "scale": (scale + 0.0).tolist(), "units_to_meters": unit}

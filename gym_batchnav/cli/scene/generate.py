@@ -89,7 +89,8 @@ def _numbers(seeds: Sequence[str]) -> list[int]:
         match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
         if not match:
             raise ValueError(f"seed {part!r}: pass a whole number of 0 or more, or a range such as 0-9")
-        first, last = int(match[1]), int(match[2] or match[1])
+        first = int(match[1])
+        last = int(match[2] or match[1])
         if last < first:
             raise ValueError(f"seeds {part!r}: the last seed is smaller than the first; write {last}-{first}")
         if len(numbers) + last - first >= _MAX_HOMES:
@@ -117,7 +118,8 @@ def _summary(home: Scene, navmesh: NavMesh) -> str:
     """Return one line with the areas and rooms of a home."""
     from gym_batchnav.viz.facts import counted
 
-    area, rooms = home.metadata["area"], home.metadata["rooms"]
+    area = home.metadata["area"]
+    rooms = home.metadata["rooms"]
     assert isinstance(area, float) and isinstance(rooms, list)
     islands = [island.area for island in navmesh.islands]
     return (

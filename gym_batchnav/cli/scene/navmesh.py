@@ -59,7 +59,8 @@ def navmesh(
             raise ValueError(f"--save '{save}': the name of a navmesh file must end in .navmesh")
     started = time.perf_counter()
     if scene.lower().endswith(".navmesh"):
-        name, file = Path(scene).stem, Path(scene).expanduser()
+        name = Path(scene).stem
+        file = Path(scene).expanduser()
         if not file.is_file():
             raise FileNotFoundError(f"navmesh file '{file}' does not exist: check the name")
         mesh = NavMesh.load(file)

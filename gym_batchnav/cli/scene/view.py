@@ -44,7 +44,8 @@ def view(
     from gym_batchnav.render.api import make_renderer
     from gym_batchnav.system.progress import late_progress
 
-    console, cache = Console(stderr=True, soft_wrap=True), DiskCache()
+    console = Console(stderr=True, soft_wrap=True)
+    cache = DiskCache()
     source = chosen_source(scene, only, cache, up, scale)
     out = out or Path(f"{source.name.replace('/', '_')}_view.png")
     viz.check_picture_path(out)

@@ -31,7 +31,8 @@ def basin(b: Builder, width: float = 0.75) -> None:
     for side in (-1, 1):
         b.box("front", (width / 2 - 0.03, 0.48, 0.016), (side * (width / 4 - 0.012), 0.28, 0.197), 0.004)
         b.box("chrome", (0.012, 0.12, 0.02), (side * 0.04, 0.52, 0.212))
-    rim, bowl = width / 2, (width / 2 - 0.10, 0.15)
+    rim = width / 2
+    bowl = (width / 2 - 0.10, 0.15)
     for side in (-1, 1):
         b.box("ceramic", (rim - bowl[0], 0.07, 0.46), (side * (rim + bowl[0]) / 2, 0.79, 0))
     b.box("ceramic", (2 * bowl[0], 0.07, 0.05), (0, 0.79, 0.205))
@@ -53,7 +54,9 @@ def basin(b: Builder, width: float = 0.75) -> None:
 
 def bath_tub(b: Builder, length: float = 1.7) -> None:
     """Build a panelled bath tub, its long side against the wall, with taps at one end."""
-    width, height, rim = 0.75, 0.58, 0.06
+    width = 0.75
+    height = 0.58
+    rim = 0.06
     for side in (-1, 1):
         b.box("ceramic", (length, height - 0.05, 0.02), (0, 0, side * (width / 2 - 0.02)), shade=0.95)
         b.box("ceramic", (0.02, height - 0.05, width - 0.06), (side * (length / 2 - 0.02), 0, 0))

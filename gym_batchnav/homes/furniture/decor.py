@@ -25,7 +25,8 @@ def _leaf(b: Builder, finish: str, root: Spot, tip: Spot, width: float, sag: flo
     """Build a leaf from its root to its tip, bent downwards by ``sag`` metres."""
     steps = b.detail.segments(3, 2)
     t = np.linspace(0, 1, steps + 1)
-    start, end = np.array(root), np.array(tip)
+    start = np.array(root)
+    end = np.array(tip)
     line = start + t[:, None] * (end - start)
     line[:, 1] += sag * 4 * t * (1 - t)
     aside = np.cross(end - start, [0, 1.0, 0])
@@ -67,14 +68,16 @@ def palm(b: Builder) -> None:
         b.bar("soil", [(lean / 2, 0.3, 0), (lean, 0.7, 0.02), (lean * 1.3, top, 0)], (0.02, 0.016, 0.012), 6)
         for k in range(9):
             angle = 2.4 * k + float(b.rng.uniform(-0.2, 0.2)) + lean * 10
-            reach, rise = 0.36 - 0.07 * (k % 3), -0.02 + 0.22 * (k % 3)
+            reach = 0.36 - 0.07 * (k % 3)
+            rise = -0.02 + 0.22 * (k % 3)
             tip = (lean * 1.3 + reach * np.cos(angle), top + rise, reach * np.sin(angle))
             _leaf(b, "leaf", (lean * 1.3, top, 0), tip, 0.09, 0.10)
 
 
 def fill_shelf(b: Builder, width: float, height: float, at: Spot) -> None:
     """Build groups of books along one shelf, sometimes with a pot or a box between them."""
-    x, end = -width / 2, width / 2
+    x = -width / 2
+    end = width / 2
     coarse = b.detail.level < 0.45
     while x < end - 0.10:
         kind = float(b.rng.random())
@@ -94,11 +97,13 @@ def fill_shelf(b: Builder, width: float, height: float, at: Spot) -> None:
 
 def _books(b: Builder, x: float, end: float, height: float, count: int, at: Spot, coarse: bool) -> float:
     """Build a group of standing books from x on and return its end; coarse books are one block per group."""
-    start, tallest = x, 0.0
+    start = x
+    tallest = 0.0
     sizes = []
     for _ in range(count):
         thick, tall, deep = b.rng.uniform((0.018, 0.60, 0.15), (0.045, 0.92, 0.21)).tolist()
-        spine, offset = int(b.rng.integers(32)), b.rng.random(2)
+        spine = int(b.rng.integers(32))
+        offset = b.rng.random(2)
         if x + thick > end:
             break
         tallest = max(tallest, tall)
@@ -140,7 +145,9 @@ def _standing(books: np.ndarray, at: Spot) -> shapes.Shape:
 
 def picture(b: Builder, width: float = 0.8, height: float = 0.6, quarter: int = 0, middle: float = 1.55) -> None:
     """Build a framed picture on the wall; ``quarter`` selects one of four, ``middle`` is its height."""
-    low, frame, finish = middle - height / 2, 0.03, ("black", "wood", "trim", "wood2")[int(b.rng.integers(4))]
+    low = middle - height / 2
+    frame = 0.03
+    finish = ("black", "wood", "trim", "wood2")[int(b.rng.integers(4))]
     b.box("paper", (width - 0.01, height - 0.01, 0.012), (0, low + 0.005, -0.006))
     for side in (-1, 1):
         b.box(finish, (frame, height, 0.024), (side * (width - frame) / 2, low, 0), 0.004)
@@ -148,7 +155,8 @@ def picture(b: Builder, width: float = 0.8, height: float = 0.6, quarter: int = 
             finish, (width - 2 * frame, frame, 0.024), (0, middle + side * (height - frame) / 2 - frame / 2, 0), 0.004
         )
     mat = 0.06 if min(width, height) > 0.45 else 0.0
-    u, v = 0.5 * (quarter % 2), 0.5 * (quarter // 2)
+    u = 0.5 * (quarter % 2)
+    v = 0.5 * (quarter // 2)
     inner = (width - 2 * frame - 2 * mat, height - 2 * frame - 2 * mat)
     cut = 0.5 * (1 - min(1.0, inner[1] / inner[0])) / 2
     crop = (u + 0.01, v + 0.01 + cut, u + 0.49, v + 0.49 - cut)

@@ -68,7 +68,8 @@ def sink_unit(b: Builder, width: float = 0.8) -> None:
         _door_at(b, side * width / 4, width / 2)
         b.box("trim", (0.02, 0.15, DEPTH - 0.06), (side * (width / 2 - 0.01), 0.72, -0.03), shade=0.85)
     _front(b, width, 0.69, 0.17)
-    bowl_x, bowl_z = width / 2 - 0.14, 0.19
+    bowl_x = width / 2 - 0.14
+    bowl_z = 0.19
     for side in (-1, 1):
         b.box("stone", (width / 2 - bowl_x, 0.04, DEPTH), (side * (width / 2 + bowl_x) / 2, WORKTOP - 0.04, 0), 0.0)
         strip = DEPTH / 2 - bowl_z
@@ -130,7 +131,9 @@ def fridge(b: Builder, height: float = 1.9) -> None:
 
 def wall_cupboard(b: Builder, width: float = 0.6, shelf: bool = False) -> None:
     """Build a cupboard on the wall over the worktop, or an open shelf with crockery."""
-    low, height, depth = 1.45, 0.70, 0.35
+    low = 1.45
+    height = 0.70
+    depth = 0.35
     if shelf:
         for y in (low + 0.05, low + 0.40):
             b.box("wood", (width - 0.02, 0.03, 0.24), (0, y, -0.05), 0.005)

@@ -10,7 +10,8 @@ from gym_batchnav.homes.furniture.decor import fill_shelf, pot_plant, vase
 
 def sofa(b: Builder, width: float = 2.1, arms: str = "block") -> None:
     """Build a sofa with two or three seats, loose cushions and low legs; ``arms`` are ``"block"`` or ``"slim"``."""
-    depth, arm = 0.90, 0.20 if arms == "block" else 0.11
+    depth = 0.90
+    arm = 0.20 if arms == "block" else 0.11
     seats = 3 if width > 1.9 else 2
     inner = width - 2 * arm
     for x in (-width / 2 + 0.12, width / 2 - 0.12):
@@ -49,7 +50,8 @@ def coffee_table(b: Builder, style: str = "oblong") -> None:
         b.lathe("wood", [(0, 0.37), (0.36, 0.37), (0.39, 0.385), (0.39, 0.40), (0.38, 0.41), (0, 0.41)], fine=28)
         for k in range(3):
             angle = 2 * np.pi * k / 3 + 0.3
-            cos, sin = np.cos(angle), np.sin(angle)
+            cos = np.cos(angle)
+            sin = np.sin(angle)
             b.leg("wood", (0.32 * cos, 0, 0.32 * sin), (0.22 * cos, 0.375, 0.22 * sin), (0.014, 0.022))
         vase(b, (0.06, 0.41, -0.05), 0.16)
     else:
@@ -93,7 +95,8 @@ def tv_bench(b: Builder, width: float = 1.8) -> None:
 
 def bookshelf(b: Builder, width: float = 0.9, height: float = 2.0) -> None:
     """Build an open shelf filled with books and a few other objects."""
-    depth, board = 0.30, 0.025
+    depth = 0.30
+    board = 0.025
     for side in (-1, 1):
         b.box("wood", (board, height, depth), (side * (width - board) / 2, 0, 0), 0.004)
     b.box("wood", (width - 2 * board, height - 0.02, 0.012), (0, 0.01, -depth / 2 + 0.006), shade=0.62)
@@ -207,7 +210,8 @@ def office_chair(b: Builder) -> None:
     """Build a swivel chair on five castors."""
     for k in range(5):
         angle = 2 * np.pi * k / 5
-        cos, sin = np.cos(angle), np.sin(angle)
+        cos = np.cos(angle)
+        sin = np.sin(angle)
         b.leg("black", (0.28 * cos, 0.06, 0.28 * sin), (0.02 * cos, 0.10, 0.02 * sin), (0.014, 0.024))
         b.lathe("black", [(0, 0), (0.022, 0.01), (0.022, 0.04), (0, 0.05)], (0.28 * cos, 0, 0.28 * sin), fine=6)
     b.cylinder("grey", 0.025, 0.34, (0, 0.09, 0), 8)

@@ -145,7 +145,9 @@ def _clean(
         raise ValueError(
             f"{np.count_nonzero(~np.isfinite(points).all(axis=1))} vertices are not finite (NaN or infinite)"
         )
-    a, b, c = points[triangles[:, 0]], points[triangles[:, 1]], points[triangles[:, 2]]
+    a = points[triangles[:, 0]]
+    b = points[triangles[:, 1]]
+    c = points[triangles[:, 2]]
     with np.errstate(over="ignore", invalid="ignore"):
         normal = np.cross(b - a, c - a)
         length = np.sqrt((normal * normal).sum(axis=1))
@@ -159,10 +161,13 @@ def _clean(
 
 def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSettings) -> _Grid:
     used = points[triangles.reshape(-1)]
-    origin, upper = used.min(axis=0), used.max(axis=0)
-    cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
+    origin = used.min(axis=0)
+    upper = used.max(axis=0)
+    cell_size = np.float32(settings.cell_size)
+    cell_height = np.float32(settings.cell_height)
     size = upper.astype(np.float64) - origin
-    columns, levels = size[0] / settings.cell_size * size[2] / settings.cell_size, size[1] / settings.cell_height
+    columns = size[0] / settings.cell_size * size[2] / settings.cell_size
+    levels = size[1] / settings.cell_height
     if columns > MAX_COLUMNS or levels > MAX_LEVELS or max(size[0], size[2]) / settings.cell_size > MAX_ROW:
         raise ValueError(
             f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, {columns:.3g} columns of voxels with "
@@ -205,7 +210,8 @@ def _find_floor(
     report: Callable[[str, float], None],
 ) -> _Floor:
     """Voxelise, filter and erode, as Recast does from rcRasterizeTriangles to rcErodeWalkableArea."""
-    cell_size, cell_height = np.float32(settings.cell_size), np.float32(settings.cell_height)
+    cell_size = np.float32(settings.cell_size)
+    cell_height = np.float32(settings.cell_height)
     head, linked, num_spans = rasterise(
         *(points - grid.origin, triangles, walkable, cell_size, cell_height),
         *(grid.width, grid.depth, MAX_SPANS, grid.expected_spans),
@@ -240,7 +246,8 @@ def _find_floor(
         )
     report("erode", 0.5)
     links = link(floors, grid.width, grid.height, grid.climb)
-    column, floor = floors.column, floors.floor
+    column = floors.column
+    floor = floors.floor
     del floors
     kept = boundary_distance(links) >= 2 * grid.radius
     return _Floor(column[kept], floor[kept], keep_spans(links, kept))
@@ -253,7 +260,8 @@ def _divide(floor: _Floor, settings: NavMeshSettings) -> np.ndarray:
     region, count = watershed(floor.links, boundary_distance(floor.links))
     start, met = region_rings(floor.links, region, count)
     rings = [met[start[number] : start[number + 1]].tolist() for number in range(count)]
-    smallest, merged = settings.region_min_size**2, settings.region_merge_size**2
+    smallest = settings.region_min_size**2
+    merged = settings.region_merge_size**2
     return merge_regions(region, rings, floor.column, smallest, merged)
 
 

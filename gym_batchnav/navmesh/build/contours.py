@@ -46,14 +46,17 @@ def trace(
             if region[span] != SOLID and (beside < 0 or region[beside] != region[span]):
                 edges[span] |= 1 << direction
                 total += 1
-    points, start, owner = np.empty((total, 4), np.int32), np.zeros(total + 1, np.int64), np.empty(total, np.int32)
+    points = np.empty((total, 4), np.int32)
+    start = np.zeros(total + 1, np.int64)
+    owner = np.empty(total, np.int32)
     count = borders = 0
     for first in range(len(links)):
         while edges[first]:
             direction = 0
             while not edges[first] >> direction & 1:
                 direction += 1
-            span, begin = first, direction
+            span = first
+            begin = direction
             while True:
                 beside = links[span, direction]
                 if edges[span] >> direction & 1:
@@ -65,7 +68,8 @@ def trace(
                     edges[span] &= ~(1 << direction)
                     direction = (direction + 1) & 3
                 else:
-                    span, direction = beside, (direction + 3) & 3
+                    span = beside
+                    direction = (direction + 3) & 3
                 if span == first and direction == begin:
                     break
             owner[borders] = region[first]
@@ -105,7 +109,8 @@ def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: n
     Returns:
         The number of rows written.
     """
-    total, count = len(points), 0
+    total = len(points)
+    count = 0
     for row in range(total):
         if points[row, 3] != points[(row + 1) % total, 3]:
             kept[count] = row
@@ -113,19 +118,25 @@ def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: n
     if count == 0:
         low = high = 0
         for row in range(total):
-            x, z = points[row, 0], points[row, 2]
+            x = points[row, 0]
+            z = points[row, 2]
             if x < points[low, 0] or (x == points[low, 0] and z < points[low, 2]):
                 low = row
             if x > points[high, 0] or (x == points[high, 0] and z > points[high, 2]):
                 high = row
-        kept[0], kept[1] = low, high
+        kept[0] = low
+        kept[1] = high
         count = 2
     limit = max_error * max_error
     for stage in range(2):
         place = 0
         while place < count:
-            first, last = kept[place], kept[(place + 1) % count]
-            ax, az, bx, bz = points[first, 0], points[first, 2], points[last, 0], points[last, 2]
+            first = kept[place]
+            last = kept[(place + 1) % count]
+            ax = points[first, 0]
+            az = points[first, 2]
+            bx = points[last, 0]
+            bz = points[last, 2]
             forward = bx > ax or (bx == ax and bz > az)
             length = last - first if last > first else last - first + total
             new = -1
@@ -150,21 +161,27 @@ def _farthest(points: np.ndarray, first: int, last: int, length: int, forward: b
     """Return the row between two others that is farthest from their edge, -1 if none exceeds ``limit`` (squared)."""
     begin, end, step = (first, last, 1) if forward else (last, first, -1)
     total = len(points)
-    ax, az = np.float32(points[begin, 0]), np.float32(points[begin, 2])
-    dx, dz = np.float32(points[end, 0]) - ax, np.float32(points[end, 2]) - az
+    ax = np.float32(points[begin, 0])
+    az = np.float32(points[begin, 2])
+    dx = np.float32(points[end, 0]) - ax
+    dz = np.float32(points[end, 2]) - az
     squared = dx * dx + dz * dz
-    best, worst = -1, limit
+    best = -1
+    worst = limit
     for k in range(1, length):
         row = (begin + k * step) % total
-        px, pz = np.float32(points[row, 0]) - ax, np.float32(points[row, 2]) - az
+        px = np.float32(points[row, 0]) - ax
+        pz = np.float32(points[row, 2]) - az
         share = px * dx + pz * dz
         if squared > 0:
             share /= squared
         share = min(max(share, np.float32(0)), np.float32(1))
-        ex, ez = share * dx - px, share * dz - pz
+        ex = share * dx - px
+        ez = share * dz - pz
         error = ex * ex + ez * ez
         if error > worst:
-            best, worst = row, error
+            best = row
+            worst = error
     return best
 
 
@@ -187,7 +204,10 @@ def between(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
 @njit(**INNER)
 def cross_inside(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
     """Return whether the segments ab and cd cross at a point that is an end of neither."""
-    first, second, third, fourth = turn(a, b, c), turn(a, b, d), turn(c, d, a), turn(c, d, b)
+    first = turn(a, b, c)
+    second = turn(a, b, d)
+    third = turn(c, d, a)
+    fourth = turn(c, d, b)
     if first == 0 or second == 0 or third == 0 or fourth == 0:
         return False
     return (first < 0) != (second < 0) and (third < 0) != (fourth < 0)
@@ -220,7 +240,8 @@ def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, skip: int) -> bool:
         following = (row + 1) % len(ring)
         if row == skip or following == skip:
             continue
-        c, d = ring[row], ring[following]
+        c = ring[row]
+        d = ring[following]
         if same_place(a, c) or same_place(b, c) or same_place(a, d) or same_place(b, d):
             continue
         if touch(a, b, c, d):
@@ -249,9 +270,11 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
     for offset in range(len(own)):
         row = (left + offset) % len(own)
         corner = own[row]
-        best, nearest = -1, np.int64(2**62)
+        best = -1
+        nearest = np.int64(2**62)
         for k in range(len(outline)):
-            dx, dz = np.int64(outline[k, 0]) - corner[0], np.int64(outline[k, 2]) - corner[2]
+            dx = np.int64(outline[k, 0]) - corner[0]
+            dz = np.int64(outline[k, 2]) - corner[2]
             squared = dx * dx + dz * dz
             if squared >= nearest:
                 continue
@@ -266,7 +289,8 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
                     free = False
                     break
             if free:
-                best, nearest = k, squared
+                best = k
+                nearest = squared
         if best >= 0:
             return best, row
     return -1, -1
@@ -285,7 +309,8 @@ def merge_holes(outline: np.ndarray, holes: list[np.ndarray]) -> np.ndarray:
         row, hole_row = find_bridge(outline, np.concatenate(holes), start, 0)
         hole = holes.pop(0)
         if row >= 0:
-            there, back = np.roll(outline, -row, axis=0), np.roll(hole, -hole_row, axis=0)
+            there = np.roll(outline, -row, axis=0)
+            back = np.roll(hole, -hole_row, axis=0)
             outline = np.concatenate([there, there[:1], back, back[:1]])
     return outline
 
@@ -316,7 +341,8 @@ def region_outlines(
         ring = ring[moved]
         if len(ring) < 3:
             continue
-        x, z = ring[:, 0].astype(np.int64), ring[:, 2].astype(np.int64)
+        x = ring[:, 0].astype(np.int64)
+        z = ring[:, 2].astype(np.int64)
         area = int((x * np.roll(z, -1) - np.roll(x, -1) * z).sum())
         (outlines if area < 0 else holes).setdefault(int(owner[border]), []).append(ring)
     return {number: [merge_holes(rings[0], holes.get(number, [])), *rings[1:]] for number, rings in outlines.items()}

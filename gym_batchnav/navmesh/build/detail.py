@@ -52,7 +52,8 @@ def _floor_near(floors: Floors, x: float, z: float, own: int, other: int, expect
     cx = min(max(int(np.floor(x + 0.01)), 0), width - 1)
     cz = min(max(int(np.floor(z + 0.01)), 0), depth - 1)
     for ring in range(SEARCH_RINGS + 1):
-        found, error = expected, np.inf
+        found = expected
+        error = np.inf
         for nz in range(max(cz - ring, 0), min(cz + ring, depth - 1) + 1):
             for nx in range(max(cx - ring, 0), min(cx + ring, width - 1) + 1):
                 if abs(nx - cx) != ring and abs(nz - cz) != ring:
@@ -60,7 +61,8 @@ def _floor_near(floors: Floors, x: float, z: float, own: int, other: int, expect
                 for span in range(start[nz * width + nx], start[nz * width + nx + 1]):
                     difference = abs(height[span] - expected)
                     if difference < error and (region[span] == own or region[span] == other):
-                        found, error = float(height[span]), difference
+                        found = float(height[span])
+                        error = difference
         if error < np.inf:
             return found
     return expected
@@ -69,17 +71,22 @@ def _floor_near(floors: Floors, x: float, z: float, own: int, other: int, expect
 @njit(**INNER)
 def _locate(points: np.ndarray, triangles: np.ndarray, count: int, x: float, z: float) -> tuple[int, float]:
     """Return the triangle that contains (x, z), or the nearest one, and the height there."""
-    best, slack, height = 0, -np.inf, 0.0
+    best = 0
+    slack = -np.inf
+    height = 0.0
     for row in range(count):
         a, b, c = triangles[row]
         total = _area(points, a, b, c)
         u = (points[b, 0] - points[c, 0]) * (z - points[c, 2]) - (points[b, 2] - points[c, 2]) * (x - points[c, 0])
         v = (points[c, 0] - points[a, 0]) * (z - points[a, 2]) - (points[c, 2] - points[a, 2]) * (x - points[a, 0])
-        u, v = u / total, v / total
+        u = u / total
+        v = v / total
         w = 1.0 - u - v
         least = min(u, v, w)
         if least > slack:
-            best, slack, height = row, least, u * points[a, 1] + v * points[b, 1] + w * points[c, 1]
+            best = row
+            slack = least
+            height = u * points[a, 1] + v * points[b, 1] + w * points[c, 1]
     return best, height
 
 
@@ -103,21 +110,36 @@ def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> 
         if abs(_area(points, triangles[row, k], triangles[row, (k + 1) % 3], new)) < ON_EDGE:
             edge = k
     if edge < 0:
-        triangles[row, 0], triangles[row, 1], triangles[row, 2] = a, b, new
-        triangles[count, 0], triangles[count, 1], triangles[count, 2] = b, c, new
-        triangles[count + 1, 0], triangles[count + 1, 1], triangles[count + 1, 2] = c, a, new
+        triangles[row, 0] = a
+        triangles[row, 1] = b
+        triangles[row, 2] = new
+        triangles[count, 0] = b
+        triangles[count, 1] = c
+        triangles[count, 2] = new
+        triangles[count + 1, 0] = c
+        triangles[count + 1, 1] = a
+        triangles[count + 1, 2] = new
         count += 2
     else:
-        start, end = triangles[row, edge], triangles[row, (edge + 1) % 3]
+        start = triangles[row, edge]
+        end = triangles[row, (edge + 1) % 3]
         tip = triangles[row, (edge + 2) % 3]
         other, k = _across(triangles, count, end, start)
-        triangles[row, 0], triangles[row, 1], triangles[row, 2] = tip, start, new
-        triangles[count, 0], triangles[count, 1], triangles[count, 2] = tip, new, end
+        triangles[row, 0] = tip
+        triangles[row, 1] = start
+        triangles[row, 2] = new
+        triangles[count, 0] = tip
+        triangles[count, 1] = new
+        triangles[count, 2] = end
         count += 1
         if other >= 0:
             tip = triangles[other, k]
-            triangles[other, 0], triangles[other, 1], triangles[other, 2] = tip, end, new
-            triangles[count, 0], triangles[count, 1], triangles[count, 2] = tip, new, start
+            triangles[other, 0] = tip
+            triangles[other, 1] = end
+            triangles[other, 2] = new
+            triangles[count, 0] = tip
+            triangles[count, 1] = new
+            triangles[count, 2] = start
             count += 1
     _flip(points, triangles, count)
     return count
@@ -130,7 +152,9 @@ def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
         flipped = False
         for row in range(count):
             for k in range(3):
-                a, b, c = triangles[row, k], triangles[row, (k + 1) % 3], triangles[row, (k + 2) % 3]
+                a = triangles[row, k]
+                b = triangles[row, (k + 1) % 3]
+                c = triangles[row, (k + 2) % 3]
                 other, m = _across(triangles, count, b, a)
                 if other < 0:
                     continue
@@ -138,15 +162,25 @@ def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
                 if _area(points, a, d, c) <= ON_EDGE or _area(points, d, b, c) <= ON_EDGE:
                     continue
                 # The flipped edge is better if the angles opposite to the edge add up to more than 180 degrees.
-                cax, caz = points[a, 0] - points[c, 0], points[a, 2] - points[c, 2]
-                cbx, cbz = points[b, 0] - points[c, 0], points[b, 2] - points[c, 2]
-                dax, daz = points[a, 0] - points[d, 0], points[a, 2] - points[d, 2]
-                dbx, dbz = points[b, 0] - points[d, 0], points[b, 2] - points[d, 2]
-                cos_c, sin_c = cax * cbx + caz * cbz, abs(cax * cbz - caz * cbx)
-                cos_d, sin_d = dax * dbx + daz * dbz, abs(dax * dbz - daz * dbx)
+                cax = points[a, 0] - points[c, 0]
+                caz = points[a, 2] - points[c, 2]
+                cbx = points[b, 0] - points[c, 0]
+                cbz = points[b, 2] - points[c, 2]
+                dax = points[a, 0] - points[d, 0]
+                daz = points[a, 2] - points[d, 2]
+                dbx = points[b, 0] - points[d, 0]
+                dbz = points[b, 2] - points[d, 2]
+                cos_c = cax * cbx + caz * cbz
+                sin_c = abs(cax * cbz - caz * cbx)
+                cos_d = dax * dbx + daz * dbz
+                sin_d = abs(dax * dbz - daz * dbx)
                 if sin_c * cos_d + cos_c * sin_d < -1e-9 * (sin_c + sin_d):
-                    triangles[row, 0], triangles[row, 1], triangles[row, 2] = a, d, c
-                    triangles[other, 0], triangles[other, 1], triangles[other, 2] = d, b, c
+                    triangles[row, 0] = a
+                    triangles[row, 1] = d
+                    triangles[row, 2] = c
+                    triangles[other, 0] = d
+                    triangles[other, 1] = b
+                    triangles[other, 2] = c
                     flipped = True
                     break
         if not flipped:
@@ -171,7 +205,8 @@ def _edge_samples(
     """
     if points[a, 0] > points[b, 0] or (points[a, 0] == points[b, 0] and points[a, 2] > points[b, 2]):
         a, b = b, a
-    dx, dz = points[b, 0] - points[a, 0], points[b, 2] - points[a, 2]
+    dx = points[b, 0] - points[a, 0]
+    dz = points[b, 2] - points[a, 2]
     pieces = min(1 + int(np.sqrt(dx * dx + dz * dz) / spacing), 63)
     height = np.empty(pieces + 1)
     fixed = np.zeros(pieces + 1, np.bool_)
@@ -181,18 +216,21 @@ def _edge_samples(
         straight = points[a, 1] * (1 - share) + points[b, 1] * share
         height[k] = straight
         if 0 < k < pieces:
-            x, z = points[a, 0] + share * dx, points[a, 2] + share * dz
+            x = points[a, 0] + share * dx
+            z = points[a, 2] + share * dz
             height[k] = _floor_near(floors, x, z, own, other, straight)
     first = 0
     while first < pieces:
         last = first + 1
         while not fixed[last]:
             last += 1
-        worst, error = -1, max_error
+        worst = -1
+        error = max_error
         for k in range(first + 1, last):
             straight = height[first] + (height[last] - height[first]) * (k - first) / (last - first)
             if abs(height[k] - straight) > error:
-                worst, error = k, abs(height[k] - straight)
+                worst = k
+                error = abs(height[k] - straight)
         if worst >= 0:
             fixed[worst] = True
         else:
@@ -212,9 +250,12 @@ def _inner_samples(
     points: np.ndarray, size: int, floors: Floors, own: int, triangles: np.ndarray, spacing: float
 ) -> np.ndarray:
     """Return places [N, 3] on a regular grid well inside the polygon ``points[:size]``, at the height of the floor."""
-    low_x, high_x = points[:size, 0].min(), points[:size, 0].max()
-    low_z, high_z = points[:size, 2].min(), points[:size, 2].max()
-    columns, rows = int(high_x / spacing) - int(low_x / spacing) + 1, int(high_z / spacing) - int(low_z / spacing) + 1
+    low_x = points[:size, 0].min()
+    high_x = points[:size, 0].max()
+    low_z = points[:size, 2].min()
+    high_z = points[:size, 2].max()
+    columns = int(high_x / spacing) - int(low_x / spacing) + 1
+    rows = int(high_z / spacing) - int(low_z / spacing) + 1
     samples = np.empty((columns * rows, 3))
     count = 0
     for row in range(rows):
@@ -223,15 +264,18 @@ def _inner_samples(
             x = (int(low_x / spacing) + column) * spacing
             inside = True
             for k in range(size):
-                a, b = points[k], points[(k + 1) % size]
-                dx, dz = b[0] - a[0], b[2] - a[2]
+                a = points[k]
+                b = points[(k + 1) % size]
+                dx = b[0] - a[0]
+                dz = b[2] - a[2]
                 beyond = dx * (z - a[2]) - dz * (x - a[0])
                 if beyond > -0.5 * spacing * np.sqrt(dx * dx + dz * dz):
                     inside = False
                     break
             if inside:
                 _, expected = _locate(points, triangles, size - 2, x, z)
-                samples[count, 0], samples[count, 2] = x, z
+                samples[count, 0] = x
+                samples[count, 2] = z
                 samples[count, 1] = _floor_near(floors, x, z, own, own, expected)
                 count += 1
     return samples[:count]
@@ -262,8 +306,10 @@ def triangulate_floors(
         The added vertices [D, 3] float64, triangles [T, 3] int32 as rows of the vertices followed by the added ones,
         and the first triangle of every polygon [P + 1] int32.
     """
-    added, num_added = np.empty((256, 3)), 0
-    faces, num_faces = np.empty((1024, 3), np.int32), 0
+    added = np.empty((256, 3))
+    num_added = 0
+    faces = np.empty((1024, 3), np.int32)
+    num_faces = 0
     first_face = np.zeros(len(polygons) + 1, np.int32)
     points = np.empty((6 + MOST_ADDED, 3))
     triangles = np.empty((MOST_TRIANGLES + 2, 3), np.int64)
@@ -276,7 +322,8 @@ def triangulate_floors(
             size += 1
         for k in range(size - 2):
             triangles[k, 0], triangles[k, 1], triangles[k, 2] = 0, k + 1, k + 2
-        count, num_points = size - 2, size
+        count = size - 2
+        num_points = size
         if spacing > 0:
             inner = _inner_samples(points, size, floors, owner[polygon], triangles, spacing)
             for k in range(size):
@@ -290,11 +337,13 @@ def triangulate_floors(
                     count = _insert(points, triangles, count, num_points)
                     num_points += 1
             while num_points < 6 + MOST_ADDED:
-                worst, error = -1, max_error
+                worst = -1
+                error = max_error
                 for sample in range(len(inner)):
                     _, height = _locate(points, triangles, count, inner[sample, 0], inner[sample, 2])
                     if abs(inner[sample, 1] - height) > error:
-                        worst, error = sample, abs(inner[sample, 1] - height)
+                        worst = sample
+                        error = abs(inner[sample, 1] - height)
                 if worst < 0:
                     break
                 points[num_points] = inner[worst]

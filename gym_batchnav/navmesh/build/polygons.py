@@ -16,8 +16,10 @@ from gym_batchnav.system.jit import ENTRY, INNER
 @njit(**INNER)
 def _is_diagonal(points: np.ndarray, ring: np.ndarray, count: int, first: int, last: int, loose: bool) -> bool:
     """Return whether the line between two of ``ring[:count]`` runs inside; if ``loose``, it may touch edges."""
-    a, b = points[ring[first]], points[ring[last]]
-    before, after = points[ring[(first - 1) % count]], points[ring[(first + 1) % count]]
+    a = points[ring[first]]
+    b = points[ring[last]]
+    before = points[ring[(first - 1) % count]]
+    after = points[ring[(first + 1) % count]]
     inside = in_cone(before, a, after, b)
     if loose and turn(before, a, after) <= 0:
         inside = turn(a, b, before) <= 0 and turn(b, a, after) <= 0
@@ -27,7 +29,8 @@ def _is_diagonal(points: np.ndarray, ring: np.ndarray, count: int, first: int, l
         following = (k + 1) % count
         if k == first or k == last or following == first or following == last:
             continue
-        c, d = points[ring[k]], points[ring[following]]
+        c = points[ring[k]]
+        d = points[ring[following]]
         if same_place(a, c) or same_place(b, c) or same_place(a, d) or same_place(b, d):
             continue
         if cross_inside(a, b, c, d) or (not loose and touch(a, b, c, d)):
@@ -50,7 +53,8 @@ def _triangulate(points: np.ndarray) -> np.ndarray:
     for k in range(count):
         ear[k] = _is_diagonal(points, ring, count, k, (k + 2) % count, False)
     while count > 3:
-        best, shortest = -1, np.int64(2**62)
+        best = -1
+        shortest = np.int64(2**62)
         for loose in range(2):
             for k in range(count):
                 after = (k + 2) % count
@@ -59,7 +63,8 @@ def _triangulate(points: np.ndarray) -> np.ndarray:
                 dx = np.int64(points[ring[k], 0]) - points[ring[after], 0]
                 dz = np.int64(points[ring[k], 2]) - points[ring[after], 2]
                 if dx * dx + dz * dz < shortest:
-                    best, shortest = k, dx * dx + dz * dz
+                    best = k
+                    shortest = dx * dx + dz * dz
             if best >= 0:
                 break
         if best < 0:
@@ -126,7 +131,8 @@ def _join(
     for k in range(second_size - 1):
         joined[first_size - 1 + k] = second[(there + 1 + k) % second_size]
     for seam in (0, first_size - 1):
-        before, after = joined[(seam - 1) % size], joined[(seam + 1) % size]
+        before = joined[(seam - 1) % size]
+        after = joined[(seam + 1) % size]
         if turn(points[before], points[joined[seam]], points[after]) >= 0:
             return 0
     return size
@@ -151,9 +157,13 @@ def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
     sizes = np.zeros(len(corners), np.int64)
     num_polygons = 0
     for row in range(len(corners)):
-        a, b, c = ring[corners[row, 0]], ring[corners[row, 1]], ring[corners[row, 2]]
+        a = ring[corners[row, 0]]
+        b = ring[corners[row, 1]]
+        c = ring[corners[row, 2]]
         if turn(points[a], points[b], points[c]) < 0:
-            polygons[num_polygons, 0], polygons[num_polygons, 1], polygons[num_polygons, 2] = a, b, c
+            polygons[num_polygons, 0] = a
+            polygons[num_polygons, 1] = b
+            polygons[num_polygons, 2] = c
             sizes[num_polygons] = 3
             num_polygons += 1
     # Inner edges [E, 5]: the two polygons, the edge's vertices in the first's order, its squared length.
@@ -162,18 +172,22 @@ def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
     for first in range(num_polygons):
         for second in range(first + 1, num_polygons):
             for k in range(3):
-                a, b = polygons[first, k], polygons[first, (k + 1) % 3]
+                a = polygons[first, k]
+                b = polygons[first, (k + 1) % 3]
                 for m in range(3):
                     if polygons[second, m] == b and polygons[second, (m + 1) % 3] == a and num_edges < len(edges):
                         dx = np.int64(points[a, 0]) - points[b, 0]
                         dz = np.int64(points[a, 2]) - points[b, 2]
-                        edges[num_edges, 0], edges[num_edges, 1] = first, second
-                        edges[num_edges, 2], edges[num_edges, 3] = a, b
+                        edges[num_edges, 0] = first
+                        edges[num_edges, 1] = second
+                        edges[num_edges, 2] = a
+                        edges[num_edges, 3] = b
                         edges[num_edges, 4] = dx * dx + dz * dz
                         num_edges += 1
     joined = np.full(12, -1, np.int32)
     while True:
-        best, longest = -1, 0
+        best = -1
+        longest = 0
         for row in range(num_edges):
             first, second, start, end, squared = edges[row]
             if squared > longest and first != second:
@@ -181,7 +195,8 @@ def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
                     points, polygons[first], sizes[first], polygons[second], sizes[second], start, end, limit, joined
                 )
                 if size > 0:
-                    best, longest = row, squared
+                    best = row
+                    longest = squared
         if best < 0:
             break
         first, second, start, end, _ = edges[best]

@@ -48,16 +48,20 @@ def _expand(links: np.ndarray, region: np.ndarray, reach: np.ndarray, todo: np.n
         left = num_won = 0
         for place in range(count):
             span = todo[place]
-            best, best_reach = SOLID, 2**30
+            best = SOLID
+            best_reach = 2**30
             for direction in range(4):
                 beside = links[span, direction]
                 if beside >= 0 and region[beside] != SOLID and reach[beside] + 2 < best_reach:
-                    best, best_reach = region[beside], reach[beside] + 2
+                    best = region[beside]
+                    best_reach = reach[beside] + 2
             if best == SOLID:
                 todo[left] = span
                 left += 1
             else:
-                won[num_won, 0], won[num_won, 1], won[num_won, 2] = span, best, best_reach
+                won[num_won, 0] = span
+                won[num_won, 1] = best
+                won[num_won, 2] = best_reach
                 num_won += 1
         for place in range(num_won):
             region[won[place, 0]] = won[place, 1]
@@ -82,7 +86,8 @@ def _flood(
     """Start region ``own`` at a seed and fill spans at ``level`` or deeper; return whether it filled any."""
     stack[0] = seed
     depth = 1
-    region[seed], reach[seed] = own, 0
+    region[seed] = own
+    reach[seed] = 0
     filled = 0
     while depth > 0:
         depth -= 1
@@ -105,7 +110,8 @@ def _flood(
         for direction in range(4):
             beside = links[span, direction]
             if beside >= 0 and distance[beside] >= level and region[beside] == SOLID:
-                region[beside], reach[beside] = own, 0
+                region[beside] = own
+                reach[beside] = 0
                 stack[depth] = beside
                 depth += 1
     return filled > 0
@@ -145,7 +151,8 @@ def _join(todo: np.ndarray, count: int, more: np.ndarray, region: np.ndarray) ->
             kept += 1
     joining = more[region[more] == SOLID]
     total = kept + len(joining)
-    last, write = len(joining) - 1, total - 1
+    last = len(joining) - 1
+    write = total - 1
     while last >= 0:
         if kept > 0 and todo[kept - 1] > joining[last]:
             kept -= 1
@@ -171,10 +178,12 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
     distance = _blur(links, distance)
     region = np.zeros(len(links), np.int32)
     reach = np.zeros(len(links), np.int32)
-    todo, stack = np.empty(len(links), np.int32), np.empty(4 * len(links) + 1, np.int32)
+    todo = np.empty(len(links), np.int32)
+    stack = np.empty(4 * len(links) + 1, np.int32)
     start, by_depth = _sorted_by_depth(distance)
     depth = len(start) - 2  # of the deepest spans that are not in todo yet
-    number, count = to_int64(1), to_int64(0)
+    number = to_int64(1)
+    count = to_int64(0)
     level = (distance.max() + 1) & ~1
     while level > 0:
         level = max(level - 2, 0)
@@ -220,10 +229,12 @@ def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tup
         start[own] = count
         if first[own] < 0:
             continue
-        span, direction = first[own], 0
+        span = first[own]
+        direction = 0
         while links[span, direction] >= 0 and region[links[span, direction]] == own:
             direction += 1
-        begin_span, begin_direction = span, direction
+        begin_span = span
+        begin_direction = direction
         while True:
             beside = links[span, direction]
             other = region[beside] if beside >= 0 else SOLID
@@ -233,7 +244,8 @@ def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tup
                     count += 1
                 direction = (direction + 1) & 3
             else:
-                span, direction = beside, (direction + 3) & 3
+                span = beside
+                direction = (direction + 3) & 3
             if span == begin_span and direction == begin_direction:
                 break
         if count - start[own] > 1 and met[count - 1] == met[start[own]]:
@@ -343,7 +355,8 @@ def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:
         if seed in visited:
             continue
         visited.add(seed)
-        group, total = [seed], 0
+        group = [seed]
+        total = 0
         for number in group:  # The list grows during the loop.
             total += regions[number].size
             for other in regions[number].ring:
@@ -395,8 +408,10 @@ def _merge_small(regions: dict[int, _Region], merge_area: float) -> dict[int, in
 
 def _absorb(regions: dict[int, _Region], met_by: dict[int, set[int]], into: int, number: int) -> None:
     """Merge region ``number`` into another, and update the regions adjacent to it or above or below it."""
-    kept, gone = regions[into], regions.pop(number)
-    here, there = kept.ring.index(number), gone.ring.index(into)
+    kept = regions[into]
+    gone = regions.pop(number)
+    here = kept.ring.index(number)
+    there = gone.ring.index(into)
     ring = kept.ring[here + 1 :] + kept.ring[:here] + gone.ring[there + 1 :] + gone.ring[:there]
     kept.ring = _without_repeats(ring)
     kept.size += gone.size

@@ -78,7 +78,8 @@ def _split(
     num_below = num_above = 0
     last = count - 1
     for index in range(count):
-        side, last_side = limit - points[index, axis], limit - points[last, axis]
+        side = limit - points[index, axis]
+        last_side = limit - points[last, axis]
         if (side >= 0) != (last_side >= 0):
             share = last_side / (last_side - side)
             for k in range(3):
@@ -87,9 +88,11 @@ def _split(
                 above[num_above, k] = cut
             num_below += 1
             num_above += 1
-            keep_below, keep_above = side > 0, side < 0
+            keep_below = side > 0
+            keep_above = side < 0
         else:
-            keep_below, keep_above = side >= 0, side <= 0
+            keep_below = side >= 0
+            keep_above = side <= 0
         if keep_below:
             _copy_point(points, index, below, num_below)
             num_below += 1
@@ -136,11 +139,16 @@ def rasterise(
     head = np.full(width * depth, -1, np.int32)
     room = min(max(expected_spans, 64), most_spans)
     following = np.empty(room, np.int32)
-    bottoms, tops, flats = np.empty(room, np.int16), np.empty(room, np.int16), np.empty(room, np.bool_)
+    bottoms = np.empty(room, np.int16)
+    tops = np.empty(room, np.int16)
+    flats = np.empty(room, np.bool_)
     num_spans = num_steps = 0
-    rest, row, spare = np.empty((12, 3), np.float32), np.empty((12, 3), np.float32), np.empty((12, 3), np.float32)
+    rest = np.empty((12, 3), np.float32)
+    row = np.empty((12, 3), np.float32)
+    spare = np.empty((12, 3), np.float32)
     cell = np.empty((12, 3), np.float32)
-    per_metre, per_level = np.float32(1) / cell_size, np.float32(1) / cell_height
+    per_metre = np.float32(1) / cell_size
+    per_level = np.float32(1) / cell_height
     for triangle in range(len(triangles)):
         for k in range(3):
             _copy_point(points, to_int64(triangles[triangle, k]), rest, k)
@@ -154,7 +162,8 @@ def rasterise(
                 continue
             low = high = row[0, 0]
             for k in range(1, num_row):
-                low, high = min(low, row[k, 0]), max(high, row[k, 0])
+                low = min(low, row[k, 0])
+                high = max(high, row[k, 0])
             for x in range(min(int(low * per_metre), width - 1), min(int(high * per_metre), width - 1) + 1):
                 num_cell, num_row = _split(row, num_row, to_int64(0), np.float32(x + 1) * cell_size, cell, spare)
                 row, spare = spare, row
@@ -162,21 +171,26 @@ def rasterise(
                     continue
                 low_y = high_y = cell[0, 1]
                 for k in range(1, num_cell):
-                    low_y, high_y = min(low_y, cell[k, 1]), max(high_y, cell[k, 1])
+                    low_y = min(low_y, cell[k, 1])
+                    high_y = max(high_y, cell[k, 1])
                 bottom = int(np.floor(low_y * per_level))
                 top = max(int(np.ceil(high_y * per_level)), bottom + 1)
                 flat = walkable[triangle]
                 # Merge the new span with all that it touches, and store it in place of the first of those.
-                column, before = z * width + x, -1
+                column = z * width + x
+                before = -1
                 span = head[column]
                 while span >= 0 and tops[span] < bottom:
-                    before, span = span, following[span]
+                    before = span
+                    span = following[span]
                     num_steps += 1
                 place = -1
                 while span >= 0 and bottoms[span] <= top:
-                    bottom, top = min(bottom, bottoms[span]), max(top, tops[span])
+                    bottom = min(bottom, bottoms[span])
+                    top = max(top, tops[span])
                     flat |= flats[span]
-                    place, span = span, following[span]
+                    place = span
+                    span = following[span]
                 if num_steps > MOST_STEPS:
                     return head, LinkedSpans(following, bottoms, tops, flats), -2
                 if place < 0:
@@ -189,7 +203,9 @@ def rasterise(
                         flats = np.concatenate((flats, np.empty_like(flats)))
                     place = num_spans
                     num_spans += 1
-                bottoms[place], tops[place], flats[place] = bottom, top, flat
+                bottoms[place] = bottom
+                tops[place] = top
+                flats[place] = flat
                 following[place] = span
                 if before >= 0:
                     following[before] = place
@@ -203,17 +219,21 @@ def flatten(head: np.ndarray, spans: LinkedSpans) -> SolidSpans:
     """Turn the linked lists of `rasterise` into arrays sorted by column."""
     start = np.zeros(len(head) + 1, np.int32)
     for column in range(len(head)):
-        span, count = head[column], 0
+        span = head[column]
+        count = 0
         while span >= 0:
             count += 1
             span = spans.following[span]
         start[column + 1] = start[column] + count
-    bottom, top = np.empty(start[-1], np.int16), np.empty(start[-1], np.int16)
+    bottom = np.empty(start[-1], np.int16)
+    top = np.empty(start[-1], np.int16)
     walkable = np.empty(start[-1], np.bool_)
     for column in range(len(head)):
         span = head[column]
         for place in range(start[column], start[column + 1]):
-            bottom[place], top[place], walkable[place] = spans.bottom[span], spans.top[span], spans.walkable[span]
+            bottom[place] = spans.bottom[span]
+            top[place] = spans.top[span]
+            walkable[place] = spans.walkable[span]
             span = spans.following[span]
     return SolidSpans(start, bottom, top, walkable)
 
@@ -255,13 +275,17 @@ def filter_ledges(spans: SolidSpans, width: int, height: int, climb: int) -> Non
                 continue
             floor = top[span]
             ceiling = bottom[span + 1] if span + 1 < start[column + 1] else OPEN_SKY
-            drop, lowest, highest = OPEN_SKY, floor, floor
+            drop = OPEN_SKY
+            lowest = floor
+            highest = floor
             for direction in range(4):
-                nx, other = x + STEP_X[direction], column + STEP_X[direction] + width * STEP_Z[direction]
+                nx = x + STEP_X[direction]
+                other = column + STEP_X[direction] + width * STEP_Z[direction]
                 if nx < 0 or nx >= width or other < 0 or other >= columns:
                     drop = -climb - 1
                     break
-                first, last = start[other], start[other + 1]
+                first = start[other]
+                last = start[other + 1]
                 over = bottom[first] if first < last else OPEN_SKY
                 if min(ceiling, over) - floor >= height:
                     drop = -climb - 1  # The neighbouring column is empty at this height.
@@ -276,7 +300,8 @@ def filter_ledges(spans: SolidSpans, width: int, height: int, climb: int) -> Non
                     rise = next_floor - floor
                     drop = min(drop, rise)
                     if abs(rise) <= climb:
-                        lowest, highest = min(lowest, next_floor), max(highest, next_floor)
+                        lowest = min(lowest, next_floor)
+                        highest = max(highest, next_floor)
                     elif rise < -climb:
                         break
             if drop < -climb or highest - lowest > climb:
@@ -304,7 +329,9 @@ def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
                 if not walkable[span] or over - top[span] < height:
                     continue
                 if fill == 1:
-                    column[count], floor[count], ceiling[count] = here, top[span], over
+                    column[count] = here
+                    floor[count] = top[span]
+                    ceiling[count] = over
                 count += 1
             first[here + 1] = count
     return OpenSpans(first, column, floor, ceiling)

@@ -44,7 +44,8 @@ def make_cells(ground: Ground, corners: Corners) -> Cells:
     Raises:
         ValueError: If the lists exceed the limit even in a grid of one cell.
     """
-    low, high = ground.frame[:2], ground.frame[:2]
+    low = ground.frame[:2]
+    high = ground.frame[:2]
     if len(ground.boxes):
         high = ground.boxes[:, 1].max(axis=0)[::2].astype(np.float64)
     finest = CELL
@@ -82,9 +83,11 @@ def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float,
     kept = 0
     for i in range(count):
         j = (i + 1) % count
-        a, b = sign * (polygon[i, axis] - limit), sign * (polygon[j, axis] - limit)
+        a = sign * (polygon[i, axis] - limit)
+        b = sign * (polygon[j, axis] - limit)
         if a <= 0.0 and kept < len(out):
-            out[kept, 0], out[kept, 1] = polygon[i, 0], polygon[i, 1]
+            out[kept, 0] = polygon[i, 0]
+            out[kept, 1] = polygon[i, 1]
             kept += 1
         if ((a < 0.0 and b > 0.0) or (a > 0.0 and b < 0.0)) and kept < len(out):
             t = a / (a - b)
@@ -129,10 +132,12 @@ def _cut(
     pieces = np.zeros((bound + 1, 2), np.int32)
     outline_start = np.zeros(bound + 1, np.int32)
     outlines = np.empty((4 * bound + MOST_OUTLINE, 2), np.float32)
-    total, size = 0, 0
+    total = 0
+    size = 0
     for j in range(grid.shape[0]):
         for i in range(grid.shape[1]):
-            begin, end = grid[j, i, 0], grid[j, i, 1]
+            begin = grid[j, i, 0]
+            end = grid[j, i, 1]
             grid[j, i, 0] = total
             for k in range(begin, end):
                 count = _clip_to_cell(
@@ -147,7 +152,8 @@ def _cut(
                 if count > 2:
                     pieces[total, 0] = candidates[k]
                     for corner in range(count):
-                        outlines[size, 0], outlines[size, 1] = work[0, corner, 0], work[0, corner, 1]
+                        outlines[size, 0] = work[0, corner, 0]
+                        outlines[size, 1] = work[0, corner, 1]
                         size += 1
                     total += 1
                     outline_start[total] = size
@@ -165,10 +171,13 @@ def _sort_samples(num_polygons: int, pieces: np.ndarray, outlines: np.ndarray, o
     for p in range(num_polygons):
         start[p + 1] += start[p]
     place = start.copy()
-    point, owner = np.empty((len(outlines), 2), np.float32), np.empty(len(outlines), np.int32)
+    point = np.empty((len(outlines), 2), np.float32)
+    owner = np.empty(len(outlines), np.int32)
     for piece in range(num_pieces):
-        begin, end = outline_start[piece], outline_start[piece + 1]
-        middle_x, middle_z = 0.0, 0.0
+        begin = outline_start[piece]
+        end = outline_start[piece + 1]
+        middle_x = 0.0
+        middle_z = 0.0
         for k in range(begin, end):
             middle_x += outlines[k, 0] / (end - begin)
             middle_z += outlines[k, 1] / (end - begin)
@@ -178,7 +187,8 @@ def _sort_samples(num_polygons: int, pieces: np.ndarray, outlines: np.ndarray, o
             point[at, 1] = outlines[k, 1] + (middle_z - outlines[k, 1]) * PULL
             owner[at] = piece
             place[pieces[piece, 0]] += 1
-    stamp, times = np.full(len(outlines), -1, np.int32), np.zeros(num_pieces, np.int32)
+    stamp = np.full(len(outlines), -1, np.int32)
+    times = np.zeros(num_pieces, np.int32)
     return _Samples(start, point, owner, stamp, times, np.empty(num_pieces, np.int32))
 
 
@@ -210,9 +220,11 @@ def _mark(
     Returns:
         Number of pieces touched after the call.
     """
-    x, z = corners.point[corner, 0], corners.point[corner, 2]
+    x = corners.point[corner, 0]
+    z = corners.point[corner, 2]
     for k in range(samples.start[polygon], samples.start[polygon + 1]):
-        px, pz = np.float64(samples.point[k, 0]), np.float64(samples.point[k, 1])
+        px = np.float64(samples.point[k, 0])
+        pz = np.float64(samples.point[k, 1])
         if (
             cone_contains(left_x, left_z, right_x, right_z, px - x, pz - z)
             and samples.stamp[k] != corner
@@ -241,12 +253,15 @@ def _list_corners(
     Returns:
         Whether the list has at most ``most_listed`` corners, and the list [L] int32, which is empty if it has not.
     """
-    num_corners, num_pieces = len(corners.point), len(pieces) - 1
+    num_corners = len(corners.point)
+    num_pieces = len(pieces) - 1
     sight = make_sight(len(ground.num_vertices), num_corners)
-    seen_from, listed = np.empty(num_pieces, np.int32), np.empty(num_pieces, np.int32)  # pairs, corner by corner
+    seen_from = np.empty(num_pieces, np.int32)  # pairs, corner by corner
+    listed = np.empty(num_pieces, np.int32)
     total = to_int64(0)
     for corner in range(num_corners):
-        x, z = corners.point[corner, 0], corners.point[corner, 2]
+        x = corners.point[corner, 0]
+        z = corners.point[corner, 2]
         found = to_int64(0)
         for k in range(corners.fan_start[corner], corners.fan_start[corner + 1]):
             own = to_int64(corners.fan[k, 0])
@@ -260,11 +275,13 @@ def _list_corners(
         if total + found > most_listed:
             return False, np.empty(0, np.int32)
         if total + found > len(listed):
-            seen_from, listed = grown(seen_from, total, 2 * total + found), grown(listed, total, 2 * total + found)
+            seen_from = grown(seen_from, total, 2 * total + found)
+            listed = grown(listed, total, 2 * total + found)
         for k in range(found):
             piece = samples.touched[k]
             everywhere = samples.times[piece] == outline_start[piece + 1] - outline_start[piece]
-            seen_from[total], listed[total] = piece, corner if everywhere else ~corner
+            seen_from[total] = piece
+            listed[total] = corner if everywhere else ~corner
             samples.times[piece] = 0
             total += 1
     for k in range(total):
@@ -282,7 +299,8 @@ def _list_corners(
 @njit(**INNER)
 def piece_at(cells: Cells, polygon: int, x: float, z: float) -> int:
     """Return the piece of ``polygon`` at a point, or -1 if the point lies beside the polygon because of rounding."""
-    column, row = int((x - cells.frame[0]) / cells.frame[2]), int((z - cells.frame[1]) / cells.frame[2])
+    column = int((x - cells.frame[0]) / cells.frame[2])
+    row = int((z - cells.frame[1]) / cells.frame[2])
     if 0 <= row < cells.grid.shape[0] and 0 <= column < cells.grid.shape[1]:
         for piece in range(cells.grid[row, column, 0], cells.grid[row, column, 1]):
             if cells.pieces[piece, 0] == polygon:

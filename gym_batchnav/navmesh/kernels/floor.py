@@ -117,7 +117,8 @@ def _count_tests(
             return to_int64(MAX_TESTS + 1)
         for j in range(size[p, 0]):
             for i in range(size[p, 1]):
-                x, z = ground.boxes[p, 0, 0] + i * cell, ground.boxes[p, 0, 2] + j * cell
+                x = ground.boxes[p, 0, 0] + i * cell
+                z = ground.boxes[p, 0, 2] + j * cell
                 row, column = _bucket(grid, frame, x, z)
                 tests += grid[row, column, 1] - grid[row, column, 0]
     return to_int64(tests)
@@ -140,7 +141,8 @@ def _measure(
     """
     cell = drops.cell[0]
     for p in range(len(drops.size)):
-        nz, nx = drops.size[p, 0], drops.size[p, 1]
+        nz = drops.size[p, 0]
+        nx = drops.size[p, 1]
         for j in range(nz):
             for i in range(nx):
                 x = np.float64(ground.boxes[p, 0, 0]) + i * cell
@@ -163,9 +165,13 @@ def _measure(
 @njit(**INNER)
 def _height_on(surfaces: np.ndarray, t: int, x: float, z: float) -> float:
     """Return the height at which a vertical line meets a triangle, or -inf; the triangle's border counts as inside."""
-    ax, ay, az = np.float64(surfaces[t, 0, 0]), np.float64(surfaces[t, 0, 1]), np.float64(surfaces[t, 0, 2])
-    ux, uz = surfaces[t, 1, 0] - ax, surfaces[t, 1, 2] - az
-    vx, vz = surfaces[t, 2, 0] - ax, surfaces[t, 2, 2] - az
+    ax = np.float64(surfaces[t, 0, 0])
+    ay = np.float64(surfaces[t, 0, 1])
+    az = np.float64(surfaces[t, 0, 2])
+    ux = surfaces[t, 1, 0] - ax
+    uz = surfaces[t, 1, 2] - az
+    vx = surfaces[t, 2, 0] - ax
+    vz = surfaces[t, 2, 2] - az
     area = ux * vz - uz * vx
     u = ((x - ax) * vz - (z - az) * vx) / area
     v = (ux * (z - az) - uz * (x - ax)) / area
@@ -181,7 +187,8 @@ def drop_at(ground: Ground, drops: Drops, polygon: int, x: float, z: float) -> f
     The drop is interpolated between four nodes if their drops differ by at most the distance between nodes, a slope of
     45 degrees. Otherwise, as at the edge of a step, a rug or a hole, it is the drop of the nearest node.
     """
-    nz, nx = to_int64(drops.size[polygon, 0]), to_int64(drops.size[polygon, 1])
+    nz = to_int64(drops.size[polygon, 0])
+    nx = to_int64(drops.size[polygon, 1])
     if nz < 2 or nx < 2:
         return 0.0
     cell = drops.cell[0]
@@ -191,12 +198,17 @@ def drop_at(ground: Ground, drops: Drops, polygon: int, x: float, z: float) -> f
         u = 0.0
     if not (v >= 0.0):
         v = 0.0
-    u, v = min(u, nx - 1.0), min(v, nz - 1.0)
-    i, j = min(int(u), nx - 2), min(int(v), nz - 2)
-    u, v = u - i, v - j
+    u = min(u, nx - 1.0)
+    v = min(v, nz - 1.0)
+    i = min(int(u), nx - 2)
+    j = min(int(v), nz - 2)
+    u = u - i
+    v = v - j
     first = drops.start[polygon] + j * nx + i
-    a, b = np.float64(drops.drop[first]), np.float64(drops.drop[first + 1])
-    c, d = np.float64(drops.drop[first + nx]), np.float64(drops.drop[first + nx + 1])
+    a = np.float64(drops.drop[first])
+    b = np.float64(drops.drop[first + 1])
+    c = np.float64(drops.drop[first + nx])
+    d = np.float64(drops.drop[first + nx + 1])
     if max(a, b, c, d) - min(a, b, c, d) <= cell:
         return (a * (1.0 - u) + b * u) * (1.0 - v) + (c * (1.0 - u) + d * u) * v
     if v < 0.5:

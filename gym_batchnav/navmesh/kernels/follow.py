@@ -30,15 +30,19 @@ class Stride(NamedTuple):
 @njit(**INNER)
 def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[float, float]:
     """Return the x and z to head for: the path's first corner, or the next one if the agent stands at the first."""
-    corners, goals = corners_at(row), goals_at(row)
+    corners = corners_at(row)
+    goals = goals_at(row)
     if corner >= 0 and distance_3d(corners.point, corner, spot) < AT_CORNER:
-        field, points = goals.field[goal], corners.point
-        best, behind = np.inf, -1
+        field = goals.field[goal]
+        points = corners.point
+        best = np.inf
+        behind = -1
         for k in range(corners.edge_start[corner], corners.edge_start[corner + 1]):
             other = corners.edges[k]
             length = field[other] + distance_3d(points, other, point_at(points, corner))
             if length < best:
-                best, behind = length, other
+                best = length
+                behind = other
         corner = behind if best <= field[corner] + 1e-3 else -1  # else the goal is seen from the corner
     if corner < 0:
         return np.float64(goals.point[goal, 0]), np.float64(goals.point[goal, 2])
@@ -62,14 +66,16 @@ def _best_turn(
     off = np.arctan2(spot.x - to_x, spot.z - to_z) - heading
     off -= 2.0 * np.pi * np.floor((off + np.pi) / (2.0 * np.pi))
     nearest = int(np.round(off / stride.turn_angle))
-    best, best_turns = np.inf, nearest
+    best = np.inf
+    best_turns = nearest
     for turns in (nearest, nearest + 1, nearest - 1):
         ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
         if ahead.polygon >= 0:
             after = distance_and_corner(row, goal, ahead)[0]
             after += TURN_COST * abs(turns)
             if after < best:
-                best, best_turns = after, turns
+                best = after
+                best_turns = turns
     return distance, best, best_turns
 
 
@@ -127,7 +133,8 @@ def _best_of_all_turns(
     otherwise: int,
 ) -> int:
     """Return the turns to the left before the best first of two steps; ``otherwise`` if all headings are blocked."""
-    best, best_turns = np.inf, otherwise
+    best = np.inf
+    best_turns = otherwise
     most = int(np.ceil(np.pi / stride.turn_angle))
     for turns in range(1 - most, most + 1):
         ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
@@ -135,5 +142,6 @@ def _best_of_all_turns(
             now, after, _ = _best_turn(row, goal, queue, ahead, heading, stride)
             after = (now if now <= goal_radius else after) + TURN_COST * abs(turns)
             if after < best:
-                best, best_turns = after, turns
+                best = after
+                best_turns = turns
     return best_turns

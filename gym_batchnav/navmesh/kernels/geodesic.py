@@ -41,14 +41,18 @@ def point_at(points: np.ndarray, row: int) -> Point:
 @njit(**INNER)
 def spot_at(polygons: np.ndarray, points: np.ndarray, row: int) -> Spot:
     """Return a row of polygons [n] and points [n, 3] in int64 and float64."""
-    x, y, z = np.float64(points[row, 0]), np.float64(points[row, 1]), np.float64(points[row, 2])
+    x = np.float64(points[row, 0])
+    y = np.float64(points[row, 1])
+    z = np.float64(points[row, 2])
     return Spot(to_int64(polygons[row]), x, y, z)
 
 
 @njit(**INNER)
 def distance_3d(points: np.ndarray, row: int, to: Point | Spot) -> float:
     """Straight distance of a row of ``points`` [n, 3] to a point, metres."""
-    dx, dy, dz = points[row, 0] - to.x, points[row, 1] - to.y, points[row, 2] - to.z
+    dx = points[row, 0] - to.x
+    dy = points[row, 1] - to.y
+    dz = points[row, 2] - to.z
     return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 
@@ -99,15 +103,19 @@ def distance_and_corner(row: np.ndarray, goal: int, spot: Spot) -> tuple[float, 
     Returns:
         The distance in metres, inf if there is no path, and the first corner of the path, -1 if the goal is visible.
     """
-    ground, goals = ground_at(row), goals_at(row)
+    ground = ground_at(row)
+    goals = goals_at(row)
     goal_polygon = to_int64(goals.polygon[goal])
     if ground.islands[spot.polygon] != ground.islands[goal_polygon]:
         return np.inf, -1
     if goals.seen[goal, spot.polygon]:  # else the walk would end at a wall
-        aim_x, aim_z = goals.aim[goal, 0], goals.aim[goal, 1]
+        aim_x = goals.aim[goal, 0]
+        aim_z = goals.aim[goal, 1]
         if walk_straight(ground, spot.polygon, spot.x, spot.z, aim_x, aim_z, goal_polygon)[1] == goal_polygon:
             return distance_3d(goals.point, goal, spot), -1
-    corners, cells, field = corners_at(row), cells_at(row), goals.field[goal]
+    corners = corners_at(row)
+    cells = cells_at(row)
+    field = goals.field[goal]
     piece = piece_at(cells, spot.polygon, spot.x, spot.z)
     if piece >= 0:
         refuted = -np.inf  # length through the last corner that turned out to be hidden
@@ -126,7 +134,8 @@ def _best_listed(
     points: np.ndarray, cells: Cells, field: np.ndarray, piece: int, spot: Spot, above: float
 ) -> tuple[float, int]:
     """Return the shortest length above a limit through a corner that a piece lists, and the list's entry for it."""
-    best, best_listed = np.inf, 0
+    best = np.inf
+    best_listed = 0
     for k in range(cells.pieces[piece, 1], cells.pieces[piece + 1, 1]):
         listed = cells.listed[k]
         corner = max(listed, ~listed)
@@ -134,14 +143,16 @@ def _best_listed(
         if length <= above:
             length = np.inf
         if length < best:
-            best, best_listed = length, listed
+            best = length
+            best_listed = listed
     return best, best_listed
 
 
 @njit(**INNER)
 def _reaches(ground: Ground, points: np.ndarray, corner: int, spot: Spot) -> bool:
     """Whether a straight walk to a corner ends within a millimetre of it."""
-    dx, dz = points[corner, 0] - spot.x, points[corner, 2] - spot.z
+    dx = points[corner, 0] - spot.x
+    dz = points[corner, 2] - spot.z
     free = walk_straight(ground, spot.polygon, spot.x, spot.z, spot.x + dx, spot.z + dz, to_int64(-1))[0]
     return (1.0 - free) ** 2 * (dx * dx + dz * dz) <= AT_CORNER * AT_CORNER
 
@@ -151,12 +162,14 @@ def _look_for_corner(ground: Ground, corners: Corners, field: np.ndarray, spot: 
     """Find the distance and the corner by a full visibility query: exact but slow, for spots missing in the look-up."""
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     count = look_around(ground, corners, sight, spot.polygon, spot.x, spot.z)
-    best, best_corner = np.inf, -1
+    best = np.inf
+    best_corner = -1
     for k in range(count):
         corner = to_int64(sight.seen[k])
         length = distance_3d(corners.point, corner, spot) + field[corner]
         if length < best:
-            best, best_corner = length, corner
+            best = length
+            best_corner = corner
     return best, best_corner
 
 
@@ -173,7 +186,9 @@ def _pair(
     for k in range(count):
         mine[k] = sight.seen[k]
     others = look_around(ground, corners, sight, goal.polygon, goal.x, goal.z)
-    best, first, last = np.inf, -1, -1
+    best = np.inf
+    first = -1
+    last = -1
     for k in range(others):
         b = to_int64(sight.seen[k])
         behind = distance_3d(corners.point, b, goal)
@@ -181,7 +196,9 @@ def _pair(
             a = to_int64(mine[m])
             length = distance_3d(corners.point, a, spot) + (behind + corners.between[a, b])
             if length < best:
-                best, first, last = length, a, b
+                best = length
+                first = a
+                last = b
     return best, first, last
 
 
@@ -209,7 +226,8 @@ def pair_distances(
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     mine = np.empty(len(corners.point), np.int32)
     for i in range(len(points)):
-        spot, goal = spot_at(polygons, points, i), spot_at(goal_polygons, goals, i)
+        spot = spot_at(polygons, points, i)
+        goal = spot_at(goal_polygons, goals, i)
         out[i] = _pair(ground, corners, sight, mine, spot, goal)[0]
 
 
@@ -226,21 +244,25 @@ def corners_on_path(
         points: [2, 3] float32, metres.
     """
     num_corners = len(corners.point)
-    sight, mine = make_sight(len(ground.num_vertices), num_corners), np.empty(num_corners, np.int32)
-    spot, goal = spot_at(polygons, points, 0), spot_at(polygons, points, 1)
+    sight = make_sight(len(ground.num_vertices), num_corners)
+    mine = np.empty(num_corners, np.int32)
+    spot = spot_at(polygons, points, 0)
+    goal = spot_at(polygons, points, 1)
     length, corner, last = _pair(ground, corners, sight, mine, spot, goal)
     path = np.empty(num_corners, np.int32)
     size = 0
     while corner >= 0 and size < num_corners:
         path[size] = corner
         size += 1
-        best, following = np.inf, -1
+        best = np.inf
+        following = -1
         if corner != last:
             here = point_at(corners.point, corner)
             for k in range(corners.edge_start[corner], corners.edge_start[corner + 1]):
                 other = to_int64(corners.edges[k])
                 rest = distance_3d(corners.point, other, here) + corners.between[other, last]
                 if rest < best:
-                    best, following = rest, other
+                    best = rest
+                    following = other
         corner = following
     return length, path[:size].copy()

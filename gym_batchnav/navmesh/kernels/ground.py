@@ -29,12 +29,15 @@ def make_ground(mesh: NavMeshData) -> Ground:
     boxes[:, 0] = corners.min(axis=1)
     boxes[:, 1] = corners.max(axis=1)
     if mesh.num_polygons:
-        heights, begin = surface[:, :, 1], mesh.detail_start[:-1]
+        heights = surface[:, :, 1]
+        begin = mesh.detail_start[:-1]
         boxes[:, 0, 1] = np.minimum(boxes[:, 0, 1], np.minimum.reduceat(heights.min(axis=1), begin))
         boxes[:, 1, 1] = np.maximum(boxes[:, 1, 1], np.maximum.reduceat(heights.max(axis=1), begin))
-        low, high = boxes[:, 0].min(axis=0).astype(np.float64), boxes[:, 1].max(axis=0).astype(np.float64)
+        low = boxes[:, 0].min(axis=0).astype(np.float64)
+        high = boxes[:, 1].max(axis=0).astype(np.float64)
     else:
-        low, high = np.zeros(3), np.zeros(3)
+        low = np.zeros(3)
+        high = np.zeros(3)
     cell, nz, nx = fit_grid(boxes, low[::2], high[::2], GRID_CELL, MAX_GRID_CELLS, MAX_GRID_ENTRIES)
     grid, grid_polygons = bucket_boxes(boxes, low[0], low[2], cell, nz, nx)
     return Ground(
@@ -65,24 +68,29 @@ def contains(ground: Ground, polygon: int, x: float, z: float) -> bool:
     """Return whether a point lies above or below a polygon; the border counts as inside."""
     outline = ground.outline
     n = ground.num_vertices[polygon]
-    ax, az = outline[polygon, n - 1, 0], outline[polygon, n - 1, 1]
+    ax = outline[polygon, n - 1, 0]
+    az = outline[polygon, n - 1, 1]
     for i in range(n):
-        bx, bz = outline[polygon, i, 0], outline[polygon, i, 1]
+        bx = outline[polygon, i, 0]
+        bz = outline[polygon, i, 1]
         if outside(ax, az, bx, bz, x, z) > 0.0:
             return False
-        ax, az = bx, bz
+        ax = bx
+        az = bz
     return True
 
 
 @njit(**INNER)
 def nearest_on_segment(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> tuple[float, float, float]:
     """Return the squared horizontal distance to the segment from a to b, and the nearest point on it."""
-    dx, dz = bx - ax, bz - az
+    dx = bx - ax
+    dz = bz - az
     length2 = dx * dx + dz * dz
     t = 0.0
     if length2 > 0.0:
         t = min(max(((x - ax) * dx + (z - az) * dz) / length2, 0.0), 1.0)
-    px, pz = ax + t * dx, az + t * dz
+    px = ax + t * dx
+    pz = az + t * dz
     return (x - px) ** 2 + (z - pz) ** 2, px, pz
 
 
@@ -91,14 +99,21 @@ def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tupl
     """Return the squared horizontal distance to a polygon's border, and the nearest point on it."""
     outline = ground.outline
     n = ground.num_vertices[polygon]
-    best, best_x, best_z = np.inf, x, z
-    ax, az = outline[polygon, n - 1, 0], outline[polygon, n - 1, 1]
+    best = np.inf
+    best_x = x
+    best_z = z
+    ax = outline[polygon, n - 1, 0]
+    az = outline[polygon, n - 1, 1]
     for i in range(n):
-        bx, bz = outline[polygon, i, 0], outline[polygon, i, 1]
+        bx = outline[polygon, i, 0]
+        bz = outline[polygon, i, 1]
         distance2, px, pz = nearest_on_segment(ax, az, bx, bz, x, z)
         if distance2 < best:
-            best, best_x, best_z = distance2, px, pz
-        ax, az = bx, bz
+            best = distance2
+            best_x = px
+            best_z = pz
+        ax = bx
+        az = bz
     return best, best_x, best_z
 
 
@@ -107,18 +122,24 @@ def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
     """Return the height of a polygon's floor; a point just beside it takes the plane of the nearest detail triangle."""
     surface = ground.surface
     begin = ground.surface_start[polygon]
-    best, height = -np.inf, surface[begin, 0, 1]
+    best = -np.inf
+    height = surface[begin, 0, 1]
     for t in range(begin, ground.surface_start[polygon + 1]):
-        ax, ay, az = surface[t, 0, 0], surface[t, 0, 1], surface[t, 0, 2]
-        ux, uz = surface[t, 1, 0] - ax, surface[t, 1, 2] - az
-        vx, vz = surface[t, 2, 0] - ax, surface[t, 2, 2] - az
+        ax = surface[t, 0, 0]
+        ay = surface[t, 0, 1]
+        az = surface[t, 0, 2]
+        ux = surface[t, 1, 0] - ax
+        uz = surface[t, 1, 2] - az
+        vx = surface[t, 2, 0] - ax
+        vz = surface[t, 2, 2] - az
         area = ux * vz - uz * vx
         if abs(area) > 1e-12:
             u = ((x - ax) * vz - (z - az) * vx) / area
             v = (ux * (z - az) - uz * (x - ax)) / area
             inside = min(u, v, 1.0 - u - v)
             if inside > best:
-                best, height = inside, ay + u * (surface[t, 1, 1] - ay) + v * (surface[t, 2, 1] - ay)
+                best = inside
+                height = ay + u * (surface[t, 1, 1] - ay) + v * (surface[t, 2, 1] - ay)
                 if inside >= 0.0:
                     break
     return height
@@ -158,12 +179,16 @@ def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: fl
         y: y of the point.
         z: z of the point.
     """
-    island, low_x, low_z, cell = ground.islands[polygon], ground.frame[0], ground.frame[1], ground.frame[2]
+    island = ground.islands[polygon]
+    low_x = ground.frame[0]
+    low_z = ground.frame[1]
+    cell = ground.frame[2]
     cost = _snap_cost(ground, other, x, y, z)[0]
     alone = cost <= 1.0
     if alone:
         reach = np.sqrt(cost)
-        bottom, top = len(ground.grid) - 1, ground.grid.shape[1] - 1
+        bottom = len(ground.grid) - 1
+        top = ground.grid.shape[1] - 1
         first = min(max(int((x - reach - low_x) / cell), 0), top)
         last = min(max(int((x + reach - low_x) / cell), 0), top)
         for j in range(max(int((z - reach - low_z) / cell), 0), min(int((z + reach - low_z) / cell), bottom) + 1):
@@ -187,14 +212,20 @@ def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, 
     Returns:
         The polygon, -1 for none, and the point on it.
     """
-    best, best_polygon = np.inf, -1
-    best_x, best_y, best_z = np.nan, np.nan, np.nan
-    nz, nx = ground.grid.shape[0], ground.grid.shape[1]
+    best = np.inf
+    best_polygon = -1
+    best_x = np.nan
+    best_y = np.nan
+    best_z = np.nan
+    nz = ground.grid.shape[0]
+    nx = ground.grid.shape[1]
     cell = ground.frame[2]
     if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
         return -1, best_x, best_y, best_z
-    in_x, in_z = (x - ground.frame[0]) / cell, (z - ground.frame[1]) / cell
-    column, row = int(np.floor(min(max(in_x, -1e6), 1e6))), int(np.floor(min(max(in_z, -1e6), 1e6)))
+    in_x = (x - ground.frame[0]) / cell
+    in_z = (z - ground.frame[1]) / cell
+    column = int(np.floor(min(max(in_x, -1e6), 1e6)))
+    row = int(np.floor(min(max(in_z, -1e6), 1e6)))
     margin = max(min(in_x - column, column + 1 - in_x, in_z - row, row + 1 - in_z), 0.0)
     for ring in range(int(2.0 / cell) + 2):
         if ring > 0 and ((ring - 1 + margin) * cell) ** 2 >= best:
@@ -211,8 +242,11 @@ def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, 
                         continue
                     cost, px, py, pz = _snap_cost(ground, polygon, x, y, z)
                     if cost < best:
-                        best, best_polygon = cost, polygon
-                        best_x, best_y, best_z = px, py, pz
+                        best = cost
+                        best_polygon = polygon
+                        best_x = px
+                        best_y = py
+                        best_z = pz
     return best_polygon, best_x, best_y, best_z
 
 
@@ -221,7 +255,9 @@ def _snap(ground: Ground, points: np.ndarray, snapped: np.ndarray, polygons: np.
     for i in range(len(points)):
         polygon, x, y, z = nearest_polygon(ground, points[i, 0], points[i, 1], points[i, 2])
         polygons[i] = polygon
-        snapped[i, 0], snapped[i, 1], snapped[i, 2] = x, y, z
+        snapped[i, 0] = x
+        snapped[i, 1] = y
+        snapped[i, 2] = z
 
 
 def snap_points(ground: Ground, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -236,7 +272,8 @@ def snap_points(ground: Ground, points: np.ndarray) -> tuple[np.ndarray, np.ndar
     points = np.ascontiguousarray(points, np.float64)
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"points of shape {points.shape}: give an array of shape [N, 3]")
-    snapped, polygons = np.empty(points.shape, np.float32), np.empty(len(points), np.int32)
+    snapped = np.empty(points.shape, np.float32)
+    polygons = np.empty(len(points), np.int32)
     _snap(ground, points, snapped, polygons)
     return snapped, polygons
 
@@ -252,7 +289,8 @@ def cover_map(ground: Ground, low_x: float, low_z: float, cell: float, reach: fl
         last_column = min(int((box[1, 0] + reach - low_x) / cell), out.shape[1] - 1)
         for j in range(first_row, last_row + 1):
             for i in range(first_column, last_column + 1):
-                x, z = low_x + i * cell, low_z + j * cell
+                x = low_x + i * cell
+                z = low_z + j * cell
                 if contains(ground, p, x, z) or nearest_on_outline(ground, p, x, z)[0] <= reach * reach:
                     out[j, i] = True
 

@@ -206,7 +206,8 @@ def _check_shape(name: str, declared: Declared, array: np.ndarray, sizes: dict[s
 def _check_content(name: str, declared: Declared, array: np.ndarray, sizes: dict[str, int]) -> None:
     """Check the integers of an array against the sizes of the others, and that its numbers are finite."""
     if np.dtype(declared.dtype).kind == "f" and array.size:
-        low, high = array.min(), array.max()  # NaN if any item is; no copy of a large array
+        low = array.min()  # NaN if any item is; no copy of a large array
+        high = array.max()
         if declared.distance and not low >= 0:
             raise ValueError(f"{name}: distances must not be negative, the smallest is {low}")
         if not declared.distance and not np.isfinite([low, high]).all():

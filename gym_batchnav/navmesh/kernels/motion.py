@@ -39,19 +39,24 @@ def walk_straight(
         if polygon == goal_polygon:
             return 1.0, polygon
         n = ground.num_vertices[polygon]
-        exit_t, exit_edge = np.inf, -1
-        ax, az = outline[polygon, n - 1, 0], outline[polygon, n - 1, 1]
+        exit_t = np.inf
+        exit_edge = -1
+        ax = outline[polygon, n - 1, 0]
+        az = outline[polygon, n - 1, 1]
         edge = n - 1
         for i in range(n):
-            bx, bz = outline[polygon, i, 0], outline[polygon, i, 1]
+            bx = outline[polygon, i, 0]
+            bz = outline[polygon, i, 1]
             at_end = outside(ax, az, bx, bz, end_x, end_z)
             if at_end > 0.0:
                 at_start = outside(ax, az, bx, bz, x, z)
                 if at_end > at_start:
                     t = at_start / (at_start - at_end)
                     if t < exit_t:
-                        exit_t, exit_edge = t, edge
-            ax, az = bx, bz
+                        exit_t = t
+                        exit_edge = edge
+            ax = bx
+            az = bz
             edge = i
         if exit_edge < 0:
             return 1.0, polygon
@@ -78,28 +83,39 @@ def slide(ground: Ground, queue: np.ndarray, start: Spot, end: Point) -> tuple[i
     Returns:
         The polygon, x and z reached, and whether the end was reached.
     """
-    outline, neighbours = ground.outline, ground.neighbours
-    middle_x, middle_z = (start.x + end.x) * 0.5, (start.z + end.z) * 0.5
+    outline = ground.outline
+    neighbours = ground.neighbours
+    middle_x = (start.x + end.x) * 0.5
+    middle_z = (start.z + end.z) * 0.5
     way2 = (end.x - start.x) ** 2 + (end.y - start.y) ** 2 + (end.z - start.z) ** 2
     radius = np.sqrt(way2) * 0.5 + 0.001
-    best, best_polygon, best_x, best_z = np.inf, start.polygon, start.x, start.z
+    best = np.inf
+    best_polygon = start.polygon
+    best_x = start.x
+    best_z = start.z
     queue[0] = start.polygon
-    size, head = 1, 0
+    size = 1
+    head = 0
     while head < size:
         current = to_int64(queue[head])
         head += 1
         if contains(ground, current, end.x, end.z):
             return current, end.x, end.z, True
         n = ground.num_vertices[current]
-        ax, az = outline[current, n - 1, 0], outline[current, n - 1, 1]
+        ax = outline[current, n - 1, 0]
+        az = outline[current, n - 1, 1]
         edge = n - 1
         for i in range(n):
-            bx, bz = outline[current, i, 0], outline[current, i, 1]
+            bx = outline[current, i, 0]
+            bz = outline[current, i, 1]
             beyond = neighbours[current, edge]
             if beyond < 0:
                 distance2, px, pz = nearest_on_segment(ax, az, bx, bz, end.x, end.z)
                 if distance2 < best:
-                    best, best_polygon, best_x, best_z = distance2, current, px, pz
+                    best = distance2
+                    best_polygon = current
+                    best_x = px
+                    best_z = pz
             elif size < QUEUE:
                 distance2, px, pz = nearest_on_segment(ax, az, bx, bz, middle_x, middle_z)
                 if distance2 <= radius * radius:
@@ -109,7 +125,8 @@ def slide(ground: Ground, queue: np.ndarray, start: Spot, end: Point) -> tuple[i
                     if not known:
                         queue[size] = beyond
                         size += 1
-            ax, az = bx, bz
+            ax = bx
+            az = bz
             edge = i
     return best_polygon, best_x, best_z, False
 
@@ -125,7 +142,9 @@ def try_step(row: np.ndarray, queue: np.ndarray, start: Spot, end: Point, slidin
     free, reached = walk_straight(ground, start.polygon, start.x, start.z, end.x, end.z, to_int64(-1))
     if free >= 1.0:  # a slide would end there too
         return Spot(to_int64(reached), end.x, floor_height(ground, reached, end.x, end.z), end.z)
-    to_x, to_z, arrived = start.x + free * (end.x - start.x), start.z + free * (end.z - start.z), False
+    to_x = start.x + free * (end.x - start.x)
+    to_z = start.z + free * (end.z - start.z)
+    arrived = False
     if sliding:
         reached, to_x, to_z, arrived = slide(ground, queue, start, end)
     is_near_others = not arrived and ground.frame[4] > 1.0  # there are several islands
@@ -146,10 +165,12 @@ def wall_distance(ground: Ground, queue: np.ndarray, polygon: int, x: float, z: 
 
     ``queue`` is scratch, [P] int32 or longer.
     """
-    outline, neighbours = ground.outline, ground.neighbours
+    outline = ground.outline
+    neighbours = ground.neighbours
     best = farthest * farthest
     queue[0] = polygon
-    size, head = 1, 0
+    size = 1
+    head = 0
     while head < size:
         current = queue[head]
         head += 1
@@ -193,7 +214,9 @@ def move_points(
         moved2 = (at.x - start.x) ** 2 + (at.y - start.y) ** 2 + (at.z - start.z) ** 2
         requested2 = (end.x - start.x) ** 2 + (end.y - start.y) ** 2 + (end.z - start.z) ** 2
         collided[i] = has_collided(moved2, requested2)
-        out[i, 0], out[i, 1], out[i, 2] = at.x, at.y, at.z
+        out[i, 0] = at.x
+        out[i, 1] = at.y
+        out[i, 2] = at.z
 
 
 @njit(**ENTRY)

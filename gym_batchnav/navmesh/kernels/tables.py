@@ -75,7 +75,8 @@ def make_goals(ground: Ground, corners: Corners, goals: np.ndarray) -> Goals:
     if (polygons < 0).any():
         lost = int(np.flatnonzero(polygons < 0)[0])
         raise ValueError(f"goal {lost} at {goals[lost]} is not near the navmesh: snap or drop it")
-    aim, field = np.empty((len(points), 2)), np.empty((len(points), len(corners.point)), np.float32)
+    aim = np.empty((len(points), 2))
+    field = np.empty((len(points), len(corners.point)), np.float32)
     seen = np.empty((len(points), len(ground.num_vertices)), np.bool_)
     fill_goal_fields(ground, corners, polygons, points, aim, field, seen)
     return Goals(points, polygons, aim, field, seen)

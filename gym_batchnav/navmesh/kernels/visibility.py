@@ -118,33 +118,44 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     num_polygons = len(ground.num_vertices)
     corner_of = np.full((num_polygons, 6), -1, np.int32)
     most = 6 * num_polygons
-    points, walls = np.empty((most, 3), np.float64), np.empty((most, 2, 2), np.float64)
-    fan_start, fan = np.zeros(most + 1, np.int32), np.empty((most, 2), np.int32)
-    corners, size = 0, 0
+    points = np.empty((most, 3), np.float64)
+    walls = np.empty((most, 2, 2), np.float64)
+    fan_start = np.zeros(most + 1, np.int32)
+    fan = np.empty((most, 2), np.int32)
+    corners = 0
+    size = 0
     for p in range(num_polygons):
         for i in range(ground.num_vertices[p]):
             if ground.neighbours[p, (i - 1) % ground.num_vertices[p]] >= 0:
                 continue  # only the first polygon of a fan, which has a wall before the vertex
-            angle, begin = 0.0, size
-            polygon, vertex = to_int64(p), to_int64(i)
+            angle = 0.0
+            begin = size
+            polygon = to_int64(p)
+            vertex = to_int64(i)
             first_x, first_z = _direction(ground, polygon, vertex, (vertex - 1) % ground.num_vertices[p])
-            last_x, last_z = first_x, first_z
+            last_x = first_x
+            last_z = first_z
             while polygon >= 0 and size - begin < num_polygons and size < most:
                 n = ground.num_vertices[polygon]
                 ax, az = _direction(ground, polygon, vertex, (vertex - 1) % n)
                 last_x, last_z = _direction(ground, polygon, vertex, (vertex + 1) % n)
                 angle += abs(np.arctan2(ax * last_z - az * last_x, ax * last_x + az * last_z))
-                fan[size, 0], fan[size, 1] = polygon, vertex
+                fan[size, 0] = polygon
+                fan[size, 1] = vertex
                 size += 1
                 polygon, vertex = _next_around(ground, polygon, vertex)
             if angle <= REFLEX:
                 size = begin
                 continue
-            x, z = ground.outline[p, i, 0], ground.outline[p, i, 1]
-            points[corners, 0], points[corners, 2] = x, z
+            x = ground.outline[p, i, 0]
+            z = ground.outline[p, i, 1]
+            points[corners, 0] = x
+            points[corners, 2] = z
             points[corners, 1] = floor_height(ground, p, np.float64(x), np.float64(z))
-            walls[corners, 0, 0], walls[corners, 0, 1] = first_x, first_z
-            walls[corners, 1, 0], walls[corners, 1, 1] = last_x, last_z
+            walls[corners, 0, 0] = first_x
+            walls[corners, 0, 1] = first_z
+            walls[corners, 1, 0] = last_x
+            walls[corners, 1, 1] = last_z
             for k in range(begin, size):
                 corner_of[fan[k, 0], fan[k, 1]] = corners
             corners += 1
@@ -162,7 +173,8 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 def inward(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float]:
     """Move a point slightly towards the centre of its polygon, so that it lies inside despite rounding."""
     n = ground.num_vertices[polygon]
-    middle_x, middle_z = 0.0, 0.0
+    middle_x = 0.0
+    middle_z = 0.0
     for i in range(n):
         middle_x += ground.outline[polygon, i, 0]
         middle_z += ground.outline[polygon, i, 1]
@@ -178,12 +190,18 @@ def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int,
         beyond = ground.neighbours[polygon, i]
         if beyond < 0 or i == skip or j == skip:
             continue
-        ax, az = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
-        bx, bz = ground.outline[polygon, j, 0] - x, ground.outline[polygon, j, 1] - z
+        ax = ground.outline[polygon, i, 0] - x
+        az = ground.outline[polygon, i, 1] - z
+        bx = ground.outline[polygon, j, 0] - x
+        bz = ground.outline[polygon, j, 1] - z
         if ax * bz - az * bx < 0.0:
             cone = sight.cones[size]
-            cone[0], cone[1], cone[2], cone[3] = ax, az, bx, bz
-            sight.entered[size, 0], sight.entered[size, 1] = beyond, polygon
+            cone[0] = ax
+            cone[1] = az
+            cone[2] = bx
+            cone[3] = bz
+            sight.entered[size, 0] = beyond
+            sight.entered[size, 1] = polygon
             size += 1
     return size
 
@@ -210,22 +228,30 @@ def next_cone(
     """
     size -= 1
     left_x, left_z, right_x, right_z = sight.cones[size]
-    polygon, origin = to_int64(sight.entered[size, 0]), sight.entered[size, 1]
+    polygon = to_int64(sight.entered[size, 0])
+    origin = sight.entered[size, 1]
     n = ground.num_vertices[polygon]
-    ax, az = ground.outline[polygon, n - 1, 0] - x, ground.outline[polygon, n - 1, 1] - z
+    ax = ground.outline[polygon, n - 1, 0] - x
+    az = ground.outline[polygon, n - 1, 1] - z
     edge = n - 1
     for i in range(n):
-        bx, bz = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
+        bx = ground.outline[polygon, i, 0] - x
+        bz = ground.outline[polygon, i, 1] - z
         beyond = ground.neighbours[polygon, edge]
         if beyond >= 0 and beyond != origin and ax * bz - az * bx < 0.0 and size < len(sight.cones):
             new_left_x, new_left_z = (ax, az) if left_x * az - left_z * ax < 0.0 else (left_x, left_z)
             new_right_x, new_right_z = (bx, bz) if bx * right_z - bz * right_x < 0.0 else (right_x, right_z)
             if new_left_x * new_right_z - new_left_z * new_right_x < 0.0:
                 cone = sight.cones[size]
-                cone[0], cone[1], cone[2], cone[3] = new_left_x, new_left_z, new_right_x, new_right_z
-                sight.entered[size, 0], sight.entered[size, 1] = beyond, polygon
+                cone[0] = new_left_x
+                cone[1] = new_left_z
+                cone[2] = new_right_x
+                cone[3] = new_right_z
+                sight.entered[size, 0] = beyond
+                sight.entered[size, 1] = polygon
                 size += 1
-        ax, az = bx, bz
+        ax = bx
+        az = bz
         edge = i
     return size, polygon, left_x, left_z, right_x, right_z
 
@@ -247,7 +273,8 @@ def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, coun
         for i in range(ground.num_vertices[polygon]):
             corner = to_int64(corner_of[polygon, i])
             if corner >= 0:
-                dx, dz = ground.outline[polygon, i, 0] - x, ground.outline[polygon, i, 1] - z
+                dx = ground.outline[polygon, i, 0] - x
+                dz = ground.outline[polygon, i, 1] - z
                 if cone_contains(left_x, left_z, right_x, right_z, dx, dz):
                     count = _note(sight, corner, count)
     return count
@@ -256,7 +283,8 @@ def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, coun
 @njit(**INNER)
 def is_taut(points: np.ndarray, walls: np.ndarray, corner: int, x: float, z: float) -> bool:
     """Return whether a path from (x, z) could bend at a corner: both its walls lie on one side of the line."""
-    ux, uz = points[corner, 0] - x, points[corner, 2] - z
+    ux = points[corner, 0] - x
+    uz = points[corner, 2] - z
     length = np.sqrt(ux * ux + uz * uz)
     if length < 1e-3:
         return True
@@ -326,7 +354,8 @@ def _taut_graph(
     edges = np.empty(16 * num_corners + 16, np.int32)
     total = to_int64(0)
     for c in range(num_corners):
-        x, z = points[c, 0], points[c, 2]
+        x = points[c, 0]
+        z = points[c, 2]
         sight.stamp[-1] += 1
         count = to_int64(0)
         for k in range(fan_start[c], fan_start[c + 1]):
@@ -353,7 +382,9 @@ def _taut_graph(
 @njit(**INNER)
 def length_between(points: np.ndarray, a: int, b: int) -> float:
     """Return the straight distance between two corners, in metres."""
-    dx, dy, dz = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
+    dx = points[a, 0] - points[b, 0]
+    dy = points[a, 1] - points[b, 1]
+    dz = points[a, 2] - points[b, 2]
     return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 

@@ -20,7 +20,11 @@ from gym_batchnav.render.embree.surface import check_rows, is_masked
 from gym_batchnav.scene.scene import MASK, Scene
 
 # Embree 4's enumerations (rtcore_common.h, rtcore_buffer.h, rtcore_geometry.h).
-_INDEX, _VERTEX, _UINT3, _FLOAT3, _TRIANGLE_GEOMETRY = 0, 1, 0x5003, 0x9003, 0
+_INDEX = 0
+_VERTEX = 1
+_UINT3 = 0x5003
+_FLOAT3 = 0x9003
+_TRIANGLE_GEOMETRY = 0
 _ROBUST = 1 << 2
 # Packet sizes with the device property (rtcore_device.h) that tells whether the device traces them natively.
 _NATIVE_RAYS = ((16, 34), (8, 33), (4, 32))
@@ -89,7 +93,8 @@ class Embree:
         indices = np.ascontiguousarray(scene.triangles, np.uint32)
         single_sided = np.ascontiguousarray(~scene.materials.double_sided[scene.triangle_material])
         objects = np.ascontiguousarray(scene.triangle_object, np.int32)
-        lib, action = self._library, f"building the tree of scene {scene.name!r}"
+        lib = self._library
+        action = f"building the tree of scene {scene.name!r}"
         handle = lib.rtcNewScene(self._device)
         # With two geometries Embree does not call the filter for opaque triangles. Both hold all triangles, so that the
         # numbers of triangles agree, but those of the other kind refer to a vertex that does not exist, and Embree
@@ -178,7 +183,8 @@ def _load_library() -> ctypes.CDLL:
         raise RuntimeError(f"no libembree4 in or next to {package}: reinstall it, pip install 'embreex>=4.4'")
     importlib.import_module("embreex.rtcore")  # makes the package load the library's dependencies
     library = ctypes.CDLL(str(found[0]))
-    address, number = ctypes.c_void_p, ctypes.c_uint
+    address = ctypes.c_void_p
+    number = ctypes.c_uint
     for name, result, arguments in (
         ("rtcNewDevice", address, (ctypes.c_char_p,)),
         ("rtcReleaseDevice", None, (address,)),
@@ -203,7 +209,8 @@ def _load_library() -> ctypes.CDLL:
         ("rtcReleaseGeometry", None, (address,)),
     ):
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype = result
+        function.argtypes = arguments
     return library
 
 

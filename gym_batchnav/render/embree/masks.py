@@ -98,15 +98,20 @@ def _is_seen(
         v: Weight of the triangle's third corner.
     """
     words = carray(pointer(surfaces.triangles + 4 * TRIANGLE_WORDS * triangle), (TRIANGLE_WORDS,), np.int32)
-    record, row = words.view(np.float32), words[MATERIAL]
+    record = words.view(np.float32)
+    row = words[MATERIAL]
     material = carray(pointer(surfaces.materials + 4 * MATERIAL_WORDS * row), (MATERIAL_WORDS,), np.int32)
     factors = material.view(np.float32)
-    color_0, color_1, color_2, alpha = words[COLOR], words[COLOR + 1], words[COLOR + 2], factors[FACTOR + 3]
+    color_0 = words[COLOR]
+    color_1 = words[COLOR + 1]
+    color_2 = words[COLOR + 2]
+    alpha = factors[FACTOR + 3]
     if (color_0 & color_1 & color_2) != WHITE:
         alpha *= _mix_alpha(words, u, v)
     if material[TEXTURE] >= 0:
         square = _footprint(record, axes, normal, direction, distance)
-        at_u, at_v = record[U0] + u * record[U1] + v * record[U2], record[V0] + u * record[V1] + v * record[V2]
+        at_u = record[U0] + u * record[U1] + v * record[U2]
+        at_v = record[V0] + u * record[V1] + v * record[V2]
         alpha *= _trilinear_alpha(surfaces, material, square, at_u, at_v)
     return alpha >= factors[CUTOFF]
 
@@ -116,7 +121,9 @@ def _trilinear_alpha(
     surfaces: Surfaces, material: np.ndarray, square: np.float32, u: np.float32, v: np.float32
 ) -> np.float32:
     """Return the alpha of a texture at (u, v), between the two mip levels nearest to a footprint's longer axis."""
-    last, level, one = surfaces.last_level, 0, np.float32(1.0)
+    last = surfaces.last_level
+    level = 0
+    one = np.float32(1.0)
     square *= np.float32(1 << (2 * last))
     while level < last and not square < np.float32(4.0):  # not a number counts as infinite
         square *= np.float32(0.25)
@@ -140,9 +147,13 @@ def _footprint(
     dx, dy, dz = direction
     longest = np.float32(0.0)
     for axis in range(2):
-        ax, ay, az = axes[axis, 0], axes[axis, 1], axes[axis, 2]
+        ax = axes[axis, 0]
+        ay = axes[axis, 1]
+        az = axes[axis, 2]
         slope = np.divide(nx * ax + ny * ay + nz * az, nx * dx + ny * dy + nz * dz)
-        px, py, pz = distance * (ax - dx * slope), distance * (ay - dy * slope), distance * (az - dz * slope)
+        px = distance * (ax - dx * slope)
+        py = distance * (ay - dy * slope)
+        pz = distance * (az - dz * slope)
         along_u = record[GRADIENT_U] * px + record[GRADIENT_U + 1] * py + record[GRADIENT_U + 2] * pz
         along_v = record[GRADIENT_V] * px + record[GRADIENT_V + 1] * py + record[GRADIENT_V + 2] * pz
         longest = max(longest, along_u * along_u + along_v * along_v)
@@ -160,7 +171,8 @@ def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
 @njit(**INNER)
 def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.float32, v: np.float32) -> np.float32:
     """Return the alpha of a texture at (u, v) on one mip level, from 0 to 255."""
-    num_textures, side = surfaces.num_textures, 1 << (surfaces.last_level - level)
+    num_textures = surfaces.num_textures
+    side = 1 << (surfaces.last_level - level)
     texels = carray(pointer(surfaces.texels), (num_textures << (2 * surfaces.last_level + 1),), np.int32)
     starts = carray(pointer(surfaces.level_starts), (level + 1,), np.int64)
     start = level_start(starts, num_textures, level, side, material[TEXTURE])

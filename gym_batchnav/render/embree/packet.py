@@ -96,7 +96,8 @@ SHOWN = _rows.integers(3)  # RGB in steps of linear light
 _WORDS = _rows.words
 
 NOTHING = np.int32(-1)
-_COHERENT, _ALL_FEATURES = np.int32(1 << 16), np.int32(-1)  # of RTCIntersectArguments
+_COHERENT = np.int32(1 << 16)  # of RTCIntersectArguments
+_ALL_FEATURES = np.int32(-1)
 
 
 class Lens(NamedTuple):
@@ -182,7 +183,8 @@ def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: n
     floats[NEAR : NEAR + 16] = near
     packet[MASK : MASK + 16] = -1
     packet[ACTIVE : ACTIVE + 16] = -1
-    packet[ARGUMENTS], packet[ARGUMENTS + 1] = _COHERENT, _ALL_FEATURES
+    packet[ARGUMENTS] = _COHERENT
+    packet[ARGUMENTS + 1] = _ALL_FEATURES
 
 
 @njit(**INNER)
@@ -231,9 +233,15 @@ def aim(
         lens: The camera.
     """
     half = np.float32(0.5)
-    rx, ry, rz = view[0, 0], view[0, 1], view[0, 2]
-    ux, uy, uz = view[1, 0], view[1, 1], view[1, 2]
-    bx, by, bz = view[2, 0], view[2, 1], view[2, 2]
+    rx = view[0, 0]
+    ry = view[0, 1]
+    rz = view[0, 2]
+    ux = view[1, 0]
+    uy = view[1, 1]
+    uz = view[1, 2]
+    bx = view[2, 0]
+    by = view[2, 1]
+    bz = view[2, 2]
     for lane in range(16):
         right = lens.left + (np.float32(x + (lane & 3)) + half) * lens.pixel
         up = lens.top - (np.float32(y + (lane >> 2)) + half) * lens.pixel
@@ -256,7 +264,8 @@ def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: 
         narrow: Another packet, of which nothing is kept.
     """
     address = packet.ctypes.data
-    active, arguments = address + 4 * ACTIVE, address + 4 * ARGUMENTS
+    active = address + 4 * ACTIVE
+    arguments = address + 4 * ARGUMENTS
     if width == 16:
         _call(function, active, tree, address, arguments)
         return

@@ -76,10 +76,15 @@ def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
 @njit(**INNER)
 def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
     """Write the light on the surfaces, from the triangles' normals turned towards the viewer."""
-    ambient, diffuse = brightness[0], brightness[1]
-    lx, ly, lz = light[0], light[1], light[2]
+    ambient = brightness[0]
+    diffuse = brightness[1]
+    lx = light[0]
+    ly = light[1]
+    lz = light[2]
     for lane in range(16):
-        nx, ny, nz = floats[NORMAL + lane], floats[NORMAL + 16 + lane], floats[NORMAL + 32 + lane]
+        nx = floats[NORMAL + lane]
+        ny = floats[NORMAL + 16 + lane]
+        nz = floats[NORMAL + 32 + lane]
         away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
         away += nz * floats[DIRECTION + 32 + lane]
         cosine = np.divide(nx * lx + ny * ly + nz * lz, np.sqrt(nx * nx + ny * ny + nz * nz))
@@ -98,27 +103,48 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
         floats: The packet as float32.
         axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
     """
-    ax, ay, az, bx, by, bz = axes[0, 0], axes[0, 1], axes[0, 2], axes[1, 0], axes[1, 1], axes[1, 2]
+    ax = axes[0, 0]
+    ay = axes[0, 1]
+    az = axes[0, 2]
+    bx = axes[1, 0]
+    by = axes[1, 1]
+    bz = axes[1, 2]
     for lane in range(16):
-        u, v = floats[U + lane], floats[V + lane]
-        u_1, u_2 = floats[RECORD + 16 * U1 + lane], floats[RECORD + 16 * U2 + lane]
-        v_1, v_2 = floats[RECORD + 16 * V1 + lane], floats[RECORD + 16 * V2 + lane]
+        u = floats[U + lane]
+        v = floats[V + lane]
+        u_1 = floats[RECORD + 16 * U1 + lane]
+        u_2 = floats[RECORD + 16 * U2 + lane]
+        v_1 = floats[RECORD + 16 * V1 + lane]
+        v_2 = floats[RECORD + 16 * V2 + lane]
         floats[AT_U + lane] = floats[RECORD + 16 * U0 + lane] + u * u_1 + v * u_2
         floats[AT_V + lane] = floats[RECORD + 16 * V0 + lane] + u * v_1 + v * v_2
     for lane in range(16):
-        nx, ny, nz = floats[NORMAL + lane], floats[NORMAL + 16 + lane], floats[NORMAL + 32 + lane]
-        dx, dy, dz = floats[DIRECTION + lane], floats[DIRECTION + 16 + lane], floats[DIRECTION + 32 + lane]
+        nx = floats[NORMAL + lane]
+        ny = floats[NORMAL + 16 + lane]
+        nz = floats[NORMAL + 32 + lane]
+        dx = floats[DIRECTION + lane]
+        dy = floats[DIRECTION + 16 + lane]
+        dz = floats[DIRECTION + 32 + lane]
         t = floats[FAR + lane]
         over = np.divide(np.float32(1.0), nx * dx + ny * dy + nz * dz)
-        slope_a, slope_b = (nx * ax + ny * ay + nz * az) * over, (nx * bx + ny * by + nz * bz) * over
-        px, py, pz = t * (ax - dx * slope_a), t * (ay - dy * slope_a), t * (az - dz * slope_a)
-        qx, qy, qz = t * (bx - dx * slope_b), t * (by - dy * slope_b), t * (bz - dz * slope_b)
-        gx, gy = floats[RECORD + 16 * GRADIENT_U + lane], floats[RECORD + 16 * (GRADIENT_U + 1) + lane]
+        slope_a = (nx * ax + ny * ay + nz * az) * over
+        slope_b = (nx * bx + ny * by + nz * bz) * over
+        px = t * (ax - dx * slope_a)
+        py = t * (ay - dy * slope_a)
+        pz = t * (az - dz * slope_a)
+        qx = t * (bx - dx * slope_b)
+        qy = t * (by - dy * slope_b)
+        qz = t * (bz - dz * slope_b)
+        gx = floats[RECORD + 16 * GRADIENT_U + lane]
+        gy = floats[RECORD + 16 * (GRADIENT_U + 1) + lane]
         gz = floats[RECORD + 16 * (GRADIENT_U + 2) + lane]
-        hx, hy = floats[RECORD + 16 * GRADIENT_V + lane], floats[RECORD + 16 * (GRADIENT_V + 1) + lane]
+        hx = floats[RECORD + 16 * GRADIENT_V + lane]
+        hy = floats[RECORD + 16 * (GRADIENT_V + 1) + lane]
         hz = floats[RECORD + 16 * (GRADIENT_V + 2) + lane]
-        u_a, v_a = gx * px + gy * py + gz * pz, hx * px + hy * py + hz * pz
-        u_b, v_b = gx * qx + gy * qy + gz * qz, hx * qx + hy * qy + hz * qz
+        u_a = gx * px + gy * py + gz * pz
+        v_a = hx * px + hy * py + hz * pz
+        u_b = gx * qx + gy * qy + gz * qz
+        v_b = hx * qx + hy * qy + hz * qz
         floats[SQUARE + lane] = max(u_a * u_a + v_a * v_a, u_b * u_b + v_b * v_b)
 
 
@@ -136,9 +162,13 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
     # f + f (1 - f) q(f), which is exact at both ends. The cubic q is the least-squares fit to
     # (log2(1 + f) - f) / (f (1 - f)) at even steps of f from 0 to 1. The error of the logarithm is at most LOG2_ERROR,
     # and that of a level half as large.
-    unit, one, half = np.float32(2.0**-23), np.float32(1.0), np.float32(0.5)
-    c0, c1 = np.float32(0.44225257), np.float32(-0.26888844)
-    c2, c3 = np.float32(0.15027362), np.float32(-0.04530342)
+    unit = np.float32(2.0**-23)
+    one = np.float32(1.0)
+    half = np.float32(0.5)
+    c0 = np.float32(0.44225257)
+    c1 = np.float32(-0.26888844)
+    c2 = np.float32(0.15027362)
+    c3 = np.float32(-0.04530342)
     for lane in range(16):
         word = packet[SQUARE + lane] & np.int32(0x7FFFFFFF)  # NaN counts as infinite
         f = np.float32(word & np.int32(0x7FFFFF)) * unit
@@ -221,7 +251,8 @@ def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
         for corner in range(4):
             for lane in range(16):
                 blend = floats[BLEND + lane]
-                fx, fy = floats[WITHIN + 32 * k + lane], floats[WITHIN + 32 * k + 16 + lane]
+                fx = floats[WITHIN + 32 * k + lane]
+                fy = floats[WITHIN + 32 * k + 16 + lane]
                 weight = (one - fx if corner % 2 == 0 else fx) * (one - fy if corner < 2 else fy)
                 weight *= one - blend if k == 0 else blend
                 texel = packet[TEXELS + 64 * k + 16 * corner + lane]
@@ -244,11 +275,14 @@ def _decode(byte: np.int32) -> np.float32:
 @njit(**INNER, fastmath={"contract"})
 def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> None:
     """Write the products of light, factor, vertex colour and texture, as integers from 0 to ``steps``."""
-    one, half = np.float32(1.0), np.float32(0.5)
+    one = np.float32(1.0)
+    half = np.float32(0.5)
     for channel in range(3):
         for lane in range(16):
-            u, v = floats[U + lane], floats[V + lane]
-            color_0, color_1 = packet[CORNERS + lane] >> (8 * channel), packet[CORNERS + 16 + lane] >> (8 * channel)
+            u = floats[U + lane]
+            v = floats[V + lane]
+            color_0 = packet[CORNERS + lane] >> (8 * channel)
+            color_1 = packet[CORNERS + 16 + lane] >> (8 * channel)
             color_2 = packet[CORNERS + 32 + lane] >> (8 * channel)
             mixed = (one - u - v) * np.float32(np.int32(color_0 & 255))
             mixed += u * np.float32(np.int32(color_1 & 255)) + v * np.float32(np.int32(color_2 & 255))

@@ -38,7 +38,8 @@ def _word(record: np.dtype, field: str) -> int:
 
 
 # Kernels read records as rows of 4-byte words.
-TRIANGLE_WORDS, MATERIAL_WORDS = TRIANGLE_RECORD.itemsize // 4, MATERIAL_RECORD.itemsize // 4
+TRIANGLE_WORDS = TRIANGLE_RECORD.itemsize // 4
+MATERIAL_WORDS = MATERIAL_RECORD.itemsize // 4
 U0 = _word(TRIANGLE_RECORD, "uv")
 V0 = U0 + 1
 U1 = _word(TRIANGLE_RECORD, "to_1")
@@ -154,7 +155,8 @@ def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     uv = texture_coordinates(scene.uvs)[scene.triangles].astype(np.float64)
     change = uv[:, 1:] - uv[:, :1]  # [T, 2 edges, 2]
     corners = scene.vertices[scene.triangles].astype(np.float64)
-    edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    edge_1 = corners[:, 1] - corners[:, 0]
+    edge_2 = corners[:, 2] - corners[:, 0]
     normal = np.cross(edge_1, edge_2)
     square = np.einsum("ti,ti->t", normal, normal)
     inverse = np.divide(1, square, out=np.zeros(count), where=square > 0)

@@ -100,7 +100,8 @@ class EmbreeTarget:
         self._check(slots, views)
         self._renderer.follow_library()
         # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
-        slots, views = np.array(slots, np.int64, order="C"), np.array(views, np.float32, order="C")
+        slots = np.array(slots, np.int64, order="C")
+        views = np.array(views, np.float32, order="C")
         self._slots.check_filled(slots)
         kept = self._unchanged(slots, views) if refresh else np.zeros(len(slots), bool)
         pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
@@ -124,7 +125,8 @@ class EmbreeTarget:
         """Draw the views ``rows`` [m], on one thread if they are small and else on all."""
         if not len(rows):
             return
-        threads, lens = get_num_threads(), self._lens
+        threads = get_num_threads()
+        lens = self._lens
         # For a few small pictures, waking threads takes longer than drawing, even more so if they are busy.
         few = len(rows) * lens.width * lens.height <= _SERIAL_PIXELS
         parts = 1 if few else 4 * threads
@@ -160,7 +162,8 @@ class SlotTable:
     """
 
     def __init__(self, library: SceneLibrary, tree_key: int, surface_key: int) -> None:
-        self._library, self._keys = library, (tree_key, surface_key)
+        self._library = library
+        self._keys = (tree_key, surface_key)
         self.mirror()
 
     def mirror(self) -> None:

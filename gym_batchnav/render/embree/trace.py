@@ -114,18 +114,23 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
     n = views.order[item // bands]
     first_row = item % bands * rows
     last_row = min(first_row + rows, lens.height)
-    slot, view = views.table[views.slots[n]], views.matrices[n]
-    depth, rgb, semantic = out.depth[n], out.rgb[n], out.semantic[n]
+    slot = views.table[views.slots[n]]
+    view = views.matrices[n]
+    depth = out.depth[n]
+    rgb = out.rgb[n]
+    semantic = out.semantic[n]
     objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
     triangles = carray(pointer(slot.triangles), (slot.num_triangles, TRIANGLE_WORDS), np.int32)
     materials = carray(pointer(slot.materials), (slot.num_materials, MATERIAL_WORDS), np.int32)
     texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
     axes = view[:2, :3] * lens.pixel
-    packet, narrow = new_packet(), new_packet()
+    packet = new_packet()
+    narrow = new_packet()
     floats = packet.view(np.float32)
     start_view(packet, floats, view, lens.near)
     if slot.masked != 0:
-        starts, last = np.int64(shading.level_starts.ctypes.data), len(shading.level_starts) - 1
+        starts = np.int64(shading.level_starts.ctypes.data)
+        last = len(shading.level_starts) - 1
         surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
         filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
     for y in range(first_row, last_row, 4):
@@ -143,7 +148,8 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
                     blend_texels(packet, floats)
                 finish_colors(packet, floats, np.float32(len(shading.encode) - 1))
             for lane in range(16):
-                column, row = x + (lane & 3), y + (lane >> 2)
+                column = x + (lane & 3)
+                row = y + (lane >> 2)
                 if column >= lens.width or row >= lens.height:
                     continue
                 hit = packet[HIT + lane] != NOTHING

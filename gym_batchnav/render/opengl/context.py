@@ -18,14 +18,20 @@ from gym_batchnav.render.opengl.current import CurrentContext
 from gym_batchnav.render.opengl.devices import choose_device, cuda_devices, egl_devices, torch_device, uuid_text
 from gym_batchnav.system.process import claim_process
 
-_GL_TEXTURE_2D, _GL_TEXTURE_2D_ARRAY = 0x0DE1, 0x8C1A
-_GL_DEPTH_COMPONENT, _GL_DEPTH_COMPONENT32F = 0x1902, 0x8CAC
-_GL_RGBA, _GL_SRGB8_ALPHA8 = 0x1908, 0x8C43
-_GL_UNSIGNED_BYTE, _GL_FLOAT = 0x1401, 0x1406
+_GL_TEXTURE_2D = 0x0DE1
+_GL_TEXTURE_2D_ARRAY = 0x8C1A
+_GL_DEPTH_COMPONENT = 0x1902
+_GL_DEPTH_COMPONENT32F = 0x8CAC
+_GL_RGBA = 0x1908
+_GL_SRGB8_ALPHA8 = 0x8C43
+_GL_UNSIGNED_BYTE = 0x1401
+_GL_FLOAT = 0x1406
 _GL_UNPACK_ALIGNMENT = 0x0CF5
-_GL_LOWER_LEFT, _GL_ZERO_TO_ONE = 0x8CA1, 0x935F
+_GL_LOWER_LEFT = 0x8CA1
+_GL_ZERO_TO_ONE = 0x935F
 _GL_CLIP_DISTANCE0 = 0x3000
-_GL_DEVICE_UUID, _UUID_BYTES = 0x9597, 16  # EXT_memory_object
+_GL_DEVICE_UUID = 0x9597  # EXT_memory_object
+_UUID_BYTES = 16
 _CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 
@@ -154,7 +160,8 @@ class Context:
         """Copy ``count`` layers with all levels on the device, from layer ``first`` to layer ``to``."""
         array = _GL_TEXTURE_2D_ARRAY
         for level in range(side.bit_length()):
-            start, end = (source.glo, array, level, 0, 0, first), (target.glo, array, level, 0, 0, to)
+            start = (source.glo, array, level, 0, 0, first)
+            end = (target.glo, array, level, 0, 0, to)
             self._copy_image_sub_data(*start, *end, side >> level, side >> level, count)
 
     def check(self, doing: str) -> None:

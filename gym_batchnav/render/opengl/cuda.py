@@ -133,7 +133,8 @@ class CudaPictures:
 
     def take(self, batch: int, count: int) -> dict[str, Any]:
         """Return the tensors of a batch; torch's current stream waits for the device, the processor does not."""
-        camera, images = self._camera, {}
+        camera = self._camera
+        images = {}
         for name, resource in self._resources[batch % len(self._resources)].items():
             whole = self._torch.from_dlpack(resource.map(stream=self._stream()))  # bytes
             dtype, channels = SENSOR_FORMATS[name]
@@ -149,7 +150,8 @@ class CudaPictures:
         for buffers in self._buffers:
             for buffer in buffers.values():
                 buffer.release()
-        self._resources, self._buffers = [], []
+        self._resources = []
+        self._buffers = []
 
     def _stream(self) -> Any:
         """Return torch's current stream as an object of cuda.core."""

@@ -44,7 +44,8 @@ def frustum_planes(camera: Camera, views: np.ndarray, far: float) -> np.ndarray:
     Returns:
         [N, 6, 4] float32; a point p is inside if ``plane[:3] @ p + plane[3] >= 0`` for all six.
     """
-    across, up = camera.tan_half_width, camera.tan_half_height
+    across = camera.tan_half_width
+    up = camera.tan_half_height
     planes = np.array(
         [
             [1, 0, -across, 0],
@@ -144,7 +145,8 @@ class Culler(Protocol):
 def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
     """Split views with the given slots [N] into runs whose instances fit even if every chunk is visible."""
     pairs = np.cumsum(scenes.num_chunks[slots])
-    bounds, done = [0], 0
+    bounds = [0]
+    done = 0
     while bounds[-1] < len(slots):
         last = int(np.searchsorted(pairs, done + MAX_INSTANCES, side="right"))
         last = min(max(last, bounds[-1] + 1), bounds[-1] + MAX_PASS_VIEWS)
@@ -240,12 +242,14 @@ class GpuCuller:
     def _write_chunks(self, scenes: SceneMirror) -> None:
         """Upload the chunks of all slots for the shader."""
         chunks = np.zeros(len(scenes.commands), _CHUNK_RECORD)
-        chunks["center"], chunks["half"] = scenes.chunk_bounds[:, :3], scenes.chunk_bounds[:, 3:]
+        chunks["center"] = scenes.chunk_bounds[:, :3]
+        chunks["half"] = scenes.chunk_bounds[:, 3:]
         chunks["triangle"] = scenes.chunk_triangle
         self._chunks.write(chunks)
         num_slots = len(scenes.num_chunks)
         slot = np.repeat(np.tile(np.arange(num_slots), NUM_CLASSES), np.diff(scenes.group_start))
-        starts, by_slot = np.append(0, np.cumsum(scenes.num_chunks)), np.argsort(slot, kind="stable")
+        starts = np.append(0, np.cumsum(scenes.num_chunks))
+        by_slot = np.argsort(slot, kind="stable")
         self._lists.write(np.concatenate([starts, by_slot]).astype(np.int32))
         self._revision = scenes.revision
 

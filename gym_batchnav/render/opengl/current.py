@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-_EGL_DRAW, _EGL_READ = 0x3059, 0x305A  # EGL 1.5, section 3.7.4
+_EGL_DRAW = 0x3059  # EGL 1.5, section 3.7.4
+_EGL_READ = 0x305A
 _EGL_OPENGL_API = 0x30A2
 _EGL_BAD_CONTEXT = 0x3006
 
@@ -73,7 +74,8 @@ class CurrentContext:
         """Make the saved context current again; a context that was destroyed meanwhile is ignored."""
         if self._egl is None or self._saved is None:
             return
-        saved, self._saved = self._saved, None
+        saved = self._saved
+        self._saved = None
         if not self._egl.eglMakeCurrent(*saved):
             error = self._egl.eglGetError()
             if error != _EGL_BAD_CONTEXT:

@@ -93,7 +93,8 @@ class SlotHeap:
 
     def _fit(self, sizes: Mapping[int, int]) -> np.ndarray | None:
         """Return the first item of every slot [K] int64 with changed slots placed in gaps; None if they do not fit."""
-        start, size = self.start.copy(), self.size.copy()
+        start = self.start.copy()
+        size = self.size.copy()
         size[list(sizes)] = 0
         for slot, items in sizes.items():
             used = np.argsort(start + (size == 0) * self.capacity)[: np.count_nonzero(size)]
@@ -101,7 +102,8 @@ class SlotHeap:
             fits = np.append(start[used], self.capacity) - begins >= items
             if not fits.any():
                 return None
-            start[slot], size[slot] = begins[np.argmax(fits)], items
+            start[slot] = begins[np.argmax(fits)]
+            size[slot] = items
         return start
 
     def _compact(self, size: np.ndarray, changed: Set[int]) -> np.ndarray:
@@ -139,7 +141,8 @@ class SlotHeap:
 
     def _repack(self, size: np.ndarray, changed: Set[int]) -> None:
         """Make new buffers without gaps, and copy the contents of the slots that do not change."""
-        start, room = np.cumsum(size) - size, full_size(size)
+        start = np.cumsum(size) - size
+        room = full_size(size)
         capacity = max(min(room + room // 8 if self._buffers else room, self._limit), int(size.sum()), 1)
         buffers = self._allocate(capacity)
         for name, old in self._buffers.items():
@@ -147,7 +150,10 @@ class SlotHeap:
                 read, write, nbytes = (int(n[slot]) * self._item_sizes[name] for n in (self.start, start, size))
                 self._context.moderngl.copy_buffer(buffers[name], old, nbytes, read_offset=read, write_offset=write)
             old.release()
-        self._buffers, self.start, self.size, self.capacity = buffers, start, size, capacity
+        self._buffers = buffers
+        self.start = start
+        self.size = size
+        self.capacity = capacity
         self.layout += 1
 
     def _allocate(self, capacity: int) -> dict[str, moderngl.Buffer]:

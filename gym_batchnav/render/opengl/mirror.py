@@ -85,7 +85,8 @@ class SceneMirror:
     @property
     def nbytes(self) -> int:
         """The size on the device, in bytes."""
-        heaps, textures = self._heaps.values(), self._textures.values()
+        heaps = self._heaps.values()
+        textures = self._textures.values()
         return sum(heap.nbytes for heap in heaps) + sum(mirror.nbytes for mirror in textures)
 
     def sync(self, context: Context, slots: np.ndarray) -> None:
@@ -113,7 +114,8 @@ class SceneMirror:
         """Update all slots: reserve space for new scenes and free that of scenes that have left the library."""
         held = [self._library.prepared(slot, self._key) for slot in range(self._library.num_slots)]
         changed = {slot: mesh for slot, mesh in enumerate(held) if mesh is not self._held[slot]}
-        triangles, limit = sum(len(mesh.triangles) for mesh in held if mesh is not None), _most_triangles(context)
+        triangles = sum(len(mesh.triangles) for mesh in held if mesh is not None)
+        limit = _most_triangles(context)
         if triangles > limit:
             raise RuntimeError(
                 f"the resident scenes have {triangles} triangles, but {context.device} holds {limit} in one buffer: "

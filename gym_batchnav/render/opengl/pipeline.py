@@ -32,7 +32,8 @@ class Pipeline:
     """
 
     def __init__(self, context: Context, scenes: SceneMirror, culling: str) -> None:
-        self.context, self.scenes = context, scenes
+        self.context = context
+        self.scenes = scenes
         on_gpu = culling == "gpu" or (culling == "auto" and not context.software)
         self.culler: Culler = GpuCuller(context) if on_gpu else CpuCuller(context)
         self._programs: dict[Kind, moderngl.Program] = {}
@@ -84,7 +85,8 @@ class Pipeline:
             program.release()
         for packer in self._packers.values():
             packer.release()
-        self._programs, self._packers = {}, {}
+        self._programs = {}
+        self._packers = {}
         self.culler.release()
 
     def _release_arrays(self) -> None:

@@ -91,9 +91,11 @@ def prepare_mesh(scene: Scene) -> PreparedMesh:
     indices = rank[inverse].reshape(-1, 3)
 
     corners = positions[indices]
-    low, high = corners.min(axis=1), corners.max(axis=1)
+    low = corners.min(axis=1)
+    high = corners.max(axis=1)
     if len(chunks):
-        low, high = np.minimum.reduceat(low, firsts), np.maximum.reduceat(high, firsts)
+        low = np.minimum.reduceat(low, firsts)
+        high = np.maximum.reduceat(high, firsts)
     center = (low + high) / 2
     # A margin, so that rounding never makes culling lose a triangle.
     half = (high - low) / 2 + 1e-4 + 1e-6 * np.abs(center)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # Pixels along the longest side of a framebuffer. OpenGL 4 guarantees 16,384. Smaller is more precise, since depth is
 # interpolated in single precision: software does so from the corner of the framebuffer and loses digits far from it.
-MAX_SIDE, MAX_SIDE_SOFTWARE = 4096, 512
+MAX_SIDE = 4096
+MAX_SIDE_SOFTWARE = 512
 _NO_FAR_PLANE = 1e30  # metres
 _BINDINGS = {"depth": 1, "rgb": 2, "semantic": 3}
 _PACK_PIXELS = 4 * 128  # pixels per work group of the packing program
@@ -33,7 +34,8 @@ VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), 
 
 def grid_shape(camera: Camera, num_views: int, max_side: int) -> tuple[int, int]:
     """Return the columns and rows of tiles of a nearly square framebuffer for at most ``num_views`` views."""
-    most_columns, most_rows = max(max_side // camera.width, 1), max(max_side // camera.height, 1)
+    most_columns = max(max_side // camera.width, 1)
+    most_rows = max(max_side // camera.height, 1)
     columns = min(max(math.isqrt(num_views - 1) + 1, -(-num_views // most_rows)), most_columns)
     return columns, min(-(-num_views // columns), most_rows)
 
@@ -51,7 +53,8 @@ class _DeviceObjects:
         self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, pictures: Pictures
     ) -> None:
         context = pipeline.context
-        self._context, self.pictures = context, pictures
+        self._context = context
+        self.pictures = pictures
         self.grid = grid_shape(camera, num_views, MAX_SIDE_SOFTWARE if context.software else MAX_SIDE)
         size = (self.grid[0] * camera.width, self.grid[1] * camera.height)
         self.attachments = {"depth": context.depth_texture(size)}
@@ -93,9 +96,12 @@ class OpenGLTarget:
         buffers: int, textures: TextureMirror,
     ) -> None:  # fmt: skip
         self.num_views = num_views
-        self._renderer, self._camera, self._textures = renderer, camera, textures
+        self._renderer = renderer
+        self._camera = camera
+        self._textures = textures
         self._sensors = tuple(sensor for sensor in SENSORS if sensor in sensors)
-        self._device, self._num_sets = device, buffers
+        self._device = device
+        self._num_sets = buffers
         self._objects: _DeviceObjects | None = None
         self._num_begun = 0  # batches so far
         self._in_flight: InFlight[tuple[int, int]] = InFlight(buffers)  # number of the batch, views in it
@@ -124,7 +130,8 @@ class OpenGLTarget:
         self._check_usable()
         self._in_flight.check_space()
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
-        slots, views = np.asarray(slots, np.int64), np.asarray(views, np.float32)
+        slots = np.asarray(slots, np.int64)
+        views = np.asarray(views, np.float32)
         pipeline = self._renderer.pipeline
         with pipeline.context:
             pipeline.scenes.sync(pipeline.context, slots)
@@ -172,13 +179,15 @@ class OpenGLTarget:
 
     def _draw(self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray) -> None:
         """Draw one page of views into the tiles of the framebuffer."""
-        context, camera = pipeline.context.moderngl, self._camera
+        context = pipeline.context.moderngl
+        camera = self._camera
         records = np.zeros(len(views), VIEW_RECORD)
         records["rows"] = views[:, :3]
         records["light"][:, :3] = light_directions(views)
         records["offsets"][:, 0] = pipeline.scenes.first_material[slots]
         records["offsets"][:, 1] = slots
-        rows, planes = np.ascontiguousarray(records["rows"]), frustum_planes(camera, views, self._far)
+        rows = np.ascontiguousarray(records["rows"])
+        planes = frustum_planes(camera, views, self._far)
         objects.framebuffer.use()
         objects.framebuffer.clear(
             depth=0.0

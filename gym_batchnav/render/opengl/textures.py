@@ -68,7 +68,8 @@ class TextureMirror:
         changed = [slot for slot, textures in enumerate(held) if textures is not self._held[slot]]
         self.page_layers = context.moderngl.info["GL_MAX_ARRAY_TEXTURE_LAYERS"]
         counts = np.array([0 if textures is None else len(textures.pool) for textures in held])
-        total, room = int(counts.sum()), full_size(counts)
+        total = int(counts.sum())
+        room = full_size(counts)
         limit = MAX_PAGES * self.page_layers
         if total > limit:
             raise RuntimeError(
@@ -131,7 +132,8 @@ class TextureMirror:
         self._layers = np.split(np.arange(len(kept)), ends[:-1])
         for page in self._pages:
             page.release()
-        self._pages, self._capacity = pages, capacity
+        self._pages = pages
+        self._capacity = capacity
 
     def _allocate(self, context: Context, depths: list[int]) -> list[moderngl.TextureArray]:
         """Allocate pages with the given numbers of layers; on an error none of them is kept."""

@@ -6,7 +6,10 @@ import importlib
 
 import numpy as np
 
-_MAGIC, _MESH, _SEQUENTIAL, _EDGEBREAKER = b"DRACO", 1, 0, 1
+_MAGIC = b"DRACO"
+_MESH = 1
+_SEQUENTIAL = 0
+_EDGEBREAKER = 1
 _VERSION = (2, 2)  # of the bitstream, the one that glTF allows
 
 

@@ -15,7 +15,9 @@ from gym_batchnav.scene.formats.gltf_document import WRAP, GltfDocument, extensi
 from gym_batchnav.scene.json_values import number, numbers, sequence, whole
 from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT
 
-_TRIANGLES, _STRIP, _FAN = 4, 5, 6
+_TRIANGLES = 4
+_STRIP = 5
+_FAN = 6
 _NEAREST = 9728
 _Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and allowed widths to its values
 
@@ -93,7 +95,8 @@ class _Reader:
         return self._meshes[index]
 
     def _primitive_part(self, primitive: Mapping[str, Any]) -> Part | None:
-        mode, attributes = whole(primitive, "mode", _TRIANGLES, high=_FAN), primitive["attributes"]
+        mode = whole(primitive, "mode", _TRIANGLES, high=_FAN)
+        attributes = primitive["attributes"]
         if mode < _TRIANGLES:
             self.num_skipped += 1
             return None
@@ -108,7 +111,8 @@ class _Reader:
         ):  # otherwise the uncompressed data is there too
             triangles, read = self._unpack(draco, primitive)
         else:
-            triangles, read = None, partial(self._read_accessor, attributes)
+            triangles = None
+            read = partial(self._read_accessor, attributes)
         vertices = read("POSITION", (3,))
         if triangles is None:
             triangles = _triangles(self._corners(primitive, len(vertices)), mode)
@@ -127,7 +131,8 @@ class _Reader:
 
     def _unpack(self, draco: Mapping[str, Any], primitive: Mapping[str, Any]) -> tuple[np.ndarray, _Read]:
         """Decode a compressed primitive: return its triangles [T, 3] and a function that reads its attributes."""
-        attributes, data = primitive["attributes"], bytes(self._document.view(draco.get("bufferView"))[0])
+        attributes = primitive["attributes"]
+        data = bytes(self._document.view(draco.get("bufferView"))[0])
         num_vertices, num_triangles = draco_counts(data)
         known = [attributes["POSITION"], *([primitive["indices"]] if "indices" in primitive else [])]
         counts = [whole(self._document.item("accessors", index), "count") for index in known]

@@ -16,7 +16,8 @@ from gym_batchnav.scene.json_values import mapping, numbers, parse_json, sequenc
 from gym_batchnav.scene.scene import CLAMP, MIRROR, REPEAT
 
 GLB_MAGIC = b"glTF"
-CHUNK_JSON, CHUNK_BIN = 0x4E4F534A, 0x004E4942
+CHUNK_JSON = 0x4E4F534A
+CHUNK_BIN = 0x004E4942
 COMPONENTS: dict[int, type] = {
     5120: np.int8,
     5121: np.uint8,
@@ -131,7 +132,8 @@ class GltfDocument:
             index: Number of the accessor.
             widths: The allowed numbers of components.
         """
-        accessor, what = self.item("accessors", index), f"accessor {index}"
+        accessor = self.item("accessors", index)
+        what = f"accessor {index}"
         dtype, width, count = self._type(accessor, widths, what)
         if "bufferView" in accessor:
             offset = whole(accessor, "byteOffset", 0)
@@ -146,7 +148,8 @@ class GltfDocument:
 
     def unpacked(self, index: object, widths: Sequence[int], values: np.ndarray) -> np.ndarray:
         """Return the result of ``accessor`` for an accessor whose values [count, width] were decoded elsewhere."""
-        accessor, what = self.item("accessors", index), f"accessor {index}"
+        accessor = self.item("accessors", index)
+        what = f"accessor {index}"
         dtype, width, count = self._type(accessor, widths, what)
         if values.shape != (count, width) or values.dtype.kind not in "fiu":
             raise ValueError(f"{what} was compressed as {values.shape}, not {(count, width)}: the file is damaged")
@@ -154,9 +157,11 @@ class GltfDocument:
 
     def _type(self, accessor: Mapping[str, Any], widths: Sequence[int], what: str) -> tuple[type, int, int]:
         """Return the component type, width and count of an accessor, and count its elements as read."""
-        dtype, width = COMPONENTS.get(accessor.get("componentType", 0)), WIDTHS.get(str(accessor.get("type")))
+        dtype = COMPONENTS.get(accessor.get("componentType", 0))
+        width = WIDTHS.get(str(accessor.get("type")))
         if dtype is None or width is None or width not in widths:
-            kind, component = short(accessor.get("type")), short(accessor.get("componentType"))
+            kind = short(accessor.get("type"))
+            component = short(accessor.get("componentType"))
             raise ValueError(f"{what} has the wrong type {kind} of {component}: re-export it")
         count = whole(accessor, "count", high=MAX_ELEMENTS)
         self._num_elements += count
@@ -183,14 +188,16 @@ class GltfDocument:
     def _patched(self, values: np.ndarray, sparse: Mapping[str, Any], what: str) -> np.ndarray:
         """Return a copy of ``values`` with a sparse accessor's replacements."""
         count = whole(sparse, "count", high=len(values))
-        where, new = mapping(sparse.get("indices"), "indices"), mapping(sparse.get("values"), "values")
+        where = mapping(sparse.get("indices"), "indices")
+        new = mapping(sparse.get("values"), "values")
         kind = COMPONENTS.get(where.get("componentType", 0))
         if kind not in (np.uint8, np.uint16, np.uint32):
             raise ValueError(f"{what} has sparse indices that are not unsigned integers: re-export it")
         rows = self._strided(where.get("bufferView"), whole(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
         if count and rows.max() >= len(values):
             raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements")
-        dtype, width = values.dtype.type, values.shape[1]
+        dtype = values.dtype.type
+        width = values.shape[1]
         patched = values.copy()
         patched[rows] = self._strided(new.get("bufferView"), whole(new, "byteOffset", 0), dtype, width, count, what)
         return patched
@@ -215,7 +222,8 @@ class GltfDocument:
             if name in extensions(view) and "uri" not in self.item("buffers", view.get("buffer")):
                 raise ValueError(f"it uses {name}, which is not supported: {_REMEDIES[name]}")
         buffer = self._buffer(view.get("buffer"))
-        start, length = whole(view, "byteOffset", 0), whole(view, "byteLength")
+        start = whole(view, "byteOffset", 0)
+        length = whole(view, "byteLength")
         if start + length > len(buffer):
             raise ValueError(f"bufferView {index} exceeds its buffer of {len(buffer)} bytes: the file is damaged")
         return buffer[start : start + length], whole(view, "byteStride", 0, high=65535)

@@ -20,9 +20,11 @@ from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
 
 MAX_STATEMENTS = 1_000_000  # other than vertices and faces
 MAX_STATEMENT_BYTES = 2**16
-MAX_LIBRARIES, MAX_LIBRARY_BYTES = 1000, 2**23  # of materials, and their total size
+MAX_LIBRARIES = 1000  # of materials, and their total size
+MAX_LIBRARY_BYTES = 2**23
 # Limit of triangles: a constant allowance plus a rate per byte. A quad and its vertex take at least 18 bytes.
-FREE_TRIANGLES, TRIANGLES_PER_BYTE = 2**18, 0.125
+FREE_TRIANGLES = 2**18
+TRIANGLES_PER_BYTE = 0.125
 
 _REASONS = {
     obj_text.NO_NUMBER: "it has words that are not numbers: the file is damaged, re-export it",
@@ -106,9 +108,11 @@ def _read(data: bytes) -> _Text:
             f"it has {num_others:,} lines other than vertices and faces, the limit is {MAX_STATEMENTS:,}: "
             "join its groups, or save it as GLB"
         )
-    vertices, uvs = np.empty((num_vertices, 3)), np.empty((num_uvs, 2))
+    vertices = np.empty((num_vertices, 3))
+    uvs = np.empty((num_uvs, 2))
     colors = np.empty((num_vertices if num_colored == num_vertices else 0, 3))
-    first_corner, corner_vertex = np.empty(num_faces + 1, np.int64), np.empty(num_corners, np.int32)
+    first_corner = np.empty(num_faces + 1, np.int64)
+    corner_vertex = np.empty(num_corners, np.int32)
     corner_uv = np.empty(num_corners if num_uvs else 0, np.int32)
     places = np.empty((num_others, 3), np.int64)
     wrong, line = obj_text.read_lines(text, vertices, colors, uvs, first_corner, corner_vertex, corner_uv, places)
@@ -150,7 +154,10 @@ def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[by
     object_word = b"o" if sum(line.startswith(b"o ") for line, _ in text.statements) > 1 else b"g"
     groups: dict[tuple[bytes, bytes], array[int]] = {}
     libraries: list[bytes] = []
-    name, material, num_curves, first = b"", b"", 0, 0
+    name = b""
+    material = b""
+    num_curves = 0
+    first = 0
     for line, num_before in [*text.statements, (b"", len(text.first_corner) - 1)]:
         word, *values = line.split() or [b""]
         if word in (object_word, b"usemtl", b""):
@@ -244,7 +251,8 @@ def _material(
     picture, clamped = _map_file(statements.get(b"map_kd", []))
     mask, _ = _map_file(statements.get(b"map_d", []))
     if picture and (picture, mask) not in images:
-        data, label = _read_beside(files, picture), picture.decode(errors="replace")
+        data = _read_beside(files, picture)
+        label = picture.decode(errors="replace")
         images[picture, mask] = builder.add_image(data, label, _read_beside(files, mask) if mask else None)
     image = images[picture, mask] if picture else -1
     if image >= 0:
@@ -262,7 +270,8 @@ def _map_file(values: list[bytes]) -> tuple[bytes, bool]:
     """Return the file that a texture statement names, empty for none, and whether it clamps."""
     clamped = False
     while values and values[0] in _MAP_OPTIONS:
-        option, count = values[0], 1
+        option = values[0]
+        count = 1
         while count <= _MAP_OPTIONS[option] and count < len(values) - 1 and (count == 1 or _is_number(values[count])):
             count += 1
         clamped |= option == b"-clamp" and values[1:2] == [b"on"]

@@ -12,10 +12,25 @@ from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
 MAX_CORNERS = 10_000  # per face
 # Error codes of ``read_lines``.
-FINE, NO_NUMBER, TOO_FEW, NO_CORNER, TOO_MANY = 0, 1, 2, 3, 4
+FINE = 0
+NO_NUMBER = 1
+TOO_FEW = 2
+NO_CORNER = 3
+TOO_MANY = 4
 
-_LINE_FEED, _RETURN, _SLASH, _HASH, _PLUS, _MINUS, _POINT = 10, 13, 47, 35, 43, 45, 46
-_VERTEX, _UV, _FACE, _SKIPPED, _IGNORED, _STATEMENT = 0, 1, 2, 3, 4, 5
+_LINE_FEED = 10
+_RETURN = 13
+_SLASH = 47
+_HASH = 35
+_PLUS = 43
+_MINUS = 45
+_POINT = 46
+_VERTEX = 0
+_UV = 1
+_FACE = 2
+_SKIPPED = 3
+_IGNORED = 4
+_STATEMENT = 5
 _MAX_DIGITS = 18  # that fit into int64
 
 
@@ -56,7 +71,8 @@ def _kind(text: np.ndarray, at: int, word_stop: int) -> int:
     """Return the kind of a line, given its first word from ``at`` to ``word_stop``."""
     if at == word_stop:
         return _IGNORED
-    first, length = text[at], word_stop - at
+    first = text[at]
+    length = word_stop - at
     if first == ord("v"):
         if length == 1:
             return _VERTEX
@@ -117,7 +133,11 @@ def _number(text: np.ndarray, at: int, stop: int) -> tuple[float, int]:
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
-    digits, exponent, num_digits, any_digit, in_fraction = 0, 0, 0, False, False
+    digits = 0
+    exponent = 0
+    num_digits = 0
+    any_digit = False
+    in_fraction = False
     while at < stop and (_is_digit(text[at]) or (text[at] == _POINT and not in_fraction)):
         if text[at] == _POINT:
             in_fraction = True
@@ -138,7 +158,8 @@ def _number(text: np.ndarray, at: int, stop: int) -> tuple[float, int]:
         down = at < stop and text[at] == _MINUS
         if at < stop and (down or text[at] == _PLUS):
             at += 1
-        start, power = at, 0
+        start = at
+        power = 0
         while at < stop and _is_digit(text[at]):
             power = min(power * 10 + (text[at] - 48), 10_000)
             at += 1
@@ -245,11 +266,17 @@ def read_lines(
         An error code (``FINE`` for none) and the beginning of the line that it concerns.
     """
     zero = to_int64(0)
-    num_vertices, num_uvs, num_faces, num_statements, corner = zero, zero, zero, zero, zero
-    six, at = np.zeros(6), zero
+    num_vertices = zero
+    num_uvs = zero
+    num_faces = zero
+    num_statements = zero
+    corner = zero
+    six = np.zeros(6)
+    at = zero
     first_corner[0] = 0
     while at < len(text):
-        line, stop = at, _line_end(text, at)
+        line = at
+        stop = _line_end(text, at)
         at = _word_start(text, at, stop)
         word_stop = _word_end(text, at, stop)
         kind = _kind(text, at, word_stop)

@@ -33,7 +33,8 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
     """
     import trimesh  # imported late, since it imports Embree's bindings, which only a renderer needs
 
-    data, suffix = files.main(), files.path.suffix.lower()
+    data = files.main()
+    suffix = files.path.suffix.lower()
     options: dict[str, Any] = {"process": False}
     if suffix == ".ply":
         _check_ply(data)
@@ -61,12 +62,15 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
 def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, image: int) -> None:
     """Add one of trimesh's meshes as an object with texture ``image``, -1 for none."""
     visual: Any = mesh.visual
-    vertices, triangles = np.asarray(mesh.vertices), np.asarray(mesh.faces)
+    vertices = np.asarray(mesh.vertices)
+    triangles = np.asarray(mesh.faces)
     if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(vertices):
         raise ValueError("its triangles refer to vertices that do not exist: the file is damaged")
-    uvs, colors = getattr(visual, "uv", None), None
+    uvs = getattr(visual, "uv", None)
+    colors = None
     if visual.kind == "face":
-        vertices, triangles = vertices[triangles.ravel()], np.arange(3 * len(triangles)).reshape(-1, 3)
+        vertices = vertices[triangles.ravel()]
+        triangles = np.arange(3 * len(triangles)).reshape(-1, 3)
         colors = linear_colors(np.repeat(visual.face_colors, 3, axis=0) / 255)
     elif visual.kind == "vertex":
         colors = linear_colors(visual.vertex_colors / 255)
@@ -151,7 +155,8 @@ def _checked_off(data: bytes) -> bytes:
         raise ValueError(
             "it does not begin with OFF and its counts: the file is damaged or not an OFF file, re-export it"
         )
-    num_rows, num_lines = int(header[1]) + int(header[2]), text.count(b"\n", header.start(2))
+    num_rows = int(header[1]) + int(header[2])
+    num_lines = text.count(b"\n", header.start(2))
     if num_rows > _MAX_OFF_ROWS:
         raise ValueError(f"it has {num_rows:,} vertices and faces, the limit is {_MAX_OFF_ROWS:,}: save it as GLB")
     if num_rows > num_lines:

@@ -31,7 +31,8 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     lengths = float(np.linalg.norm(up)), float(np.linalg.norm(front))
     if min(lengths) == 0 or abs(up @ front) > 1e-3 * lengths[0] * lengths[1]:
         raise ValueError("its up and front are not at right angles")
-    up, front = up / lengths[0], front / lengths[1]
+    up = up / lengths[0]
+    front = front / lengths[1]
     rotation = np.stack([np.cross(front, up), up, -front]) + 0.0  # adding 0.0 turns -0.0 into 0.0
     factors = np.abs(rotation @ numbers(attributes, "scale", (1.0, 1.0, 1.0), LARGEST))
     factors *= numbers(attributes, "units_to_meters", (1.0,), LARGEST)

@@ -163,7 +163,8 @@ class _Dataset:
         if instance.get("articulated_object_instances"):
             self._left_out("its articulated objects: URDF is not read")
         origin = str(instance.get("translation_origin", "COM"))
-        scene, navmesh = stage, None if rows else stage.navmesh  # the stage's own navmesh ignores the objects
+        scene = stage  # the stage's own navmesh ignores the objects
+        navmesh = None if rows else stage.navmesh
         if rows:
             templates: dict[str, tuple[Scene, np.ndarray]] = {}
             placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, templates) for row in rows)]
@@ -178,7 +179,8 @@ class _Dataset:
         handle = self._template("objects", row["template_name"])
         if handle not in templates:
             attributes = self._attributes("objects", handle)
-            asset, (rotation, factors) = self._asset(handle, attributes), asset_frame(attributes)
+            asset = self._asset(handle, attributes)
+            (rotation, factors) = asset_frame(attributes)
             middle = asset.bounds.astype(np.float64).mean(axis=0)
             mass = (
                 rotation @ numbers(attributes, "COM", (0.0, 0.0, 0.0), LARGEST) * factors

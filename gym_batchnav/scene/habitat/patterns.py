@@ -11,7 +11,8 @@ from pathlib import Path
 
 MAX_VISITED = 1_000_000  # folder entries that all patterns of a dataset may visit
 MAX_PATTERNS = 10_000
-MAX_PATTERN_CHARACTERS, MAX_PATTERN_PARTS = 4096, 64
+MAX_PATTERN_CHARACTERS = 4096
+MAX_PATTERN_PARTS = 64
 
 
 class PatternSearch:
@@ -73,7 +74,8 @@ class PatternSearch:
                 for position in positions:
                     if position == end:
                         continue
-                    match, hidden = matchers[position], name.startswith(".")
+                    match = matchers[position]
+                    hidden = name.startswith(".")
                     if match is None:
                         if not hidden:
                             following.add(position)

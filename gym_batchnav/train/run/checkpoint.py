@@ -70,7 +70,8 @@ class CheckpointWriter:
         Raises:
             OSError: It could not be written.
         """
-        writing, self._writing = self._writing, None
+        writing = self._writing
+        self._writing = None
         if writing is not None:
             writing.result()
 

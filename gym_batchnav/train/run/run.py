@@ -33,7 +33,10 @@ from gym_batchnav.train.run.workers import Workers
 
 LOG_SECONDS = 10.0
 CHECKPOINT_SECONDS = 180.0
-CHECKPOINT, CURVE, POLICY, PICTURE = "checkpoint.pt", "curve.jsonl", "policy.safetensors", "curve.png"
+CHECKPOINT = "checkpoint.pt"
+CURVE = "curve.jsonl"
+POLICY = "policy.safetensors"
+PICTURE = "curve.png"
 RECENT_SECONDS = 60.0  # of training, over which the summary averages success and SPL
 
 
@@ -94,7 +97,8 @@ class TrainingRun:
                 self._resume_from(state["ppo"])
             self.seconds: float = 0.0 if state is None else state["seconds"]
             self.rows: list[Row] = []
-            self._session, self._wall = Sums(), 0.0  # of this process
+            self._session = Sums()  # of this process
+            self._wall = 0.0
             self._board: Any = None
             if self._is_leader:
                 self.rows = self._begin_log()
@@ -122,7 +126,8 @@ class TrainingRun:
         Returns:
             Whether a limit was reached.
         """
-        window, begun = Sums(), perf_counter() - self.seconds
+        window = Sums()
+        begun = perf_counter() - self.seconds
         logged = saved = self.seconds
         while True:
             self.seconds = perf_counter() - begun
@@ -133,14 +138,16 @@ class TrainingRun:
             ends = any(self.workers.gather(should_stop())) or now.progress >= 1
             if now.log or now.save or ends:
                 self._log(window, self.seconds - logged)
-                window, logged = Sums(), self.seconds
+                window = Sums()
+                logged = self.seconds
             if now.save or ends:
                 self._save()
                 saved = self.seconds
             if ends:
                 self._writer.wait()
                 return now.progress >= 1
-            before, follower = self.ppo.frames, expert_share(now.progress, self.preset.ppo.imitation_share)
+            before = self.ppo.frames
+            follower = expert_share(now.progress, self.preset.ppo.imitation_share)
             report = self.ppo.iterate(now.progress)
             # These are the frames of all workers, so only worker 0 counts them.
             frames = report.frames - before if self._is_leader else 0
@@ -154,7 +161,8 @@ class TrainingRun:
             frames, seconds, fps and parts (of this process), success and spl (of the last minute; None if no episode
             ended in it without actions of the follower), files.
         """
-        kind, preset = self.preset.policy, self.settings.preset
+        kind = self.preset.policy
+        preset = self.settings.preset
         if self._is_leader:
             about = policy_about(self._env, kind, preset, self.ppo.frames, self.settings.seed)
             save_policy(self.out / POLICY, self.ppo.policy, about)
@@ -200,7 +208,8 @@ class TrainingRun:
             return None
         state, about = checkpoint.load(self._path)
         check_same_run(about, self.settings, self._path)
-        stored, size = about.get("workers"), self.workers.size
+        stored = about.get("workers")
+        size = self.workers.size
         if stored != size:
             raise ValueError(
                 f"'{self._path}' belongs to a run with {stored} workers, not {size}: start {stored} workers"

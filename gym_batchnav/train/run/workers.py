@@ -62,7 +62,8 @@ class Workers:
                 backend, store=store, rank=workers.rank, world_size=workers.size, timeout=limit
             )
         except RuntimeError as error:
-            rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+            rank = os.environ["RANK"]
+            size = os.environ["WORLD_SIZE"]
             raise RuntimeError(
                 f"worker {rank} of {size} could not join the others within {timeout:g} s ({error}): start all of them "
                 "with the same torchrun --master-addr and --master-port"

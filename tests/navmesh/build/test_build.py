@@ -108,7 +108,8 @@ def assert_sound(mesh: NavMeshData) -> None:
     assert (areas_from_above(mesh) > 0).all()
     for polygon, row in enumerate(mesh.polygons):
         corners = mesh.vertices[row[row >= 0]].astype(np.float64)
-        before, after = corners - np.roll(corners, 1, axis=0), np.roll(corners, -1, axis=0) - corners
+        before = corners - np.roll(corners, 1, axis=0)
+        after = np.roll(corners, -1, axis=0) - corners
         assert (before[:, 0] * after[:, 2] - before[:, 2] * after[:, 0] <= 0).all(), f"polygon {polygon} is not convex"
     edges = {}
     for polygon, row in enumerate(mesh.polygons):
@@ -146,7 +147,8 @@ def test_walls_keep_the_agent_at_its_radius(radius):
         *(box([-0.1, -0.1, -0.1], [0, 2, 3.1]), box([4, -0.1, -0.1], [4.1, 2, 3.1])),
     ]
     mesh = build_navmesh(*soup(slab(4, 3), *walls), NavMeshSettings(agent_radius=radius))
-    low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
+    low = mesh.vertices.min(axis=0)
+    high = mesh.vertices.max(axis=0)
     assert low[[0, 2]] == pytest.approx(radius, abs=0.051)
     assert high[[0, 2]] == pytest.approx(np.array([4, 3]) - radius, abs=0.051)
     assert areas_from_above(mesh).sum() == pytest.approx((4 - 2 * radius) * (3 - 2 * radius), rel=0.05)

@@ -8,7 +8,10 @@ from hypothesis.extra.numpy import arrays
 from gym_batchnav.navmesh.build import contours, polygons, regions, voxel
 from gym_batchnav.navmesh.build.voxel import OPEN_SKY
 
-WIDTH, DEPTH, HEIGHT, CLIMB = 6, 5, 4, 1
+WIDTH = 6
+DEPTH = 5
+HEIGHT = 4
+CLIMB = 1
 PLANS = arrays(np.int64, (DEPTH, WIDTH), elements=st.integers(0, 4))  # 0 is a hole, else the floor's height
 LARGE_PLANS = arrays(np.bool_, (9, 11), elements=st.sampled_from([True, True, True, False]))
 quick = settings(max_examples=25, deadline=None)
@@ -93,7 +96,8 @@ def border_length(links: np.ndarray, region: np.ndarray) -> dict[int, int]:
 
 def area(ring: np.ndarray) -> int:
     """Twice the signed area of a ring of integer points [N, 3], seen from above."""
-    x, z = ring[:, 0].astype(int), ring[:, 2].astype(int)
+    x = ring[:, 0].astype(int)
+    z = ring[:, 2].astype(int)
     return int((x * np.roll(z, -1) - np.roll(x, -1) * z).sum())
 
 
@@ -104,7 +108,9 @@ def largest_error(points: np.ndarray, kept: np.ndarray) -> float:
         last = kept[(k + 1) % len(kept)]
         row = first
         while row != last:
-            a, b, p = points[first].astype(float), points[last].astype(float), points[row].astype(float)
+            a = points[first].astype(float)
+            b = points[last].astype(float)
+            p = points[row].astype(float)
             share = np.clip((p - a) @ (b - a) / max((b - a) @ (b - a), 1e-9), 0, 1)
             worst = max(worst, float(np.linalg.norm(a + share * (b - a) - p)))
             row = (row + 1) % len(points)
@@ -176,7 +182,8 @@ def test_regions_cover_every_span_and_are_connected(plan: np.ndarray) -> None:
     for number in range(1, count):
         members = set(np.flatnonzero(region == number).tolist())
         if members:
-            reached, stack = set(), [min(members)]
+            reached = set()
+            stack = [min(members)]
             while stack:
                 span = stack.pop()
                 if span in members and span not in reached:

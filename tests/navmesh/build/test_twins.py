@@ -9,7 +9,9 @@ from hypothesis.extra.numpy import arrays
 
 from gym_batchnav.navmesh.build import contours, detail, regions, voxel
 
-WIDTH, DEPTH, HEIGHT = 9, 8, 4
+WIDTH = 9
+DEPTH = 8
+HEIGHT = 4
 SKY = 10**6
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # x and z of directions 0 to 3
 PLANS = arrays(np.bool_, (9, 11), elements=st.sampled_from([True, True, True, False]))
@@ -61,7 +63,8 @@ def twin_ledges(columns: list[list[Span]], climb: int) -> list[bool]:
     """Whether each span is walkable and neither beside a drop nor on a steep slope."""
     found = []
     for index, column in enumerate(columns):
-        x, z = index % WIDTH, index // WIDTH
+        x = index % WIDTH
+        z = index // WIDTH
         for place, (_, floor, walkable) in enumerate(column):
             ceiling = gaps(column)[place + 1][1]
             rises = []
@@ -172,7 +175,8 @@ def twin_merge(
             if not fitting:
                 continue
             into = min(fitting)[2]
-            here, there = rings[into].index(number), rings[number].index(into)
+            here = rings[into].index(number)
+            there = rings[number].index(into)
             joined = rings[into][here + 1 :] + rings[into][:here] + rings[number][there + 1 :] + rings[number][:there]
             rings[into] = tidy(joined)
             label[label == number] = into
@@ -197,7 +201,8 @@ def test_regions_are_merged_as_by_the_twin(
     links, column, above = two_storeys(lower, upper)
     if not len(links):
         return
-    x, z = column % 11, column // 11
+    x = column % 11
+    z = column // 11
     _, region = np.unique(x // block + 20 * (z // block) + 1000 * above, return_inverse=True)
     region = (region + 1).astype(np.int32)
     start, met = regions.region_rings(links, region, region.max() + 1)
@@ -225,7 +230,9 @@ def meet(a: Place, b: Place, c: Place, d: Place) -> bool:
 
 def starts_inside(ring: list[Place], row: int, to: Place) -> bool:
     """Whether the way from a vertex of an outline to a place begins strictly inside, which is to the right."""
-    here, before, after = ring[row], ring[row - 1], ring[(row + 1) % len(ring)]
+    here = ring[row]
+    before = ring[row - 1]
+    after = ring[(row + 1) % len(ring)]
     angle = [np.arctan2(place[1] - here[1], place[0] - here[0]) for place in (before, after, to)]
     return 1e-9 < (angle[1] - angle[2]) % (2 * np.pi) < (angle[1] - angle[0]) % (2 * np.pi) - 1e-9
 
@@ -249,7 +256,8 @@ def twin_bridge(outline: list[Place], holes: list[list[Place]], hole: int) -> tu
 
 
 def doubled_area(ring: np.ndarray) -> int:
-    x, z = ring[:, 0].astype(int), ring[:, 2].astype(int)
+    x = ring[:, 0].astype(int)
+    z = ring[:, 2].astype(int)
     return int((x * np.roll(z, -1) - np.roll(x, -1) * z).sum())
 
 
@@ -258,7 +266,8 @@ def doubled_area(ring: np.ndarray) -> int:
 def test_holes_are_joined_by_the_bridges_of_the_twin(plan: np.ndarray) -> None:
     plan[0] = plan[-1] = plan[:, 0] = plan[:, -1] = True  # so that the first outline is around all holes
     links, column, _ = two_storeys(plan, np.zeros_like(plan))
-    floor, region = np.zeros(len(column), np.int16), np.ones(len(column), np.int32)
+    floor = np.zeros(len(column), np.int16)
+    region = np.ones(len(column), np.int32)
     points, start, _ = contours.trace(links, floor, column, region, 11)
     rings = [np.ascontiguousarray(points[first:last, :3]) for first, last in pairwise(start.tolist())]
     outline = next(ring for ring in rings if doubled_area(ring) < 0)
@@ -277,7 +286,8 @@ def test_holes_are_joined_by_the_bridges_of_the_twin(plan: np.ndarray) -> None:
         assert doubled_area(merged) == doubled_area(outline) + doubled_area(holes[0])
 
 
-SIDE, SPACING = 12, 3.0
+SIDE = 12
+SPACING = 3.0
 FLOORS = arrays(np.int16, (SIDE, SIDE), elements=st.integers(0, 5))
 
 

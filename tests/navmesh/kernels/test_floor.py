@@ -82,16 +82,19 @@ def test_a_slope_is_smooth_and_a_step_is_sharp() -> None:
 
 def slow_drop(navmesh: NavMesh, drops: floor.Drops, parts: list[np.ndarray], polygon: int, x: float, z: float) -> float:
     """Twin of ``make_drops`` with ``drop_at`` for square polygons on the level at height 0."""
-    low, cell = navmesh.vertices[navmesh.polygons[polygon][:4]].min(axis=0), float(drops.cell[0])
+    low = navmesh.vertices[navmesh.polygons[polygon][:4]].min(axis=0)
+    cell = float(drops.cell[0])
     high = navmesh.vertices[navmesh.polygons[polygon][:4]].max(axis=0)
     i, j = (min(int((at - start) / cell), int(np.ceil(1 / cell)) - 1) for at, start in ((x, low[0]), (z, low[2])))
     nodes = np.zeros((2, 2))
     for row in range(2):
         for column in range(2):
-            node_x, node_z = min(low[0] + (i + column) * cell, high[0]), min(low[2] + (j + row) * cell, high[2])
+            node_x = min(low[0] + (i + column) * cell, high[0])
+            node_z = min(low[2] + (j + row) * cell, high[2])
             found = highest_surface(np.concatenate(parts), np.array([node_x, CLIMB, node_z]))
             nodes[row, column] = -found if found >= -CLIMB - 0.4 else 0.0
-    u, v = (x - low[0]) / cell - i, (z - low[2]) / cell - j
+    u = (x - low[0]) / cell - i
+    v = (z - low[2]) / cell - j
     if np.ptp(nodes) > cell:
         return float(nodes[int(v >= 0.5), int(u >= 0.5)])
     return float(np.array([1 - v, v]) @ nodes @ np.array([1 - u, u]))

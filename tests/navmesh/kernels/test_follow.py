@@ -31,11 +31,16 @@ def walk(
     navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(goals))
     position, polygon = mesh.snap_with_polygon(start)
-    slots, goal_index = np.zeros(size, np.int32), np.arange(size, dtype=np.int32)
+    slots = np.zeros(size, np.int32)
+    goal_index = np.arange(size, dtype=np.int32)
     if heading is None:
         heading = np.random.default_rng(0).uniform(-np.pi, np.pi, size).astype(np.float32)
-    first, last, path = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros(size)
-    active, moved, collided = np.ones(size, bool), np.zeros(size, np.float32), np.zeros(size, bool)
+    first = np.zeros(size, np.float32)
+    last = np.zeros(size, np.float32)
+    path = np.zeros(size)
+    active = np.ones(size, bool)
+    moved = np.zeros(size, np.float32)
+    collided = np.zeros(size, bool)
     how = dict(forward_step=forward_step, turn_angle=np.radians(turn_deg), sliding=sliding)
     navmeshes.distance(slots, polygon, position, goal_index, first)
     for _ in range(500):
@@ -58,7 +63,8 @@ def test_spl_of_habitats_own_test(data_dir: Path, scene: str, turn_deg: float, s
     mesh = scene_mesh(data_dir, scene)
     points, polygons = mesh.random_points_and_polygons(600, np.random.default_rng(1))
     pair = mesh.polygon_island[polygons[:300]] == mesh.polygon_island[polygons[300:]]
-    start, goal = points[:300][pair], points[300:][pair]
+    start = points[:300][pair]
+    goal = points[300:][pair]
     apart = mesh.geodesic_distance(start, goal) > 1.0
     first, last, path = walk(mesh, start[apart], goal[apart], turn_deg=turn_deg, radius=0.25, sliding=sliding)
     success = last <= 0.25
@@ -69,7 +75,8 @@ def test_spl_of_habitats_own_test(data_dir: Path, scene: str, turn_deg: float, s
 @pytest.mark.parametrize("sliding", [True, False])
 def test_rounds_the_end_of_a_thin_wall(sliding: bool) -> None:
     mesh = floor_plan(["0000", "0..0", "000."])
-    start, goal = np.array([[1.9, 0, 0.99]]), np.array([[1.5, 0, 2.01]])
+    start = np.array([[1.9, 0, 0.99]])
+    goal = np.array([[1.5, 0, 2.01]])
     first, last, path = walk(mesh, start, goal, turn_deg=10, radius=0.2, sliding=sliding)
     assert last <= 0.2
     assert path <= first * 1.1
@@ -78,7 +85,8 @@ def test_rounds_the_end_of_a_thin_wall(sliding: bool) -> None:
 def test_does_not_walk_into_a_wall_for_ever() -> None:
     mesh = NavMesh.load(shipped_scenes()["apartment_5"].with_suffix(".navmesh"))
     # Where a step into the wall, which leads nowhere, would be the best of the eight: it passes by the next corner.
-    start, heading = np.array([[0.3849124, 0.1958926, 0.5878697]]), np.array([2.6981866], np.float32)
+    start = np.array([[0.3849124, 0.1958926, 0.5878697]])
+    heading = np.array([2.6981866], np.float32)
     goal = np.array([[0.2062076, 0.1958926, 1.116427]])
     _, last, _ = walk(mesh, start, goal, turn_deg=45, radius=0.2, sliding=False, forward_step=0.5, heading=heading)
     assert last <= 0.2

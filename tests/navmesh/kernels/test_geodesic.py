@@ -28,7 +28,8 @@ def pairs(data_dir: Path, scene: str) -> tuple[NavMesh, np.ndarray, np.ndarray, 
 def test_exact_seen_from_above(data_dir: Path, scene: str) -> None:
     mesh, start, goal, answers = pairs(data_dir, scene)
     if len({round(floor["height"]) for floor in oracle(data_dir, scene)["floors"]}) > 1:
-        start, goal = mesh.snap(start), mesh.snap(goal)  # flattened, storeys would lie in each other
+        start = mesh.snap(start)  # flattened, storeys would lie in each other
+        goal = mesh.snap(goal)
         got = np.array([path_length(mesh.shortest_path(a, b) * FLAT) for a, b in zip(start, goal, strict=True)])
     else:
         data = mesh.data
@@ -43,7 +44,8 @@ def test_exact_seen_from_above(data_dir: Path, scene: str) -> None:
 @pytest.mark.parametrize("scene", SCENES)
 def test_exact_in_space_and_symmetric(data_dir: Path, scene: str) -> None:
     mesh, start, goal, answers = pairs(data_dir, scene)
-    got, exact = mesh.geodesic_distance(start, goal), np.array(answers["exact"])
+    got = mesh.geodesic_distance(start, goal)
+    exact = np.array(answers["exact"])
     assert (got <= exact + 1e-4).all()  # the oracle measures the path that is shortest from above, we the shortest
     assert (exact - got <= np.maximum(0.005 * exact, 0.05)).all()
     assert (got <= np.array(answers["detour"]) * 1.001 + 0.05).all()
@@ -81,7 +83,8 @@ def test_paths_are_as_long_as_the_distance_and_walkable(data_dir: Path, scene: s
 
 def test_around_a_block() -> None:
     mesh = floor_plan(["000", "0.0", "000"])
-    start, goal = np.array([0.5, 0, 1.5]), np.array([2.5, 0, 1.5])
+    start = np.array([0.5, 0, 1.5])
+    goal = np.array([2.5, 0, 1.5])
     path = mesh.shortest_path(start, goal)
     assert len(path) == 4 and path_length(path) == pytest.approx(1 + 2 * np.sqrt(0.5), abs=1e-6)
     assert mesh.geodesic_distance(start[None], goal[None]) == pytest.approx(path_length(path))
@@ -89,7 +92,8 @@ def test_around_a_block() -> None:
 
 def test_no_path_and_no_way() -> None:
     mesh = floor_plan(["0.0"])
-    start, goal = np.array([0.5, 0, 0.5]), np.array([2.5, 0, 0.5])
+    start = np.array([0.5, 0, 0.5])
+    goal = np.array([2.5, 0, 0.5])
     assert mesh.shortest_path(start, goal).shape == (0, 3)
     assert mesh.geodesic_distance(start[None], goal[None]) == np.inf
     assert mesh.geodesic_distance(start[None], goal[None] + 99) == np.inf
@@ -107,7 +111,8 @@ def test_no_path_through_a_point() -> None:
 def test_a_pinch_where_both_sides_are_joined_elsewhere() -> None:
     rows = ["00.", "0.0", "000"]
     mesh = floor_plan(rows)
-    start, goal = np.array([1.5, 0, 0.5]), np.array([2.5, 0, 1.5])
+    start = np.array([1.5, 0, 0.5])
+    goal = np.array([2.5, 0, 1.5])
     assert mesh.geodesic_distance(start[None], goal[None]) == pytest.approx(
         plan_distance(rows, start[[0, 2]], goal[[0, 2]]), abs=1e-4
     )
@@ -115,13 +120,15 @@ def test_a_pinch_where_both_sides_are_joined_elsewhere() -> None:
 
 def test_storeys_do_not_see_each_other() -> None:
     """A ramp joins two storeys that lie above each other."""
-    lower, upper = floor_plan(["000"]), [[0, 3, 0], [0, 3, 1], [3, 3, 1], [3, 3, 0]]
+    lower = floor_plan(["000"])
+    upper = [[0, 3, 0], [0, 3, 1], [3, 3, 1], [3, 3, 0]]
     vertices = [*lower.vertices.tolist(), *upper, [6, 1.5, 0], [6, 1.5, 1]]
     squares = [row[row >= 0].tolist() for row in lower.polygons]
     n = len(lower.vertices)
     right = [int(np.flatnonzero((lower.vertices == [3, 0, z]).all(axis=1))[0]) for z in (0, 1)]
     mesh = mesh_of(vertices, [*squares, [n, n + 1, n + 2, n + 3], [right[0], right[1], n + 5, n + 4]])
-    below, above = np.array([[0.5, 0, 0.5]]), np.array([[0.5, 3, 0.5]])
+    below = np.array([[0.5, 0, 0.5]])
+    above = np.array([[0.5, 3, 0.5]])
     assert mesh.geodesic_distance(below, above) == np.inf
     assert mesh.geodesic_distance(below, np.array([[6, 1.5, 0.5]])) == pytest.approx(
         2.5 + np.hypot(3, 1.5), abs=0.2

@@ -92,7 +92,8 @@ def test_arrays_of_another_type_shape_or_range_are_refused(tables: NavigationTab
 def test_geodesic_arrays_of_a_cache_are_checked_before_they_are_used() -> None:
     mesh = floor_plan(["00.00", "00000", "00.00"])
     kept = mesh.geodesic_arrays()
-    start, goal = np.array([[0.5, 0, 0.5]]), np.array([[4.5, 0, 0.5]])
+    start = np.array([[0.5, 0, 0.5]])
+    goal = np.array([[4.5, 0, 0.5]])
     for name, array in kept.items():
         fresh = floor_plan(["00.00", "00000", "00.00"])
         for bad in (array.astype(np.complex64), array.tolist()):

@@ -18,7 +18,8 @@ ROOM = ["0000", "0..0", "0000"]
 @pytest.mark.data
 @pytest.mark.parametrize("scene", SCENES)
 def test_slides_as_detour_does(data_dir: Path, scene: str) -> None:
-    mesh, moves = scene_mesh(data_dir, scene), oracle(data_dir, scene)["moves"]
+    mesh = scene_mesh(data_dir, scene)
+    moves = oracle(data_dir, scene)["moves"]
     got, collided = mesh.move(np.array(moves["start"]), np.array(moves["end"]))
     stays = np.array(moves["end_other_island"], bool)
     wanted = np.where(stays[:, None], moves["start"], moves["result"])
@@ -48,11 +49,13 @@ def test_stays_where_the_end_is_another_island(data_dir: Path, sliding: bool) ->
 
 def test_slides_along_a_wall_or_stops_at_it() -> None:
     mesh = floor_plan(ROOM)
-    start, end = np.array([[0.5, 0, 0.9]]), np.array([[0.8, 0, 1.3]])
+    start = np.array([[0.5, 0, 0.9]])
+    end = np.array([[0.8, 0, 1.3]])
     free, collided = mesh.move(start, end)
     np.testing.assert_allclose(free, end, atol=1e-6)
     assert not collided
-    start, end = np.array([[1.5, 0, 0.9]]), np.array([[1.8, 0, 1.3]])  # into the block
+    start = np.array([[1.5, 0, 0.9]])  # into the block
+    end = np.array([[1.8, 0, 1.3]])
     slid, collided = mesh.move(start, end)
     np.testing.assert_allclose(slid, [[1.8, 0, 1.0]], atol=1e-6)
     assert collided
@@ -108,7 +111,8 @@ def inside_a_square(points: np.ndarray) -> np.ndarray:
 )
 def test_never_leaves_the_floor_nor_its_island(rows: list[str], seed: int, sliding: bool) -> None:
     rows[0] = "000000"
-    mesh, rng = floor_plan(rows), np.random.default_rng(seed)
+    mesh = floor_plan(rows)
+    rng = np.random.default_rng(seed)
     free = np.array([[letter == "0" for letter in row] for row in rows])
     position = mesh.random_points(20, rng)
     for _ in range(20):
@@ -130,8 +134,10 @@ def test_never_leaves_the_floor_nor_its_island(rows: list[str], seed: int, slidi
 @pytest.mark.data
 @pytest.mark.parametrize("scene", ["aws_small_house", "aws_bookstore", "van_gogh_room"])
 def test_the_island_below_a_blocked_end_is_that_of_the_full_search(data_dir: Path, scene: str) -> None:
-    mesh, rng = scene_mesh(data_dir, scene), np.random.default_rng(0)
-    ground, islands = mesh.tables(mesh.random_points(1, rng)).ground, mesh.polygon_island
+    mesh = scene_mesh(data_dir, scene)
+    rng = np.random.default_rng(0)
+    ground = mesh.tables(mesh.random_points(1, rng)).ground
+    islands = mesh.polygon_island
     start, polygon = mesh.random_points_and_polygons(1000, rng)
     ends = start.astype(np.float64) + rng.normal(0, 0.4, start.shape)
     rivals = 0

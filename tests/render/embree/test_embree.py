@@ -48,7 +48,8 @@ def test_the_floor_at_any_roll_and_pitch(seed, height, hfov):
 
 
 def test_a_room_from_inside_at_any_roll_and_pitch():
-    low, high = np.array([-4.0, -1.0, -3.0]), np.array([4.0, 2.0, 3.0])
+    low = np.array([-4.0, -1.0, -3.0])
+    high = np.array([4.0, 2.0, 3.0])
     room = rooms.scene_of("room", rooms.box(tuple(low), tuple(high), inward=True))
     views = random_views(1, 40, 0.9)
     depth = render(room, views)["depth"][..., 0]
@@ -59,8 +60,10 @@ def test_a_room_from_inside_at_any_roll_and_pitch():
 
 
 def test_a_sphere():
-    longitude, latitude = np.linspace(0, 2 * np.pi, 601), np.linspace(0, np.pi, 301)
-    sin, cos = np.sin(latitude)[:, None], np.cos(latitude)[:, None]
+    longitude = np.linspace(0, 2 * np.pi, 601)
+    latitude = np.linspace(0, np.pi, 301)
+    sin = np.sin(latitude)[:, None]
+    cos = np.cos(latitude)[:, None]
     points = np.stack(np.broadcast_arrays(sin * np.cos(longitude), cos, sin * np.sin(longitude) - 3), -1)
     corner = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
     triangles = np.concatenate([np.stack([corner[i] for i in t], 2).reshape(-1, 3, 3) for t in ((0, 1, 2), (0, 2, 3))])
@@ -81,7 +84,8 @@ def test_triangle_soups_match_brute_force(width, height):
     camera = dataclasses.replace(METRES, width=width, height=height)
     wrong = total = 0
     for seed in range(4):
-        scene, views = soup(seed), random_views(seed, 8)
+        scene = soup(seed)
+        views = random_views(seed, 8)
         seen = render(scene, views, camera, ("depth", "semantic"))
         for depth, semantic, view in zip(seen["depth"][..., 0], seen["semantic"][..., 0], views, strict=True):
             distance, triangle = cast(scene, camera, view)
@@ -92,7 +96,8 @@ def test_triangle_soups_match_brute_force(width, height):
 
 
 def test_walls_of_many_triangles_have_no_cracks():
-    columns, rows = np.linspace(-6, 6, 121), np.linspace(-3.1, 3.1, 63)
+    columns = np.linspace(-6, 6, 121)
+    rows = np.linspace(-3.1, 3.1, 63)
     x, y = np.meshgrid(columns, rows)
     points = np.stack([x, y, np.full_like(x, -2)], axis=-1)
     corners = points[:-1, :-1], points[:-1, 1:], points[1:, 1:], points[1:, :-1]
@@ -120,7 +125,8 @@ def test_what_lies_beyond_max_depth_is_still_seen_by_other_sensors():
 
 
 def test_triangles_are_two_sided_unless_culled():
-    scene, views = soup(7), random_views(7, 12)
+    scene = soup(7)
+    views = random_views(7, 12)
     single = np.arange(60) % 2 == 1
     culling = dataclasses.replace(METRES, cull_backfaces=True)
     for camera, keep in ((METRES, None), (culling, lambda along: (along < 0) | ~single)):
@@ -165,8 +171,10 @@ def test_views_look_into_their_own_slots_and_permute():
     views = np.repeat(AHEAD, 5, axis=0)
     depth = render(scenes, views, slots=slots)["depth"]
     assert np.allclose(depth[:, 10, 10, 0], slots + 1, rtol=1e-6)
-    scenes, views = [soup(1), soup(2), soup(3)], random_views(3, 5)
-    sensors, order = ("depth", "rgb", "semantic"), np.array([3, 1, 4, 0, 2])
+    scenes = [soup(1), soup(2), soup(3)]
+    views = random_views(3, 5)
+    sensors = ("depth", "rgb", "semantic")
+    order = np.array([3, 1, 4, 0, 2])
     plain = render(scenes, views, sensors=sensors, slots=slots)
     permuted = render(scenes, views[order], sensors=sensors, slots=slots[order])
     for sensor in sensors:
@@ -175,7 +183,8 @@ def test_views_look_into_their_own_slots_and_permute():
 
 @pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb", "semantic")])
 def test_pictures_depend_on_neither_the_batch_nor_the_threads(sensors):
-    scene, views = soup(5), random_views(5, 9)
+    scene = soup(5)
+    views = random_views(5, 9)
     camera = Camera(70, 50)
     batch = render(scene, views, camera, sensors)
     threads = numba.get_num_threads()
@@ -193,7 +202,8 @@ def test_pictures_depend_on_neither_the_batch_nor_the_threads(sensors):
 
 def test_a_large_picture_is_drawn_in_bands_without_seams():
     camera = dataclasses.replace(METRES, width=301, height=203)
-    scene, view = soup(6), random_views(6, 1)
+    scene = soup(6)
+    view = random_views(6, 1)
     distance, _ = cast(scene, camera, view[0])
     depth = render(scene, view, camera)["depth"][0, ..., 0]
     assert np.isclose(depth, np.minimum(distance, camera.max_depth), rtol=1e-4).mean() > 0.9995
@@ -225,8 +235,10 @@ def test_processors_with_narrower_packets_draw_the_same(monkeypatch, isa, num_ra
         pytest.skip("these instructions are of x86")
     texture = np.random.default_rng(1).integers(0, 256, (8, 8, 4), dtype=np.uint8)
     holed = scene_of(wall(1, texture=texture, masked=True, half=2), wall(3, double_sided=False, texture=texture))
-    scenes, views = [soup(5), holed], np.concatenate([random_views(5, 9), AHEAD])
-    slots, sensors = np.array([0] * 9 + [1]), ("depth", "rgb", "semantic")
+    scenes = [soup(5), holed]
+    views = np.concatenate([random_views(5, 9), AHEAD])
+    slots = np.array([0] * 9 + [1])
+    sensors = ("depth", "rgb", "semantic")
     for camera in (Camera(37, 23), Camera(37, 23, cull_backfaces=True)):
         widest = render(scenes, views, camera, sensors, slots)
         with monkeypatch.context() as patch:
@@ -309,7 +321,8 @@ del dropped
 
 
 def test_looking_straight_down_and_up():
-    low, high = (-4.0, 0.0, -3.0), (4.0, 3.0, 3.0)
+    low = (-4.0, 0.0, -3.0)
+    high = (4.0, 3.0, 3.0)
     room = rooms.scene_of("room", rooms.box(low, high, inward=True))
     views = np.stack([look_at((0.5, 1, 0.5), (0.5, y, 0.5)) for y in (0, 2)])
     seen = render(room, views, sensors=("depth", "rgb"))
@@ -320,7 +333,9 @@ def test_looking_straight_down_and_up():
 @pytest.mark.parametrize("fails_at", ["rtcSetSharedGeometryBuffer", "rtcCommitGeometry"])
 def test_a_tree_that_fails_releases_its_geometry(monkeypatch, fails_at):
     embree = Embree()
-    library, made, released = embree._library, [], []
+    library = embree._library
+    made = []
+    released = []
 
     class Watched:
         """Embree's library, which counts geometries and fails at one function."""

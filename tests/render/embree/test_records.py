@@ -116,7 +116,8 @@ def test_float_rows_of_the_scratch_space_come_before_integer_rows():
 
 
 def test_mip_levels_are_as_exact_as_they_say():
-    size, levels = 512, 9
+    size = 512
+    levels = 9
     array = packet.new_packet.py_func()
     floats = array.view(np.float32)
 

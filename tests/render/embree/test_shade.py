@@ -28,11 +28,13 @@ def wrap(texel: int, side: int, mode: int) -> int:
 def sample(image: np.ndarray, u: float, v: float, modes: np.ndarray) -> np.ndarray:
     """The linear RGBA [4] of a square sRGB texture at (u, v), bilinear."""
     side = len(image)
-    x, y = u * side - 0.5, v * side - 0.5
+    x = u * side - 0.5
+    y = v * side - 0.5
     total = np.zeros(4)
     for i in (0, 1):
         for j in (0, 1):
-            column, row = int(np.floor(x)) + i, int(np.floor(y)) + j
+            column = int(np.floor(x)) + i
+            row = int(np.floor(y)) + j
             texel = image[wrap(row, side, modes[1]), wrap(column, side, modes[0])]
             weight = (1 - abs(x - column)) * (1 - abs(y - row))
             total += weight * np.append(to_linear(texel[:3]), texel[3] / 255)
@@ -43,7 +45,8 @@ class Twin:
     """Shades single pixels the slow, obvious way."""
 
     def __init__(self, scene: Scene, camera: Camera, view: np.ndarray) -> None:
-        self.scene, self.camera = scene, camera
+        self.scene = scene
+        self.camera = camera
         self.pool = build_texture_pool(scene, texture_size(camera))
         self.eye, self.directions = pixel_rays(camera, view)
         light = view[2, :3] + np.array([0.0, 1.0, 0.0])
@@ -59,8 +62,10 @@ class Twin:
 
     def color(self, triangle: int, row: int, column: int) -> np.ndarray:
         """The linear RGBA [4] of a triangle where a pixel's ray meets it, unlit."""
-        scene, rows = self.scene, self.scene.triangles[triangle]
-        materials, material = scene.materials, scene.triangle_material[triangle]
+        scene = self.scene
+        rows = self.scene.triangles[triangle]
+        materials = scene.materials
+        material = scene.triangle_material[triangle]
         direction = self.directions[row, column]
         weights = self.weights(triangle, direction)
         color = materials.base_color[material].astype(np.float64)
@@ -163,7 +168,8 @@ def test_pixels_of_a_real_room_match_the_slow_twin(data_dir):
 
 
 def test_light_falls_from_head_and_sky():
-    up, level = 0.65 + 0.35 * np.sqrt(0.5), 0.65 + 0.35 * np.sqrt(0.5)
+    up = 0.65 + 0.35 * np.sqrt(0.5)
+    level = 0.65 + 0.35 * np.sqrt(0.5)
     floor = scene_of(Quad((-90, -1, 90), (180, 0, 0), (0, 0, -180)))
     ceiling = scene_of(Quad((-90, 1, -90), (180, 0, 0), (0, 0, 180)))
     assert np.abs(render(scene_of(wall(2)), AHEAD, METRES, ("rgb",))["rgb"] - to_srgb(level)).max() <= 0.6
@@ -187,7 +193,9 @@ def test_a_checkerboard_lands_where_perspective_puts_it():
 
 def test_textures_are_neither_mirrored_nor_upside_down():
     texture = np.full((2, 2, 4), 255, np.uint8)
-    texture[0, 0], texture[0, 1], texture[1, 0] = [255, 0, 0, 255], [0, 255, 0, 255], [0, 0, 255, 255]
+    texture[0, 0] = [255, 0, 0, 255]
+    texture[0, 1] = [0, 255, 0, 255]
+    texture[1, 0] = [0, 0, 255, 255]
     rgb = render(scene_of(wall(2, half=2, texture=texture)), AHEAD, BARE, ("rgb",))["rgb"][0]
     assert (rgb[5, 5] == [255, 0, 0]).all() and (rgb[5, 60] == [0, 255, 0]).all() and (rgb[60, 5] == [0, 0, 255]).all()
 
@@ -218,19 +226,24 @@ def test_rays_go_on_behind_transparent_texels(sensors):
 @pytest.mark.parametrize("sensors", [("depth", "semantic"), ("depth", "rgb", "semantic")])
 def test_surfaces_in_one_plane_show_through_each_others_holes(sensors, gap, turned):
     # On slanted planes the distances to coplanar triangles differ by rounding, either way.
-    left, right = checkerboard(2), checkerboard(2)
+    left = checkerboard(2)
+    right = checkerboard(2)
     left[..., 3], right[..., 3] = left[..., 0], 255 - left[..., 0]
     views = np.concatenate([AHEAD, views_at(np.zeros((40, 3)), rotations(np.random.default_rng(2), 40))])
     behind = Quad((4, 4, -4), (-8, 0, 0), (0, -8, 0))
     for slant in (0.0, 0.37, 1.3):
-        origin, edge_x, edge_y = np.array([-3, -3, -2 - slant]), np.array([6, 0, slant]), np.array([0, 6, slant])
+        origin = np.array([-3, -3, -2 - slant])
+        edge_x = np.array([6, 0, slant])
+        edge_y = np.array([0, 6, slant])
         first = Quad(tuple(origin), tuple(edge_x), tuple(edge_y), left, masked=True)
         back = (tuple(origin + edge_x - [0, 0, gap]), tuple(-edge_x), tuple(edge_y))
         front = (tuple(origin - [0, 0, gap]), tuple(edge_x), tuple(edge_y))
         mirrored = right[:, ::-1] if turned else right
         second = Quad(*(back if turned else front), np.ascontiguousarray(mirrored), masked=True)
-        closed, both = Quad(tuple(origin), tuple(edge_x), tuple(edge_y)), scene_of(first, second, behind)
-        seen, whole = render(both, views, BARE, sensors), render(scene_of(closed), views, BARE, sensors)
+        closed = Quad(tuple(origin), tuple(edge_x), tuple(edge_y))
+        both = scene_of(first, second, behind)
+        seen = render(both, views, BARE, sensors)
+        whole = render(scene_of(closed), views, BARE, sensors)
         covered = whole["semantic"] == 1
         assert covered.mean() > 0.03
         assert np.isclose(seen["depth"][covered], whole["depth"][covered], rtol=1e-4).mean() > 0.9999
@@ -251,23 +264,30 @@ def test_alpha_masks_match_the_slow_twin():
             ]
         )
     ]
-    scene, views = scene_of(*layers), random_views(3, 6, 0.3)
-    cutoffs, wrong, total = scene.materials.alpha_cutoff[scene.triangle_material], 0, 0
+    scene = scene_of(*layers)
+    views = random_views(3, 6, 0.3)
+    cutoffs = scene.materials.alpha_cutoff[scene.triangle_material]
+    wrong = 0
+    total = 0
     semantic = render(scene, views, BARE, ("semantic",))["semantic"][..., 0]
     for picture, view in zip(semantic, views, strict=True):
         twin = Twin(scene, BARE, view)
         for row, column in rng.integers(0, 64, (60, 2)):
-            expected, nearest, sure = 0, np.inf, True
+            expected = 0
+            nearest = np.inf
+            sure = True
             for triangle in range(len(scene.triangles)):
                 rows = scene.vertices[scene.triangles[triangle]].astype(np.float64)
                 corners = np.linalg.solve((rows - twin.eye).T, twin.directions[row, column])
-                inside, distance = corners.min() > 0, 1 / corners.sum()
+                inside = corners.min() > 0
+                distance = 1 / corners.sum()
                 if not inside or distance < BARE.near:
                     continue
                 alpha = twin.color(triangle, row, column)[3]
                 sure &= abs(alpha - cutoffs[triangle]) > 0.01
                 if alpha >= cutoffs[triangle] and distance < nearest:
-                    expected, nearest = scene.triangle_object[triangle], distance
+                    expected = scene.triangle_object[triangle]
+                    nearest = distance
             wrong += sure and picture[row, column] != expected
             total += sure
     assert total > 150 and wrong <= 0.01 * total
@@ -295,7 +315,8 @@ def test_alpha_is_the_product_of_factor_and_vertex_colour(keywords, seen):
 
 def test_masked_scenes_and_plain_ones_share_a_batch():
     texture = np.zeros((4, 4, 4), np.uint8)
-    hidden, plain = scene_of(wall(1, masked=True, texture=texture), wall(2)), scene_of(wall(3))
+    hidden = scene_of(wall(1, masked=True, texture=texture), wall(2))
+    plain = scene_of(wall(3))
     views = np.repeat(AHEAD, 4, axis=0)
     depth = render([plain, hidden], views, slots=np.array([0, 1, 1, 0]))["depth"]
     assert np.allclose(depth[:, 5, 5, 0], [3, 2, 2, 3])

@@ -51,7 +51,9 @@ class Resource:
     """A GraphicsResource of cuda.core over an OpenGL buffer, which writes down what is done to it."""
 
     def __init__(self, log, buffer):
-        self.log, self.buffer, self.is_mapped = log, buffer, False
+        self.log = log
+        self.buffer = buffer
+        self.is_mapped = False
 
     def map(self, *, stream):
         assert not self.is_mapped
@@ -101,7 +103,8 @@ def fake_cuda(monkeypatch):
         Stream=SimpleNamespace(from_handle=lambda handle: f"stream {handle}"),
         GraphicsResource=SimpleNamespace(from_gl_buffer=from_gl_buffer),
     )
-    state.torch, state.core = torch, core
+    state.torch = torch
+    state.core = core
     monkeypatch.setattr(cuda, "batch_buffers", batch_buffers)
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "cuda.core", core)
@@ -117,7 +120,9 @@ def library():
 def test_tensors_hold_what_arrays_hold(fake_cuda, monkeypatch):
     monkeypatch.setattr(target_module, "MAX_SIDE_SOFTWARE", 80)  # five views are two pages
     monkeypatch.setattr(target_module, "MAX_SIDE", 80)
-    camera, views, slots = Camera(35, 21), np.repeat(AHEAD, 5, axis=0), np.array([0, 1, 2, 1, 0])
+    camera = Camera(35, 21)
+    views = np.repeat(AHEAD, 5, axis=0)
+    slots = np.array([0, 1, 2, 1, 0])
     renderer = OpenGLRenderer(library())
     tensors = renderer.target(camera, ALL, 8, device="cuda")
     arrays = renderer.target(camera, ALL, 8)

@@ -67,7 +67,8 @@ def test_tensors_equal_arrays_to_the_bit(shape, num_views):
         tensors = renderer.target(Camera(*shape), ALL, num_views, device="cuda")
         arrays = renderer.target(Camera(*shape), ALL, num_views)
         for count in {num_views, max(num_views // 2, 1)}:
-            drawn, expected = tensors.render(*poses(count)), arrays.render(*poses(count))
+            drawn = tensors.render(*poses(count))
+            expected = arrays.render(*poses(count))
             for name in ALL:
                 assert drawn[name].is_cuda and drawn[name].shape == expected[name].shape
                 assert drawn[name].is_contiguous()
@@ -114,7 +115,8 @@ def test_a_late_reader_on_another_stream_still_sees_its_batch():
     with rendering() as renderer:
         target = renderer.target(Camera(32, 32), ("depth",), 16, device="cuda")
         expected = [target.render(*poses(16, seed))["depth"].clone() for seed in range(12)]
-        stream, kept = torch.cuda.Stream(), []
+        stream = torch.cuda.Stream()
+        kept = []
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):
             for seed in range(12):
@@ -139,7 +141,8 @@ def test_two_batches_under_way_are_read_in_order():
 def test_many_steps_keep_every_picture_whole():
     """Batches are drawn in turn on two streams, read late, and summed on the device; nothing waits but at the end."""
     with rendering() as renderer:
-        camera, count = Camera(32, 32, normalize_depth=False), 8
+        camera = Camera(32, 32, normalize_depth=False)
+        count = 8
         batches = [poses(count, seed) for seed in range(NUM_POSES)]
         arrays = renderer.target(camera, ALL, count)
         expected = [checksums(arrays.render(*batch), from_host=True) for batch in batches]

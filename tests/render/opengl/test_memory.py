@@ -39,7 +39,8 @@ def scene_number(seed, most_quads=40):
     quads = [wall(distance, base_color=(*rng.uniform(size=3), 1))]
     for _ in range(rng.integers(1, most_quads)):
         texture = rng.integers(0, 256, (4, 4, 4), np.uint8) if rng.random() < 0.15 else None
-        masked, double_sided = bool(rng.integers(2)), bool(rng.integers(2))
+        masked = bool(rng.integers(2))
+        double_sided = bool(rng.integers(2))
         corner = (*rng.uniform(-1.5, 1.5, 2), -rng.uniform(1, 2.5))
         quads.append(Quad(corner, (0.3, 0, 0), (0, 0.3, 0), texture, masked=masked, double_sided=double_sided))
     return scene_of(*quads)
@@ -77,7 +78,8 @@ def assert_same(images, expected):
 def test_pictures_are_right_after_every_swap(monkeypatch, where, layers):
     monkeypatch.setitem(shared_context().moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", layers)
     library = SceneLibrary.from_scenes([scene_number(seed) for seed in range(3)])
-    slots, rng = np.array([0, 1, 2]), np.random.default_rng(0)
+    slots = np.array([0, 1, 2])
+    rng = np.random.default_rng(0)
     with rendering(library, 3, culling=where) as (_, target):
         for step in range(25):
             assert_same(target.render(slots, np.repeat(AHEAD, 3, axis=0)), fresh(library, slots))
@@ -173,7 +175,9 @@ def count_writes(monkeypatch):
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 60)), max_size=25))
 def test_a_heap_keeps_what_every_slot_holds(changes):
-    context, held, rng = shared_context(), {}, np.random.default_rng(0)
+    context = shared_context()
+    held = {}
+    rng = np.random.default_rng(0)
     with context:
         slots = SlotHeap(context, 5, {"short": 2, "long": 8}, 300)
         for slot, size in changes:
@@ -182,7 +186,8 @@ def test_a_heap_keeps_what_every_slot_holds(changes):
             for name, contents in held[slot].items():
                 assert sum(slots.write(name, slot, contents)) == contents.nbytes
             for other, contents in held.items():
-                start, end = slots.start[other], slots.start[other] + slots.size[other]
+                start = slots.start[other]
+                end = slots.start[other] + slots.size[other]
                 for name, dtype in (("short", np.int16), ("long", np.int64)):
                     whole = np.frombuffer(slots.buffer(name).read(), dtype)
                     np.testing.assert_array_equal(whole[start:end], contents[name])
@@ -200,7 +205,8 @@ def test_slots_are_moved_together_within_the_same_buffers(monkeypatch, piece):
         slots.place(dict.fromkeys(range(4), 30))
         for slot, items in enumerate(contents):
             list(slots.write("items", slot, items))
-        buffer, layout = slots.buffer("items"), slots.layout
+        buffer = slots.buffer("items")
+        layout = slots.layout
         slots.place({0: 3, 2: 0})
         slots.place({4: 57})  # there is room for it, but not in one place
         assert (slots.buffer("items"), slots.layout) == (buffer, layout), "no second heap was made"
@@ -229,7 +235,8 @@ def test_heaps_give_room_back():
 
 @pytest.mark.parametrize("fails", ["moderngl", "device"])
 def test_a_heap_without_memory_stays_as_it_was(monkeypatch, fails):
-    context, contents = shared_context(), np.arange(10, dtype=np.int32)
+    context = shared_context()
+    contents = np.arange(10, dtype=np.int32)
     with context:
         slots = SlotHeap(context, 2, {"one": 4, "two": 4}, 10**9)
         slots.place({0: 10, 1: 5})
@@ -429,7 +436,8 @@ def test_ten_thousand_renders_keep_memory_flat(live_objects):
     for step in range(10_500):
         target.render(slots, AHEAD)
         if step == 500:
-            before, objects = resident_bytes(), kinds_of(live_objects)
+            before = resident_bytes()
+            objects = kinds_of(live_objects)
     assert resident_bytes() < before + 10e6
     assert kinds_of(live_objects) == objects
     renderer.close()
@@ -455,7 +463,8 @@ def test_pages_of_textures_that_the_device_refuses_are_given_back(monkeypatch, l
     make = glcontext.srgb_texture_array
     renderer = OpenGLRenderer(SceneLibrary.from_scenes([scene]))
     target = renderer.target(Camera(), ("rgb",))
-    slots, views = np.zeros(1, int), np.eye(4, dtype=np.float32)[None]
+    slots = np.zeros(1, int)
+    views = np.eye(4, dtype=np.float32)[None]
 
     def pages():
         return sum(isinstance(made, moderngl.TextureArray) for made in live_objects.values())

@@ -56,7 +56,8 @@ def room_depth(views, camera, low, high):
     directions = ray_directions(camera)
     depth = []
     for view in views.astype(np.float64):
-        eye, rays = -view[:3, :3].T @ view[:3, 3], directions @ view[:3, :3]
+        eye = -view[:3, :3].T @ view[:3, 3]
+        rays = directions @ view[:3, :3]
         with np.errstate(divide="ignore"):
             depth.append(np.maximum((low - eye) / rays, (high - eye) / rays).min(axis=-1))
     return np.array(depth)
@@ -112,8 +113,12 @@ def test_depth_of_a_room_from_any_pose(camera):
 
 
 def test_depth_is_precise_without_clip_control(monkeypatch):
-    lower_left, negative_one_to_one, zero_to_one = 0x8CA1, 0x935E, 0x935F
-    glcontext, views, camera = shared_context(), views_inside(8), Camera(**METRES)
+    lower_left = 0x8CA1
+    negative_one_to_one = 0x935E
+    zero_to_one = 0x935F
+    glcontext = shared_context()
+    views = views_inside(8)
+    camera = Camera(**METRES)
     set_clip_control = glcontext._load("glClipControl", 2)
     monkeypatch.setattr(glcontext, "clip_control", False)
     with glcontext:
@@ -129,7 +134,8 @@ def test_depth_is_precise_without_clip_control(monkeypatch):
 
 def test_depth_is_written_as_the_camera_says():
     half_wall = scene_of(Quad((-50, -50, -5), (50, 0, 0), (0, 100, 0)), wall(30.0, half=200.0))
-    left, right = (0, 32, 10, 0), (0, 32, 50, 0)
+    left = (0, 32, 10, 0)
+    right = (0, 32, 50, 0)
     metres = draw(half_wall, camera=Camera(normalize_depth=False))["depth"]
     assert metres[left] == pytest.approx(5, rel=1e-5) and metres[right] == 10
     unit = draw(half_wall, camera=Camera())["depth"]
@@ -217,7 +223,8 @@ def test_one_sees_through_the_holes_of_a_mask(sensors):
 
 def test_textures_wrap_as_their_material_says():
     ramp = np.zeros((64, 64, 4), np.uint8)
-    ramp[..., 0], ramp[..., 3] = np.linspace(0, 255, 64).astype(np.uint8), 255
+    ramp[..., 0] = np.linspace(0, 255, 64).astype(np.uint8)
+    ramp[..., 3] = 255
     rows = {}
     for mode in (CLAMP, MIRROR, 0):
         quad = wall(2.0, half=2.0, texture=ramp, repeats=(2, 2), wrap=(mode, mode))
@@ -249,7 +256,8 @@ def test_every_view_looks_into_its_own_slot():
         furnished_room(),
         scene_of(wall(1.0), wall(3.0, texture=np.full((4, 4, 4), 90, np.uint8))),
     ]
-    views, slots = np.repeat(views_inside(1, seed=3), 9, axis=0), np.array([0, 1, 2, 2, 1, 0, 0, 2, 1])
+    views = np.repeat(views_inside(1, seed=3), 9, axis=0)
+    slots = np.array([0, 1, 2, 2, 1, 0, 0, 2, 1])
     with rendering(*scenes) as renderer:
         together = renderer.target(Camera(**METRES), ALL, 9).render(slots, views)
     for slot, scene in enumerate(scenes):
@@ -258,7 +266,8 @@ def test_every_view_looks_into_its_own_slot():
 
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
 def test_more_views_than_a_framebuffer_holds(monkeypatch, where):
-    views, camera = views_inside(37, seed=4), Camera(32, 24, **METRES)
+    views = views_inside(37, seed=4)
+    camera = Camera(32, 24, **METRES)
     whole = draw(furnished_room(), views, camera=camera, culling=where)
     monkeypatch.setattr(target, "MAX_SIDE_SOFTWARE", 100)
     monkeypatch.setattr(target, "MAX_SIDE", 100)  # 3 x 4 tiles
@@ -293,7 +302,8 @@ def test_passes_with_few_instances_change_nothing(monkeypatch, where):
 @pytest.mark.parametrize("sensors", [("depth",), ("rgb", "semantic")], ids="-".join)
 def test_culling_on_the_device_gives_the_same_pictures_bit_for_bit(sensors):
     scenes = [fine_room(seed) for seed in range(3)]
-    views, slots = views_inside(40, seed=6), np.arange(40) % 3
+    views = views_inside(40, seed=6)
+    slots = np.arange(40) % 3
     images = []
     for where in ("cpu", "gpu"):
         with rendering(*scenes, culling=where) as renderer:
@@ -355,8 +365,10 @@ def test_chunks_hold_every_triangle_once():
 
 def test_both_cullers_let_the_same_through():
     with rendering(fine_room(2), fine_room(3), culling="cpu") as renderer:
-        slots, views = np.array([0, 1, 1, 0, 1]), views_inside(5, seed=8)
-        scenes, glcontext = renderer.pipeline.scenes, shared_context()
+        slots = np.array([0, 1, 1, 0, 1])
+        views = views_inside(5, seed=8)
+        scenes = renderer.pipeline.scenes
+        glcontext = shared_context()
         planes = culling.frustum_planes(Camera(), views, 2.0)
         # A twin: a box is outside if all its corners lie behind one plane.
         signs = np.array(list(itertools.product((-1, 1), repeat=3)))
@@ -463,7 +475,8 @@ def test_without_opengl_the_error_says_what_to_install(monkeypatch):
 def test_textures_beyond_the_layers_of_one_array_look_the_same(monkeypatch):
     quads = [Quad((-2 + k, -1, -3), (1, 0, 0), (0, 2, 0), checkerboard(2 + k)) for k in range(5)]
     quads.append(wall(4.0, half=4.0, texture=checkerboard(7), masked=True))
-    scenes, slots = [scene_of(*quads), scene_of(*quads[::-1])], np.array([0, 1])
+    scenes = [scene_of(*quads), scene_of(*quads[::-1])]
+    slots = np.array([0, 1])
     images = []
     for layers in (2048, 3):
         monkeypatch.setitem(shared_context().moderngl.info, "GL_MAX_ARRAY_TEXTURE_LAYERS", layers)
@@ -514,7 +527,8 @@ class Failing:
     """A ModernGL context that reports an error."""
 
     def __init__(self, real, error):
-        self._real, self.error = real, error
+        self._real = real
+        self.error = error
 
     def __getattr__(self, name):
         return getattr(self._real, name)

@@ -78,7 +78,9 @@ def test_other_things_are_refused(tmp_path):
 class TestWriter:
     def test_it_writes_what_the_state_was_when_it_was_saved(self, tmp_path):
         """The training continues to modify the tensors while the thread writes."""
-        path, weights, positions = tmp_path / "a.pt", torch.zeros(1000), np.zeros(1000)
+        path = tmp_path / "a.pt"
+        weights = torch.zeros(1000)
+        positions = np.zeros(1000)
         writer = checkpoint.CheckpointWriter()
         for value in range(5):
             weights.fill_(value), positions.fill(value)
@@ -92,7 +94,8 @@ class TestWriter:
         assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
     def test_a_failure_is_told_and_the_last_one_stays(self, tmp_path, monkeypatch):
-        path, writer = tmp_path / "a.pt", checkpoint.CheckpointWriter()
+        path = tmp_path / "a.pt"
+        writer = checkpoint.CheckpointWriter()
         writer.save(path, {"value": 1}, {})
         writer.wait()
 

@@ -22,7 +22,8 @@ from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
 from gym_batchnav.train.run.run import TrainingRun  # noqa: E402
 from gym_batchnav.train.run.settings import RunSettings, check_same_run  # noqa: E402
 
-NUM_ENVS, FRAMES = 4, 4 * 32  # of an iteration
+NUM_ENVS = 4  # of an iteration
+FRAMES = 4 * 32
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from gym_batchnav.train.run import workers as workers_module  # noqa: E402
 from gym_batchnav.train.run.workers import DONE_SHARE, SHORTEST_SHARE, Workers  # noqa: E402
 
 TESTS = Path(__file__).parents[2]
-TOTAL_ENVS, STEPS = 8, 40  # more frames than the learning rate is meant for: it grows with the workers
+TOTAL_ENVS = 8  # more frames than the learning rate is meant for: it grows with the workers
+STEPS = 40
 SECONDS = 100.0
 
 
@@ -43,7 +44,8 @@ def make_ppo(workers, cache_dir, kind, num_envs, num_steps, torch_seed=0, **conf
 def train(workers, cache_dir):
     """Run three iterations and return their results. Actions do not depend on the number of workers."""
     num_envs = TOTAL_ENVS // workers.size
-    own, dice = slice(workers.rank * num_envs, (workers.rank + 1) * num_envs), np.random.default_rng(0)
+    own = slice(workers.rank * num_envs, (workers.rank + 1) * num_envs)
+    dice = np.random.default_rng(0)
 
     def draw(probabilities, count, generator):
         thresholds = torch.as_tensor(dice.random((TOTAL_ENVS, 1))[own])
@@ -87,7 +89,8 @@ def work_in_pairs(workers, cache_dir):
 def work_with_a_straggler(workers, cache_dir):
     """Run three iterations in which the last worker is slow; then it dies."""
     ppo = make_ppo(workers, cache_dir, "blind", num_envs=4, num_steps=32)
-    env, straggles = ppo.collector.envs[0], workers.rank == workers.size - 1
+    env = ppo.collector.envs[0]
+    straggles = workers.rank == workers.size - 1
     receive = env.recv
     rows = []
 
