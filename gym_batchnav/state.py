@@ -28,12 +28,14 @@ class AgentState:
         polygon: [N] int32, navmesh polygon underfoot, local to the slot.
         position: [N, 3] float32, metres, on the navmesh.
         heading: [N] float32, radians about +y; 0 looks along -z, left is positive.
+        pitch: [N] float32, radians by which the agent has tilted its cameras; up is positive, 0 when an episode begins.
     """
 
     slot: np.ndarray
     polygon: np.ndarray
     position: np.ndarray
     heading: np.ndarray
+    pitch: np.ndarray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +88,7 @@ def agent_state(num_agents: int) -> AgentState:
         polygon=np.zeros(num_agents, np.int32),
         position=np.zeros((num_agents, 3), np.float32),
         heading=np.zeros(num_agents, np.float32),
+        pitch=np.zeros(num_agents, np.float32),
     )
 
 

@@ -13,15 +13,8 @@ from gymnasium.spaces import Dict, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.env.cameras import AgentCameras, picture_spaces
-from gym_batchnav.env.memory import check_memory
-from gym_batchnav.env.settings import (
-    RENDER_MODES,
-    BatchSettings,
+from gym_batchnav.env.arguments import (
     actions_of,
-    autoreset_mode_of,
-    check_choice,
-    check_counts,
     episodes_of,
     indices_of,
     mask_of,
@@ -29,22 +22,26 @@ from gym_batchnav.env.settings import (
     seeds_of,
     warn_of_unknown,
 )
+from gym_batchnav.env.cameras import AgentCameras, picture_spaces
+from gym_batchnav.env.memory import check_memory
+from gym_batchnav.env.queries import BatchQueries
+from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice, check_counts
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
-from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.api import Renderer
-from gym_batchnav.state import Action, AgentState, EpisodeState
+from gym_batchnav.state import Action
 from gym_batchnav.system.process import Claim
-from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
+from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
 
 
-class BatchNavEnv(VectorEnv):
+class BatchNavEnv(BatchQueries, VectorEnv):
     """Thousands of agents in shared scenes behind Gymnasium's vector API.
 
     Actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT. An observation is a dict with one array per sensor
@@ -313,72 +310,6 @@ class BatchNavEnv(VectorEnv):
             stack.callback(self.cameras.close)
 
     # Beyond Gymnasium
-
-    @property
-    def library(self) -> SceneLibrary:
-        """The scenes."""
-        return self.simulator.library
-
-    @property
-    def renderer(self) -> Renderer:
-        """The renderer; see ``renderer.name`` and ``renderer.device``."""
-        return self.cameras.renderer
-
-    @property
-    def num_episodes(self) -> int:
-        """The number of episodes of all scenes together."""
-        return self.simulator.schedule.total
-
-    @property
-    def agents(self) -> AgentState:
-        """Pose of every agent: read-only views of arrays that are updated in place; NaN before the first reset."""
-        return self.task_state.agents
-
-    @property
-    def episodes(self) -> EpisodeState:
-        """Episode of every environment and its progress: read-only views of arrays that are updated in place."""
-        return self.task_state.episodes
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return self.components.task
-
-    @property
-    def task_state(self) -> TaskState:
-        """Read-only view of the state for tasks, sensors and measures."""
-        return self.stepper.state
-
-    @property
-    def max_episode_steps(self) -> int:
-        """The number of actions after which an episode is truncated."""
-        return self.stepper.state.max_episode_steps
-
-    @max_episode_steps.setter
-    def max_episode_steps(self, steps: int) -> None:
-        check_counts(max_episode_steps=steps)
-        self.stepper.set_max_episode_steps(steps)
-
-    @property
-    def timings(self) -> dict[str, float]:
-        """Seconds spent since the environment was made, by phase of the step; see PHASES."""
-        return self.stepper.timings
-
-    def scene_name(self, index: int) -> str:
-        """Return the name of the scene that environment ``index`` is in."""
-        return self.library.name(self._slot_of(index))
-
-    def episode_name(self, index: int) -> str:
-        """Return the name of the episode that environment ``index`` runs, as in its episode file."""
-        return self.simulator.episode_set(self._slot_of(index)).ids[int(self.episodes.episode[index])]
-
-    def navmesh_of(self, index: int) -> NavMesh:
-        """Return the navmesh of the scene that environment ``index`` is in."""
-        return self.simulator.navmesh(self._slot_of(index))
-
-    def _slot_of(self, index: int) -> int:
-        """Return the slot of an environment's scene; raise ValueError if there is no such environment."""
-        return int(self.agents.slot[indices_of([index], self.num_envs)[0]])
 
     def paused(self, mask: np.ndarray) -> AbstractContextManager[None]:
         """Return a context manager in which the environments of a mask [N] bool keep their state while the others step.

@@ -324,6 +324,7 @@ class Simulator:
         state = self.episodes
         episodes = navigation.episode_set
         self.agents.slot[indices] = slot
+        self.agents.pitch[indices] = 0
         self._place(indices, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
         state.episode[indices] = rows
         state.goal_index[indices] = episodes.goal_index[rows]

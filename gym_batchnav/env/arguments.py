@@ -1,0 +1,98 @@
+"""Checks of the arguments of a batch's methods: masks, indices, seeds, actions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.state import Action
+
+RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order")
+
+
+def warn_of_unknown(options: Collection[str]) -> None:
+    """Warn about unknown reset options. They are no error, because wrappers may pass options of their own."""
+    unknown = [name for name in options if name not in RESET_OPTIONS]
+    if unknown:
+        known = ", ".join(map(repr, RESET_OPTIONS))
+        warnings.warn(f"reset options {unknown!r} are ignored: the known options are {known}", stacklevel=3)
+
+
+def mask_of(name: str, mask: Any, num_envs: int) -> np.ndarray:
+    """Return a mask [N] bool of environments, all True for None; ValueError for another shape or dtype."""
+    if mask is None:
+        return np.ones(num_envs, bool)
+    mask = np.asarray(mask)
+    if mask.shape != (num_envs,) or mask.dtype != bool:
+        raise ValueError(f"{name} is {mask.dtype} {mask.shape}: pass bool ({num_envs},)")
+    return mask
+
+
+def indices_of(indices: Any, num_envs: int) -> np.ndarray:
+    """Return indices of environments as int64 [M]; ValueError for one that is not from 0 to N - 1."""
+    indices = np.asarray(indices)
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise ValueError(f"indices are {indices.dtype} {indices.shape}: pass integers (M,)")
+    wrong = (indices < 0) | (indices >= num_envs)
+    if wrong.any():
+        raise ValueError(f"environment {indices[wrong][0]}: there are environments 0 to {num_envs - 1}")
+    return indices.astype(np.int64)
+
+
+def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return values as float32 of a shape; ValueError for another shape or values that are not numbers."""
+    values = np.asarray(values)
+    if values.shape != shape or values.dtype.kind not in "iuf":
+        raise ValueError(f"{name} is {values.dtype} {values.shape}: pass numbers {shape}")
+    return values.astype(np.float32)
+
+
+def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:
+    """Return one seed per environment: ``seed + i``, or those of a sequence, in which None keeps the current seed.
+
+    Raises:
+        ValueError: ``seed`` is neither, has another length, or a seed is not from 0 to 2**64 - 1.
+    """
+    seeds: list[int | None]
+    if seed is None:
+        seeds = [None] * num_envs
+    elif isinstance(seed, (int, np.integer)):
+        seeds = [int(seed) + index for index in range(num_envs)]
+    elif isinstance(seed, (Sequence, np.ndarray)) and not isinstance(seed, (str, bytes)):
+        seeds = list(seed)
+    else:
+        raise ValueError(f"seed={seed!r}: pass a whole number, one for each environment, or None")
+    if len(seeds) != num_envs:
+        raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: pass one number or one each")
+    if any(one is not None and not (isinstance(one, (int, np.integer)) and 0 <= one < 2**64) for one in seeds):
+        raise ValueError(f"seed={seed}: pass seeds from 0 to 2**64 - 1")
+    return seeds
+
+
+def actions_of(actions: Any, num_envs: int) -> np.ndarray:
+    """Return actions as int64 [N]; ValueError for another shape, dtype or value."""
+    actions = np.asarray(actions)
+    if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
+        raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass integers ({num_envs},)")
+    wrong = (actions < 0) | (actions >= len(Action))
+    if wrong.any():
+        index = int(wrong.argmax())
+        raise ValueError(
+            f"actions[{index}] = {actions[index]}: choose 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT or 3 TURN_RIGHT"
+        )
+    return actions.astype(np.int64, copy=False)
+
+
+def episodes_of(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:
+    """Return episode numbers as int64 [N]; ValueError for another shape, dtype or value."""
+    episodes = np.asarray(episodes)
+    if episodes.shape != (num_envs,) or episodes.dtype.kind not in "iu":
+        raise ValueError(f"episodes are {episodes.dtype} {episodes.shape}: pass integers ({num_envs},)")
+    if episodes.min() < 0 or episodes.max() >= num_episodes:
+        raise ValueError(
+            f"episodes must lie between 0 and {num_episodes - 1}, not {episodes.min()} to {episodes.max()}"
+        )
+    return episodes.astype(np.int64)
