@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import DEFAULT_ID, Adapter
+from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.settings import check_choice, check_counts
 from gym_batchnav.evaluation.evaluate import evaluate
