@@ -41,8 +41,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     if all(argument.split("::")[0].endswith(".py") for argument in config.args):
         return 0
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(MOST_WORKERS, processors, psutil.virtual_memory().available // WORKER_BYTES)
+    from gym_batchnav.system.process import num_processors
+
+    workers = min(MOST_WORKERS, num_processors(), psutil.virtual_memory().available // WORKER_BYTES)
     return workers if workers > 1 else 0
 
 
