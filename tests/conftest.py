@@ -52,7 +52,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile kernels once, before parallel test processes start that would each compile the same ones."""
     if getattr(session.config.option, "numprocesses", None) and not session.config.option.collectonly:
         subprocess.run(
-            [sys.executable, "-m", "gym_batchnav.cli", "warmup"],
+            [sys.executable, "-m", "gym_batchnav", "warmup"],
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=REPOSITORY / "tests",

@@ -41,7 +41,7 @@ def prepare(
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.preparation.pool import prepare_all
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
     given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
