@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).parents[1]
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", REPOSITORY.parent / "shared"))
 REQUIRED = set(filter(None, os.environ.get("GYM_BATCHNAV_REQUIRE", "").split(",")))
 
-MOST_WORKERS = 4
+MAX_WORKERS = 4
 WORKER_BYTES = 4 * 2**30  # main memory that a test process may need
 
 
@@ -43,7 +43,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     from gym_batchnav.system.process import num_processors
 
-    workers = min(MOST_WORKERS, num_processors(), psutil.virtual_memory().available // WORKER_BYTES)
+    workers = min(MAX_WORKERS, num_processors(), psutil.virtual_memory().available // WORKER_BYTES)
     return workers if workers > 1 else 0
 
 
