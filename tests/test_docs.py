@@ -31,7 +31,7 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, PointNav, GPS, Compass, Heading, PreviousAction)}
 OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
-MOST_ENVS = 8  # of a program that is run here
+MAX_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes
 
 
@@ -206,7 +206,7 @@ def small(program):
     """A program with few environments and steps; its assertions and names stay the same."""
     for number, fewer in FEWER.items():
         program = program.replace(number, fewer)
-    return re.sub(r"num_envs=(\d+)", lambda match: f"num_envs={min(int(match[1]), MOST_ENVS)}", program)
+    return re.sub(r"num_envs=(\d+)", lambda match: f"num_envs={min(int(match[1]), MAX_ENVS)}", program)
 
 
 @pytest.fixture
