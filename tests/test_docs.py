@@ -123,7 +123,7 @@ def info(tmp_path_factory):
 
 def check_name(name, info):
     """Fail unless a keyword, call, attribute, info or command exists."""
-    command = re.match(r"(?:gym-batchnav|torchrun -m gym_batchnav\.cli) (.*)", name)
+    command = re.match(r"(?:gym-batchnav|torchrun -m gym_batchnav) (.*)", name)
     keyword = re.match(r"(\w+)=(.*)", name)
     if command:
         check_command(command[1].split())
