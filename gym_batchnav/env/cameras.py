@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box
 
-from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.geometry import Camera, camera_views
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, Target, make_renderer
-from gym_batchnav.state import AgentState
+from gym_batchnav.state import AgentState, copy_of
 
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
 
@@ -60,7 +60,7 @@ class AgentCameras:
         self._partial_target: Target | None = None
         self._picture_targets: dict[Camera, Target] = {}
         self._drawing = False
-        self._begun: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # generation, slots, poses
+        self._begun: tuple[int, AgentState] | None = None  # the library's generation, and the agents at that time
         self._kept: dict[str, np.ndarray] | None = None  # the images of these poses, if no caller has them
 
     @property
@@ -71,14 +71,14 @@ class AgentCameras:
         return self._renderer
 
     def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
-        """Return the world-to-camera matrices of agents: level, ``eye_height`` above the visible floor under them.
+        """Return the world-to-camera matrices of agents, whose cameras are above the visible floor under them.
 
         Every image that agents see is rendered with these matrices.
 
         Args:
             agents: The agents.
             indices: [M] int, the agents to look through; all by default.
-            camera: Another camera than theirs, for its ``eye_height``.
+            camera: Another camera than theirs, for its place on the agent.
 
         Returns:
             [M, 4, 4] float32.
@@ -87,13 +87,15 @@ class AgentCameras:
         polygon = agents.polygon
         position = agents.position
         heading = agents.heading
+        pitch = agents.pitch
         if indices is not None:
             slot = slot[indices]
             polygon = polygon[indices]
             position = position[indices]
             heading = heading[indices]
+            pitch = pitch[indices]
         floor = self._navmeshes.visible_floor(slot, polygon, position)
-        return view_matrices(floor, heading, (camera or self.camera).eye_height)
+        return camera_views(camera or self.camera, floor, heading, pitch)
 
     def begin(self, agents: AgentState) -> None:
         """Start rendering the views of all agents."""
@@ -109,7 +111,7 @@ class AgentCameras:
             )
         self._drawing = True
         self._kept = None
-        self._begun = (self._library.generation, agents.slot.copy(), agents.position.copy(), agents.heading.copy())
+        self._begun = (self._library.generation, copy_of(agents))
         self._target.begin(agents.slot, self.views(agents))
 
     def finish(self) -> dict[str, Any]:
@@ -147,8 +149,9 @@ class AgentCameras:
         """Return which agents [N] bool have moved since the last ``begin``; all if a slot has changed."""
         if self._begun is None or self._begun[0] != self._library.generation:
             return np.ones(self.num_views, bool)
-        _, scene, position, heading = self._begun
-        return (agents.slot != scene) | (agents.position != position).any(axis=1) | (agents.heading != heading)
+        then = self._begun[1]
+        turned = (agents.heading != then.heading) | (agents.pitch != then.pitch)
+        return (agents.slot != then.slot) | (agents.position != then.position).any(axis=1) | turned
 
     def _render_rows(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
         """Return the views of agents ``indices`` [M], arrays [M, ...] that are valid until the next call."""
@@ -200,15 +203,17 @@ class AgentCameras:
 
 def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
     """Return the space of each picture of one agent, by sensor."""
-    upper_bounds = {
-        "depth": 1.0 if camera.normalize_depth else camera.max_depth,
-        "rgb": 255,
-        "semantic": np.iinfo(np.int32).max,
+    encoding = camera.depth_encoding
+    bounds: dict[str, tuple[float, float]] = {
+        "depth": (encoding.low, encoding.high),
+        "rgb": (0, 255),
+        "semantic": (0, np.iinfo(np.int32).max),
     }
     spaces = {}
     for sensor in sensors:
         dtype, channels = SENSOR_FORMATS[sensor]
-        spaces[sensor] = Box(0, upper_bounds[sensor], (camera.height, camera.width, channels), dtype.type)
+        low, high = bounds[sensor]
+        spaces[sensor] = Box(low, high, (camera.height, camera.width, channels), dtype.type)
     return spaces
 
 

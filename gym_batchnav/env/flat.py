@@ -168,7 +168,7 @@ class ImageObservation(_OneArray):
             raise ValueError(f"sensors={sensors!r}: an image needs 'rgb', 'depth' or both, such as ('rgb', 'depth')")
         channels = 3 * ("rgb" in sensors) + ("depth" in sensors) + NUM_GOAL_VALUES
         super().__init__(env, Box(0, 255, (camera.height, camera.width, channels), np.uint8))
-        self._depth_scale = np.float32(255 / (1 if camera.normalize_depth else camera.max_depth))
+        self._depth_scale = np.float32(255 / camera.depth_encoding.high)
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Interleave images and goal, pixel by pixel."""

@@ -122,6 +122,23 @@ def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, 
     assert counts[5:] == ([N, N, N] if reuse_buffers else [N, N])
 
 
+def test_who_has_looked_up_is_drawn_again_and_sees_what_a_tilted_camera_sees(make, monkeypatch):
+    env = make(camera=Camera(20, 16))
+    tilted = make(camera=Camera(20, 16, pitch_deg=30))
+    counts = count_views(env, monkeypatch)
+    level = env.reset(seed=0)[0]
+    expected = tilted.reset(seed=0)[0]
+    env.simulator.agents.pitch[2] = np.radians(30)
+    seen = env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
+    assert counts == [N, 1]
+    for index in range(N):
+        np.testing.assert_array_equal(seen["depth"][index], (expected if index == 2 else level)["depth"][index])
+    assert (level["depth"][2] != expected["depth"][2]).any()
+    assert (env.pictures()[2] == tilted.pictures()[2]).all() and (env.pictures()[3] != tilted.pictures()[3]).any()
+    env.reset(options={"reset_mask": np.arange(N) == 2})
+    assert env.agents.pitch[2] == 0
+
+
 def test_a_slot_with_another_scene_is_drawn_again():
     library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
     camera = Camera(width=20, height=16)

@@ -106,7 +106,9 @@ class Lens(NamedTuple):
     near: np.float32  # near plane
     far: np.float32  # end of the rays
     miss: np.float32  # depth written if nothing is hit
+    min_depth: np.float32  # smallest depth
     max_depth: np.float32  # greatest depth
+    offset: np.float32  # subtracted from depth
     unit: np.float32  # divisor of depth
     left: np.float32  # left edge of the image plane
     top: np.float32  # upper edge of the image plane

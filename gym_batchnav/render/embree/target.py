@@ -210,15 +210,17 @@ def _output(pictures: dict[str, np.ndarray], num_views: int) -> Output:
 
 def _lens(camera: Camera, sensors: tuple[str, ...]) -> Lens:
     """Return the form of a camera that kernels take."""
-    far_reads = 1.0 if camera.normalize_depth else camera.max_depth
+    encoding = camera.depth_encoding
     # If a miss reads max_depth, so does everything farther away, and rays can end there, which is faster.
     clipped = tuple(sensors) == ("depth",) and camera.depth_miss == "far"
     return Lens(
         near=np.float32(camera.near),
         far=np.float32(camera.max_depth if clipped else np.inf),
-        miss=np.float32(far_reads if camera.depth_miss == "far" else 0.0),
-        max_depth=np.float32(camera.max_depth),
-        unit=np.float32(camera.max_depth if camera.normalize_depth else 1.0),
+        miss=np.float32(encoding.miss),
+        min_depth=np.float32(encoding.nearest),
+        max_depth=np.float32(encoding.farthest),
+        offset=np.float32(encoding.offset),
+        unit=np.float32(encoding.unit),
         left=np.float32(-camera.tan_half_width),
         top=np.float32(camera.tan_half_height),
         pixel=np.float32(2 * camera.tan_half_width / camera.width),

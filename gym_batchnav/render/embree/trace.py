@@ -154,7 +154,8 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
                     continue
                 hit = packet[HIT + lane] != NOTHING
                 if depth.size:
-                    depth[row, column] = min(floats[FAR + lane], lens.max_depth) / lens.unit if hit else lens.miss
+                    metres = max(min(floats[FAR + lane], lens.max_depth), lens.min_depth)
+                    depth[row, column] = (metres - lens.offset) / lens.unit if hit else lens.miss
                 if semantic.size:
                     semantic[row, column] = objects[packet[TRIANGLE + lane]] if hit else 0
                 if rgb.size:
