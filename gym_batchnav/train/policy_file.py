@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
 
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.cameras import picture_spaces
+from gym_batchnav.env.rig import picture_spaces
 from gym_batchnav.env.settings import check_choice, check_counts, check_flags, check_positive
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMeshSettings

@@ -8,6 +8,7 @@ from walks import assert_equal
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.rig import CameraRig
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
@@ -143,7 +144,7 @@ def test_a_slot_with_another_scene_is_drawn_again():
     library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
     camera = Camera(width=20, height=16)
     agents = agent_state(2)
-    cameras = AgentCameras(library, "embree", camera, ("depth",), 2, NavMeshAgents(library.num_slots))
+    cameras = AgentCameras(library, "embree", CameraRig(camera), 2, NavMeshAgents(library.num_slots))
     agents.slot[:] = 0, 1
     before = cameras.refresh(agents)["depth"]
     assert_equal(cameras.refresh(agents), {"depth": before})
@@ -166,7 +167,7 @@ def test_after_an_interrupted_drawing_the_next_is_right(make, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    partial = env.cameras._partial_target
+    (partial,) = env.cameras._partial_targets
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(partial, "finish", interrupt)
         env.reset(options={"reset_mask": mask})
