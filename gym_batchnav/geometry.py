@@ -8,9 +8,11 @@ x to the right and y up. All functions are batched over N and use only NumPy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from gym_batchnav.lenses import Beams, Lens
 
 
 class DepthEncoding(NamedTuple):
@@ -27,7 +29,7 @@ class DepthEncoding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A pinhole camera, its place on the agent, and the encoding of its images.
+    """A camera with a pinhole or another lens, its place on the agent, and the encoding of its images.
 
     The camera is turned left by ``yaw_deg``, then tilted up by ``pitch_deg`` plus the agent's own pitch, and then
     rolled about its view axis.
@@ -35,10 +37,11 @@ class Camera:
     Attributes:
         width: Pixels in a row.
         height: Rows of pixels.
-        hfov_deg: Horizontal field of view, degrees, between 1 and 170.
+        hfov_deg: Horizontal field of view of a pinhole, degrees, between 1 and 170.
         eye_height: Height above the visible floor under the agent, metres. ``AgentState.position`` is a point of the
             navmesh, which lies up to a few voxels higher.
-        near: Distance of the near plane, metres. There is no far plane.
+        near: Distance of the near plane, metres; with another lens than a pinhole, where rays begin. There is no far
+            plane.
         max_depth: Depth is clipped to [min_depth, max_depth] metres.
         normalize_depth: Map the clipped depth linearly from [min_depth, max_depth] to [0, 1].
         depth_miss: Depth of a pixel where nothing is hit: ``"far"`` (max_depth) or ``"zero"``. As in Habitat, the zero
@@ -49,6 +52,8 @@ class Camera:
         offset: Metres from the agent's vertical axis to the camera: to the right, and forward.
         yaw_deg: Angle by which the camera is turned away from the agent's heading, degrees; left is positive.
         pitch_deg: Angle above the horizon, degrees; up is positive.
+        lens: Another lens than a pinhole, see ``gym_batchnav.lenses``, which Embree draws. Depth is then the distance
+            along the ray.
         roll_deg: Angle about the view axis, degrees; positive turns the camera counter-clockwise, seen from behind it.
     """
 
@@ -67,6 +72,7 @@ class Camera:
     yaw_deg: float = 0.0
     pitch_deg: float = 0.0
     roll_deg: float = 0.0
+    lens: Lens | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every field is within its bounds."""
@@ -97,6 +103,33 @@ class Camera:
         object.__setattr__(self, "offset", tuple(self.offset))
         if self.depth_miss not in ("far", "zero"):
             raise ValueError(f"depth_miss={self.depth_miss!r}: choose 'far' or 'zero'")
+        if self.lens is not None and not isinstance(self.lens, Lens):
+            raise ValueError(f"lens={self.lens!r}: pass a lens of gym_batchnav.lenses, or None for a pinhole")
+
+    @classmethod
+    def lidar(
+        cls,
+        num_beams: int = 360,
+        elevations_deg: tuple[float, ...] = (0.0,),
+        hfov_deg: float = 360.0,
+        max_range: float = 10.0,
+        eye_height: float = 0.25,
+        **fields: Any,
+    ) -> Camera:
+        """Return a lidar: a camera whose depth is the range of each beam, in metres, [elevations, beams].
+
+        Args:
+            num_beams: Beams per elevation, evenly spaced from left to right.
+            elevations_deg: Elevations of the beams above the horizon, degrees, in the order of the rows.
+            hfov_deg: Angle that the beams of one elevation cover, centred ahead, degrees.
+            max_range: Beams that hit nothing nearer read this range, metres.
+            eye_height: Metres above the visible floor. At the usual height of a camera, beams miss most furniture.
+            **fields: Other fields of the camera.
+        """
+        lens = Beams(hfov_deg, elevations_deg)
+        fields = {"normalize_depth": False, **fields}
+        height = len(lens.elevations_deg)
+        return cls(width=num_beams, height=height, eye_height=eye_height, max_depth=max_range, lens=lens, **fields)
 
     @property
     def depth_encoding(self) -> DepthEncoding:
@@ -123,7 +156,9 @@ class Camera:
 
     @property
     def tan_half_width(self) -> float:
-        """Half the width of the image plane at unit distance."""
+        """Half the width of a pinhole's image plane at unit distance; ValueError for another lens."""
+        if self.lens is not None:
+            raise ValueError(f"lens={self.lens}: only a pinhole has an image plane")
         return float(np.tan(np.radians(self.hfov_deg) / 2))
 
     @property

@@ -56,9 +56,10 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         scenes: ``"apartments"`` (the shipped ones, the default), one of their names, the path of a scene file, a folder
             or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a
             list of these.
-        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, or none of them for blind agents; and Sensor objects
-            (see ``task.api``) in addition to those of the task. Of several cameras, ``"depth"`` means that of each and
-            ``"front/depth"`` that of one.
+        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"`` (see
+            ``render.api.SENSOR_FORMATS``), or none of them for blind agents; and Sensor objects (see ``task.api``) in
+            addition to those of the task. Of several cameras, ``"depth"`` means that of each, ``"front/depth"`` that of
+            one.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measure objects (see ``task.api``) to report in addition to those of the task.
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
@@ -162,7 +163,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         )
         self.cameras = AgentCameras(
             library,
-            renderer,
+            settings.renderer_name if isinstance(renderer, str) else renderer,
             settings.rig(),
             num_envs,
             self.simulator.navmeshes,

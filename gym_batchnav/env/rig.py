@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS
+from gym_batchnav.render.api import SENSOR_FORMATS
+from gym_batchnav.render.checks import check_opengl, needs_ray_table
 
 CameraSpec = Camera | Mapping[str, Camera] | None
 ONLY = ""  # name of a camera that was passed without a name
@@ -79,6 +80,16 @@ class CameraRig:
             for key, (camera, sensor) in self.recordings.items()
         }
 
+    @property
+    def needs_embree(self) -> bool:
+        """Whether a lens or a sensor is one that OpenGL cannot draw."""
+        return any(needs_ray_table(group.cameras[0], group.sensors) for group in self.groups)
+
+    def check_opengl(self) -> None:
+        """Raise ValueError if OpenGL cannot draw what the cameras record."""
+        for group in self.groups:
+            check_opengl(group.cameras[0], group.sensors)
+
     def sensors_of(self, camera: str) -> tuple[str, ...]:
         """Return the sensors that a camera records."""
         return tuple(one.sensor for one in self.recordings.values() if one.camera == camera)
@@ -135,6 +146,8 @@ def picture_spaces(camera: Camera, sensors: Sequence[str]) -> dict[str, Box]:
         "depth": (encoding.low, encoding.high),
         "rgb": (0, 255),
         "semantic": (0, np.iinfo(np.int32).max),
+        "normals": (-1, 1),
+        "points": (-np.inf, np.inf),
     }
     spaces = {}
     for sensor in sensors:
@@ -149,10 +162,10 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
     found: dict[str, Recording] = {}
     for text in sensors:
         camera, slash, sensor = text.rpartition("/")
-        if sensor not in SENSORS:
+        if sensor not in SENSOR_FORMATS:
             raise ValueError(
-                f"sensors={tuple(sensors)!r}: {sensor!r} is not one of {', '.join(map(repr, SENSORS))}; others are "
-                "objects, such as GPS() and Compass() of gym_batchnav.task.sensors"
+                f"sensors={tuple(sensors)!r}: {sensor!r} is not one of {', '.join(map(repr, SENSOR_FORMATS))}; others "
+                "are objects, such as GPS() and Compass() of gym_batchnav.task.sensors"
             )
         if slash and (camera not in cameras or camera == ONLY):
             known = ", ".join(map(repr, filter(None, cameras))) or "none with a name: pass camera={'front': Camera()}"

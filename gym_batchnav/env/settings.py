@@ -64,7 +64,9 @@ class BatchSettings:
         check_positive(forward_step=self.forward_step, turn_angle_deg=self.turn_angle_deg)
         flags = ("sliding", "reuse_buffers", "deterministic_rotation")
         check_flags(**{name: getattr(self, name) for name in flags})
-        self.rig()
+        rig = self.rig()
+        if self.renderer_name == "opengl":
+            rig.check_opengl()
         if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):
             check_choice("renderer", self.renderer, RENDERERS)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
@@ -75,7 +77,9 @@ class BatchSettings:
 
     @property
     def renderer_name(self) -> str:
-        """``"auto"``, ``"opengl"`` or ``"embree"``."""
+        """``"auto"``, ``"opengl"`` or ``"embree"``; ``"auto"`` becomes ``"embree"`` where only Embree will do."""
+        if self.renderer == "auto" and self.rig().needs_embree:
+            return "embree"
         return self.renderer if isinstance(self.renderer, str) else self.renderer.name
 
     def rig(self) -> CameraRig:
@@ -118,7 +122,14 @@ class BatchSettings:
         if shared is not None:
             return shared
         scenes = "apartments" if scenes is None else scenes
-        warm_up_batch(self.num_envs, self.renderer_name, draws=bool(self.rig().keys), samples=not are_shipped(scenes))
+        rig = self.rig()
+        warm_up_batch(
+            self.num_envs,
+            self.renderer_name,
+            draws=bool(rig.keys),
+            samples=not are_shipped(scenes),
+            lenses=rig.needs_embree,
+        )
         return make_library(
             scenes,
             self.num_envs,

@@ -128,7 +128,8 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
 def _camera_in_words(name: str, camera: Camera) -> str:
     """Return the size, field of view and place of a camera."""
     words = f"{name}: " if name else ""
-    words += f"{camera.width} x {camera.height}, {camera.hfov_deg:g} degrees across, {camera.eye_height:g} m high"
+    lens = f"{camera.hfov_deg:g} degrees across" if camera.lens is None else repr(camera.lens)
+    words += f"{camera.width} x {camera.height}, {lens}, {camera.eye_height:g} m high"
     right, forward = camera.offset
     places = {"m to the right": right, "m forward": forward}
     places |= {"degrees to the left": camera.yaw_deg, "degrees up": camera.pitch_deg, "rolled": camera.roll_deg}

@@ -70,7 +70,7 @@ class AgentViews:
 
     Args:
         env: The batch.
-        sensors: Any of ``"rgb"``, ``"depth"`` and ``"semantic"``.
+        sensors: Names of sensors of that camera.
         size: Pixels along the longer side of an image; its aspect ratio is that of the agents' camera.
         num_views: The largest number of agents to draw at once.
         camera: The agents' camera; the first one by default.

@@ -14,6 +14,7 @@ from gym_batchnav.env.rig import CameraRig
 from gym_batchnav.env.settings import BatchSettings
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
+from gym_batchnav.lenses import Equirectangular, Fisheye
 from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.testing import check_vector_env
@@ -167,6 +168,39 @@ def test_memory_counts_every_camera():
 def test_one_array_holds_the_images_of_one_camera(make_flat, library):
     with pytest.raises(ValueError, match=r"'front', 'left'.*pass a Camera"):
         make_flat(2, camera={"front": FRONT, "left": LEFT}, library=library, renderer="embree")
+
+
+def test_lenses_and_lidars_are_cameras_like_others(make):
+    cameras = {
+        "front": FRONT, "around": Camera(32, 16, lens=Equirectangular()), "back": replace(FRONT, yaw_deg=180),
+        "lidar": Camera.lidar(36, elevations_deg=(0.0, 10.0), max_range=4),
+    }  # fmt: skip
+    sensors = ("depth", "front/rgb", "around/rgb", "around/normals", "front/points", "around/semantic")
+    env = make(camera=cameras, sensors=sensors, renderer="auto")
+    observation, _ = env.reset(seed=0)
+    assert env.renderer.name == "embree" and env.observation_space.contains(observation)
+    assert observation["lidar/depth"].shape == (N, 2, 36, 1) and 1 < observation["lidar/depth"].max() <= 4
+    for name, camera in cameras.items():
+        alone = make(camera=camera, sensors=tuple(key.partition("/")[2] for key in observation if key.startswith(name)))
+        assert_equal(only(observation, name), only_images(alone.reset(seed=0)[0]))
+    assert env.pictures(camera="lidar", size=24).shape == (N, 24, 24, 3)
+    assert "Beams" in env._repr_mimebundle_()["text/html"]
+    scan = make_scan(2, camera=Camera.lidar(40, normalize_depth=True), library=env.library, num_episodes=20)
+    assert scan.reset(seed=0)[0].shape == (2, 43)
+    scan.close()
+
+
+def only_images(observation):
+    """An observation without the goal."""
+    return {key: image for key, image in observation.items() if image.ndim == 4}
+
+
+def test_what_opengl_cannot_draw_is_refused_when_the_batch_is_made():
+    for camera, sensors in ((Camera(lens=Fisheye()), ("depth",)), ({"a": FRONT}, ("a/normals",))):
+        with pytest.raises(ValueError, match="pass renderer='embree'"):
+            BatchSettings(camera=camera, sensors=sensors, renderer="opengl")
+    with pytest.raises(ValueError, match="draws into main memory"):
+        BatchSettings(camera=Camera(lens=Fisheye()), obs_device="cuda")
 
 
 @pytest.mark.parametrize(
