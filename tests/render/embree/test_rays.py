@@ -158,6 +158,14 @@ def test_a_pinhole_draws_the_same_with_and_without_a_table_to_the_bit():
     assert (np.einsum("nhwi,nhwi->nhw", in_camera, seen["normals"])[hit[..., 0]] < 0).all()  # towards the viewer
 
 
+def test_normals_face_the_viewer_on_both_sides_of_a_surface():
+    front = wall(2.0)
+    back = Quad((-50, -50, -2), (0, 100, 0), (100, 0, 0))
+    for quad in (front, back):
+        normals = render(scene_of(quad), AHEAD, Camera(8, 8), ("normals",))["normals"]
+        np.testing.assert_allclose(normals, np.broadcast_to([0, 0, 1], normals.shape), atol=1e-6)
+
+
 def test_beams_measure_the_exact_range():
     lidar = Camera.lidar(48, elevations_deg=(15.0, 0.0, -15.0), max_range=3.5)
     ranges = render(ROOM, AHEAD, lidar)["depth"][0, ..., 0]
