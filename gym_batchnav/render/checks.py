@@ -31,6 +31,14 @@ def check_opengl(camera: Camera, sensors: Sequence[str]) -> None:
         raise ValueError(f"OpenGL draws {', '.join(map(repr, SENSORS))}, not {others[0]!r}: pass renderer='embree'")
 
 
+def closed_error(renderer: object) -> RuntimeError:
+    """Return the error to raise if a renderer is used after it was closed."""
+    return RuntimeError(
+        f"this {type(renderer).__name__} is closed: make a new one with make_renderer; if environments share it, close "
+        "the environment that made it last"
+    )
+
+
 def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
     """Raise ValueError unless ``check_sensors`` accepts the sensors and both counts are at least 1."""
     check_sensors(sensors)
