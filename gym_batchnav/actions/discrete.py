@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,18 +65,8 @@ class DiscreteActions(Actions):
 
     def decode(self, actions: np.ndarray) -> Commands:
         """Return the motion that actions [N] int64 command."""
-        turn = self.turn_angle
-        look = None
-        if self.look_angle_deg is not None:
-            tilt = np.radians(self.look_angle_deg)
-            look = np.array([0, 0, 0, 0, tilt, -tilt])[actions]
-        return Commands(
-            turn=np.array([0, 0, turn, -turn, 0, 0])[actions],
-            forward=np.array([0, self.forward_step, 0, 0, 0, 0])[actions],
-            side=np.zeros(len(actions)),
-            stop=actions == _STOP,
-            look=look,
-        )
+        turn, forward, side, look = _motions(self).take(actions, axis=1)
+        return Commands(turn, forward, side, actions == _STOP, None if self.look_angle_deg is None else look)
 
     def follow(
         self, navmeshes: NavMeshAgents, agents: AgentState, goal_index: np.ndarray, goal_radius: float, sliding: bool
@@ -92,3 +83,14 @@ class DiscreteActions(Actions):
             goal_radius=goal_radius,
             sliding=sliding,
         )
+
+
+@lru_cache(maxsize=16)
+def _motions(kind: DiscreteActions) -> np.ndarray:
+    """Return the motion of each action: turn, forward, side and look in rows [4, 6] float64, in radians and metres."""
+    motions = np.zeros((4, len(Action)))
+    motions[0, [Action.TURN_LEFT, Action.TURN_RIGHT]] = kind.turn_angle, -kind.turn_angle
+    motions[1, Action.MOVE_FORWARD] = kind.forward_step
+    if kind.look_angle_deg is not None:
+        motions[3, [Action.LOOK_UP, Action.LOOK_DOWN]] = np.radians([kind.look_angle_deg, -kind.look_angle_deg])
+    return motions
