@@ -42,19 +42,23 @@ def still(size):
     return np.zeros(size), np.zeros(size, bool)
 
 
-@given(linear=st.floats(0.05, 2), angular=st.floats(-3, 3), heading=st.floats(-3, 3))
+@given(linear=st.floats(0.05, 2), side=st.floats(-1, 1), angular=st.floats(-3, 3), heading=st.floats(-3, 3))
 @settings(max_examples=60, deadline=None)
-def test_velocities_are_integrated_exactly(linear, angular, heading):
+def test_velocities_are_integrated_exactly(linear, side, angular, heading):
     """The reference follows the velocities in 20,000 small steps."""
-    zero, stop = still(1)
-    commands = Commands(np.array([angular]), np.array([linear]), zero, stop, is_arc=True, longest_part=0.25)
+    stop = np.zeros(1, bool)
+    amounts = (np.array([angular]), np.array([linear]), np.array([side]))
+    commands = Commands(*amounts, stop, is_arc=True, longest_part=0.25)
     agents, moved, collided = move(floor_plan(HALL), np.array([[6, 0, 6]]), heading, commands)
     heading = np.float32(heading)
     angles = heading + angular * (np.arange(20_000) + 0.5) / 20_000
-    expected = np.array([6 - np.mean(np.sin(angles)) * linear, 0, 6 - np.mean(np.cos(angles)) * linear])
+    sin = np.mean(np.sin(angles))
+    cos = np.mean(np.cos(angles))
+    expected = np.array([6 - sin * linear + cos * side, 0, 6 - cos * linear - sin * side])
+    length = np.hypot(linear, side)
     np.testing.assert_allclose(agents.position[0], expected, atol=3e-6)
     np.testing.assert_allclose(np.cos(agents.heading - heading - angular), 1, atol=1e-6)
-    assert 0.998 * linear <= moved[0] <= linear * (1 + 1e-6) and not collided[0]
+    assert 0.998 * length <= moved[0] <= length * (1 + 1e-6) and not collided[0]
 
 
 def test_a_full_circle_ends_where_it_began():
