@@ -40,7 +40,7 @@ DATACLASSES = {
     )
 }
 OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
-MOST_ENVS = 8  # of a program that is run here
+MAX_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes
 
 
@@ -132,7 +132,7 @@ def info(tmp_path_factory):
 
 def check_name(name, info):
     """Fail unless a keyword, call, attribute, info or command exists."""
-    command = re.match(r"(?:gym-batchnav|torchrun -m gym_batchnav\.cli) (.*)", name)
+    command = re.match(r"(?:gym-batchnav|torchrun -m gym_batchnav) (.*)", name)
     keyword = re.match(r"(\w+)=(.*)", name)
     if command:
         check_command(command[1].split())
@@ -215,7 +215,7 @@ def small(program):
     """A program with few environments and steps; its assertions and names stay the same."""
     for number, fewer in FEWER.items():
         program = program.replace(number, fewer)
-    return re.sub(r"num_envs=(\d+)", lambda match: f"num_envs={min(int(match[1]), MOST_ENVS)}", program)
+    return re.sub(r"num_envs=(\d+)", lambda match: f"num_envs={min(int(match[1]), MAX_ENVS)}", program)
 
 
 @pytest.fixture

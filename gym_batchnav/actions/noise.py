@@ -20,7 +20,7 @@ _MOVE_VARIANCE = np.array([0.007, 0.023, 0.026])
 _TURN_MEAN = np.array([0.001, 0.005, 0.043])
 _TURN_VARIANCE = np.array([0.001, 0.004, 0.017])
 _TRUNCATION = 3.0  # standard deviations
-_LEAST_SHARE = 0.05  # of the intended motion: the robot always moves and turns a little in the right direction
+_MIN_SHARE = 0.05  # of the intended motion: the robot always moves and turns a little in the right direction
 MOVE = 0.25  # metres: a move of this length in a continuous space has the noise of one discrete move
 TURN = np.radians(30)  # radians; the same for turns
 
@@ -108,8 +108,8 @@ class LoCoBotNoise(ActuationNoise):
         mean = moves[:, None] * _MOVE_MEAN + turns[:, None] * _TURN_MEAN
         deviation = np.sqrt(moves[:, None] * _MOVE_VARIANCE + turns[:, None] * _TURN_VARIANCE)
         bound = np.full_like(mean, -np.inf)
-        bound[:, 0] = np.where(length > 0, -(1 - _LEAST_SHARE) * length, -np.inf)
-        bound[:, 2] = np.where(angle > 0, -(1 - _LEAST_SHARE) * angle, -np.inf)
+        bound[:, 0] = np.where(length > 0, -(1 - _MIN_SHARE) * length, -np.inf)
+        bound[:, 2] = np.where(angle > 0, -(1 - _MIN_SHARE) * angle, -np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):  # no motion has no deviation
             low = np.fmax((bound - mean) / deviation, -_TRUNCATION)
         return mean + deviation * truncated_normal(uniform, low, _TRUNCATION)

@@ -18,7 +18,7 @@ episodes = typer.Typer(help="Sample and describe PointNav episodes in Habitat's 
 def generate(
     scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
     out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
-    num: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
+    num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
     min_distance: Annotated[
         float, typer.Option(help="Shortest geodesic distance from start to goal, in metres.")
@@ -31,7 +31,7 @@ def generate(
 
     Pass the file to environments as episode_file=, or put it beside the scene's file under the scene's name.
 
-    Example: gym-batchnav episodes generate home.glb --num 500 --out home.json.gz
+    Example: gym-batchnav episodes generate home.glb --num-episodes 500 --out home.json.gz
     """
     import numpy as np
 
@@ -43,7 +43,7 @@ def generate(
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import check_destination
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
@@ -58,14 +58,16 @@ def generate(
         for index, source in enumerate(sources):
             navmesh = preparer.navmesh(source.load())
             try:
-                episodes = sample_episodes(navmesh, num, np.random.default_rng([seed, index]), rules)
+                episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng([seed, index]), rules)
             except ValueError as error:
                 raise ValueError(f"scene '{source.name}': {error}") from error
             sampled[f"{source.name}.glb"] = episodes
             done()
     write_episodes(sampled, out)
     Console(stderr=True, soft_wrap=True).print(
-        f"{out}: {num * len(sampled):,} episodes in {counted(len(sampled), 'scene')}", highlight=False, markup=False
+        f"{out}: {counted(num_episodes * len(sampled), 'episode')} in {counted(len(sampled), 'scene')}",
+        highlight=False,
+        markup=False,
     )
 
 
@@ -81,7 +83,7 @@ def info(
     import numpy as np
 
     from gym_batchnav.episodes.habitat import read_episodes
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     if file.is_dir():
         raise IsADirectoryError(f"'{file}' is a folder: pass a file of episodes in it, .json or .json.gz")
@@ -99,10 +101,9 @@ def info(
     if as_json:
         print(json.dumps({"file": str(file), "scenes": rows}))
         return
-    total = sum(row["episodes"] for row in rows.values())
-    table = Table(
-        title=f"{escape(file.name)}: {total:,} episodes in {counted(len(rows), 'scene')} (geodesic distances in metres)"
-    )
+    total = sum(int(row["episodes"]) for row in rows.values())
+    content = f"{counted(total, 'episode')} in {counted(len(rows), 'scene')}"
+    table = Table(title=f"{escape(file.name)}: {content} (geodesic distances in metres)")
     for heading in ("scene", "episodes", "goals", "nearest", "mean", "farthest", "geodesic / straight"):
         table.add_column(heading, justify="left" if heading == "scene" else "right")
     for name, row in rows.items():
