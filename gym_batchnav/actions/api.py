@@ -15,6 +15,7 @@ import numpy as np
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import AgentState, Commands
 
+MAX_AMOUNT = 1e4  # metres or radians: the greatest motion in a step
 MAX_PITCH = np.pi / 2  # radians: no agent looks further up or down
 
 
@@ -58,6 +59,23 @@ class Actions(Protocol):
             NotImplementedError: These actions have no follower.
         """
         raise NotImplementedError(f"{type(self).__name__} has no follow(): write one to use shortest_path_actions()")
+
+
+def check_commands(commands: Commands) -> None:
+    """Check motion before it reaches the kernels, which would never end a walk of infinite length.
+
+    Raises:
+        ValueError: A number is not finite or exceeds ``MAX_AMOUNT``; the message names its row.
+    """
+    for name in ("turn", "forward", "side"):
+        amounts = getattr(commands, name)
+        wrong = ~(np.abs(amounts) <= MAX_AMOUNT)  # also NaN
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                f"{name}[{row}] = {amounts[row]} of the commands: let decode() and the noise return finite numbers of "
+                f"at most {MAX_AMOUNT:g}"
+            )
 
 
 def validate_discrete(actions: Any, num_agents: int, names: list[str]) -> np.ndarray:

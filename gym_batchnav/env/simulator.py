@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from gym_batchnav.actions.api import MAX_PITCH, Actions
+from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.episodes.draws import episode_key, step_uniform
@@ -190,13 +190,15 @@ class Simulator:
         agents = self.agents
         episodes = self.episodes
         commands = self.actions.decode(actions)
-        np.copyto(episodes.stopped, commands.stop, where=active)
-        if commands.look is not None:
-            np.copyto(agents.pitch, np.clip(agents.pitch + commands.look, -MAX_PITCH, MAX_PITCH), where=active)
         noise = self.actuation_noise
         if noise is not None:
             uniform = step_uniform(episodes.noise, episodes.num_steps, "actuation_noise", noise.num_draws)
             commands = noise.apply(commands, uniform, isinstance(self.actions.space, Discrete))
+        if noise is not None or not isinstance(self.actions, DiscreteActions):
+            check_commands(commands)
+        np.copyto(episodes.stopped, commands.stop, where=active)
+        if commands.look is not None:
+            np.copyto(agents.pitch, np.clip(agents.pitch + commands.look, -MAX_PITCH, MAX_PITCH), where=active)
         self.navmeshes.step(
             commands,
             agents.slot,

@@ -41,7 +41,7 @@ def test_looking_tilts_within_ninety_degrees_and_moves_nothing():
     env.close()
 
 
-def test_the_pitch_is_part_of_the_state():
+def test_the_pitch_is_part_of_the_state_and_stays_while_paused():
     env = BatchNavEnv(2, actions=DiscreteActions(look_angle_deg=15), **BLIND)
     env.reset(seed=0)
     env.step(np.array([4, 5]))
@@ -49,6 +49,9 @@ def test_the_pitch_is_part_of_the_state():
     env.step(np.array([4, 4]))
     env.set_state(state)
     np.testing.assert_allclose(np.degrees(env.agents.pitch), [15, -15], rtol=1e-6)
+    with env.paused(np.array([True, False])):
+        env.step(np.array([4, 4]))
+    np.testing.assert_allclose(np.degrees(env.agents.pitch), [15, 0], atol=1e-5)
     env.close()
 
 

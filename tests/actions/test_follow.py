@@ -89,6 +89,20 @@ class Forward(Actions):
         return VelocityActions().decode(actions)
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1e5])
+@pytest.mark.parametrize("name", ["turn", "forward", "side"])
+def test_motion_that_no_kernel_could_end_is_refused(name, wrong, monkeypatch):
+    env = BatchNavEnv(2, scenes="apartment_4", actions=Forward(), sensors=())
+    env.reset(seed=0)
+    good = VelocityActions().decode(np.zeros((2, 2), np.float32))
+    amounts = getattr(good, name).copy()
+    amounts[1] = wrong
+    monkeypatch.setattr(Forward, "decode", lambda self, actions: good._replace(**{name: amounts}))
+    with pytest.raises(ValueError, match=rf"{name}\[1\] = "):
+        env.step(np.zeros((2, 2)))
+    env.close()
+
+
 def test_own_actions_may_lack_a_follower():
     env = BatchNavEnv(2, scenes="apartment_4", actions=Forward(), sensors=())
     env.reset(seed=0)
