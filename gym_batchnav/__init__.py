@@ -15,6 +15,9 @@ import gymnasium
 from gym_batchnav.system.kernels import use_versioned_kernel_cache
 
 if TYPE_CHECKING:
+    from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
+    from gym_batchnav.actions.discrete import DiscreteActions
+    from gym_batchnav.actions.noise import LoCoBotNoise
     from gym_batchnav.env.batch_env import BatchNavEnv
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
@@ -30,8 +33,11 @@ _EXPORTS = {
     "Action": "gym_batchnav.state",
     "BatchNavEnv": "gym_batchnav.env.batch_env",
     "Camera": "gym_batchnav.geometry",
+    "DiscreteActions": "gym_batchnav.actions.discrete",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
+    "HolonomicActions": "gym_batchnav.actions.continuous",
+    "LoCoBotNoise": "gym_batchnav.actions.noise",
     "Measure": "gym_batchnav.task.api",
     "NavMesh": "gym_batchnav.navmesh.mesh",
     "NavMeshSettings": "gym_batchnav.navmesh.mesh",
@@ -40,6 +46,8 @@ _EXPORTS = {
     "Sensor": "gym_batchnav.task.api",
     "Task": "gym_batchnav.task.api",
     "TaskState": "gym_batchnav.task.api",
+    "VelocityActions": "gym_batchnav.actions.continuous",
+    "WaypointActions": "gym_batchnav.actions.continuous",
     "load_scene": "gym_batchnav.scene.load",
 }
 
@@ -47,8 +55,11 @@ __all__ = [
     "Action",
     "BatchNavEnv",
     "Camera",
+    "DiscreteActions",
     "Explore",
     "Flee",
+    "HolonomicActions",
+    "LoCoBotNoise",
     "Measure",
     "NavMesh",
     "NavMeshSettings",
@@ -57,6 +68,8 @@ __all__ = [
     "Sensor",
     "Task",
     "TaskState",
+    "VelocityActions",
+    "WaypointActions",
     "__version__",
     "load_scene",
 ]

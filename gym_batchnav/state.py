@@ -5,18 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 
 class Action(IntEnum):
-    """The discrete actions of an agent, numbered as in Habitat."""
+    """The discrete actions of an agent, numbered as in Habitat; the last two only exist if an agent can look up."""
 
     STOP = 0
     MOVE_FORWARD = 1
     TURN_LEFT = 2
     TURN_RIGHT = 3
+    LOOK_UP = 4
+    LOOK_DOWN = 5
+
+
+NUM_ACTIONS = 4  # of an agent that cannot look up: those before LOOK_UP
+
+
+class Commands(NamedTuple):
+    """The motion of every agent in a step: actions of any kind, decoded.
+
+    An agent turns on the spot and then walks straight ahead and to the side, along its new heading. With ``is_arc`` it
+    does both at once, at constant speeds, and so walks along an arc of a circle.
+    """
+
+    turn: np.ndarray  # [N] float64, radians, left positive
+    forward: np.ndarray  # [N] float64, metres
+    side: np.ndarray  # [N] float64, metres to the right
+    stop: np.ndarray  # [N] bool, whether STOP is called
+    look: np.ndarray | None = None  # [N] float64, radians by which the cameras tilt up; None if they cannot tilt
+    is_arc: bool = False
+    longest_part: float = float("inf")  # metres; a longer walk is done in equal parts, each like a short walk
 
 
 @dataclass(frozen=True, slots=True, eq=False)

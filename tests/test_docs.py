@@ -15,6 +15,9 @@ from typer.main import get_command
 
 import gym_batchnav
 from gym_batchnav import BatchNavEnv, Camera, NavMesh, NavMeshSettings, PointNav, lenses, viz
+from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
+from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.cli import app
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
@@ -29,7 +32,13 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, PointNav, GPS, Compass, Heading, PreviousAction)}
+DATACLASSES = {
+    one.__name__: one
+    for one in (
+        *(Camera, NavMeshSettings, PointNav, GPS, Compass, Heading, PreviousAction),
+        *(DiscreteActions, VelocityActions, WaypointActions, HolonomicActions, LoCoBotNoise),
+    )
+}
 OBJECTS = {
     "envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz,
     "Camera": Camera, "lenses": lenses,

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Dict, Discrete
+from gymnasium.spaces import Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.actions.api import Actions
+from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.arguments import (
-    actions_of,
     episodes_of,
     indices_of,
     mask_of,
@@ -34,7 +35,6 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.api import Renderer
-from gym_batchnav.state import Action
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
@@ -44,7 +44,8 @@ from gym_batchnav.task.pointnav import PointNav
 class BatchNavEnv(BatchQueries, VectorEnv):
     """Thousands of agents in shared scenes behind Gymnasium's vector API.
 
-    Actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT. An observation is a dict with one array per sensor
+    By default, actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT; ``actions=`` chooses others, such as
+    velocities. An observation is a dict with one array per sensor
     (``depth`` [N, H, W, 1] float32, ``rgb`` [N, H, W, 3] uint8, ``semantic`` [N, H, W, 1] int32) and those of the task
     (``pointgoal_with_gps_compass`` [N, 2] float32: metres, radians with left positive).
 
@@ -75,8 +76,11 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         num_episodes: Number of episodes to sample for a scene that comes without any.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
             scene is used as it is, and other navmeshes are built with NavMeshSettings().
-        forward_step: Length of MOVE_FORWARD, metres.
-        turn_angle_deg: Angle of a turn, degrees.
+        actions: ``"discrete"``, ``"velocity"``, ``"waypoint"``, ``"holonomic"``, or an object such as
+            ``DiscreteActions(look_angle_deg=30)`` or ``VelocityActions(time_step=0.5)``; see ``gym_batchnav.actions``.
+        actuation_noise: ``"locobot"``, an object such as ``LoCoBotNoise(multiplier=1)``, or None for exact motion.
+        forward_step: Length of MOVE_FORWARD of ``actions="discrete"``, metres.
+        turn_angle_deg: Angle of a turn of ``actions="discrete"``, degrees.
         sliding: Slide along walls; False stops at them.
         reuse_buffers: Return images in a ring of arrays that remain valid for ``buffers`` further steps, instead of
             fresh arrays.
@@ -125,6 +129,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         episode_file: str | Path | None = None,
         num_episodes: int = 1000,
         navmesh_settings: NavMeshSettings | None = None,
+        actions: str | Actions = "discrete",
+        actuation_noise: str | ActuationNoise | None = None,
         forward_step: float = 0.25,
         turn_angle_deg: float = 10.0,
         sliding: bool = True,
@@ -142,13 +148,16 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         settings = BatchSettings(
             num_envs=num_envs, sensors=sensors, camera=camera, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
-            num_episodes=num_episodes, navmesh_settings=navmesh_settings, forward_step=forward_step,
-            turn_angle_deg=turn_angle_deg, sliding=sliding, reuse_buffers=reuse_buffers, buffers=buffers,
-            obs_device=obs_device, render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
+            num_episodes=num_episodes, navmesh_settings=navmesh_settings, actions=actions,
+            actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
+            sliding=sliding, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
+            render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
             deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
         )  # fmt: skip
         self.settings = settings
-        self.components = Components(PointNav() if task is None else task, settings.other_sensors, measures)
+        self.components = Components(
+            PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
+        )
         check_memory(settings, self.components)
         preparer = settings.preparer()
         library = settings.library(scenes, library, preparer)
@@ -158,8 +167,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             preparer,
             episode_order,
             self.components.memory(num_envs),
-            forward_step=forward_step,
-            turn_angle=float(np.radians(turn_angle_deg)),
+            actions=settings.action_kind,
+            actuation_noise=settings.noise,
             sliding=sliding,
         )
         self.cameras = AgentCameras(
@@ -179,7 +188,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self._claim = Claim("this environment")
         self.stepper = Stepper(self.simulator, self.cameras, self.components, self.autoreset_mode, max_episode_steps)
         self.single_observation_space = Dict({**self.cameras.rig.spaces, **self.components.spaces})
-        self.single_action_space = Discrete(len(Action))
+        self.single_action_space = settings.action_kind.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.closed = False
@@ -253,8 +262,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         """Act in every environment.
 
         Args:
-            actions: [N] integers from 0 to 3. An environment ignores its action if it begins an episode in this step,
-                or if no episode is left to run.
+            actions: [N] integers from 0 to 3, or as ``action_space`` states. An environment ignores its action if it
+                begins an episode in this step, or if no episode is left to run.
 
         Returns:
             Observations, rewards [N] float64, terminated [N] bool, truncated [N] bool, infos.
@@ -265,7 +274,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     def send(self, actions: np.ndarray) -> None:
         """Run the first half of ``step``: move, score, begin new episodes and start rendering."""
         self._check_ready("step")
-        self.stepper.send(actions_of(actions, self.num_envs))
+        self.stepper.send(self.simulator.actions.validate(actions, self.num_envs))
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Run the second half of ``step``: wait for the images. Return the results of ``step``."""
@@ -322,7 +331,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         return self.stepper.paused(mask_of("mask", mask, self.num_envs))
 
     def shortest_path_actions(self) -> np.ndarray:
-        """Return the next actions [N] int64 of the greedy shortest-path follower."""
+        """Return the next actions, [N] int64 or as ``action_space`` states, of the greedy shortest-path follower."""
         self._check_ready("shortest_path_actions")
         return self.simulator.shortest_path_actions(self.task.success_distance)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,9 @@ from pathlib import Path
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from gym_batchnav.actions.api import Actions
+from gym_batchnav.actions.choice import make_actions, make_noise
+from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.rig import CameraRig, CameraSpec
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.cache import DiskCache
@@ -45,6 +47,8 @@ class BatchSettings:
     episode_file: str | Path | None = None
     num_episodes: int = 1000
     navmesh_settings: NavMeshSettings | None = None
+    actions: str | Actions = "discrete"
+    actuation_noise: str | ActuationNoise | None = None
     forward_step: float = 0.25
     turn_angle_deg: float = 10.0
     sliding: bool = True
@@ -63,7 +67,8 @@ class BatchSettings:
         counts = ["num_envs", "max_episode_steps", "num_episodes", "buffers", "rotate_every"]
         counts += [name for name in ("resident_scenes", "max_scene_bytes") if getattr(self, name) is not None]
         check_counts(**{name: getattr(self, name) for name in counts})
-        check_positive(forward_step=self.forward_step, turn_angle_deg=self.turn_angle_deg)
+        _ = self.action_kind
+        _ = self.noise
         flags = ("sliding", "reuse_buffers", "deterministic_rotation")
         check_flags(**{name: getattr(self, name) for name in flags})
         rig = self.rig()
@@ -93,6 +98,16 @@ class BatchSettings:
         if self.renderer == "auto" and self.rig().needs_embree:
             return "embree"
         return self.renderer if isinstance(self.renderer, str) else self.renderer.name
+
+    @property
+    def action_kind(self) -> Actions:
+        """What the agents' actions mean."""
+        return make_actions(self.actions, self.forward_step, self.turn_angle_deg)
+
+    @property
+    def noise(self) -> ActuationNoise | None:
+        """The noise of the agents' motion."""
+        return make_noise(self.actuation_noise)
 
     def rig(self) -> CameraRig:
         """Return the cameras of an agent and the images that they record."""
@@ -172,14 +187,6 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise ValueError unless the value is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
-
-
-def check_positive(**values: float) -> None:
-    """Raise ValueError unless every value is a positive finite number."""
-    for name, value in values.items():
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}={value!r}: pass a positive number")
 
 
 def check_path(name: str, value: object) -> None:

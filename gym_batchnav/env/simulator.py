@@ -7,18 +7,20 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
-from gym_batchnav.episodes.draws import episode_key
+from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
+from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.actions.noise import ActuationNoise
+from gym_batchnav.episodes.draws import episode_key, step_uniform
 from gym_batchnav.episodes.sampling import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import Navigation, NavigationPreparer
-from gym_batchnav.state import Action, Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
+from gym_batchnav.state import Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
 from gym_batchnav.system.process import claim_process
-
-_STOP = int(Action.STOP)  # NumPy compares arrays with plain integers faster
 
 
 class Simulator:
@@ -30,12 +32,15 @@ class Simulator:
         preparer: Makes the navmesh, tables and episodes of each scene.
         episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
         memory: Arrays [N, ...] by name in which tasks, sensors and measures keep data of the current episodes.
-        forward_step: Length of MOVE_FORWARD, metres.
-        turn_angle: Angle of a turn, radians.
+        actions: What the agents' actions mean; DiscreteActions() by default.
+        actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
 
     Attributes:
         library: The scenes.
+        actions: What the agents' actions mean.
+        actuation_noise: Changes the motions that actions command, or None.
+        sliding: Whether the agents slide along walls.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
         memory: Memory of these arrays, written in place.
@@ -52,14 +57,14 @@ class Simulator:
         episode_order: str = "random",
         memory: Mapping[str, np.ndarray] = MappingProxyType({}),
         *,
-        forward_step: float = 0.25,
-        turn_angle: float = np.pi / 18,
+        actions: Actions | None = None,
+        actuation_noise: ActuationNoise | None = None,
         sliding: bool = True,
     ) -> None:
         self.library = library
         self.num_agents = num_agents
-        self.forward_step = forward_step
-        self.turn_angle = turn_angle
+        self.actions = DiscreteActions() if actions is None else actions
+        self.actuation_noise = actuation_noise
         self.sliding = sliding
         self.agents = agent_state(num_agents)
         self.episodes = episode_state(num_agents)
@@ -176,28 +181,35 @@ class Simulator:
     # The agents
 
     def move(self, actions: np.ndarray, active: np.ndarray) -> None:
-        """Turn or move the active agents and update their episodes.
+        """Turn and move the active agents, tilt their cameras, and update their episodes.
 
         Args:
-            actions: [N] int64, 0 to 3.
+            actions: [N, ...], validated by ``self.actions``.
             active: [N] bool; the other agents keep their state.
         """
         agents = self.agents
         episodes = self.episodes
+        commands = self.actions.decode(actions)
+        noise = self.actuation_noise
+        if noise is not None:
+            uniform = step_uniform(episodes.noise, episodes.num_steps, "actuation_noise", noise.num_draws)
+            commands = noise.apply(commands, uniform, isinstance(self.actions.space, Discrete))
+        if noise is not None or not isinstance(self.actions, DiscreteActions):
+            check_commands(commands)
+        np.copyto(episodes.stopped, commands.stop, where=active)
+        if commands.look is not None:
+            np.copyto(agents.pitch, np.clip(agents.pitch + commands.look, -MAX_PITCH, MAX_PITCH), where=active)
         self.navmeshes.step(
-            actions,
+            commands,
             agents.slot,
             agents.polygon,
             agents.position,
             agents.heading,
-            forward_step=self.forward_step,
-            turn_angle=self.turn_angle,
             sliding=self.sliding,
             active=active,
             moved_out=self._moved,
             collided_out=self._collided,
         )
-        np.copyto(episodes.stopped, actions == _STOP, where=active)
         episodes.num_steps[:] += active
         episodes.num_collisions[:] += self._collided  # inactive agents have not moved, nor collided
         episodes.path_length[:] += self._moved
@@ -231,20 +243,9 @@ class Simulator:
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:
-        """Return the next actions [N] int64 of the greedy shortest-path follower."""
+        """Return the next actions [N, ...] of the greedy shortest-path follower."""
         claim_process("shortest_path_actions")
-        agents = self.agents
-        return self.navmeshes.next_action(
-            agents.slot,
-            agents.polygon,
-            agents.position,
-            agents.heading,
-            self.episodes.goal_index,
-            forward_step=self.forward_step,
-            turn_angle=self.turn_angle,
-            goal_radius=goal_radius,
-            sliding=self.sliding,
-        )
+        return self.actions.follow(self.navmeshes, self.agents, self.episodes.goal_index, goal_radius, self.sliding)
 
     # The state
 

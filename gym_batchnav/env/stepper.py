@@ -95,7 +95,7 @@ class Stepper:
         return self.observe(), self._info(self.components.measure_step(self.state))
 
     def send(self, actions: np.ndarray) -> None:
-        """Move, score, begin new episodes and start rendering; actions [N] int64."""
+        """Move, score, begin new episodes and start rendering; actions [N, ...], validated."""
         beginning = self._beginning()
         active = self.state.episodes.valid & ~beginning & ~self._paused
         clock = time.perf_counter()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gym_batchnav.episodes.normal import truncated_normal
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
@@ -21,6 +22,7 @@ from gym_batchnav.navmesh.agents import PARALLEL_FROM, NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.scene.load import load_scene
+from gym_batchnav.state import Commands
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
@@ -44,7 +46,7 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
     lenses = [_LENSES] if is_embree_installed() else []
     return compile_ahead(
-        [_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes
+        [_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation, _READING, _NOISE], processes
     )
 
 
@@ -133,9 +135,10 @@ def walk_nowhere(num_agents: int) -> None:
     agents = NavMeshAgents(1)
     slots, polygon, position, heading = _nobody(num_agents)
     flags = np.zeros(num_agents, bool)
+    still = np.zeros(num_agents)
     metres = np.zeros(num_agents, np.float32)
     agents.step(
-        np.zeros(num_agents, np.int64), slots, polygon, position, heading, forward_step=0.25, turn_angle=0.1,
+        Commands(still, still, still, flags), slots, polygon, position, heading,
         sliding=True, active=flags, moved_out=metres, collided_out=flags.copy(),
     )  # fmt: skip
     agents.distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres)
@@ -143,9 +146,16 @@ def walk_nowhere(num_agents: int) -> None:
 
 
 def follow_nowhere(num_agents: int) -> None:
-    """Compute the next action on the shortest path for agents in an empty slot."""
+    """Compute the next action and the next walk on the shortest path for agents in an empty slot."""
     goals = np.zeros(num_agents, np.int32)
-    NavMeshAgents(1).next_action(*_nobody(num_agents), goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
+    nobody = _nobody(num_agents)
+    NavMeshAgents(1).next_action(*nobody, goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
+    NavMeshAgents(1).next_walk(*nobody[:3], goals, longest=0.25)
+
+
+def draw_noise() -> None:
+    """Draw the noise of one agent's motion."""
+    truncated_normal(np.zeros((1, 3)), np.zeros((1, 3)), 3.0)
 
 
 def read_small_obj() -> None:
@@ -163,6 +173,7 @@ _QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
 _LENSES = Workload("drawing through lenses", draw_small_scene, ("embree", True))
+_NOISE = Workload("noise", draw_noise)
 
 
 def _drawing(renderer: str) -> Workload:

@@ -31,7 +31,6 @@ kwargs={"task": Mine()})``.
 
 from __future__ import annotations
 
-import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from typing import Protocol
 import gymnasium
 import numpy as np
 
-from gym_batchnav.episodes.draws import keyed_uniform
+from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import AgentState, EpisodeState, Memory
 
@@ -92,10 +91,7 @@ class TaskState:
         every episode runs once, it is keyed by the seed of environment 0 and the episode's number, so that an
         evaluation with noise does not depend on the number of environments.
         """
-        key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
-        step = self.episodes.num_steps[:, None].astype(np.uint64)
-        draw = key + step * np.uint64(size) + np.arange(size, dtype=np.uint64)
-        return keyed_uniform(self.episodes.noise[:, None], 0, draw)
+        return step_uniform(self.episodes.noise, self.episodes.num_steps, purpose, size)
 
     def by_scene(self) -> Iterator[tuple[NavMesh, np.ndarray]]:
         """Iterate over the scenes that agents are in: yield each navmesh with the indices [M] of its agents.
@@ -130,7 +126,7 @@ class Component(Protocol):
 
         Args:
             state: State after the move. The memory of other components may be that of the previous step.
-            actions: [N] int64.
+            actions: [N] int64, or [N, D] float32 in a continuous action space.
             active: [N] bool, whether each environment acted. The others begin an episode in this step, are paused, or
                 have no episode left to run.
         """
@@ -147,6 +143,10 @@ class Sensor(Component, Protocol):
 
     name: str
     space: gymnasium.Space
+
+    def for_actions(self, space: gymnasium.Space) -> Sensor:
+        """Return the sensor for agents whose actions are in a space; by default the sensor itself."""
+        return self
 
     @abstractmethod
     def observe(self, state: TaskState) -> np.ndarray:

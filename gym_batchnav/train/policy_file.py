@@ -16,14 +16,16 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
 
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.rig import picture_spaces
-from gym_batchnav.env.settings import check_choice, check_counts, check_flags, check_positive
+from gym_batchnav.env.settings import check_choice, check_counts, check_flags
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import lens_of, lens_record
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.checks import check_sensors
+from gym_batchnav.system.numbers import check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.explore import Explore
@@ -160,16 +162,36 @@ class PolicyAbout:
         return lines
 
 
+def policy_actions(env: BatchNavEnv) -> DiscreteActions:
+    """Return the actions of an environment that a policy can choose.
+
+    Raises:
+        ValueError: They are not the four discrete actions.
+    """
+    actions = env.actions
+    if not isinstance(actions, DiscreteActions) or actions.look_angle_deg is not None:
+        raise ValueError(
+            f"actions={actions!r}: gym_batchnav.train has policies for STOP, MOVE_FORWARD and turns only; leave out "
+            "actions= or the look angle, or train with another library (docs/libraries.md, examples/sb3_sac.py)"
+        )
+    return actions
+
+
 def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: int) -> PolicyAbout:
-    """Return the description of a policy that was trained in an environment."""
+    """Return the description of a policy that was trained in an environment.
+
+    Raises:
+        ValueError: The environment has other actions than these policies.
+    """
+    actions = policy_actions(env)
     task = type(env.task)
     is_custom = TASKS.get(task.__name__) is not task
     return PolicyAbout(
         kind=kind,
         sensors=tuple(name for name in env.cameras.sensors if name in SENSOR_FORMATS),  # policies read no named cameras
         camera=env.cameras.camera,
-        forward_step=env.simulator.forward_step,
-        turn_angle_deg=round(math.degrees(env.simulator.turn_angle), 9),
+        forward_step=float(actions.forward_step),
+        turn_angle_deg=float(actions.turn_angle_deg),
         max_episode_steps=env.max_episode_steps,
         preset=preset,
         frames=frames,

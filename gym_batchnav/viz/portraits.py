@@ -11,6 +11,8 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
+from gym_batchnav.actions.api import Actions
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.rig import key_of
 from gym_batchnav.geometry import Camera
@@ -89,6 +91,17 @@ def navmesh_bundle(
     return mime_bundle(partial(repr, navmesh), "NavMesh", facts, draw, include, exclude)
 
 
+def _actions_text(actions: Actions) -> str:
+    """Return the discrete actions with their amounts, or the settings of other actions."""
+    if not isinstance(actions, DiscreteActions):
+        return repr(actions)
+    text = f"0 STOP, 1 MOVE_FORWARD {actions.forward_step:g} m, 2 TURN_LEFT and 3 TURN_RIGHT"
+    text += f" {actions.turn_angle_deg:g} degrees"
+    if actions.look_angle_deg is None:
+        return text
+    return f"{text}, 4 LOOK_UP and 5 LOOK_DOWN {actions.look_angle_deg:g} degrees"
+
+
 def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     """Return the settings and the progress of a batch; nothing is created or loaded for them."""
     simulator = env.simulator
@@ -99,15 +112,13 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     space = cast(spaces.Dict, env.single_observation_space)
     seen = [f"{name} {list(one.shape or ())} {one.dtype}" for name, one in space.items()]
     ready = bool(simulator.begun.all())
-    turn = f"{np.degrees(simulator.turn_angle):g} degrees"
     facts = {
         "state": _state(env, ready),
         "scenes": f"{len(active)} resident of {len(library.names)} listed: {listed(active)}",
         "sensors": ", ".join(cameras.sensors) or "none: the agents are blind",
         "camera": "; ".join(map(_camera_in_words, cameras.rig.cameras, cameras.rig.cameras.values())),
         "observations": "; ".join(seen),
-        "actions": f"0 STOP, 1 MOVE_FORWARD {simulator.forward_step:g} m, 2 TURN_LEFT and 3 TURN_RIGHT "
-        f"{turn}, {'sliding' if simulator.sliding else 'stopping'} at walls",
+        "actions": f"{_actions_text(simulator.actions)}, {'sliding' if simulator.sliding else 'stopping'} at walls",
         "task": repr(env.task),
         "episodes": f"{simulator.schedule.order!r} of {env.num_episodes:,}, at most {env.max_episode_steps} steps each",
         "autoreset": env.autoreset_mode.name.lower(),

@@ -16,9 +16,17 @@ from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh import agents as batch
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.motion import walk_straight
+from gym_batchnav.state import Commands
 
 ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
 TURN = np.pi / 18
+
+
+def steps_and_turns(actions: np.ndarray) -> Commands:
+    """The commands of 0 stop, 1 forward by 0.25 m, 2 left and 3 right by ``TURN``."""
+    turn = np.array([0, 0, TURN, -TURN])[actions]
+    forward = np.array([0, 0.25, 0, 0])[actions]
+    return Commands(turn, forward, np.zeros(len(actions)), actions == 0)
 
 
 @dataclass
@@ -35,17 +43,20 @@ class Agents:
         return Agents(*(np.ascontiguousarray(array[rows]) for array in vars(self).values()))
 
     def step(
-        self, navmeshes: NavMeshAgents, actions: np.ndarray, sliding: bool = True, active: np.ndarray | None = None
+        self,
+        navmeshes: NavMeshAgents,
+        actions: np.ndarray | Commands,
+        sliding: bool = True,
+        active: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         size = len(self.slots)
         moved = np.full(size, 7, np.float32)
         collided = np.ones(size, bool)
         active = np.ones(size, bool) if active is None else active
+        commands = actions if isinstance(actions, Commands) else steps_and_turns(actions)
         navmeshes.step(
-            actions,
+            commands,
             *vars(self).values(),
-            forward_step=0.25,
-            turn_angle=TURN,
             sliding=sliding,
             active=active,
             moved_out=moved,
@@ -250,7 +261,7 @@ def test_arrays_of_another_kind_are_refused(meshes: list[NavMesh]) -> None:
         Agents(agents.slots, agents.polygon, agents.position.astype(np.float64), agents.heading).step(
             navmeshes, np.ones(6, int)
         )
-    with pytest.raises(TypeError, match="actions"):
+    with pytest.raises(TypeError, match="turn"):
         agents.step(navmeshes, np.ones(5, int))
     with pytest.raises(TypeError, match="goal_index"):
         agents.distance(navmeshes, np.zeros(6, np.int64))

@@ -13,13 +13,16 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
+from gym_batchnav import BatchNavEnv, DiscreteActions  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.lenses import Cylindrical, Equirectangular  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.train.policy import PREVIOUS_ACTION, make_policy  # noqa: E402
+from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import MAX_HEADER_BYTES, PolicyAbout, load_policy, save_policy  # noqa: E402
+from gym_batchnav.train.rollout import Collector  # noqa: E402
 
 
 def about_of(kind="small", sensors=("depth", "rgb"), camera=None, **changes):
@@ -210,3 +213,13 @@ def test_tasks_come_back_with_their_settings():
     assert about_of(task="Explore", task_settings=dataclasses.asdict(Explore())).make_task() == Explore()
     with pytest.raises(ValueError, match="trained in the task 'mine:Task': make an environment with that task"):
         about_of(task="mine:Task", task_settings={}).env_keywords()
+
+
+@pytest.mark.parametrize("actions", ["velocity", DiscreteActions(look_angle_deg=30)], ids=str)
+def test_training_with_other_actions_is_refused(actions):
+    env = BatchNavEnv(2, scenes="apartment_4", sensors=(), actions=actions, autoreset_mode="same_step")
+    policy = make_policy("blind", env.single_observation_space)
+    for use in (lambda: Collector(env, policy, 4), lambda: PolicyAgent(policy).reset(env)):
+        with pytest.raises(ValueError, match=r"actions=\w+\(.*leave out actions= or the look angle"):
+            use()
+    env.close()

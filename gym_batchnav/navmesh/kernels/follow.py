@@ -1,4 +1,4 @@
-"""The greedy shortest-path follower: chooses the action that brings an agent nearer to its goal."""
+"""The greedy shortest-path followers: the action, or the straight walk, that brings an agent nearer to its goal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from numba import njit
 
 from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corner, point_at
 from gym_batchnav.navmesh.kernels.ground import to_int64
-from gym_batchnav.navmesh.kernels.layout import Point, Spot, corners_at, goals_at
-from gym_batchnav.navmesh.kernels.motion import try_step
+from gym_batchnav.navmesh.kernels.layout import Point, Spot, corners_at, goals_at, ground_at
+from gym_batchnav.navmesh.kernels.motion import try_step, walk_straight
 from gym_batchnav.system.jit import INNER
 
 AT_CORNER = 0.1  # metres: an agent this close to a corner heads for the next one
 MIN_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
 TURN_COST = 1e-4  # metres per turn; breaks ties
+SHORT_WALK = 0.1  # metres: the walk of an agent that finds its way blocked
+CLEARANCE = 0.02  # metres from a corner to the point beside it
+NUM_DIRECTIONS = 36  # that such an agent tries
 MIN_PROGRESS = 0.2  # fraction of a step's length; if a step gains less, every heading is tried
 
 
@@ -28,8 +31,8 @@ class Stride(NamedTuple):
 
 
 @njit(**INNER)
-def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[float, float]:
-    """Return the x and z to head for: the path's first corner, or the next one if the agent stands at the first."""
+def _next_corner(row: np.ndarray, goal: int, corner: int, spot: Spot) -> int:
+    """Return the path's first corner, or the one behind it if the agent stands at the first; -1 for the goal itself."""
     corners = corners_at(row)
     goals = goals_at(row)
     if corner >= 0 and distance_3d(corners.point, corner, spot) < AT_CORNER:
@@ -42,9 +45,18 @@ def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[floa
             length = field[other] + distance_3d(points, other, point_at(points, corner))
             if length < best:
                 best = length
-                behind = other
-        corner = behind if best <= field[corner] + 1e-3 else -1  # else the goal is seen from the corner
+                behind = to_int64(other)
+        return behind if best <= field[corner] + 1e-3 else -1  # else the goal is seen from the corner
+    return corner
+
+
+@njit(**INNER)
+def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[float, float]:
+    """Return the x and z to head for: those of ``_next_corner``, or of the goal."""
+    corner = _next_corner(row, goal, corner, spot)
+    corners = corners_at(row)
     if corner < 0:
+        goals = goals_at(row)
         return np.float64(goals.point[goal, 0]), np.float64(goals.point[goal, 2])
     return corners.point[corner, 0], corners.point[corner, 2]
 
@@ -145,3 +157,71 @@ def _best_of_all_turns(
                 best = after
                 best_turns = turns
     return best_turns
+
+
+@njit(**INNER)
+def _beside(row: np.ndarray, goal: int, corner: int) -> tuple[float, float]:
+    """Return the x and z of a point ``CLEARANCE`` from a corner, on the side away from its walls; for -1 the goal's."""
+    if corner < 0:
+        goals = goals_at(row)
+        return np.float64(goals.point[goal, 0]), np.float64(goals.point[goal, 2])
+    corners = corners_at(row)
+    along_x = corners.walls[corner, 0, 0] + corners.walls[corner, 1, 0]
+    along_z = corners.walls[corner, 0, 1] + corners.walls[corner, 1, 1]
+    scale = CLEARANCE / max(np.sqrt(along_x * along_x + along_z * along_z), 1e-6)
+    return corners.point[corner, 0] - scale * along_x, corners.point[corner, 2] - scale * along_z
+
+
+@njit(**INNER)
+def _walk_to(row: np.ndarray, spot: Spot, x: float, z: float) -> tuple[float, float, bool]:
+    """Return the direction and the length of a straight walk, and whether it is free."""
+    length = np.sqrt((x - spot.x) ** 2 + (z - spot.z) ** 2)
+    free = walk_straight(ground_at(row), spot.polygon, spot.x, spot.z, x, z, to_int64(-1))[0]
+    return np.arctan2(spot.x - x, spot.z - z), length, free >= 1.0
+
+
+@njit(**INNER)
+def walk_to_follow(
+    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, longest: float, sliding: bool
+) -> tuple[float, float, float]:
+    """Return the distance to a goal and the next straight walk on the shortest path: its direction and its length.
+
+    The walk leads to a point beside the path's next corner, because an agent that touches walls is easily stopped by
+    them. If an obstacle is in the way, it leads to a point beside the corner at which the agent stands, or else it is a
+    short walk in the best of ``NUM_DIRECTIONS`` directions.
+
+    Args:
+        row: The slot's arrays, see ``layout``.
+        goal: Row of the slot's goals.
+        queue: [QUEUE] int32, scratch.
+        spot: Position of the agent.
+        longest: Length of the longest walk, metres.
+        sliding: Whether the agent slides along walls.
+
+    Returns:
+        Metres, inf if there is no path; radians as for headings; metres.
+    """
+    distance, corner = distance_and_corner(row, goal, spot)
+    if distance == np.inf:
+        return distance, 0.0, 0.0
+    following = _next_corner(row, goal, corner, spot)
+    to_x, to_z = _beside(row, goal, following)
+    direction, length, is_free = _walk_to(row, spot, to_x, to_z)
+    if not is_free and following != corner:
+        to_x, to_z = _beside(row, goal, corner)
+        direction, length, is_free = _walk_to(row, spot, to_x, to_z)
+        is_free = is_free and length > 0.5 * CLEARANCE
+    if is_free:
+        return distance, direction, min(length, longest)
+    short = min(SHORT_WALK, longest)
+    stride = Stride(short, 0.0, sliding)
+    best = np.inf
+    for k in range(NUM_DIRECTIONS):
+        tried = 2.0 * np.pi * k / NUM_DIRECTIONS
+        ahead = _stride_along(row, queue, spot, tried, stride)
+        if ahead.polygon >= 0:
+            after = distance_and_corner(row, goal, ahead)[0]
+            if after < best:
+                best = after
+                direction = tried
+    return distance, direction, short
