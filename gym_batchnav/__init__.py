@@ -1,7 +1,8 @@
 """Thousands of agents navigating shared, textured 3-D homes as one batch, behind Gymnasium's VectorEnv.
 
-Importing the package registers ``BatchNav/PointNav-v0`` with Gymnasium, and the same task with single-array
-observations: ``BatchNav/PointNavScan-v0`` and ``BatchNav/PointNavImage-v0``. Heavy modules are imported on first use.
+Importing the package registers its environments with Gymnasium: ``BatchNav/PointNav-v0``, the same task with
+single-array observations (``BatchNav/PointNavScan-v0`` and ``BatchNav/PointNavImage-v0``), and one id for each other
+task, such as ``BatchNav/Explore-v0``. Heavy modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -102,3 +103,10 @@ gymnasium.register(
     vector_entry_point="gym_batchnav.env.flat:make_image",
     max_episode_steps=500,
 )
+for _name, _steps in {"Explore": 500, "Flee": 500}.items():
+    gymnasium.register(
+        id=f"BatchNav/{_name}-v0",
+        entry_point=f"gym_batchnav.env.tasks:Single{_name}",
+        vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
+        max_episode_steps=_steps,
+    )

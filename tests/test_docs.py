@@ -21,7 +21,10 @@ from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.state import AgentState, EpisodeState
-from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction
+from gym_batchnav.task.explore import Coverage
+from gym_batchnav.task.measures import CollisionRate, DistanceBin, NavigationError, OracleSuccess, TimedOut
+from gym_batchnav.task.path_fidelity import NDTW
+from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction, StaticPointGoal
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -29,7 +32,9 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, PointNav, GPS, Compass, Heading, PreviousAction)}
+SENSORS = (GPS, Compass, Heading, PreviousAction, StaticPointGoal)
+MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage)
+DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, PointNav, *SENSORS, *MEASURES)}
 OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
 MOST_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from gym_batchnav.state import EpisodeState
-from gym_batchnav.task.api import Task, TaskState
+from gym_batchnav.task.api import Sensor, Task, TaskState
 from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
 from gym_batchnav.task.sensors import PointGoal
 
@@ -23,15 +23,22 @@ class PointNav(Task):
         step_reward: Reward of every step.
         spl_reward: Make the reward of the last step ``step_reward + success_reward * SPL``, without progress, as in the
             paper.
+        goal_sensor: The sensor of the goal: ``PointGoal()``, which knows the agent's pose, or ``StaticPointGoal()``,
+            the goal as seen from the start. ``sensors=(GPS(), Compass())`` of the environment adds the pose.
     """
 
     success_distance: float = 0.2
     success_reward: float = 2.5
     step_reward: float = -0.01
     spl_reward: bool = False
+    goal_sensor: Sensor = field(default=PointGoal())
 
-    sensors = (PointGoal(),)
     measures = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The sensor of the goal."""
+        return (self.goal_sensor,)
 
     @classmethod
     def bps_paper(cls) -> PointNav:

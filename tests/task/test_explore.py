@@ -6,7 +6,7 @@ from rooms import box, box_room, scene_of
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.task.explore import CellsVisited, Explore
+from gym_batchnav.task.explore import CellsVisited, Coverage, Explore, walkable_cells
 from gym_batchnav.task.flee import DistanceFromStart, Flee
 
 STOP, FORWARD, LEFT, RIGHT = range(4)
@@ -153,3 +153,23 @@ class TestFlee:
         env.reset(seed=0)
         ends = [env.step(np.array([STOP]))[2:4] for _ in range(3)]
         assert [(bool(a[0]), bool(b[0])) for a, b in ends] == [(False, False), (False, False), (False, True)]
+
+
+class TestCoverage:
+    @pytest.mark.parametrize("size", [0.5, 1.0, 2.3])
+    def test_walkable_cells_are_those_with_walkable_points(self, make, size):
+        navmesh = make(Explore()).simulator.navmesh(0)
+        points = navmesh.random_points(200_000, np.random.default_rng(0))
+        cells = {tuple(cell) for cell in np.floor(points[:, [0, 2]] / size).astype(int).tolist()}
+        total = walkable_cells(navmesh, size)
+        assert total.shape == (navmesh.num_islands,)
+        assert len(cells) <= total.sum() <= len(cells) + 6  # random points miss slivers
+
+    def test_every_cell_of_a_hall(self, make):
+        env = make(Explore(), measures=(Coverage(3.0),))
+        begin_at(env, 1.0, 5.0)
+        # The hall from -5.9 to 5.9 has 4 x 4 cells of 3 m; the wall along x = 0 lies between two columns.
+        infos, _ = walk(env, [FORWARD] * 20)
+        assert infos[-1]["coverage"][0] == 2 / 16
+        infos, _ = walk(env, [FORWARD] * 20)
+        assert infos[-1]["coverage"][0] == 4 / 16

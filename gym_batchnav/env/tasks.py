@@ -1,0 +1,32 @@
+"""The environments behind the registered ids that are not PointNav: each is a BatchNavEnv with another default task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.task.explore import Explore
+from gym_batchnav.task.flee import Flee
+
+
+def make_explore(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/Explore-v0``; takes the keywords of BatchNavEnv, with ``task`` Explore() by default."""
+    return BatchNavEnv(num_envs, **{"task": Explore(), **keywords})
+
+
+def make_flee(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/Flee-v0``; takes the keywords of BatchNavEnv, with ``task`` Flee() by default."""
+    return BatchNavEnv(num_envs, **{"task": Flee(), **keywords})
+
+
+class SingleExplore(SingleEnv):
+    """``BatchNav/Explore-v0`` for one agent."""
+
+    make_batch = staticmethod(make_explore)
+
+
+class SingleFlee(SingleEnv):
+    """``BatchNav/Flee-v0`` for one agent."""
+
+    make_batch = staticmethod(make_flee)
