@@ -139,13 +139,13 @@ class NavMeshAgents:
     def distance(
         self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray, goal_index: np.ndarray, out: np.ndarray
     ) -> None:
-        """Compute the geodesic distance of every agent to a goal of its slot.
+        """Compute the geodesic distance of every agent to the nearest goal of a set of its slot.
 
         Args:
             slots: [N] int32.
             polygon: [N] int32.
             position: [N, 3] float32, metres.
-            goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
+            goal_index: [N] int32, row of the sets of goals that the slot's tables were prepared for.
             out: [N] float32, written: metres, inf across islands.
 
         Raises:
@@ -194,7 +194,7 @@ class NavMeshAgents:
             polygon: [N] int32.
             position: [N, 3] float32, metres.
             heading: [N] float32, radians.
-            goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
+            goal_index: [N] int32, row of the sets of goals that the slot's tables were prepared for.
             forward_step: Metres.
             turn_angle: Radians.
             goal_radius: Metres; the action is STOP within this distance.
@@ -307,7 +307,7 @@ def _distance_block(
         out[i] = np.inf
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
-            if 0 <= goal_index[i] < len(goals_at(row).polygon):
+            if 0 <= goal_index[i] < len(goals_at(row).field):
                 out[i] = distance_and_corner(row, to_int64(goal_index[i]), spot_at(polygon, position, i))[0]
 
 
@@ -342,7 +342,7 @@ def _follow_block(
         actions[i] = STOP
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
-            if 0 <= goal_index[i] < len(goals_at(row).polygon):
+            if 0 <= goal_index[i] < len(goals_at(row).field):
                 spot = spot_at(polygon, position, i)
                 actions[i] = follow(
                     row, to_int64(goal_index[i]), queue, spot, np.float64(heading[i]), stride, goal_radius

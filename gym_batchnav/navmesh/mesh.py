@@ -151,16 +151,19 @@ class NavMesh:
     def _cells(self) -> Cells:
         return make_cells(self._ground, self._corners)
 
-    def tables(self, goals: np.ndarray, drops: Drops | None = None) -> NavigationTables:
+    def tables(
+        self, goals: np.ndarray, drops: Drops | None = None, first_goal: np.ndarray | None = None
+    ) -> NavigationTables:
         """Prepare this navmesh and goals [G, 3] (metres, snapped first) for ``NavMeshAgents``.
 
         Any thread may call this: the kernels are serial and release the GIL. Without ``drops`` the visible floor is
-        assumed to be at the height of the navmesh.
+        assumed to be at the height of the navmesh. ``first_goal`` [H + 1] int is the first goal of every set of goals;
+        by default every goal is a set of its own.
 
         Raises:
             ValueError: If a goal lies nowhere near the navmesh, or the tables would take too much memory.
         """
-        goal_tables = make_goals(self._ground, self._corners, goals)
+        goal_tables = make_goals(self._ground, self._corners, goals, first_goal)
         drops = no_drops(self.num_polygons) if drops is None else drops
         return NavigationTables(self._ground, self._corners, self._cells, goal_tables, drops)
 

@@ -28,12 +28,12 @@ class Stride(NamedTuple):
 
 
 @njit(**INNER)
-def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[float, float]:
+def _waypoint(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot) -> tuple[float, float]:
     """Return the x and z to head for: the path's first corner, or the next one if the agent stands at the first."""
     corners = corners_at(row)
     goals = goals_at(row)
     if corner >= 0 and distance_3d(corners.point, corner, spot) < AT_CORNER:
-        field = goals.field[goal]
+        field = goals.field[goal_set]
         points = corners.point
         best = np.inf
         behind = -1
@@ -43,15 +43,34 @@ def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[floa
             if length < best:
                 best = length
                 behind = other
-        corner = behind if best <= field[corner] + 1e-3 else -1  # else the goal is seen from the corner
+        if best > field[corner] + 1e-3:  # a goal is seen from the corner
+            goal = _goal_from_corner(row, goal_set, corner)
+            behind = -1
+        corner = behind
     if corner < 0:
         return np.float64(goals.point[goal, 0]), np.float64(goals.point[goal, 2])
     return corners.point[corner, 0], corners.point[corner, 2]
 
 
 @njit(**INNER)
+def _goal_from_corner(row: np.ndarray, goal_set: int, corner: int) -> int:
+    """Return the goal of a set whose straight distance from a corner is that of the shortest path."""
+    goals = goals_at(row)
+    corners = corners_at(row)
+    nearest = to_int64(goals.first[goal_set])
+    least = np.inf
+    for goal in range(goals.first[goal_set], goals.first[goal_set + 1]):
+        length = distance_3d(goals.point, goal, point_at(corners.point, corner))
+        deviation = abs(length - goals.field[goal_set, corner])
+        if deviation < least:
+            least = deviation
+            nearest = to_int64(goal)
+    return nearest
+
+
+@njit(**INNER)
 def _best_turn(
-    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride
+    row: np.ndarray, goal_set: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride
 ) -> tuple[float, float, int]:
     """Try a step along the three headings nearest to the path's next corner.
 
@@ -59,10 +78,10 @@ def _best_turn(
         The distance to the goal now, the distance after the best of these steps (inf if all are blocked), and the
         number of turns to the left before that step.
     """
-    distance, corner = distance_and_corner(row, goal, spot)
+    distance, corner, goal = distance_and_corner(row, goal_set, spot)
     if distance == np.inf:
         return distance, np.inf, 0
-    to_x, to_z = _waypoint(row, goal, corner, spot)
+    to_x, to_z = _waypoint(row, goal_set, corner, goal, spot)
     off = np.arctan2(spot.x - to_x, spot.z - to_z) - heading
     off -= 2.0 * np.pi * np.floor((off + np.pi) / (2.0 * np.pi))
     nearest = int(np.round(off / stride.turn_angle))
@@ -71,7 +90,7 @@ def _best_turn(
     for turns in (nearest, nearest + 1, nearest - 1):
         ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
         if ahead.polygon >= 0:
-            after = distance_and_corner(row, goal, ahead)[0]
+            after = distance_and_corner(row, goal_set, ahead)[0]
             after += TURN_COST * abs(turns)
             if after < best:
                 best = after
@@ -93,7 +112,7 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
 
 @njit(**INNER)
 def follow(
-    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
+    row: np.ndarray, goal_set: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
 ) -> int:
     """Return the greedy action of one agent: 0 stop, 1 forward, 2 left, 3 right.
 
@@ -104,18 +123,18 @@ def follow(
 
     Args:
         row: The slot's arrays, see ``layout``.
-        goal: Row of the slot's goals.
+        goal_set: Row of the slot's sets of goals; the agent heads for the nearest goal of the set.
         queue: [QUEUE] int32, scratch.
         spot: Position of the agent.
         heading: Radians.
         stride: The motion of the agent.
         goal_radius: Metres; the action is STOP within this distance.
     """
-    distance, after, turns_needed = _best_turn(row, goal, queue, spot, heading, stride)
+    distance, after, turns_needed = _best_turn(row, goal_set, queue, spot, heading, stride)
     if not goal_radius < distance < np.inf:
         return 0
     if after > distance - LEAST_PROGRESS * stride.forward_step:
-        turns_needed = _best_of_all_turns(row, goal, queue, spot, heading, stride, goal_radius, turns_needed)
+        turns_needed = _best_of_all_turns(row, goal_set, queue, spot, heading, stride, goal_radius, turns_needed)
     if turns_needed == 0:
         return 1
     return 2 if turns_needed > 0 else 3
@@ -124,7 +143,7 @@ def follow(
 @njit(**INNER)
 def _best_of_all_turns(
     row: np.ndarray,
-    goal: int,
+    goal_set: int,
     queue: np.ndarray,
     spot: Spot,
     heading: float,
@@ -139,7 +158,7 @@ def _best_of_all_turns(
     for turns in range(1 - most, most + 1):
         ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
         if ahead.polygon >= 0:
-            now, after, _ = _best_turn(row, goal, queue, ahead, heading, stride)
+            now, after, _ = _best_turn(row, goal_set, queue, ahead, heading, stride)
             after = (now if now <= goal_radius else after) + TURN_COST * abs(turns)
             if after < best:
                 best = after
