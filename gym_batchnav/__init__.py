@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
     from gym_batchnav.task.explore import Explore
     from gym_batchnav.task.flee import Flee
+    from gym_batchnav.task.multigoal import MultiGoalNav
     from gym_batchnav.task.pointnav import PointNav
 
 _EXPORTS = {
@@ -34,6 +35,7 @@ _EXPORTS = {
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
     "Measure": "gym_batchnav.task.api",
+    "MultiGoalNav": "gym_batchnav.task.multigoal",
     "NavMesh": "gym_batchnav.navmesh.mesh",
     "NavMeshSettings": "gym_batchnav.navmesh.mesh",
     "PointNav": "gym_batchnav.task.pointnav",
@@ -51,6 +53,7 @@ __all__ = [
     "Explore",
     "Flee",
     "Measure",
+    "MultiGoalNav",
     "NavMesh",
     "NavMeshSettings",
     "PointNav",
@@ -103,7 +106,7 @@ gymnasium.register(
     vector_entry_point="gym_batchnav.env.flat:make_image",
     max_episode_steps=500,
 )
-for _name, _steps in {"Explore": 500, "Flee": 500}.items():
+for _name, _steps in {"Explore": 500, "Flee": 500, "MultiGoalNav": 2500}.items():
     gymnasium.register(
         id=f"BatchNav/{_name}-v0",
         entry_point=f"gym_batchnav.env.tasks:Single{_name}",

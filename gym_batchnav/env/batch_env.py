@@ -146,7 +146,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self.settings = settings
         self.components = Components(PointNav() if task is None else task, settings.other_sensors, measures)
         check_memory(settings, self.components)
-        preparer = settings.preparer()
+        preparer = settings.preparer(self.components.task.sampler)
         library = settings.library(scenes, library, preparer)
         self.simulator = Simulator(
             library,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from gym_batchnav.episodes.samplers import EpisodeSampler
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
@@ -90,12 +91,13 @@ class BatchSettings:
         """The sensors that need no camera."""
         return tuple(sensor for sensor in self.sensors if not isinstance(sensor, str))
 
-    def preparer(self) -> NavigationPreparer:
-        """Return the preparer of the scenes' navmeshes and episodes."""
+    def preparer(self, sampler: EpisodeSampler) -> NavigationPreparer:
+        """Return the preparer of the scenes' navmeshes and episodes, which are sampled by a task's sampler."""
         return NavigationPreparer(
             settings=self.navmesh_settings,
             episode_file=None if self.episode_file is None else Path(self.episode_file),
             num_episodes=self.num_episodes,
+            sampler=sampler,
             cache=DiskCache(None if self.cache_dir is None else Path(self.cache_dir)),
         )
 

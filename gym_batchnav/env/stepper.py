@@ -102,6 +102,7 @@ class Stepper:
         self.simulator.advance()
         clock = self._tick("episodes", clock)
         self.simulator.move(actions, active)
+        self.simulator.reach_goals(self.state.success_distance, active)
         clock = self._tick("move", clock)
         state = self.state
         components = self.components

@@ -8,6 +8,7 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
+from gym_batchnav.task.multigoal import MultiGoalNav
 
 
 def make_explore(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
@@ -20,6 +21,11 @@ def make_flee(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     return BatchNavEnv(num_envs, **{"task": Flee(), **keywords})
 
 
+def make_multigoalnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/MultiGoalNav-v0``; takes the keywords of BatchNavEnv, with ``task`` MultiGoalNav() by default."""
+    return BatchNavEnv(num_envs, **{"task": MultiGoalNav(), **keywords})
+
+
 class SingleExplore(SingleEnv):
     """``BatchNav/Explore-v0`` for one agent."""
 
@@ -30,3 +36,9 @@ class SingleFlee(SingleEnv):
     """``BatchNav/Flee-v0`` for one agent."""
 
     make_batch = staticmethod(make_flee)
+
+
+class SingleMultiGoalNav(SingleEnv):
+    """``BatchNav/MultiGoalNav-v0`` for one agent."""
+
+    make_batch = staticmethod(make_multigoalnav)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gym_batchnav.episodes.sampling import EpisodeSet, episode_set
+from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
 from gym_batchnav.system.storage import write_atomically
 
 MAX_BYTES = 2**27  # per file

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
+from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays, episode_set
 from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_in, state_of_files
-from gym_batchnav.episodes.sampling import EpisodeSet, episode_set, sample_episodes
+from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
+from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.refusals import SceneRefused, reason_of
 from gym_batchnav.navmesh.kernels.layout import Drops
@@ -29,12 +31,13 @@ _builder_digest = partial(code_digest, "navmesh/build/__init__.py", packages=_CO
 _geodesics_digest = partial(code_digest, "navmesh/mesh.py", without=("navmesh/build/",), packages=_COMPILERS)
 _floor_digest = partial(code_digest, "navmesh/kernels/floor.py", packages=_COMPILERS)
 _sampler_digest = partial(code_digest, "episodes/sampling.py", without=("navmesh/build/",), packages=_COMPILERS)
+_other_sampler_digest = partial(code_digest, "episodes/samplers.py", without=("navmesh/build/",), packages=_COMPILERS)
 _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 
 
 def makers_digest() -> str:
     """Return a digest of the code on which the cached navmesh, distances, visible floor and episodes depend."""
-    digests = (_builder_digest(), _geodesics_digest(), _floor_digest(), _sampler_digest())
+    digests = (_builder_digest(), _geodesics_digest(), _floor_digest(), _sampler_digest(), _other_sampler_digest())
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
@@ -51,8 +54,8 @@ class Navigation:
     def nbytes(self) -> int:
         """The size of all arrays in bytes; a few small arrays that navmesh and tables share count twice."""
         navmesh = [getattr(self.navmesh.data, name) for name in NAVMESH_ARRAYS]
-        episodes = [getattr(self.episode_set, field.name) for field in fields(self.episode_set) if field.name != "ids"]
-        return self.tables.nbytes + sum(array.nbytes for array in (*navmesh, *episodes, self.start_polygon))
+        own = sum(array.nbytes for array in (*navmesh, self.start_polygon))
+        return self.tables.nbytes + self.episode_set.nbytes + own
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class NavigationPreparer:
             there is one, and otherwise samples episodes.
         num_episodes: Number of episodes to sample for a scene without any; they depend on its name alone.
         cache: Stores navmeshes, distances and episodes; None stores none.
+        sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind.
     """
 
     settings: NavMeshSettings | None = None
@@ -73,13 +77,14 @@ class NavigationPreparer:
     num_episodes: int = 1000
     # Not compared, since it does not affect the results, which equal preparers share.
     cache: DiskCache | None = field(default=None, compare=False)
+    sampler: EpisodeSampler = field(default=PointEpisodes())
 
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
         navmesh = self.navmesh(scene)
         episodes = self.episodes(scene, navmesh)
         _, start_polygon = navmesh.snap_with_polygon(episodes.start)
-        tables = navmesh.tables(episodes.goals, cached_drops(scene, navmesh, self.cache))
+        tables = navmesh.tables(episodes.goals, cached_drops(scene, navmesh, self.cache), episodes.first_goal)
         return Navigation(navmesh, tables, episodes, start_polygon)
 
     def navmesh(self, scene: Scene) -> NavMesh:
@@ -97,10 +102,13 @@ class NavigationPreparer:
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """Return the scene's episodes: from ``episode_file``, from the file next to the scene, or sampled."""
-        file = self.episode_file or _episode_file_beside(scene)
+        points = isinstance(self.sampler, PointEpisodes)
+        file = self.episode_file or (_episode_file_beside(scene) if points else None)
         if file is None:
             try:
-                return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
+                if points:
+                    return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
+                return other_episodes(scene, navmesh, self.num_episodes, self.sampler, self.cache)
             except ValueError as error:
                 raise SceneRefused(scene.name, reason_of(error)) from error
         by_scene = _read_episodes_once(file, state_of_files(file))
@@ -232,6 +240,45 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
     if cache is not None:
         cache.store(key, {array: getattr(episodes, array) for array in _EPISODE_ARRAYS})
     return episodes
+
+
+def other_episodes(
+    scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler, cache: DiskCache | None
+) -> EpisodeSet:
+    """Return the episodes of a sampler, from the cache or sampled and stored there.
+
+    Raises:
+        ValueError: If the scene has no place for such episodes.
+    """
+    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}"
+    key = f"episodes-{_other_sampler_digest()}-{sampler!r}-{num_episodes}-{content}-{scene.name}"
+    arrays = cache.load(key) if cache is not None else None
+    if arrays is not None:
+        try:
+            return _stored_kind(arrays, navmesh)
+        except (ValueError, KeyError, TypeError):
+            pass  # an entry that does not validate is replaced
+    seed = list(scene.name.encode(errors="surrogatepass"))
+    episodes = sampler.sample(scene, navmesh, num_episodes, np.random.default_rng(seed))
+    if cache is not None:
+        cache.store(key, {**episodes.arrays(), "categories": np.array(episodes.categories, str)})
+    return episodes
+
+
+def _stored_kind(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> EpisodeSet:
+    """Return the episodes of a cache entry of ``other_episodes``.
+
+    Raises:
+        ValueError: If they cannot be episodes on this navmesh.
+        KeyError: If an array is missing.
+    """
+    found = {name: arrays[name] for name in EPISODE_ARRAYS}
+    check_episode_arrays(found)
+    for points in (found["start"], found["goals"]):
+        if not _is_near(points, navmesh.snap(points)).all():
+            raise ValueError("not stored episodes: some lie nowhere near the navmesh")
+    ids = tuple(str(index) for index in range(len(found["start"])))
+    return EpisodeSet(ids=ids, **found, categories=tuple(arrays["categories"].tolist()))
 
 
 def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_episodes: int) -> EpisodeSet:

@@ -41,6 +41,7 @@ import gymnasium
 import numpy as np
 
 from gym_batchnav.episodes.draws import keyed_uniform
+from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import AgentState, EpisodeState, Memory
 
@@ -177,12 +178,14 @@ class Task(Component, Protocol):
         measures: Read by ``reward`` and ``terminated`` and reported in infos; ``measures=`` of the environment adds
             more.
         success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
-            measures of success and by the shortest-path follower.
+            measures of success, by tours of several goals, and by the shortest-path follower.
+        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default.
     """
 
     sensors: tuple[Sensor, ...] = ()
     measures: tuple[Measure, ...] = ()
     success_distance: float = 0.2
+    sampler: EpisodeSampler = PointEpisodes()
 
     @abstractmethod
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

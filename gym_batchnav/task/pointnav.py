@@ -47,14 +47,14 @@ class PointNav(Task):
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the reward [N] float64 of the step."""
-        progress = _progress(state.episodes)
+        gained = progress(state.episodes)
         if self.spl_reward:
             last = state.episodes.stopped | state.timed_out
-            return self.step_reward + np.where(last, self.success_reward * measures["spl"], progress)
-        return self.step_reward + progress + self.success_reward * measures["success"]
+            return self.step_reward + np.where(last, self.success_reward * measures["spl"], gained)
+        return self.step_reward + gained + self.success_reward * measures["success"]
 
 
-def _progress(episodes: EpisodeState) -> np.ndarray:
+def progress(episodes: EpisodeState) -> np.ndarray:
     """Return the progress [N] towards the goal, metres; 0 where the goal is unreachable, such as after ``set_pose``."""
     reachable = np.isfinite(episodes.previous_distance) & np.isfinite(episodes.distance)
     return np.subtract(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.episodes import habitat as dataset
+from gym_batchnav.episodes.episode_set import episode_set
 from gym_batchnav.episodes.habitat import read_episodes, scene_name_in, scene_stem, write_episodes
-from gym_batchnav.episodes.sampling import episode_set
 
 
 def row(**changes):
