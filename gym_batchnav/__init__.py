@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gym_batchnav.task.explore import Explore
     from gym_batchnav.task.flee import Flee
     from gym_batchnav.task.multigoal import MultiGoalNav
+    from gym_batchnav.task.objectnav import ObjectNav
     from gym_batchnav.task.pointnav import PointNav
 
 _EXPORTS = {
@@ -38,6 +39,7 @@ _EXPORTS = {
     "MultiGoalNav": "gym_batchnav.task.multigoal",
     "NavMesh": "gym_batchnav.navmesh.mesh",
     "NavMeshSettings": "gym_batchnav.navmesh.mesh",
+    "ObjectNav": "gym_batchnav.task.objectnav",
     "PointNav": "gym_batchnav.task.pointnav",
     "Scene": "gym_batchnav.scene.scene",
     "Sensor": "gym_batchnav.task.api",
@@ -56,6 +58,7 @@ __all__ = [
     "MultiGoalNav",
     "NavMesh",
     "NavMeshSettings",
+    "ObjectNav",
     "PointNav",
     "Scene",
     "Sensor",
@@ -106,7 +109,7 @@ gymnasium.register(
     vector_entry_point="gym_batchnav.env.flat:make_image",
     max_episode_steps=500,
 )
-for _name, _steps in {"Explore": 500, "Flee": 500, "MultiGoalNav": 2500}.items():
+for _name, _steps in {"Explore": 500, "Flee": 500, "MultiGoalNav": 2500, "ObjectNav": 500}.items():
     gymnasium.register(
         id=f"BatchNav/{_name}-v0",
         entry_point=f"gym_batchnav.env.tasks:Single{_name}",

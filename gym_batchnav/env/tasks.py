@@ -9,6 +9,7 @@ from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
 from gym_batchnav.task.multigoal import MultiGoalNav
+from gym_batchnav.task.objectnav import ObjectNav
 
 
 def make_explore(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
@@ -24,6 +25,11 @@ def make_flee(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
 def make_multigoalnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/MultiGoalNav-v0``; takes the keywords of BatchNavEnv, with ``task`` MultiGoalNav() by default."""
     return BatchNavEnv(num_envs, **{"task": MultiGoalNav(), **keywords})
+
+
+def make_objectnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/ObjectNav-v0``; takes the keywords of BatchNavEnv, with ``task`` ObjectNav() by default."""
+    return BatchNavEnv(num_envs, **{"task": ObjectNav(), **keywords})
 
 
 class SingleExplore(SingleEnv):
@@ -42,3 +48,9 @@ class SingleMultiGoalNav(SingleEnv):
     """``BatchNav/MultiGoalNav-v0`` for one agent."""
 
     make_batch = staticmethod(make_multigoalnav)
+
+
+class SingleObjectNav(SingleEnv):
+    """``BatchNav/ObjectNav-v0`` for one agent."""
+
+    make_batch = staticmethod(make_objectnav)

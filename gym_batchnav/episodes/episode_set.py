@@ -20,12 +20,12 @@ class EpisodeSet:
     start: np.ndarray  # [E, 3] float32, metres, on the navmesh
     heading: np.ndarray  # [E] float32, radians
     goals: np.ndarray  # [G, 3] float32, metres
+    targets: np.ndarray  # [G, 3] float32, metres; centre of the object that is seen from each goal, or the goal itself
     first_goal: np.ndarray  # [H + 1] int32, first goal of every set
     tour: np.ndarray  # [E, T] int32, the sets to be reached, in order; -1 after the last
     leg_distance: np.ndarray  # [E, T] float32, geodesic length of every leg of the tour, metres; 0 after the last
     nearest_goal: np.ndarray  # [E] int32, the goal of the first set that is nearest to the start
     view_index: np.ndarray  # [E] int32, the goal from which a goal camera looks
-    target: np.ndarray  # [E, 3] float32, metres; centre of the object that is the goal, or the goal itself
     category: np.ndarray  # [E] int32, row of categories; 0 if there are none
     categories: tuple[str, ...] = ()  # names of the objects' categories
 
@@ -44,6 +44,11 @@ class EpisodeSet:
         return self.goals[self.nearest_goal]
 
     @property
+    def target(self) -> np.ndarray:
+        """[E, 3] float32, metres: the target of the goal that is nearest to the start."""
+        return self.targets[self.nearest_goal]
+
+    @property
     def distance(self) -> np.ndarray:
         """[E] float32, metres: the geodesic distance from start to goal, or the length of the shortest tour."""
         return self.leg_distance.sum(axis=1)
@@ -59,7 +64,7 @@ class EpisodeSet:
 
 
 EPISODE_ARRAYS = (
-    "start", "heading", "goals", "first_goal", "tour", "leg_distance", "nearest_goal", "view_index", "target",
+    "start", "heading", "goals", "targets", "first_goal", "tour", "leg_distance", "nearest_goal", "view_index",
     "category",
 )  # fmt: skip
 """Names of the arrays of an EpisodeSet."""
@@ -76,12 +81,12 @@ def episode_set(
         start=np.asarray(start, np.float32),
         heading=np.asarray(heading, np.float32),
         goals=goals,
+        targets=goals,
         first_goal=np.arange(len(goals) + 1, dtype=np.int32),
         tour=goal_index[:, None],
         leg_distance=np.asarray(distance, np.float32)[:, None],
         nearest_goal=goal_index,
         view_index=goal_index,
-        target=goals[goal_index],
         category=np.zeros(len(start), np.int32),
     )
 
@@ -98,12 +103,12 @@ def tour_set(
         start=np.asarray(start, np.float32),
         heading=np.asarray(heading, np.float32),
         goals=goals,
+        targets=goals,
         first_goal=np.arange(len(goals) + 1, dtype=np.int32),
         tour=np.arange(len(goals), dtype=np.int32).reshape(count, length),
         leg_distance=np.asarray(leg_distance, np.float32),
         nearest_goal=first,
         view_index=first,
-        target=goals[first],
         category=np.zeros(count, np.int32),
     )
 
@@ -119,9 +124,10 @@ def check_episode_arrays(arrays: dict[str, np.ndarray]) -> None:
     tour_length = arrays["tour"].shape[1] if arrays["tour"].ndim == 2 else 0
     shapes: dict[str, tuple[tuple[int, ...], type]] = {
         "start": ((count, 3), np.float32), "heading": ((count,), np.float32), "goals": ((num_goals, 3), np.float32),
-        "first_goal": ((num_sets + 1,), np.int32), "tour": ((count, max(tour_length, 1)), np.int32),
+        "targets": ((num_goals, 3), np.float32), "first_goal": ((num_sets + 1,), np.int32),
+        "tour": ((count, max(tour_length, 1)), np.int32),
         "leg_distance": ((count, max(tour_length, 1)), np.float32), "nearest_goal": ((count,), np.int32),
-        "view_index": ((count,), np.int32), "target": ((count, 3), np.float32), "category": ((count,), np.int32),
+        "view_index": ((count,), np.int32), "category": ((count,), np.int32),
     }  # fmt: skip
     for name, (shape, dtype) in shapes.items():
         array = arrays[name]

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
+from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
@@ -54,7 +55,34 @@ class TourEpisodes:
         return sample_tours(navmesh, num_episodes, self.num_goals, rng)
 
 
-_KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes)
+@dataclass(frozen=True, slots=True)
+class ObjectEpisodes:
+    """Episodes that lead to view points of objects; see ``sample_object_episodes``.
+
+    Attributes:
+        categories: Names of the categories, see ``object_category``; those that a scene lacks are not drawn there.
+        per_instance: Whether the goal is one object, instead of any of its category.
+        eye_height: Height of the camera above the navmesh from which objects must be seen, metres.
+    """
+
+    categories: tuple[str, ...] = CATEGORIES
+    per_instance: bool = False
+    eye_height: float = 1.25
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there are categories, each once."""
+        names = self.categories
+        fits = isinstance(names, tuple) and names and all(isinstance(name, str) and name for name in names)
+        if not fits or len(set(names)) < len(names):
+            raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
+
+    def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
+        """Return episodes that lead to objects."""
+        instances = find_instances(scene, navmesh, self.categories, ViewRules(eye_height=self.eye_height))
+        return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
+
+
+_KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes)
 
 
 def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.episodes.draws import keyed_uniform
+from gym_batchnav.geometry import polar_goals
 from gym_batchnav.state import Action
 
 STOP_CHANCE = 0.01  # per step of RandomAgent
@@ -93,6 +94,22 @@ class ShortestPathAgent:
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the follower's actions [N] int64."""
         return env.shortest_path_actions()
+
+
+class ObjectOracleAgent:
+    """Follows the shortest path to the nearest view point of an object, turns to the object and calls STOP."""
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Do nothing, because there is no memory."""
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """Return the follower's actions [N] int64, with turns to the object instead of STOP until it is ahead."""
+        actions = env.shortest_path_actions()
+        angle = polar_goals(env.agents.position, env.agents.heading, env.episodes.target)[:, 1]
+        turn = np.where(angle > 0, int(Action.TURN_LEFT), int(Action.TURN_RIGHT))
+        # Half a turn and a bit, since rounding could otherwise make the agent turn to and fro.
+        faces = np.abs(angle) <= 0.51 * env.simulator.turn_angle
+        return np.where((actions == int(Action.STOP)) & ~faces, turn, actions)
 
 
 def uniform_draws(env: BatchNavEnv, seed: int) -> np.ndarray:

@@ -250,7 +250,7 @@ def other_episodes(
     Raises:
         ValueError: If the scene has no place for such episodes.
     """
-    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}"
+    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}-{_objects_of(scene)}"
     key = f"episodes-{_other_sampler_digest()}-{sampler!r}-{num_episodes}-{content}-{scene.name}"
     arrays = cache.load(key) if cache is not None else None
     if arrays is not None:
@@ -263,6 +263,13 @@ def other_episodes(
     if cache is not None:
         cache.store(key, {**episodes.arrays(), "categories": np.array(episodes.categories, str)})
     return episodes
+
+
+def _objects_of(scene: Scene) -> str:
+    """Return the SHA-256 of the names and triangles of a scene's objects."""
+    content = hashlib.sha256(repr(scene.objects).encode(errors="surrogatepass"))
+    content.update(np.ascontiguousarray(scene.triangle_object).data)
+    return content.hexdigest()
 
 
 def _stored_kind(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> EpisodeSet:

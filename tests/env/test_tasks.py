@@ -3,14 +3,21 @@
 import gymnasium
 import numpy as np
 import pytest
+from furnished import furnished
 from rooms import box_room
 
-IDS = {"Explore": "cells_visited", "Flee": "distance_from_start", "MultiGoalNav": "progress"}
+IDS = {
+    "Explore": "cells_visited",
+    "Flee": "distance_from_start",
+    "MultiGoalNav": "progress",
+    "ObjectNav": "distance_to_goal",
+}
 
 
 @pytest.mark.parametrize("name", IDS)
 def test_a_single_environment_equals_a_batch_of_one(name, tmp_path):
-    keywords = {"scenes": [box_room()], "num_episodes": 10, "cache_dir": tmp_path, "sensors": ("depth",)}
+    scene = furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0))) if name == "ObjectNav" else box_room()
+    keywords = {"scenes": [scene], "num_episodes": 10, "cache_dir": tmp_path, "sensors": ("depth",)}
     one = gymnasium.make(f"BatchNav/{name}-v0", **keywords)
     batch = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=2, **keywords)
     seen, info = one.reset(seed=5)
