@@ -9,7 +9,8 @@ from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import SamplingRules, _path_length_bound, sample_episodes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.preparation.navigation import NavigationPreparer, fit_episodes
+from gym_batchnav.preparation.fitting import fit_episodes
+from gym_batchnav.preparation.navigation import NavigationPreparer
 
 
 def build(scene):
