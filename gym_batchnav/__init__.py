@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
     from gym_batchnav.task.explore import Explore
     from gym_batchnav.task.flee import Flee
+    from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
     from gym_batchnav.task.multigoal import MultiGoalNav
     from gym_batchnav.task.objectnav import ObjectNav
     from gym_batchnav.task.pointnav import PointNav
@@ -35,6 +36,8 @@ _EXPORTS = {
     "Camera": "gym_batchnav.geometry",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
+    "ImageNav": "gym_batchnav.task.imagenav",
+    "InstanceImageNav": "gym_batchnav.task.imagenav",
     "Measure": "gym_batchnav.task.api",
     "MultiGoalNav": "gym_batchnav.task.multigoal",
     "NavMesh": "gym_batchnav.navmesh.mesh",
@@ -54,6 +57,8 @@ __all__ = [
     "Camera",
     "Explore",
     "Flee",
+    "ImageNav",
+    "InstanceImageNav",
     "Measure",
     "MultiGoalNav",
     "NavMesh",
@@ -109,7 +114,15 @@ gymnasium.register(
     vector_entry_point="gym_batchnav.env.flat:make_image",
     max_episode_steps=500,
 )
-for _name, _steps in {"Explore": 500, "Flee": 500, "MultiGoalNav": 2500, "ObjectNav": 500}.items():
+_STEPS = {
+    "Explore": 500,
+    "Flee": 500,
+    "ImageNav": 1000,
+    "InstanceImageNav": 1000,
+    "MultiGoalNav": 2500,
+    "ObjectNav": 500,
+}
+for _name, _steps in _STEPS.items():
     gymnasium.register(
         id=f"BatchNav/{_name}-v0",
         entry_point=f"gym_batchnav.env.tasks:Single{_name}",

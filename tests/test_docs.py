@@ -14,7 +14,18 @@ from rooms import box_room
 from typer.main import get_command
 
 import gym_batchnav
-from gym_batchnav import BatchNavEnv, Camera, MultiGoalNav, NavMesh, NavMeshSettings, ObjectNav, PointNav, viz
+from gym_batchnav import (
+    BatchNavEnv,
+    Camera,
+    ImageNav,
+    InstanceImageNav,
+    MultiGoalNav,
+    NavMesh,
+    NavMeshSettings,
+    ObjectNav,
+    PointNav,
+    viz,
+)
 from gym_batchnav.cli import app
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
@@ -32,11 +43,10 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+TASKS = (PointNav, MultiGoalNav, ObjectNav, ImageNav, InstanceImageNav)
 SENSORS = (GPS, Compass, Heading, PreviousAction, StaticPointGoal)
 MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage)
-DATACLASSES = {
-    one.__name__: one for one in (Camera, NavMeshSettings, PointNav, MultiGoalNav, ObjectNav, *SENSORS, *MEASURES)
-}
+DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, *TASKS, *SENSORS, *MEASURES)}
 OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
 MOST_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes

@@ -100,6 +100,15 @@ class Simulator:
         """Return the episodes of the scene in a slot."""
         return self.navigation(slot).episode_set
 
+    def visible_floor(self, slots: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return the points [M, 3] float32, metres, of the visible floor at positions [M, 3] in slots [M]."""
+        snapped = np.empty((len(slots), 3), np.float32)
+        polygon = np.empty(len(slots), np.int32)
+        for slot in np.unique(slots):
+            here = slots == slot
+            snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
+        return self.navmeshes.visible_floor(np.ascontiguousarray(slots, np.int32), polygon, snapped)
+
     # The plan of scenes and episodes
 
     def seed(self, seeds: Sequence[int | None], mask: np.ndarray) -> None:
@@ -373,7 +382,7 @@ class Simulator:
         goal_set = episodes.tour[row[left], state.num_reached[indices]]
         state.goal_index[indices] = goal_set
         state.goal[indices] = episodes.goals[episodes.first_goal[goal_set]]
-        state.target[indices] = state.goal[indices]
+        state.target[indices] = episodes.targets[episodes.first_goal[goal_set]]
         state.viewpoint[indices] = state.goal[indices]
 
     def _locate(self, indices: np.ndarray, requested: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

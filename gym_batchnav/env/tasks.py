@@ -8,6 +8,7 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
+from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav
 
@@ -32,6 +33,16 @@ def make_objectnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     return BatchNavEnv(num_envs, **{"task": ObjectNav(), **keywords})
 
 
+def make_imagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/ImageNav-v0``; takes the keywords of BatchNavEnv, by default with RGB and ``task`` ImageNav()."""
+    return BatchNavEnv(num_envs, **{"task": ImageNav(), "sensors": ("rgb",), **keywords})
+
+
+def make_instanceimagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/InstanceImageNav-v0``, by default with RGB and ``task`` InstanceImageNav()."""
+    return BatchNavEnv(num_envs, **{"task": InstanceImageNav(), "sensors": ("rgb",), **keywords})
+
+
 class SingleExplore(SingleEnv):
     """``BatchNav/Explore-v0`` for one agent."""
 
@@ -54,3 +65,15 @@ class SingleObjectNav(SingleEnv):
     """``BatchNav/ObjectNav-v0`` for one agent."""
 
     make_batch = staticmethod(make_objectnav)
+
+
+class SingleImageNav(SingleEnv):
+    """``BatchNav/ImageNav-v0`` for one agent."""
+
+    make_batch = staticmethod(make_imagenav)
+
+
+class SingleInstanceImageNav(SingleEnv):
+    """``BatchNav/InstanceImageNav-v0`` for one agent."""
+
+    make_batch = staticmethod(make_instanceimagenav)

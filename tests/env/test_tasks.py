@@ -11,12 +11,16 @@ IDS = {
     "Flee": "distance_from_start",
     "MultiGoalNav": "progress",
     "ObjectNav": "distance_to_goal",
+    "ImageNav": "distance_to_goal",
+    "InstanceImageNav": "distance_to_goal",
 }
 
 
 @pytest.mark.parametrize("name", IDS)
 def test_a_single_environment_equals_a_batch_of_one(name, tmp_path):
-    scene = furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0))) if name == "ObjectNav" else box_room()
+    scene = (
+        furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0))) if name in ("ObjectNav", "InstanceImageNav") else box_room()
+    )
     keywords = {"scenes": [scene], "num_episodes": 10, "cache_dir": tmp_path, "sensors": ("depth",)}
     one = gymnasium.make(f"BatchNav/{name}-v0", **keywords)
     batch = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=2, **keywords)
