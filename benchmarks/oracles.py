@@ -1,6 +1,6 @@
 """The scores of agents that know the scene, for every task with a goal; a table with one row per task.
 
-python benchmarks/oracles.py [--episodes 125] [--scenes apartments] [--tasks ObjectNav ImageNav]
+python benchmarks/oracles.py [--episodes 100] [--scenes procedural:0-9] [--tasks ObjectNav ImageNav]
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def run(name: str, scenes: str, episodes_per_scene: int) -> EvaluatedEpisodes:
 def main() -> None:
     """Run the oracles and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--episodes", type=int, default=125, help="episodes per scene")
-    parser.add_argument("--scenes", default="apartments")
+    parser.add_argument("--episodes", type=int, default=100, help="episodes per scene")
+    parser.add_argument("--scenes", default="procedural:0-9")
     parser.add_argument("--tasks", nargs="+", choices=ORACLES, default=list(ORACLES))
     arguments = parser.parse_args()
     table = Table(title=f"Oracles in {arguments.scenes}")

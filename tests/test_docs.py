@@ -32,7 +32,7 @@ from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.state import AgentState, EpisodeState
-from gym_batchnav.task.explore import Coverage
+from gym_batchnav.task.explore import AreaSeen, Coverage
 from gym_batchnav.task.measures import CollisionRate, DistanceBin, NavigationError, OracleSuccess, TimedOut
 from gym_batchnav.task.path_fidelity import NDTW
 from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction, StaticPointGoal
@@ -45,7 +45,7 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 TASKS = (PointNav, MultiGoalNav, ObjectNav, ImageNav, InstanceImageNav)
 SENSORS = (GPS, Compass, Heading, PreviousAction, StaticPointGoal)
-MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage)
+MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage, AreaSeen)
 DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, *TASKS, *SENSORS, *MEASURES)}
 OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
 MOST_ENVS = 8  # of a program that is run here

@@ -15,7 +15,7 @@ from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.kernels.cells import make_cells
 from gym_batchnav.navmesh.kernels.floor import check_drops, lower_points, make_drops, no_drops
-from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances
+from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances, sight_distances
 from gym_batchnav.navmesh.kernels.ground import cover_map, fill_heights, make_ground, snap_points
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Ground, check_parts, make_row
 from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
@@ -379,6 +379,20 @@ class NavMesh:
         snapped, polygons = self.snap_with_polygon(points)
         out = np.empty(len(snapped))
         wall_distances(self._ground, polygons, snapped, max_distance, out)
+        return out
+
+    def sight_distance(self, points: np.ndarray, headings: np.ndarray, reach: float) -> np.ndarray:
+        """Return how far one can walk straight ahead from points [N, 3] in directions [N, R], radians.
+
+        Returns:
+            [N, R] float64, metres, at most ``reach``; 0 for points that are not near the navmesh.
+        """
+        snapped, polygons = self.snap_with_polygon(points)
+        headings = np.ascontiguousarray(headings, np.float64)
+        if headings.ndim != 2 or len(headings) != len(snapped) or not np.isfinite(headings).all():
+            raise ValueError(f"headings have the shape {headings.shape}: pass finite numbers, one row per point")
+        out = np.empty(headings.shape)
+        sight_distances(self._ground, polygons, snapped, headings, float(reach), out)
         return out
 
     def top_down_map(self, cell: float = 0.05, height: float | None = None) -> np.ndarray:

@@ -114,6 +114,71 @@ class Coverage(Measure):
         state.memory["cells_covered"][indices] += found
 
 
+@dataclass(frozen=True, slots=True)
+class AreaSeen(Measure):
+    """The walkable area [N] float64, square metres, that each agent has seen.
+
+    An agent sees the floor in a horizontal fan around its heading, up to ``reach`` metres and as far as it could walk
+    straight. The area is that of the cells that the lines of the fan pass, so it is larger than the exact area by up to
+    a cell at its border. Cells that are 128 apart count as the same cell, and storeys above each other share cells.
+
+    Attributes:
+        cell_size: Metres.
+        reach: Metres.
+        fan_deg: Angle of the fan, degrees.
+    """
+
+    cell_size: float = 0.5
+    reach: float = 3.0
+    fan_deg: float = 90.0
+
+    name = "area_seen"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless all lengths and the angle are positive."""
+        _check_cell_size(self.cell_size)
+        if not 0 < self.reach < np.inf or not 0 < self.fan_deg <= 360:
+            raise ValueError(f"reach={self.reach!r}, fan_deg={self.fan_deg!r}: pass metres, and degrees up to 360")
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return memory for the cells that were seen and their number."""
+        return {"seen": np.zeros((num_envs, _SIDE, _SIDE), bool), "cells_seen": np.zeros(num_envs, np.int64)}
+
+    def begin(self, state: TaskState, indices: np.ndarray) -> None:
+        """Look around from the start."""
+        beginning = np.zeros(state.num_envs, bool)
+        beginning[indices] = True
+        self._look(state, beginning)
+
+    def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
+        """Look from the current places."""
+        self._look(state, active)
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the areas [N]."""
+        return state.memory["cells_seen"] * self.cell_size**2
+
+    def _look(self, state: TaskState, looking: np.ndarray) -> None:
+        """Mark the cells that the agents of a mask [N] bool see."""
+        # Neighbouring lines and neighbouring points of a line are at most half a cell apart.
+        fan = np.radians(self.fan_deg)
+        offsets = np.linspace(-fan / 2, fan / 2, int(np.ceil(2 * fan * self.reach / self.cell_size)) + 1)
+        along = np.linspace(0, self.reach, int(np.ceil(2 * self.reach / self.cell_size)) + 1)
+        for navmesh, rows in state.by_scene():
+            rows = rows[looking[rows]]
+            if not len(rows):
+                continue
+            position = state.agents.position[rows]
+            angles = state.agents.heading[rows].astype(np.float64)[:, None] + offsets
+            free = navmesh.sight_distance(position, angles, self.reach)
+            metres = np.minimum(along, free[:, :, None])  # [M, R, S]
+            x = np.floor((position[:, 0, None, None] - np.sin(angles)[:, :, None] * metres) / self.cell_size)
+            z = np.floor((position[:, 2, None, None] - np.cos(angles)[:, :, None] * metres) / self.cell_size)
+            seen = state.memory["seen"]
+            seen[rows[:, None, None], x.astype(np.int64) % _SIDE, z.astype(np.int64) % _SIDE] = True
+            state.memory["cells_seen"][rows] = seen[rows].sum(axis=(1, 2))
+
+
 def _check_cell_size(cell_size: float) -> None:
     """Raise ValueError unless cells have a positive size."""
     if not 0 < cell_size < np.inf:

@@ -310,3 +310,33 @@ def corners_on_path(
                     following = other
         corner = following
     return length, path[:size].copy()
+
+
+@njit(**ENTRY)
+def sight_distances(
+    ground: Ground,
+    polygons: np.ndarray,
+    points: np.ndarray,
+    headings: np.ndarray,
+    reach: float,
+    out: np.ndarray,
+) -> None:
+    """Compute how far one can walk straight ahead from points.
+
+    Args:
+        ground: The ground.
+        polygons: [N] int32, polygons of the points, -1 for none.
+        points: [N, 3] float32, metres.
+        headings: [N, R] float64, radians.
+        reach: Metres.
+        out: [N, R] float64, written; metres, at most ``reach``, 0 for points without a polygon.
+    """
+    for i in range(len(points)):
+        for r in range(headings.shape[1]):
+            out[i, r] = 0.0
+            if polygons[i] >= 0:
+                spot = spot_at(polygons, points, i)
+                end_x = spot.x - np.sin(headings[i, r]) * reach
+                end_z = spot.z - np.cos(headings[i, r]) * reach
+                free = walk_straight(ground, spot.polygon, spot.x, spot.z, end_x, end_z, to_int64(-1))[0]
+                out[i, r] = free * reach
