@@ -31,6 +31,7 @@ _VIEWS_AT_ONCE = 256
 _NUM_DIRECTIONS = 64  # in which the outline of an object is measured
 _BELOW_CENTRE = 1.0  # metres; candidates are searched on the floor nearest to this far below an object's centre
 _ROUNDS = 1000  # of tries to find starts
+_POINTS_TRIED = 1000  # random points, one of which must be a possible start for an object to be a goal
 _NEAREST_TRIED = 16  # goals nearest in a straight line, among which the nearest one is searched first
 
 
@@ -174,8 +175,8 @@ def sample_object_episodes(
 ) -> EpisodeSet:
     """Sample episodes that lead to objects.
 
-    The category is uniform among those of the scene, and the start among the points whose geodesic distance to the
-    nearest view point lies within the limits of the rules. Headings are uniform.
+    The category is uniform among those of the scene that agents can walk to, and the start is uniform among the points
+    whose geodesic distance to the nearest view point lies within the limits of the rules. Headings are uniform.
 
     Args:
         navmesh: The navmesh.
@@ -197,15 +198,17 @@ def sample_object_episodes(
     group = np.arange(len(instances)) if per_instance else np.unique(numbers, return_inverse=True)[1]  # its set
     goals = np.concatenate([one.points for one in instances])
     first_goal = np.searchsorted(group[owner], np.arange(group.max() + 2)).astype(np.int32)
-    present = np.unique(numbers)
-    category = present[rng.integers(len(present), size=num_episodes)]
-    if per_instance:
-        goal_set = np.array([rng.choice(group[numbers == number]) for number in category])
-    else:
-        goal_set = np.searchsorted(present, category)
     navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, navmesh.tables(goals, first_goal=first_goal))
-    start, distance = _starts(navmesh, navmeshes, goal_set.astype(np.int32), rng, rules)
+    reachable = _have_starts(navmesh, navmeshes, len(first_goal) - 1, rng, rules)
+    if not reachable.any():
+        limits = f"{rules.min_distance} to {rules.max_distance} m"
+        raise ValueError(f"no start found {limits} from any of the objects: choose other distances or categories")
+    possible = reachable[group]
+    present = np.unique(numbers[possible])
+    category = present[rng.integers(len(present), size=num_episodes)]
+    goal_set = np.array([rng.choice(group[possible & (numbers == number)]) for number in category], np.int32)
+    start, distance = _starts(navmesh, navmeshes, goal_set, rng, rules)
     nearest = nearest_goals(navmesh, start, goals, first_goal, goal_set, distance)
     heading = rng.uniform(-np.pi, np.pi, num_episodes).astype(np.float32)
     view = nearest
@@ -219,7 +222,7 @@ def sample_object_episodes(
         goals=goals,
         targets=np.stack([one.center for one in instances])[owner].astype(np.float32),
         first_goal=first_goal,
-        tour=goal_set.astype(np.int32)[:, None],
+        tour=goal_set[:, None],
         leg_distance=distance[:, None],
         nearest_goal=nearest,
         view_index=view,
@@ -232,6 +235,21 @@ def _good_view(coverage: np.ndarray, ends: np.ndarray, rng: np.random.Generator)
     """Return one of the goals from ``ends[0]`` to ``ends[1] - 1`` whose view shows more than the median."""
     mine = coverage[ends[0] : ends[1]]
     return int(ends[0] + rng.choice(np.flatnonzero(mine >= np.median(mine))))
+
+
+def _have_starts(
+    navmesh: NavMesh, navmeshes: NavMeshAgents, num_sets: int, rng: np.random.Generator, rules: SamplingRules
+) -> np.ndarray:
+    """Return whether any of some random points lies at an allowed distance from each set [H] bool of slot 0.
+
+    View points in a closed room may have no such start.
+    """
+    points, polygons = navmesh.random_points_and_polygons(_POINTS_TRIED, rng)
+    slots = np.zeros(_POINTS_TRIED, np.int32)
+    found = np.empty((num_sets, _POINTS_TRIED), np.float32)
+    for number, row in enumerate(found):
+        navmeshes.distance(slots, polygons, points, np.full(_POINTS_TRIED, number, np.int32), row)
+    return ((found >= rules.min_distance) & (found <= rules.max_distance)).any(axis=1)
 
 
 def _starts(

@@ -129,7 +129,10 @@ class NavigationError(Measure):
 
 @dataclass(frozen=True, slots=True)
 class OracleSuccess(Measure):
-    """Whether each agent [N] bool was ever within the task's ``success_distance`` of its goal, with or without STOP."""
+    """Whether each agent [N] bool was ever within the task's ``success_distance`` of its goal, with or without STOP.
+
+    In a tour of several goals, it is whether this holds for any of them.
+    """
 
     name = "oracle_success"
     at_end = True

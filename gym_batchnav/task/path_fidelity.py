@@ -18,7 +18,7 @@ class NDTW(Measure):
     nDTW is ``exp(-DTW / (n * threshold))`` for a reference path of n points (Ilharco et al. 2019, arXiv 1907.05446).
     DTW is the smallest sum of distances between the points of both paths over all monotonic alignments. The reference
     is the shortest path from start to goal, sampled evenly. The other path consists of the start and the position after
-    every step in which the agent moved.
+    every step in which the agent moved. In a tour of several goals, the reference leads to the first of them.
 
     Attributes:
         threshold: Metres. Habitat's instruction following uses its success distance, 3 m.

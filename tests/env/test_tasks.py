@@ -6,6 +6,8 @@ import pytest
 from furnished import furnished
 from rooms import box_room
 
+from gym_batchnav.testing import check_vector_env
+
 IDS = {
     "Explore": "cells_visited",
     "Flee": "distance_from_start",
@@ -36,3 +38,15 @@ def test_a_single_environment_equals_a_batch_of_one(name, tmp_path):
     assert gymnasium.spec(f"BatchNav/{name}-v0").max_episode_steps == batch.unwrapped.max_episode_steps
     one.close()
     batch.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IDS)
+def test_batches_keep_gymnasiums_contract(name, tmp_path):
+    scene = furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0)))
+    keywords = {"scenes": [scene], "num_episodes": 10, "cache_dir": tmp_path, "max_episode_steps": 30}
+
+    def make():
+        return gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, autoreset_mode="same_step", **keywords)
+
+    check_vector_env(make, steps=80, strict=True)

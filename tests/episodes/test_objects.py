@@ -132,3 +132,14 @@ def test_categories_are_names(names):
 def test_the_sampler_survives_json():
     sampler = ObjectEpisodes(("a", "b"), per_instance=True, eye_height=0.88)
     assert sampler_from_json(sampler_to_json(sampler)) == sampler
+
+
+@pytest.mark.parametrize("per_instance", [False, True])
+def test_objects_in_closed_rooms_without_starts_are_no_goals(instances, mesh, per_instance):
+    everywhere = mesh.random_points(3000, np.random.default_rng(0))
+    lamp = ObjectInstance(99, "lamp", "lamp", np.zeros(3, np.float32), everywhere, np.ones(3000, np.float32))
+    drawn = sample_object_episodes(mesh, [*instances, lamp], CATEGORIES, 40, np.random.default_rng(0), per_instance)
+    assert set(drawn.category) == {0, 1} and len(drawn.first_goal) == (5 if per_instance else 4)
+    for row in range(40):
+        members = np.arange(*drawn.first_goal[drawn.goal_index[row] :][:2])
+        assert drawn.nearest_goal[row] in members and len(members) < 3000
