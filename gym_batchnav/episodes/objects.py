@@ -249,7 +249,7 @@ def _have_starts(
     found = np.empty((num_sets, _POINTS_TRIED), np.float32)
     for number, row in enumerate(found):
         navmeshes.distance(slots, polygons, points, np.full(_POINTS_TRIED, number, np.int32), row)
-    return ((found >= rules.min_distance) & (found <= rules.max_distance)).any(axis=1)
+    return np.any((found >= rules.min_distance) & (found <= rules.max_distance), axis=1)
 
 
 def _starts(
