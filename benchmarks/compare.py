@@ -35,7 +35,16 @@ def frames_per_second(checkout: Path, caches: Path, bench: tuple[str, ...], seco
         "NUMBA_CACHE_DIR": str(caches / "kernels"),
         "GYM_BATCHNAV_CACHE": str(caches / "scenes"),
     }
-    command = [sys.executable, "-m", "gym_batchnav.cli", "bench", *bench, "--seconds", str(seconds), "--json"]
+    command = [
+        sys.executable,
+        "-c",
+        "from gym_batchnav.cli import main; main()",
+        "bench",
+        *bench,
+        "--seconds",
+        str(seconds),
+        "--json",
+    ]
     run = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True)
     if run.returncode:
         raise RuntimeError(f"{' '.join(command[1:])} failed in {checkout}: {run.stderr[-2000:]}")

@@ -31,7 +31,7 @@ start = time.perf_counter()
 import gym_batchnav
 print(time.perf_counter() - start)
 """
-DEMO = [sys.executable, "-m", "gym_batchnav.cli", "demo", "--json"]
+DEMO = [sys.executable, "-m", "gym_batchnav", "demo", "--json"]
 SHORT_DEMO = [*DEMO, "--seconds", "1"]
 
 
@@ -57,7 +57,7 @@ class Start(NamedTuple):
 
 STARTS = (
     Start("import gym_batchnav, beyond gymnasium", [sys.executable, "-c", IMPORT], 1.0, 1.0),
-    Start("gym-batchnav --help", [sys.executable, "-m", "gym_batchnav.cli", "--help"], 0.5, 1.0),
+    Start("gym-batchnav --help", [sys.executable, "-m", "gym_batchnav", "--help"], 0.5, 1.0),
     Start("a script's first step, empty caches", [sys.executable, "-c", FIRST_SCRIPT], 30.0, 60.0, cold=True),
     Start("the demo's first frame, empty caches", SHORT_DEMO, 30.0, 60.0, cold=True, until="Ready after"),
     Start("the demo of ten seconds, warm caches", DEMO, 25.0, 25.0),

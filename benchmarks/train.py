@@ -18,9 +18,9 @@ from typing import Any
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.library.pace import SETTLE_STEPS
 
-LEAST_FPS = 1500
-MOST_WAIT = 0.10
-MOST_MEMORY = 6 * 2**30
+MIN_FPS = 1500
+MAX_WAIT = 0.10
+MAX_MEMORY = 6 * 2**30
 
 
 def speed(preset: str, seconds: float) -> dict[str, Any]:
@@ -80,12 +80,12 @@ def main() -> None:
     print(f"preset {options.preset}: {figures['frames']:,} frames in {figures['seconds']:.0f} s")
     for part, microseconds in figures["parts"].items():
         print(f"  {part:<9} {microseconds:7.1f} us a frame  {microseconds / total:6.1%}")
-    print(f"  {figures['fps']:,.0f} frames/s; bar {LEAST_FPS:,}: {judged(figures['fps'], LEAST_FPS, True)}")
-    print(f"  no part computes {wait:.1%} of the time; bar {MOST_WAIT:.0%}: {judged(wait, MOST_WAIT, False)}")
+    print(f"  {figures['fps']:,.0f} frames/s; bar {MIN_FPS:,}: {judged(figures['fps'], MIN_FPS, True)}")
+    print(f"  no part computes {wait:.1%} of the time; bar {MAX_WAIT:.0%}: {judged(wait, MAX_WAIT, False)}")
     peak = apart("memory", num_envs=options.num_envs, resident_scenes=options.resident_scenes)["peak_bytes"]
     print(
         f"N={options.num_envs:,}, K={options.resident_scenes}: peak {peak / 2**30:.2f} GiB; "
-        f"bar {MOST_MEMORY / 2**30:.0f} GiB: {judged(peak, MOST_MEMORY, False)}"
+        f"bar {MAX_MEMORY / 2**30:.0f} GiB: {judged(peak, MAX_MEMORY, False)}"
     )
     print(f"measured in {time.perf_counter() - started:.0f} s")
 

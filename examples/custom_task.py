@@ -2,19 +2,18 @@
 
 import argparse
 
-import gymnasium
 import numpy as np
-import torch
+from gymnasium.spaces import Box
 
+from gym_batchnav import BatchNavEnv, Measure, Sensor, Task
 from gym_batchnav.geometry import forward_vectors
-from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.ppo import PPO, PPOConfig
 
 
 class Whiskers(Sensor):  # distance to the nearest wall, at most 2 m: at the agent, half left of it, ahead, half right
     name = "whiskers"
-    space = gymnasium.spaces.Box(0, 2, (4,), np.float32)
+    space = Box(0, 2, (4,), np.float32)
 
     def observe(self, state):
         metres = np.zeros((state.num_envs, 4), np.float32)
@@ -48,13 +47,11 @@ class Stroll(Task):  # STOP ends an episode, which is the default
         return state.memory["strolled_now"]
 
 
-gymnasium.register("Stroll-v0", vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv", kwargs={"task": Stroll()})
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=400_000, help="environment steps, summed over agents")
     frames = parser.parse_args().frames
-    torch.set_num_threads(1)  # networks this small run no faster with more threads
-    env = gymnasium.make_vec("Stroll-v0", 128, sensors=(), autoreset_mode="same_step", max_episode_steps=100).unwrapped
+    env = BatchNavEnv(128, task=Stroll(), sensors=(), autoreset_mode="same_step", max_episode_steps=100)
     config = PPOConfig(frames, num_minibatches=4, normalize_advantages=True, optimizer="adamw", learning_rate=2.5e-3)
     ppo = PPO(env, make_policy("blind", env.single_observation_space), config)
     while ppo.frames < frames:

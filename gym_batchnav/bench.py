@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer, cached_drops
 from gym_batchnav.render.embree.renderer import processor_name
 from gym_batchnav.system.jit import ENTRY
+from gym_batchnav.system.process import num_processors
 
 NUM_SLICES = 10
 TAPE_STEPS = 100
@@ -269,5 +269,5 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
 
 
 def machine() -> str:
-    """Return processor, number of cores and operating system, to print beside figures."""
-    return f"{processor_name()}, {os.cpu_count()} cores, {platform.platform()}"
+    """Return the processor, the number of usable cores and the operating system, to print beside figures."""
+    return f"{processor_name()}, {num_processors()} cores, {platform.platform()}"

@@ -15,12 +15,12 @@ from typing import Any
 
 import gym_batchnav
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.render.api import NVIDIA_DRIVER_FILE, choose_renderer, is_software
+from gym_batchnav.render.api import INSTALL_MESA, INSTALL_NVIDIA_GL, NVIDIA_DRIVER_FILE, choose_renderer, is_software
+from gym_batchnav.system.process import num_processors
+from gym_batchnav.system.storage import is_writable
 
 PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "trimesh", "torch", "cuda-core")
 VENDOR_FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")  # libglvnd's own search path
-_MESA = "Debian: apt-get install libegl1 libgl1-mesa-dri"
-_NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
 _LOAD_LAYER: dict[str, Callable[[], Any]] = {
     "tbb": lambda: import_module("numba.np.ufunc.tbbpool"),
     "omp": lambda: import_module("numba.np.ufunc.omppool"),
@@ -144,7 +144,7 @@ def advise(found: Diagnosis) -> tuple[str, ...]:
     if graphics.has_nvidia and not graphics.hardware:
         advice.append(_nvidia_advice(graphics))
     elif graphics.opengl is None and graphics.loader:
-        advice.append(graphics.error or f"OpenGL 4.3 is not available: install a driver ({_MESA})")
+        advice.append(graphics.error or f"OpenGL 4.3 is not available: {INSTALL_MESA}")
     if found.embree is None:
         advice.append(f"Embree cannot run ({found.embree_error}): machines without a graphics device need it")
     if graphics.hardware and graphics.has_nvidia and found.cuda_error:
@@ -167,9 +167,9 @@ def advise(found: Diagnosis) -> tuple[str, ...]:
 def _nvidia_advice(graphics: Graphics) -> str:
     """Return advice for a machine with an NVIDIA GPU that OpenGL does not draw on."""
     if not any("nvidia" in vendor.lower() for vendor in graphics.vendors):
-        return f"EGL has no NVIDIA driver registered (10_nvidia.json is missing): {_NVIDIA_GL}"
+        return f"EGL has no NVIDIA driver registered (10_nvidia.json is missing): {INSTALL_NVIDIA_GL}"
     if not any("NVIDIA" in device or "CUDA" in device for device in graphics.egl):
-        return f"EGL does not list the NVIDIA GPU: {_NVIDIA_GL}, and check /dev/nvidia* and /dev/dri"
+        return f"EGL does not list the NVIDIA GPU: {INSTALL_NVIDIA_GL}, and check /dev/nvidia* and /dev/dri"
     return (
         "EGL lists the NVIDIA GPU, but OpenGL does not draw on it: unset GLCONTEXT_DEVICE_INDEX and "
         f"LIBGL_ALWAYS_SOFTWARE{f' ({graphics.error})' if graphics.error else ''}"
@@ -267,11 +267,14 @@ def _threads() -> dict[str, Any]:
     """Return Numba's threads and threading layer, the available cores, and the variables that control them."""
     import numba
 
-    get_affinity: Callable[[int], Any] | None = getattr(os, "sched_getaffinity", None)
-    cores = len(get_affinity(0)) if get_affinity is not None else os.cpu_count() or 1
     names = ("NUMBA_NUM_THREADS", *_LAYER_VARIABLES, "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
     set_here = {name: os.environ[name] for name in names if name in os.environ}
-    return {"numba": numba.get_num_threads(), "layer": _threading_layer(), "cores": cores, "variables": set_here}
+    return {
+        "numba": numba.get_num_threads(),
+        "layer": _threading_layer(),
+        "cores": num_processors(),
+        "variables": set_here,
+    }
 
 
 def _threading_layer() -> str:
@@ -301,9 +304,6 @@ def _kernel_folder() -> Path:
 
 def _folder(path: Path) -> Folder:
     """Return the state of a folder, which need not exist."""
-    existing = path
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
     nbytes = 0
     for folder, _, files in os.walk(path):
         for file in files:
@@ -311,4 +311,4 @@ def _folder(path: Path) -> Folder:
                 nbytes += os.stat(os.path.join(folder, file)).st_size
             except OSError:  # another process has removed it
                 continue
-    return Folder(str(path), os.access(existing, os.W_OK), nbytes)
+    return Folder(str(path), is_writable(path), nbytes)

@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).parents[1]
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", REPOSITORY.parent / "shared"))
 REQUIRED = set(filter(None, os.environ.get("GYM_BATCHNAV_REQUIRE", "").split(",")))
 
-MOST_WORKERS = 4
+MAX_WORKERS = 4
 WORKER_BYTES = 4 * 2**30  # main memory that a test process may need
 
 
@@ -41,8 +41,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     if all(argument.split("::")[0].endswith(".py") for argument in config.args):
         return 0
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(MOST_WORKERS, processors, psutil.virtual_memory().available // WORKER_BYTES)
+    from gym_batchnav.system.process import num_processors
+
+    workers = min(MAX_WORKERS, num_processors(), psutil.virtual_memory().available // WORKER_BYTES)
     return workers if workers > 1 else 0
 
 
@@ -51,7 +52,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile kernels once, before parallel test processes start that would each compile the same ones."""
     if getattr(session.config.option, "numprocesses", None) and not session.config.option.collectonly:
         subprocess.run(
-            [sys.executable, "-m", "gym_batchnav.cli", "warmup"],
+            [sys.executable, "-m", "gym_batchnav", "warmup"],
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=REPOSITORY / "tests",

@@ -15,9 +15,9 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
     "state", "geometry", "system", "navmesh", "scene", "homes", "library", "render", "episodes", "task", "preparation",
-    "env", "evaluation", "adapters", "viz", "train", "testing", "bench", "diagnosis", "cli",
+    "env", "evaluation", "adapters", "viz", "train", "testing", "bench", "diagnosis", "cli", "__main__",
 ]  # fmt: skip
-MOST_LINES = 450
+MAX_LINES = 450
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
     "moderngl": "render/opengl/",
@@ -215,7 +215,8 @@ def files_used(module: str) -> set[str]:
 def test_the_root_imports_only_what_names_the_folder_of_machine_code():
     ours = {file_of(name) for name in imports_of("__init__.py", lazy=False)} - {None}
     assert ours == {"system/kernels.py"}
-    assert files_used("system/kernels.py") == {"system/code.py"} and not files_used("system/code.py")
+    assert files_used("system/kernels.py") == {"system/code.py", "system/storage.py"}
+    assert not files_used("system/code.py") and not files_used("system/storage.py")
 
 
 def test_a_circle_is_found():
@@ -224,7 +225,7 @@ def test_a_circle_is_found():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_is_not_too_long(module):
-    assert len((PACKAGE / module).read_text().splitlines()) <= MOST_LINES
+    assert len((PACKAGE / module).read_text().splitlines()) <= MAX_LINES
 
 
 def test_notebooks_have_one_door():

@@ -48,7 +48,7 @@ SENSORS = (GPS, Compass, Heading, PreviousAction, StaticPointGoal)
 MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage, AreaSeen)
 DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, *TASKS, *SENSORS, *MEASURES)}
 OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
-MOST_ENVS = 8  # of a program that is run here
+MAX_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes
 
 
@@ -140,7 +140,7 @@ def info(tmp_path_factory):
 
 def check_name(name, info):
     """Fail unless a keyword, call, attribute, info or command exists."""
-    command = re.match(r"(?:gym-batchnav|torchrun -m gym_batchnav\.cli) (.*)", name)
+    command = re.match(r"(?:gym-batchnav|torchrun -m gym_batchnav) (.*)", name)
     keyword = re.match(r"(\w+)=(.*)", name)
     if command:
         check_command(command[1].split())
@@ -223,7 +223,7 @@ def small(program):
     """A program with few environments and steps; its assertions and names stay the same."""
     for number, fewer in FEWER.items():
         program = program.replace(number, fewer)
-    return re.sub(r"num_envs=(\d+)", lambda match: f"num_envs={min(int(match[1]), MOST_ENVS)}", program)
+    return re.sub(r"num_envs=(\d+)", lambda match: f"num_envs={min(int(match[1]), MAX_ENVS)}", program)
 
 
 @pytest.fixture

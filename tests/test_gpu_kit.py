@@ -36,16 +36,18 @@ def stage(folder, program):
     )
 
 
-def results(folder):
-    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+def run_stage(kit, folder, program, limit, small=True):
+    """Run a program as a stage; return what the kit says of its end, and its results."""
+    stage(folder, program)
+    with (folder / "log.txt").open("w") as log:
+        ended = kit.run_stage("system", limit, small, log)
+    return ended, [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
 def test_a_stage_that_is_cut_off_leaves_what_it_had_found(kit, tmp_path):
-    stage(tmp_path, "report.figure('speed', 7.0, 'frames/s', bar=5)\nprint('going on')\ntime.sleep(60)")
-    with (tmp_path / "log.txt").open("w") as log:
-        ended = kit.run_stage("system", 4.0, True, log)
+    program = "report.figure('speed', 7.0, 'frames/s', bar=5)\nprint('going on')\ntime.sleep(60)"
+    ended, (line,) = run_stage(kit, tmp_path, program, 4.0)
     assert ended["status"] == "timed out" and 4 <= ended["seconds"] < 20
-    (line,) = results(tmp_path)
     assert line["value"] == 7.0 and line["met"] and "going on" in (tmp_path / "log.txt").read_text()
 
 
@@ -67,10 +69,8 @@ def test_a_stage_that_times_out_leaves_no_process_behind(kit, tmp_path):
         "import subprocess\nchild = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
         "report.figure('child', child.pid)\ntime.sleep(60)"
     )
-    stage(tmp_path, program)
-    with (tmp_path / "log.txt").open("w") as log:
-        assert kit.run_stage("system", 4.0, True, log)["status"] == "timed out"
-    (line,) = results(tmp_path)
+    ended, (line,) = run_stage(kit, tmp_path, program, 4.0)
+    assert ended["status"] == "timed out"
     wait_for_end(line["value"])
 
 
@@ -80,10 +80,7 @@ def test_the_kit_does_not_wait_for_a_process_that_keeps_the_output_open(kit, tmp
         "import subprocess\nchild = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
         "report.figure('child', child.pid)"
     )
-    stage(tmp_path, program)
-    with (tmp_path / "log.txt").open("w") as log:
-        ended = kit.run_stage("system", 50.0, True, log)
-    (line,) = results(tmp_path)
+    ended, (line,) = run_stage(kit, tmp_path, program, 50.0)
     psutil.Process(line["value"]).kill()
     assert ended["status"] == "ok" and ended["seconds"] < 40
 
@@ -115,10 +112,8 @@ def test_a_part_that_fails_is_named_and_the_next_one_runs(kit, tmp_path):
         "with report.part('first'):\n    raise ValueError('no such house')\n"
         "with report.part('second'):\n    report.figure('size', 9, bar=8, at_most=True)\nreport.end()"
     )
-    stage(tmp_path, program)
-    with (tmp_path / "log.txt").open("w") as log:
-        assert kit.run_stage("system", 60.0, False, log)["status"] == "failed (1)"
-    first, second = results(tmp_path)
+    ended, (first, second) = run_stage(kit, tmp_path, program, 60.0, small=False)
+    assert ended["status"] == "failed (1)"
     assert first["value"] is None and "no such house" in first["note"]
     assert second["value"] == 9 and not second["met"]
 

@@ -88,7 +88,7 @@ export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cac
 
 echo "== compiling the kernels"
 warm='from gym_batchnav.preparation.kernels import draw_small_scene; draw_small_scene'
-"$work/venv/bin/python" -m gym_batchnav.cli warmup &
+"$work/venv/bin/python" -m gym_batchnav warmup &
 warmup=$!  # compiles only the renderer that "auto" chooses, and the stages use both
 "$work/venv/bin/python" -c "$warm('embree')" &
 embree=$!

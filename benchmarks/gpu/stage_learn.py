@@ -25,7 +25,7 @@ MEASURES = ("success", "spl")
 
 def command(*arguments: str) -> dict[str, Any]:
     """Run a command of the package and return the figures in its last line of output."""
-    call = [sys.executable, "-m", "gym_batchnav.cli", *arguments, "--json"]
+    call = [sys.executable, "-m", "gym_batchnav", *arguments, "--json"]
     done = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

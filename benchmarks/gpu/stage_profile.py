@@ -31,8 +31,8 @@ TIMED: dict[str, tuple[type, str]] = {
     "copying pages": (OpenGLTarget, "_append"),
 }
 STEPS = 20
-MOST_TRACE_BYTES = 15 * 2**20
-LEAST_COPY = 1 << 16  # bytes; flags and actions are smaller
+MAX_TRACE_BYTES = 15 * 2**20
+MIN_COPY = 1 << 16  # bytes; flags and actions are smaller
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def cuda_trace(report: Report, env: BatchNavEnv, actions: np.ndarray) -> None:
         report_copies(report, file, env.num_envs)
         with file.open("rb") as plain, gzip.open(OUT / "step_trace.json.gz", "wb") as packed:
             shutil.copyfileobj(plain, packed)
-    if (OUT / "step_trace.json.gz").stat().st_size > MOST_TRACE_BYTES:
+    if (OUT / "step_trace.json.gz").stat().st_size > MAX_TRACE_BYTES:
         (OUT / "step_trace.json.gz").unlink()
 
 
@@ -155,7 +155,7 @@ def report_copies(report: Report, trace: Path, num_envs: int) -> None:
     to_host = [event for event in copies if "DtoH" in event["name"]]
     sizes = [event.get("args", {}).get("bytes", 0) for event in to_host]
     report.figure("copies a step", len(copies) / STEPS, note=", ".join(sorted({event["name"] for event in copies})))
-    large = [size for size in sizes if size >= LEAST_COPY]
+    large = [size for size in sizes if size >= MIN_COPY]
     report.figure(
         "copies of pictures to the host", len(large), bar=0, at_most=True, note=f"N={num_envs:,}; sizes {sizes[:5]}"
     )

@@ -20,7 +20,7 @@ from gym_batchnav.render.opengl import OpenGLRenderer
 DEPTH = ("depth",)
 COLOUR = ("rgb",)
 BARS = {DEPTH: 500_000, COLOUR: 150_000}
-MOST_BYTES = 8 * 2**30
+MAX_BYTES = 8 * 2**30
 SHOWN = 16  # pictures in a row
 MEMORY_VIEWS = 16384
 MEMORY_SCENES = 16
@@ -105,7 +105,7 @@ def memory(report: Report) -> None:
         what = f"memory, N={num_views:,}, K={library.num_slots}, depth and RGB 64x64"
         if before is not None:
             used = (device_bytes() or 0) - before
-            report.figure(f"{what}, on the GPU", used / 2**30, "GiB", bar=MOST_BYTES / 2**30, at_most=True)
+            report.figure(f"{what}, on the GPU", used / 2**30, "GiB", bar=MAX_BYTES / 2**30, at_most=True)
         report.figure(f"{what}, scenes' share", renderer.nbytes / 2**30, "GiB")
         grown = psutil.Process().memory_info().rss - resident
         report.figure(f"{what}, main memory", grown / 2**30, "GiB")

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from figures import DATA, Report, cuda_unavailable_reason, device, save_sheet
 
+from gym_batchnav.system.process import num_processors
+
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 STRESS_STEPS = 100_000
@@ -131,7 +133,7 @@ def run_all(report: Report, stack: ExitStack) -> None:
     with report.part("agreement"):
         agreement(report)
     few = tuple(f"tests/render/opengl/test_{name}.py" for name in ("devices", "context"))
-    processes = 0 if report.small else max(min((os.cpu_count() or 1) // 4, 4), 0)
+    processes = 0 if report.small else min(num_processors() // 4, 4)
     chosen = (
         "-m",
         "opengl and not slow and not gpu",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.requirements import DEFAULT_ID, Adapter
+from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("rl-games", "the adapter to rl_games"):

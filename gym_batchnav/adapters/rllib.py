@@ -7,7 +7,7 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import Adapter
+from gym_batchnav.adapters.base import Adapter
 
 
 class RLlibEnv(Adapter, VectorWrapper):

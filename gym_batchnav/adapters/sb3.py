@@ -12,12 +12,13 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.requirements import DEFAULT_ID, Adapter
+from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.settings import check_choice, check_counts
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.system.wording import counted
 
 with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -318,7 +319,7 @@ class NavEvalCallback(EvalCallback):
         self.logger.dump(self.num_timesteps)
         if self.verbose >= 1:
             summary = ", ".join(f"{name} {means[name]:.3f}" for name in PRINTED if name in means)
-            print(f"{self.num_timesteps} timesteps, {len(episodes['reward'])} episodes: {summary}")
+            print(f"{self.num_timesteps} timesteps, {counted(len(episodes['reward']), 'episode')}: {summary}")
 
     def _save(self, episodes: dict[str, np.ndarray]) -> None:
         """Write all evaluations so far, with the names of SB3's own callback where it has one."""

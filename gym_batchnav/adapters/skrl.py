@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.requirements import Adapter
+from gym_batchnav.adapters.base import Adapter
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("skrl", "the adapter to skrl"):

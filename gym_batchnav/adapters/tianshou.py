@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.requirements import Adapter
+from gym_batchnav.adapters.base import Adapter
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("tianshou", "the adapter to tianshou"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from typing import Annotated
@@ -54,6 +55,19 @@ app.command()(evaluate)
 app.add_typer(bench, name="bench")
 app.add_typer(scene, name="scene")
 app.add_typer(episodes, name="episodes")
+
+
+def _join_lines(commands: typer.Typer) -> None:
+    """Join the lines of each paragraph of help, since a terminal narrower than a docstring would break them twice."""
+    for command in commands.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _join_lines(group.typer_instance)
+
+
+_join_lines(app)
 
 
 def main() -> None:

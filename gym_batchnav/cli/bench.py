@@ -15,7 +15,9 @@ from gym_batchnav.system.progress import share_progress
 
 bench = typer.Typer(help="Measure frames per second on this machine.", no_args_is_help=True)
 
-SceneOption = Annotated[str, typer.Option(help="Scene file, or the name of shipped scenes.")]
+Scenes = Annotated[
+    list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
+]
 NumEnvs = Annotated[int, typer.Option(help="Number of agents (or views) in the batch.", min=1)]
 Seconds = Annotated[float, typer.Option(help="Duration of the measurement after warm-up, in seconds.", min=0.1)]
 RendererOption = Annotated[str, typer.Option(help="auto, opengl or embree.")]
@@ -28,7 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 @bench.command("step", help="Measure whole environment steps: move, score, begin episodes, render, observe.")
 def step_or_render(
     context: typer.Context,
-    scene: SceneOption = "apartments",
+    scenes: Scenes = None,
     num_envs: NumEnvs = 256,
     seconds: Seconds = 5.0,
     renderer: RendererOption = "auto",
@@ -46,7 +48,13 @@ def step_or_render(
     _report(
         name,
         lambda progress: measure(
-            scene, num_envs, seconds, sensors=names, camera=camera, renderer=renderer, progress=progress
+            scenes or "apartments",
+            num_envs,
+            seconds,
+            sensors=names,
+            camera=camera,
+            renderer=renderer,
+            progress=progress,
         ),
         as_json,
     )
@@ -54,7 +62,7 @@ def step_or_render(
 
 @bench.command()
 def navigation(
-    scene: SceneOption = "apartments",
+    scenes: Scenes = None,
     num_envs: NumEnvs = 4096,
     seconds: Seconds = 5.0,
     as_json: Json = False,
@@ -62,7 +70,11 @@ def navigation(
     """Measure steps of blind agents: moving, geodesic distances, rewards and new episodes, without rendering."""
     from gym_batchnav.bench import bench_step
 
-    _report("navigation", lambda progress: bench_step(scene, num_envs, seconds, sensors=(), progress=progress), as_json)
+    _report(
+        "navigation",
+        lambda progress: bench_step(scenes or "apartments", num_envs, seconds, sensors=(), progress=progress),
+        as_json,
+    )
 
 
 def _sensors(text: str) -> tuple[str, ...]:
@@ -106,5 +118,8 @@ def _report(name: str, measure: Callable[[Callable[[float], None]], dict[str, An
         "threads",
     ):
         if key in figures:
-            table.add_row(key.replace("_", " "), str(figures[key]))
+            value = figures[key]
+            separator = " x " if key == "resolution" else ", "
+            shown = separator.join(map(str, value)) if isinstance(value, list) else str(value)
+            table.add_row(key.replace("_", " "), shown or "none")
     Console().print(table)

@@ -11,9 +11,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gym_batchnav.system.wording import counted
+
 
 def demo(
-    scene: Annotated[str, typer.Option(help="Scene file, or the name of shipped scenes.")] = "apartments",
+    scenes: Annotated[
+        list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
+    ] = None,
     num_envs: Annotated[int, typer.Option(help="Number of agents.", min=1)] = 1024,
     seconds: Annotated[float, typer.Option(help="Duration of the run, in seconds.", min=0.1)] = 10.0,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
@@ -38,14 +42,17 @@ def demo(
     from gym_batchnav.system.storage import make_folder
     from gym_batchnav.viz.demonstration import demonstrate, draw_demonstration
 
+    spec = scenes or "apartments"
     console = Console(stderr=as_json, soft_wrap=True)
     make_folder(out)
     started = time.perf_counter()
-    warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=not are_shipped(scene))
-    env = BatchNavEnv(num_envs, scenes=scene, renderer=renderer)
+    warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=not are_shipped(spec))
+    env = BatchNavEnv(num_envs, scenes=spec, renderer=renderer)
     try:
         device = f"{env.renderer.name} on {env.renderer.device}"
-        console.print(f"Ready after {time.perf_counter() - started:.1f} s: {len(env.library.names)} scenes, {device}")
+        console.print(
+            f"Ready after {time.perf_counter() - started:.1f} s: {counted(len(env.library.names), 'scene')}, {device}"
+        )
         with share_progress("Stepping") as show:
             summary = demonstrate(env, seconds, seed, lambda share, fps: show(share, f"{fps:,.0f} frames/s"))
         console.print(_table(summary))
@@ -61,7 +68,9 @@ def demo(
 
 def _table(summary: dict[str, Any]) -> Table:
     """Return the figures as a table."""
-    table = Table(show_header=False, title=f"{summary['num_envs']} agents, {summary['steps']} steps")
+    table = Table(
+        show_header=False, title=f"{counted(summary['num_envs'], 'agent')}, {counted(summary['steps'], 'step')}"
+    )
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_row("frames/s", f"{summary['fps']:,.0f}")

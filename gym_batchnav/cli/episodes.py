@@ -32,7 +32,7 @@ def generate(
     categories: Annotated[
         str, typer.Option(help="Categories of objects, separated by commas.")
     ] = "chair,bed,plant,toilet,tv,sofa",
-    num: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
+    num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
     min_distance: Annotated[
         float, typer.Option(help="Shortest geodesic distance from start to goal, in metres.")
@@ -45,7 +45,7 @@ def generate(
 
     Pass the file to environments as episode_file=, or put it beside the scene's file under the scene's name.
 
-    Example: gym-batchnav episodes generate home.glb --num 500 --out home.json.gz
+    Example: gym-batchnav episodes generate home.glb --num-episodes 500 --out home.json.gz
     Example: gym-batchnav episodes generate apartments --task objectnav --out objects.json.gz
     """
     import numpy as np
@@ -62,7 +62,7 @@ def generate(
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import check_destination
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
@@ -84,9 +84,12 @@ def generate(
             try:
                 if task is TaskName.OBJECTNAV:
                     found = find_instances(scene, navmesh, names)
-                    objects[file] = (sample_object_episodes(navmesh, found, names, num, rng, rules=rules), found)
+                    objects[file] = (
+                        sample_object_episodes(navmesh, found, names, num_episodes, rng, rules=rules),
+                        found,
+                    )
                 else:
-                    points[file] = sample_episodes(navmesh, num, rng, rules)
+                    points[file] = sample_episodes(navmesh, num_episodes, rng, rules)
             except ValueError as error:
                 raise ValueError(f"scene '{source.name}': {error}") from error
             done()
@@ -95,7 +98,9 @@ def generate(
     else:
         write_episodes(points, out)
     Console(stderr=True, soft_wrap=True).print(
-        f"{out}: {num * len(sources):,} episodes in {counted(len(sources), 'scene')}", highlight=False, markup=False
+        f"{out}: {counted(num_episodes * len(sources), 'episode')} in {counted(len(sources), 'scene')}",
+        highlight=False,
+        markup=False,
     )
 
 
@@ -113,7 +118,7 @@ def info(
 
     from gym_batchnav.episodes.habitat import read_episodes
     from gym_batchnav.episodes.habitat_objects import read_object_episodes
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     if file.is_dir():
         raise IsADirectoryError(f"'{file}' is a folder: pass a file of episodes in it, .json or .json.gz")
@@ -132,10 +137,9 @@ def info(
     if as_json:
         print(json.dumps({"file": str(file), "scenes": rows}))
         return
-    total = sum(row["episodes"] for row in rows.values())
-    table = Table(
-        title=f"{escape(file.name)}: {total:,} episodes in {counted(len(rows), 'scene')} (geodesic distances in metres)"
-    )
+    total = sum(int(row["episodes"]) for row in rows.values())
+    content = f"{counted(total, 'episode')} in {counted(len(rows), 'scene')}"
+    table = Table(title=f"{escape(file.name)}: {content} (geodesic distances in metres)")
     for heading in ("scene", "episodes", "goals", "nearest", "mean", "farthest", "geodesic / straight"):
         table.add_column(heading, justify="left" if heading == "scene" else "right")
     for name, row in rows.items():

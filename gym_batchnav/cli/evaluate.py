@@ -13,7 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.cli.flags import errors_with_flags
 from gym_batchnav.system.storage import make_folder
+from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
     from gym_batchnav.evaluation.intervals import Estimate
@@ -66,7 +68,8 @@ def evaluate(
     console = Console(stderr=as_json)
     if out is not None:
         make_folder(out)
-    with console.status("Loading scenes"):
+    flags = ("scenes", "episodes", "num_envs", "seed", "allow_mismatch", "renderer")
+    with console.status("Loading scenes"), errors_with_flags(*flags, policy_file="policy", blind_file="blind"):
         comparison = make_comparison(
             policy, blind, scenes, episodes, num_envs, renderer, sample, seed, allow_mismatch,
             lambda text: console.print(text, markup=False),
@@ -88,8 +91,9 @@ def evaluate(
 
 def _table(comparison: Comparison, seed: int) -> Table:
     """Return the figures of all agents as a table."""
-    count = f"{len(comparison.results['policy'])} episodes in {len(comparison.env.library.active)} scenes"
-    title = escape(f"{comparison.policy_file.name}: {count}, 95% intervals")
+    num_episodes = counted(len(comparison.results["policy"]), "episode")
+    num_scenes = counted(len(comparison.env.library.active), "scene")
+    title = escape(f"{comparison.policy_file.name}: {num_episodes} in {num_scenes}, 95% intervals")
     table = Table(title=title, box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("agent", style="bold", no_wrap=True)
     for heading in COLUMNS.values():

@@ -17,6 +17,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.cli.flags import errors_with_flags
+from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
     from gym_batchnav.train.run.run import TrainingRun
@@ -72,9 +74,10 @@ def train(
         from gym_batchnav.train.run.run import TrainingRun
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    run = TrainingRun(
-        out, {name: value for name, value in given.items() if value is not None}, resume, note=console.print
-    )
+    with errors_with_flags(*given, "out", "resume"):
+        run = TrainingRun(
+            out, {name: value for name, value in given.items() if value is not None}, resume, note=console.print
+        )
     console.quiet = run.workers.rank != 0
     try:
         console.print(_headline(run))
@@ -206,8 +209,8 @@ def _headline(run: TrainingRun) -> str:
     ends = f"{preset.ppo.total_frames:,} frames" + ("" if limit is None else f" or {_clock(limit)}")
     workers = "" if run.workers.size == 1 else f", {run.workers.size} workers"
     return (
-        f"Training {preset.policy!r} ({parameters:,} parameters) with {preset.num_envs} agents on {preset.device}"
-        f"{workers} up to {ends}"
+        f"Training {preset.policy!r} ({parameters:,} parameters) with {counted(preset.num_envs, 'agent')} on "
+        f"{preset.device}{workers} up to {ends}"
     )
 
 

@@ -1,4 +1,4 @@
-"""``gym-batchnav warmup``: compile all kernels ahead of time."""
+"""``gym-batchnav warmup``: compile the kernels ahead of time."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ def warmup(
     processes: Annotated[
         int | None, typer.Option(help="Number of processes; one per processor, at most 8, by default.", min=1)
     ] = None,
+    renderer: Annotated[str, typer.Option(help="The renderer to compile: auto, opengl or embree.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Compile all kernels now, so that later commands and programs do not have to.
+    """Compile the kernels now, so that later commands and programs do not have to.
 
     Several processes compile in parallel and fill Numba's cache on disk. Run this after installing or updating the
     package, or when building a container image. It is idempotent: a second run finds everything in the cache.
+
+    Of the renderers, only one is compiled: by default the one that environments choose on this machine. Name the other
+    if your programs pass renderer=, or if a container image is built on a machine of another kind.
 
     Example: gym-batchnav warmup
     """
     from gym_batchnav.preparation.kernels import warm_up
 
-    compiled = warm_up(processes)
+    compiled = warm_up(processes, renderer)
     if as_json:
-        figures = {"compiled": compiled.num_workloads, "seconds": compiled.seconds}
+        figures = {"compiled": compiled.num_workloads, "seconds": compiled.seconds, "renderer": renderer}
         print(json.dumps({**figures, "directory": str(compiled.directory.parent)}))
         return
-    done = f"Compiled all kernels in {compiled.seconds:.1f} s" if compiled.num_workloads else "All kernels are compiled"
+    kernels = f"all kernels, with those of renderer='{renderer}'"
+    done = f"Compiled {kernels}, in {compiled.seconds:.1f} s" if compiled.num_workloads else f"Found {kernels}"
     message = f"{done}; the cache is in '{compiled.directory.parent}'"
     Console().print(message, highlight=False, markup=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,20 @@ from gym_batchnav.state import Action
 RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order")
 
 
-def warn_of_unknown(options: Collection[str]) -> None:
-    """Warn about unknown reset options. They are no error, because wrappers may pass options of their own."""
+def options_of(options: Any) -> Mapping[str, Any]:
+    """Return reset options, empty for None; ValueError unless they are a dict.
+
+    Unknown options cause a warning. They are no error, because wrappers may pass options of their own.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ValueError(f"options={options!r}: pass a dict, such as {{'reset_mask': mask}}, or None")
     unknown = [name for name in options if name not in RESET_OPTIONS]
     if unknown:
         known = ", ".join(map(repr, RESET_OPTIONS))
         warnings.warn(f"reset options {unknown!r} are ignored: the known options are {known}", stacklevel=3)
+    return options
 
 
 def mask_of(name: str, mask: Any, num_envs: int) -> np.ndarray:
@@ -87,12 +95,15 @@ def actions_of(actions: Any, num_envs: int) -> np.ndarray:
 
 
 def episodes_of(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:
-    """Return episode numbers as int64 [N]; ValueError for another shape, dtype or value."""
+    """Return the reset option ``episode_index`` as int64 [N]; ValueError for another shape, dtype or value."""
     episodes = np.asarray(episodes)
     if episodes.shape != (num_envs,) or episodes.dtype.kind not in "iu":
-        raise ValueError(f"episodes are {episodes.dtype} {episodes.shape}: pass integers ({num_envs},)")
-    if episodes.min() < 0 or episodes.max() >= num_episodes:
+        raise ValueError(f"episode_index is {episodes.dtype} {episodes.shape}: pass integers ({num_envs},)")
+    wrong = (episodes < 0) | (episodes >= num_episodes)
+    if wrong.any():
+        index = int(wrong.argmax())
         raise ValueError(
-            f"episodes must lie between 0 and {num_episodes - 1}, not {episodes.min()} to {episodes.max()}"
+            f"episode_index[{index}] = {episodes[index]} for environment {index}: there are episodes 0 to "
+            f"{num_episodes - 1}"
         )
     return episodes.astype(np.int64)

@@ -19,8 +19,8 @@ from gym_batchnav.env.arguments import (
     indices_of,
     mask_of,
     numbers_of,
+    options_of,
     seeds_of,
-    warn_of_unknown,
 )
 from gym_batchnav.env.cameras import AgentCameras, picture_spaces
 from gym_batchnav.env.memory import check_memory
@@ -229,17 +229,16 @@ class BatchNavEnv(BatchQueries, VectorEnv):
                 closed, the process was forked, or another thread uses the environment.
         """
         self._check_open("reset")
-        options = options or {}
-        warn_of_unknown(options)
-        mask = mask_of("reset_mask", options.get("reset_mask"), self.num_envs)
+        given = options_of(options)
+        mask = mask_of("reset_mask", given.get("reset_mask"), self.num_envs)
         if not (self.simulator.begun | mask).all():
             raise RuntimeError("the first reset must include all environments: call reset() without 'reset_mask'")
         seeds = seeds_of(seed, self.num_envs)
-        requested = options.get("episode_index")
+        requested = given.get("episode_index")
         rows = None
         if requested is not None:
             rows = episodes_of(requested, self.num_envs, self.num_episodes)[mask]
-        order = options.get("episode_order")
+        order = given.get("episode_order")
         if order is not None:
             check_choice("episode_order", order, EPISODE_ORDERS)
             self.simulator.change_order(order)

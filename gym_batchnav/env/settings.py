@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ class BatchSettings:
 
     Raises:
         ValueError: A value is wrong; the message names the keyword, the value and the choices.
+        FileNotFoundError: There is no ``episode_file``.
     """
 
     num_envs: int = 1
@@ -72,6 +74,16 @@ class BatchSettings:
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)
+        if self.buffers != BatchSettings.buffers and not self.reuse_buffers and self.obs_device == "cpu":
+            raise ValueError(
+                f"buffers={self.buffers} has no effect on fresh arrays: also pass reuse_buffers=True, or leave it out"
+            )
+        check_path("cache_dir", self.cache_dir)
+        check_path("episode_file", self.episode_file)
+        if self.episode_file is not None and not Path(self.episode_file).is_file():
+            raise FileNotFoundError(
+                f"episode_file='{self.episode_file}': there is no such file: pass the path of a .json or .json.gz"
+            )
         check_kind("camera", self.camera, Camera)
         check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings)
         autoreset_mode_of(self.autoreset_mode)
@@ -160,6 +172,12 @@ def check_positive(**values: float) -> None:
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         if not (number and math.isfinite(value) and value > 0):
             raise ValueError(f"{name}={value!r}: pass a positive number")
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise ValueError unless the value is None or a path."""
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise ValueError(f"{name}={value!r}: pass a path")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

@@ -394,8 +394,8 @@ class Simulator:
         if (requested >= sizes).any():
             index = int((requested >= sizes).argmax())
             raise ValueError(
-                f"episode {requested[index]} for environment {indices[index]}: it enters scene "
-                f"{self.library.name(slot[index])!r}, which has only {sizes[index]}; pass a smaller number"
+                f"episode_index[{indices[index]}] = {requested[index]}: environment {indices[index]} enters scene "
+                f"{self.library.name(slot[index])!r}, which has episodes 0 to {sizes[index] - 1}"
             )
         return slot, requested
 

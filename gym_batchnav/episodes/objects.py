@@ -30,7 +30,7 @@ _VIEW = Camera(width=32, height=32, hfov_deg=90.0)
 _VIEWS_AT_ONCE = 256
 _NUM_DIRECTIONS = 64  # in which the outline of an object is measured
 _BELOW_CENTRE = 1.0  # metres; candidates are searched on the floor nearest to this far below an object's centre
-_ROUNDS = 1000  # of tries to find starts
+_MAX_ROUNDS = 1000  # of tries to find starts
 _POINTS_TRIED = 1000  # random points, one of which must be a possible start for an object to be a goal
 _NEAREST_TRIED = 16  # goals nearest in a straight line, among which the nearest one is searched first
 
@@ -44,14 +44,14 @@ class ViewRules:
         spacing: Distance between neighbouring view points, metres.
         eye_height: Height of the camera above the navmesh, metres.
         min_coverage: Least fraction of the pixels of a 90-degree view towards the object that must show it.
-        least: Objects with fewer view points are left out, since agents would miss them.
+        min_points: Objects with fewer view points are left out, since agents would miss them.
     """
 
     max_distance: float = 1.0
     spacing: float = 0.15
     eye_height: float = 1.25
     min_coverage: float = 0.005
-    least: int = 10
+    min_points: int = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +104,7 @@ def find_instances(
             points = _candidates(navmesh, vertices, center, rules)
             coverage = drawer.coverage(object_id, center, points)
             seen = coverage >= rules.min_coverage
-            if seen.sum() >= rules.least:
+            if seen.sum() >= rules.min_points:
                 found.append(ObjectInstance(object_id, name, categories[number], center, points[seen], coverage[seen]))
     finally:
         drawer.close()
@@ -259,7 +259,7 @@ def _starts(
     start = np.empty((len(goal_set), 3), np.float32)
     distance = np.empty(len(goal_set), np.float32)
     left = np.arange(len(goal_set))
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         points, polygons = navmesh.random_points_and_polygons(len(left), rng)
         found = np.empty(len(left), np.float32)
         navmeshes.distance(np.zeros(len(left), np.int32), polygons, points, goal_set[left], found)

@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import Acting
 from gym_batchnav.evaluation.loop import EpisodeLoop, batch_of
+from gym_batchnav.system.wording import counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,15 @@ class EvaluatedEpisodes:
         if name == "measures" or name not in self.measures:  # copying looks up "measures" before it exists
             raise AttributeError(f"these episodes have no measure {name!r}")
         return self.measures[name]
+
+    def __dir__(self) -> list[str]:
+        """List the measures as well, for completion."""
+        return sorted({*object.__dir__(self), *self.measures})
+
+    def __repr__(self) -> str:
+        """Return the number of episodes and the mean of every measure in one line."""
+        means = [f"{name}={float(np.mean(values)):.4g}" for name, values in self.measures.items()] if len(self) else []
+        return f"{type(self).__name__}({', '.join([counted(len(self), 'episode'), *means])})"
 
 
 def evaluate(
@@ -98,7 +108,7 @@ def episode_numbers(env: BatchNavEnv, episodes_per_scene: int | None = None) -> 
         count = size if episodes_per_scene is None else episodes_per_scene
         if count > size:
             raise ValueError(
-                f"{count} episodes of scene {env.library.name(slot)!r}, which has only {size}: "
+                f"{counted(count, 'episode')} of scene {env.library.name(slot)!r}, which has only {size}: "
                 "pass a smaller episodes_per_scene, or leave out the scene"
             )
         numbers.append(env.simulator.schedule.index(np.full(count, slot), np.arange(count)))

@@ -18,8 +18,8 @@ from gym_batchnav.homes.layout import Catalogue, Piece, RoomLayout
 from gym_batchnav.homes.plan import Plan, make_plan
 from gym_batchnav.homes.programme import (
     LARGEST_AREA,
-    LEAST_AREA,
-    LEAST_AREA_OF_TWO,
+    MIN_AREA,
+    MIN_AREA_OF_TWO,
     choose_area,
     choose_storeys,
 )
@@ -29,8 +29,8 @@ from gym_batchnav.scene.scene import Scene
 
 __all__ = ["SEMANTIC_CLASSES", "generate_apartment", "semantic_class"]
 
-LEAST_TRIANGLES = 5_000
-MOST_TRIANGLES = 1_000_000
+MIN_TRIANGLES = 5_000
+MAX_TRIANGLES = 1_000_000
 _INDOORS = 0.92  # share of light on furniture
 _SHELL_SHARE = 0.25  # of the triangles go to walls, floors and ceilings
 _COARSEST = 0.1  # level of detail
@@ -136,16 +136,16 @@ def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int
     """Raise ValueError unless all arguments are in their range."""
     if seed < 0:
         raise ValueError(f"seed={seed}: pass a seed that is not negative")
-    if area is not None and not LEAST_AREA <= area <= LARGEST_AREA:
-        raise ValueError(f"area={area}: pass {LEAST_AREA:g} to {LARGEST_AREA:g} square metres")
+    if area is not None and not MIN_AREA <= area <= LARGEST_AREA:
+        raise ValueError(f"area={area}: pass {MIN_AREA:g} to {LARGEST_AREA:g} square metres")
     if storeys not in (None, 1, 2):
         raise ValueError(f"storeys={storeys}: pass 1 or 2")
-    if storeys == 2 and (area is None or area < LEAST_AREA_OF_TWO):
-        raise ValueError(f"storeys=2 needs an area of at least {LEAST_AREA_OF_TWO:g} square metres: pass one")
+    if storeys == 2 and (area is None or area < MIN_AREA_OF_TWO):
+        raise ValueError(f"storeys=2 needs an area of at least {MIN_AREA_OF_TWO:g} square metres: pass one")
     if closed_doors is not None and closed_doors < 0:
         raise ValueError(f"closed_doors={closed_doors}: pass a number that is not negative")
-    if not LEAST_TRIANGLES <= triangles <= MOST_TRIANGLES:
-        raise ValueError(f"triangles={triangles}: pass {LEAST_TRIANGLES:,} to {MOST_TRIANGLES:,}")
+    if not MIN_TRIANGLES <= triangles <= MAX_TRIANGLES:
+        raise ValueError(f"triangles={triangles}: pass {MIN_TRIANGLES:,} to {MAX_TRIANGLES:,}")
 
 
 def _furnish(

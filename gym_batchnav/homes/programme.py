@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-LEAST_AREA = 25.0  # square metres
+MIN_AREA = 25.0  # square metres
 LARGEST_AREA = 400.0
-LEAST_AREA_OF_TWO = 120.0  # square metres, of a home with two storeys
+MIN_AREA_OF_TWO = 120.0  # square metres, of a home with two storeys
 LARGEST_CUT = 100.0  # square metres, of a storey that is cut freely; larger ones have a corridor
 Rooms = tuple[tuple[str, float], ...]  # kind and area asked for, square metres
 
@@ -32,7 +32,7 @@ def choose_area(rng: np.random.Generator) -> float:
     """Draw a size: mostly 45 to 120 square metres, some studios, some large homes."""
     kind, place = rng.random(2)
     if kind < 0.12:
-        return float(LEAST_AREA + 20 * place)
+        return float(MIN_AREA + 20 * place)
     if kind < 0.88:
         return float(45 + 75 * place)
     return float(120 * (LARGEST_AREA / 120) ** place)
@@ -40,7 +40,7 @@ def choose_area(rng: np.random.Generator) -> float:
 
 def choose_storeys(rng: np.random.Generator, area: float) -> int:
     """Draw one storey or two; the larger the home, the sooner two."""
-    return 1 + int(area >= LEAST_AREA_OF_TWO and rng.random() < (0.35 if area < 180 else 0.85))
+    return 1 + int(area >= MIN_AREA_OF_TWO and rng.random() < (0.35 if area < 180 else 0.85))
 
 
 def choose_rooms(rng: np.random.Generator, area: float, storeys: int) -> tuple[Rooms, ...]:

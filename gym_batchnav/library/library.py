@@ -12,11 +12,12 @@ from gym_batchnav.library.loader import BackgroundLoader, PrepareAhead, complete
 from gym_batchnav.library.pace import SETTLE_STEPS, RotationPace
 from gym_batchnav.library.plan import ScenePlan
 from gym_batchnav.library.refusals import Refusals, is_lasting
-from gym_batchnav.library.slots import NOTHING, Content, Preparer, Slots, counted
+from gym_batchnav.library.slots import NOTHING, Content, Preparer, Slots
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.library.supply import SceneSupply
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.notices import warn_user
+from gym_batchnav.system.wording import counted
 
 
 class SceneLibrary:
@@ -418,7 +419,7 @@ class SceneLibrary:
             self._arriving = slot, self._step + SETTLE_STEPS
         else:
             limit = f"max_scene_bytes={self._slots.max_scene_bytes}"
-            self._refusals.pass_over(content[0], f"{limit} besides the {counted(self.num_held)} in memory")
+            self._refusals.pass_over(content[0], f"{limit} besides the {counted(self.num_held, 'scene')} in memory")
 
     def _request_next(self) -> None:
         """Request the next scene of the plan."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.progress import late_progress
+from gym_batchnav.system.wording import counted
 
 Preparer = Callable[[Scene], Any]
 Content = tuple[int, Scene | None, dict[int, Any]]  # index in the list of scenes, scene, preparers' results by key
@@ -142,7 +143,7 @@ class Slots:
             for size, place in zip(self.memory.tolist(), where, strict=True)
             if size > self.max_scene_bytes
         )
-        return f"{counted(self.num_held)} would take {taken}, more than max_scene_bytes={self.max_scene_bytes}"
+        return f"{counted(self.num_held, 'scene')} would take {taken}, more than max_scene_bytes={self.max_scene_bytes}"
 
     def install(self, slot: int, content: Content) -> None:
         """Place a scene and its derived data in a slot."""
@@ -168,8 +169,3 @@ class Slots:
             content = contents[slot] if slot < len(contents) else NOTHING
             if self.differs(slot, content):
                 self.install(slot, content)
-
-
-def counted(scenes: int) -> str:
-    """Return ``1 scene``, ``3 scenes`` and so on."""
-    return "1 scene" if scenes == 1 else f"{scenes} scenes"

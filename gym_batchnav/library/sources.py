@@ -25,6 +25,7 @@ from gym_batchnav.library.recipes import (
     load_recipe,
     recipe_from,
 )
+from gym_batchnav.scene.files import SceneNotFoundError
 from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, scene_name
 from gym_batchnav.scene.load import SUFFIXES
 from gym_batchnav.scene.scene import Scene
@@ -57,7 +58,9 @@ def shipped_scenes() -> dict[str, Path]:
 
 
 def are_shipped(spec: SceneSpec) -> bool:
-    """Return whether a specification names shipped apartments, which have navmeshes and episodes."""
+    """Return whether a specification names shipped apartments only, which have navmeshes and episodes."""
+    if isinstance(spec, (list, tuple)):
+        return all(map(are_shipped, spec))
     return isinstance(spec, str) and (spec == "apartments" or spec in shipped_scenes())
 
 
@@ -81,7 +84,7 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
 
     Raises:
         ValueError: If there is no scene of a name, or a pattern or folder has no scene.
-        FileNotFoundError: If the specification looks like a path, and there is no such file.
+        SceneNotFoundError: If the specification looks like a path, and there is no such file.
     """
     parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
     if not isinstance(parts, Iterable):
@@ -131,7 +134,7 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
         for file in matches:
             yield from _scenes_in(file)
     elif path.suffix or len(path.parts) > 1:
-        raise FileNotFoundError(f"scene file '{path}' does not exist: check the path")
+        raise SceneNotFoundError(path)
     else:
         known = ", ".join(["apartments", *shipped, "procedural:SEED"])
         raise ValueError(f"unknown scene '{part}': pass the path of a file, or one of {known}")

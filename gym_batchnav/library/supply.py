@@ -10,10 +10,11 @@ import numpy as np
 from gym_batchnav.library.loader import Loaded, Outcome, PrepareAhead, load, never
 from gym_batchnav.library.plan import ScenePlan
 from gym_batchnav.library.refusals import Refusals, is_lasting
-from gym_batchnav.library.slots import NOTHING, Content, Slots, counted
+from gym_batchnav.library.slots import NOTHING, Content, Slots
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.progress import late_progress
+from gym_batchnav.system.wording import counted
 
 
 class SceneSupply:
@@ -123,7 +124,7 @@ class SceneSupply:
         if not num_chosen:
             raise ValueError(f"no scene fits into max_scene_bytes={limit}: allow more")
         if num_too_large:
-            warn_user(f"only {counted(num_chosen)} at a time: more do not fit into max_scene_bytes={limit}")
+            warn_user(f"only {counted(num_chosen, 'scene')} at a time: more do not fit into max_scene_bytes={limit}")
 
     def _upcoming(self, plan: ScenePlan, excluded: set[int], count: int, held: dict[int, Content]) -> list[int]:
         """Return the scenes to load together: those of the next ``count`` of the plan that are not in memory.

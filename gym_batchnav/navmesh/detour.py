@@ -90,6 +90,7 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
     Polygons that are not walkable (flag bit 0 clear) are left out.
 
     Raises:
+        FileNotFoundError: If there is no such file.
         ValueError: If the file is not a navmesh, is damaged or larger than 64 MiB, or has several tiles joined by
             portals.
     """
@@ -101,7 +102,9 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
 
 
 def _read_bounded(path: Path) -> bytes:
-    if path.exists() and not path.is_file():
+    if not path.exists():
+        raise FileNotFoundError(f"navmesh file '{path}' does not exist: check the path")
+    if not path.is_file():
         raise ValueError("it is not a regular file")
     with path.open("rb") as file:
         data = file.read(MAX_FILE_BYTES + 1)

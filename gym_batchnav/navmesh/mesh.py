@@ -22,6 +22,7 @@ from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
+from gym_batchnav.system.wording import counted
 
 __all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
 
@@ -124,8 +125,9 @@ class NavMesh:
 
     def __repr__(self) -> str:
         """Return the area and the counts in one line."""
-        area = f"{self.navigable_area:.1f} m2 on {self.num_islands} islands"
-        return f"NavMesh({area}, {self.num_polygons:,} polygons, agent radius {self.settings.agent_radius:g} m)"
+        area = f"{self.navigable_area:.1f} m2 on {counted(self.num_islands, 'island')}"
+        num_polygons = counted(self.num_polygons, "polygon")
+        return f"NavMesh({area}, {num_polygons}, agent radius {self.settings.agent_radius:g} m)"
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None

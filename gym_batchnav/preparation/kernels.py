@@ -18,7 +18,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.navmesh.agents import PARALLEL_FROM, NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.render.api import make_renderer
+from gym_batchnav.render.api import RENDERERS, make_renderer
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
@@ -28,14 +28,20 @@ _FLOOR = np.array([[0, 2, 1], [0, 3, 2], [4, 6, 5]], np.int32)
 _TRIANGLE_OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvn 0 0 1\nf 1/1/1 2/1/1 3/1/1\n"
 
 
-def warm_up(processes: int | None = None) -> Compiled:
-    """Compile every kernel of the package, so that no later program waits for it; idempotent.
+def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
+    """Compile every kernel of the package, of the renderers that of one, so that no later program waits; idempotent.
 
     Args:
         processes: Number of processes; one per processor, at most 8, by default.
+        renderer: Name of the renderer; ``"auto"`` is the one that environments choose on this machine.
+
+    Raises:
+        ValueError: There is no such renderer.
     """
+    if renderer not in RENDERERS:
+        raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
-    return compile_ahead([_drawing("auto"), _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes)
+    return compile_ahead([_drawing(renderer), _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes)
 
 
 def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False, samples: bool = False) -> None:

@@ -115,15 +115,22 @@ class NavigationPreparer:
         if not points and not objects:
             raise ValueError(f"episode_file='{file}': no file can be read for {self.sampler!r}: leave episode_file out")
         categories = self.sampler.categories if isinstance(self.sampler, ObjectEpisodes) else None
-        by_scene = _read_episodes_once(file, state_of_files(file), categories)
-        where = f"{file}, scene {scene.name!r}"
+        origin = f"episode_file='{file}'" if self.episode_file else f"'{file}'"
+        try:
+            by_scene = _read_episodes_once(file, state_of_files(file), categories)
+        except (ValueError, FileNotFoundError) as error:
+            if self.episode_file is None:
+                raise
+            kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
+            raise kind(f"episode_file= cannot be used: {error}") from error
+        where = f"{origin}, scene {scene.name!r}"
         try:
             name = scene_name_in(by_scene, (scene.name, str(scene.metadata.get("path", ""))))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
         if name is None:
             known = ", ".join(sorted(by_scene)[:20])
-            raise ValueError(f"{file} has no episode for scene {scene.name!r}: it has scenes {known}")
+            raise ValueError(f"{origin} has no episode for scene {scene.name!r}: it has scenes {known}")
         fit = fit_episodes if categories is None else fit_object_episodes
         return fit(by_scene[name], navmesh, where)
 

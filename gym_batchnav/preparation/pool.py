@@ -13,6 +13,7 @@ from gym_batchnav.library.loader import Abandoned, Outcome, never
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.worker import TIMEOUT, TRIES, PreparationWorker, WorkerLost, prepare_scene
+from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
 
 MAX_WORKERS = 4  # by default
@@ -119,8 +120,7 @@ def prepare_all(
 
 def affordable_workers() -> int:
     """Return the number of worker processes, one to four, for the free processors and the free memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(MAX_WORKERS, cores)
+    count = min(MAX_WORKERS, num_processors())
     with suppress(OSError, ValueError, AttributeError):  # only some systems report it
         count = min(count, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // BYTES_PER_WORKER)
     return max(count, 1)

@@ -6,6 +6,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.pool import PreparationPool
+from gym_batchnav.system.wording import counted
 
 FEW_SCENES = 8  # up to this number all are resident
 ENVS_PER_SCENE = 32  # with more scenes; as in "Large Batch Simulation for Deep Reinforcement Learning"
@@ -42,8 +43,8 @@ def make_library(
     sources = scene_sources(scenes, preparer.cache)
     if once and resident_scenes is not None and resident_scenes < len(sources):
         raise ValueError(
-            f"episode_order='once' requires all scenes to be resident: pass {resident_scenes} scenes instead of "
-            f"{len(sources)}, or leave resident_scenes={resident_scenes} out"
+            f"episode_order='once' requires all scenes to be resident: pass {counted(resident_scenes, 'scene')} "
+            f"instead of {len(sources)}, or leave resident_scenes={resident_scenes} out"
         )
     if resident_scenes is None and not once and len(sources) > FEW_SCENES:
         resident_scenes = -(-num_envs // ENVS_PER_SCENE)

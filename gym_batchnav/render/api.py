@@ -27,6 +27,9 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
 }
 SENSORS = tuple(SENSOR_FORMATS)
 DEVICES = ("cpu", "cuda")
+# Remedies for a missing driver, in errors and in the diagnosis of a machine.
+INSTALL_MESA = "install a driver (Debian: apt-get install libegl1 libgl1-mesa-dri)"
+INSTALL_NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
 NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's driver, on Linux
 
 Batch = TypeVar("Batch")
@@ -173,8 +176,8 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
     if opengl_device is None:
         if name == "opengl":
             raise RuntimeError(
-                "renderer='opengl' needs OpenGL 4.3 or newer, which was not found: install a driver "
-                "(Debian: libegl1 libgl1-mesa-dri), or choose renderer='embree'; gym-batchnav doctor shows details"
+                f"renderer='opengl' needs OpenGL 4.3 or newer, which was not found: {INSTALL_MESA}, or choose "
+                "renderer='embree'; gym-batchnav doctor shows details"
             )
         reason = "OpenGL 4.3 was not found: drawing on the processor with Embree instead"
         return RendererChoice("embree", reason, warns=True)
@@ -214,8 +217,7 @@ def check_device(device: str, renderer: str) -> None:
     if opengl_device is None:
         raise RuntimeError(
             f"obs_device={device!r} needs OpenGL 4.3 or newer on an NVIDIA device, which was not found: pass "
-            "obs_device='cpu', or install NVIDIA's OpenGL (libnvidia-gl; in a container "
-            "NVIDIA_DRIVER_CAPABILITIES=all) and moderngl"
+            f"obs_device='cpu', or {INSTALL_NVIDIA_GL} and moderngl"
         )
     from gym_batchnav.render.opengl.cuda import check_cuda
 

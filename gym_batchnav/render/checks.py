@@ -15,6 +15,14 @@ def check_sensors(sensors: Sequence[str]) -> None:
         raise ValueError(f"sensors={sensors!r}: pass a tuple of one or more of {', '.join(map(repr, SENSORS))}")
 
 
+def closed_error(renderer: object) -> RuntimeError:
+    """Return the error to raise if a renderer is used after it was closed."""
+    return RuntimeError(
+        f"this {type(renderer).__name__} is closed: make a new one with make_renderer; if environments share it, close "
+        "the environment that made it last"
+    )
+
+
 def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
     """Raise ValueError unless ``check_sensors`` accepts the sensors and both counts are at least 1."""
     check_sensors(sensors)

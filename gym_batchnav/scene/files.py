@@ -34,6 +34,22 @@ class SceneError(ValueError):
         return f"scene '{self.scene}': {self.reason}"
 
 
+class SceneNotFoundError(SceneError, FileNotFoundError):
+    """The error of a scene whose file does not exist.
+
+    Args:
+        scene: Path of the file.
+        reason: The problem and the remedy, which name the path, since others may know the scene by its name.
+    """
+
+    def __init__(self, scene: str | Path, reason: str | None = None) -> None:
+        super().__init__(scene, reason or f"file '{scene}' does not exist: check the path")
+
+    def __str__(self) -> str:
+        """Return the whole message."""
+        return f"scene {self.reason}"
+
+
 class SceneFiles:
     """A scene's main file and the files that it refers to.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import SceneBuilder
-from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles
+from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles, SceneNotFoundError
 from gym_batchnav.scene.formats.gltf import read_gltf
 from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
@@ -18,7 +18,7 @@ from gym_batchnav.scene.habitat.stage import read_stage_config
 from gym_batchnav.scene.json_values import MAX_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
 
-__all__ = ["SUFFIXES", "SceneError", "load_scene"]
+__all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "load_scene"]
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _GLTF = (".glb", ".gltf")
@@ -72,6 +72,7 @@ def load_scene(
         scene: Name of the scene to load from a glTF file with several; the file's default scene if not given.
 
     Raises:
+        SceneNotFoundError: If there is no such file; it is a SceneError and a FileNotFoundError.
         SceneError: If the file cannot be loaded; the message gives the reason and the remedy.
         ValueError: If ``up`` or ``scale`` is none of the above.
     """
@@ -87,6 +88,8 @@ def load_scene(
         raise SceneError(path, _other_ending(path))
     if scene is not None and suffix not in _GLTF:
         raise SceneError(path, f"only glTF files hold several scenes: leave scene={scene!r} out")
+    if not path.exists():
+        raise SceneNotFoundError(path)
     files = SceneFiles(path)
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.system.wording import counted
 
 OPAQUE = 0
 MASK = 1
@@ -63,7 +64,8 @@ class Scene:
     def __repr__(self) -> str:
         """Return the name and the counts in one line."""
         size = " x ".join(f"{length:.1f}" for length in np.ptp(self.bounds, axis=0)) if len(self.vertices) else "0"
-        counts = f"{len(self.triangles):,} triangles, {len(self.objects):,} objects, {len(self.textures):,} textures"
+        parts = (("triangle", self.triangles), ("object", self.objects), ("texture", self.textures))
+        counts = ", ".join(counted(len(items), noun) for noun, items in parts)
         return f"Scene({self.name!r}, {size} m, {counts})"
 
     def _repr_mimebundle_(

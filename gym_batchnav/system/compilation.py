@@ -29,10 +29,11 @@ import numba
 from numba import njit
 from numba.core import event
 
+from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
 
 _PACKAGE = Path(__file__).parents[1]
-_MOST_PROCESSES = 8
+_MAX_PROCESSES = 8
 _ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in worker processes, whose parent shows the progress
 
 
@@ -83,7 +84,7 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
         waiting: queue.SimpleQueue[Workload] = queue.SimpleQueue()
         for work in todo:
             waiting.put(work)
-        count = min(processes or min(_num_processors(), _MOST_PROCESSES), len(todo))
+        count = min(processes or min(num_processors(), _MAX_PROCESSES), len(todo))
         with late_progress("Compiling kernels once for this machine; parts", len(todo)) as done:
             _run_all(waiting, marks, count, done)
     return Compiled(len(todo), time.perf_counter() - started, directory)
@@ -117,13 +118,6 @@ def _state() -> str:
 
 def _digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
-
-
-def _num_processors() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _run_all(

@@ -21,6 +21,7 @@ from pathlib import Path
 import platformdirs
 
 from gym_batchnav.system.code import PACKAGE, folder_digest
+from gym_batchnav.system.storage import is_writable
 
 # The sources of kernels, and those from which they import constants and layouts.
 KERNEL_SOURCES = (
@@ -61,10 +62,7 @@ def _base() -> Path | None:
         path = Path(given)
         return path.parent if _FOLDER.fullmatch(path.name) else path  # a parent process has set it
     for path in (Path(platformdirs.user_cache_dir("gym_batchnav"), "kernels"), PACKAGE / "__pycache__"):
-        existing = path
-        while not existing.exists() and existing != existing.parent:
-            existing = existing.parent
-        if os.access(existing, os.W_OK):
+        if is_writable(path):
             return path
     return None
 

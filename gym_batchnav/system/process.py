@@ -1,4 +1,4 @@
-"""Track which process and which thread may run parallel kernels and OpenGL.
+"""The processors of a process, and which process and thread may run parallel kernels and OpenGL.
 
 Threads and OpenGL contexts do not survive a fork: a parallel kernel or an OpenGL call in a forked child hangs or kills
 it without an error. That is a property of the whole process, hence the module-level variables.
@@ -15,6 +15,13 @@ import threading
 
 _owner: int | None = None
 PARALLEL_KERNELS = threading.RLock()
+
+
+def num_processors() -> int:
+    """Return the number of processors that this process may use, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def claim_process(what: str) -> None:

@@ -1,10 +1,18 @@
-"""Atomic writing of files."""
+"""Folders that can be written to, and atomic writing of files."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from pathlib import Path
+
+
+def is_writable(folder: Path) -> bool:
+    """Return whether files can be written to a folder, or, if it does not exist, to its nearest existing parent."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    return os.access(existing, os.W_OK)
 
 
 def check_destination(path: Path) -> None:

@@ -19,6 +19,10 @@ _REQUIRED = {  # attributes of an object of each role
     "sensor": (*_COMMON, "name", "space", "observe"),
     "measure": (*_COMMON, "name", "at_end", "measure"),
 }
+_EXAMPLES = {
+    "task": "PointNav() of gym_batchnav.task.pointnav",
+    "measure": "SPL() of gym_batchnav.task.measures",
+}
 INFO_KEYS = ("scene_index", "episode_index", "episode_valid")  # infos about the episode, which are not measures
 # Names that no measure may have; Gymnasium's RecordEpisodeStatistics uses the last.
 _TAKEN = frozenset((*INFO_KEYS, "final_obs", "final_info", "episode"))
@@ -249,6 +253,8 @@ def _check_role(role: str, one: object) -> None:
     protocol = f"gym_batchnav.task.api.{role.capitalize()}"
     if role == "sensor" and isinstance(one, str):
         raise ValueError(f"sensor={one!r} of a task: the environment renders images; pass sensors=({one!r},) to it")
+    if isinstance(one, str):
+        raise ValueError(f"{role}={one!r}: pass an object, such as {_EXAMPLES[role]}")
     if isinstance(one, type):
         raise ValueError(f"{role}={one.__name__} is a class: pass an object, {one.__name__}()")
     missing = [part for part in _REQUIRED[role] if not hasattr(one, part)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from gym_batchnav.task.api import Measure, TaskState
 
-_MOST_POINTS = 128  # of a reference path
+_MAX_POINTS = 128  # of a reference path
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class NDTW(Measure):
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the reference path, its number of points, the costs so far and the last position."""
         return {
-            "reference_path": np.zeros((num_envs, _MOST_POINTS, 3), np.float32),
+            "reference_path": np.zeros((num_envs, _MAX_POINTS, 3), np.float32),
             "reference_size": np.zeros(num_envs, np.int64),
-            "warping_cost": np.zeros((num_envs, _MOST_POINTS)),
+            "warping_cost": np.zeros((num_envs, _MAX_POINTS)),
             "warping_position": np.zeros((num_envs, 3), np.float32),
         }
 
@@ -101,6 +101,6 @@ def _resampled(path: np.ndarray, spacing: float) -> np.ndarray:
     """Return evenly spaced points [n, 3] along a polyline [m, 3], with both ends; n is at most 128."""
     lengths = np.linalg.norm(np.diff(path.astype(np.float64), axis=0), axis=1)
     along = np.concatenate([[0.0], np.cumsum(lengths)])
-    count = min(_MOST_POINTS, int(np.ceil(along[-1] / spacing)) + 1)
+    count = min(_MAX_POINTS, int(np.ceil(along[-1] / spacing)) + 1)
     where = np.linspace(0.0, along[-1], count)
     return np.stack([np.interp(where, along, axis) for axis in path.T.astype(np.float64)], axis=1)

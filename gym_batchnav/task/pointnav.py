@@ -35,6 +35,18 @@ class PointNav(Task):
 
     measures = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
 
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every number is finite, and ``spl_reward`` is a bool."""
+        for name in ("success_distance", "success_reward", "step_reward"):
+            value = getattr(self, name)
+            is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+            if not (is_number and np.isfinite(value)):
+                raise ValueError(f"{name}={value!r}: pass a finite number")
+        if self.success_distance <= 0:
+            raise ValueError(f"success_distance={self.success_distance!r}: pass a positive number of metres")
+        if not isinstance(self.spl_reward, (bool, np.bool_)):
+            raise ValueError(f"spl_reward={self.spl_reward!r}: pass True or False")
+
     @property
     def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
         """The sensor of the goal."""

@@ -136,7 +136,7 @@ def make_comparison(
     """
     policy_file = policy_file or _shipped(SHIPPED_POLICY)
     if policy_file is None:
-        raise ValueError("this version ships no policy: pass --policy FILE, a file that gym-batchnav train wrote")
+        raise ValueError("this version ships no policy: pass policy_file=, a file that gym-batchnav train wrote")
     policy, about = load_policy(policy_file)
     preset = PRESETS.get(about.preset, PRESETS["cpu"])
     spec = list(scenes or preset.held_out)
@@ -179,7 +179,7 @@ def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
         more = -(-episodes // num_scenes) * num_scenes
         near = f"{fewer} or {more}" if fewer else f"{more}"
         raise ValueError(
-            f"--episodes {episodes}: all {num_scenes} scenes have the same weight, so the number must be a multiple of "
+            f"episodes={episodes}: all {num_scenes} scenes have the same weight, so the number must be a multiple of "
             f"{num_scenes}: pass {near}"
         )
     return episodes // num_scenes
@@ -194,10 +194,10 @@ def _shipped(name: str) -> Path | None:
 def _check_blind(file: Path, blind: PolicyAbout, about: PolicyAbout, allow_mismatch: bool) -> None:
     """Raise ValueError unless a policy is blind and has the other one's settings, except for the camera."""
     if blind.kind != "blind":
-        raise ValueError(f"--blind '{file}': it holds a policy of kind {blind.kind!r}; pass one of kind 'blind'")
+        raise ValueError(f"blind_file='{file}': it holds a policy of kind {blind.kind!r}; pass one of kind 'blind'")
     lines = blind.differences(about)
     if lines and not allow_mismatch:
         raise ValueError(
-            f"--blind '{file}' was trained with other environment settings than --policy: in the policy's "
-            f"{'; '.join(lines)}. Compare policies with the same settings, or use --allow-mismatch"
+            f"blind_file='{file}': it was trained with other environment settings than policy_file=: in the policy's "
+            f"{'; '.join(lines)}. Compare policies with the same settings, or pass allow_mismatch=True"
         )

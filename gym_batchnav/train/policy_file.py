@@ -195,8 +195,7 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
         raise ValueError(
             "the environment differs from that of the policy's training: "
             + "; ".join(lines)
-            + ". Make it with BatchNavEnv(**about.env_keywords(), ...), or allow the mismatch "
-            "(allow_mismatch=True, --allow-mismatch)"
+            + ". Make it with BatchNavEnv(**about.env_keywords(), ...), or allow the mismatch with allow_mismatch=True"
         )
 
 
@@ -212,7 +211,8 @@ def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
     Loading an untrusted file is safe: nothing in it is executed, and size, header and sensors are bounded.
 
     Raises:
-        ValueError: The file is not a policy, is damaged, or has other weights than its description says.
+        ValueError: The file is not a safetensors file or not a policy, is damaged, or has other weights than its
+            description says.
         FileNotFoundError: The file does not exist.
     """
     _check_size(path)
@@ -232,14 +232,16 @@ def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
 
 
 def _check_size(path: Path) -> None:
-    """Raise ValueError if a file or its safetensors header (8 bytes of length, then JSON) is too large."""
+    """Raise ValueError if a file has no safetensors header (8 bytes of length, then JSON), or either is too large."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file '{path}': check the path")
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"policy file '{path}' has more than {MAX_BYTES:,} bytes: pass a file that train wrote")
     with path.open("rb") as file:
-        start = file.read(8)
-    size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+        start = file.read(9)
+    if start[8:] != b"{":  # the beginning of every header
+        raise ValueError(f"policy file '{path}' is not a safetensors file: pass a file that gym-batchnav train wrote")
+    (size,) = struct.unpack("<Q", start[:8])
     if size > MAX_HEADER_BYTES:
         raise ValueError(f"policy file '{path}' is damaged: its header has {size:,} bytes, over {MAX_HEADER_BYTES:,}")
 

@@ -12,6 +12,7 @@ import numpy as np
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import Action
+from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.clips import batch_map, episode_clip
 from gym_batchnav.viz.maps import draw_trajectories
 from gym_batchnav.viz.recording import Recording, record_episodes
@@ -98,9 +99,10 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
         save_clip(episode_clip(shown, recording, _CLIP_MAP_PIXELS), folder / "clip.gif", fps=8)
     finally:
         shown.close()
+    paths = f"paths of {counted(len(episodes), 'agent')}"
     return {
         folder / "mosaic.png": f"views of {len(viewed)} of the agents",
-        folder / "map.png": f"paths of {len(episodes)} agents in {env.library.name(slot)}, from disc to star",
+        folder / "map.png": f"{paths} in {env.library.name(slot)}, from disc to star",
         folder / "clip.gif": "the same agents, beside their views",
     }
 

@@ -81,8 +81,3 @@ def listed(names: Sequence[str]) -> str:
     """Join the first four names and the number of the others."""
     more = len(names) - _MAX_LISTED
     return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def counted(count: int, noun: str) -> str:
-    """Format a count with its noun in singular or plural."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -14,6 +14,7 @@ import numpy as np
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.fields import FIELD_COLORS, draw_field, farthest, geodesic_field
 from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, navmesh_map
 from gym_batchnav.viz.marks import PATH_COLORS
@@ -116,7 +117,7 @@ def episodes_figure(episodes: EpisodeSet, title: str = "", width: float = 9.0) -
     places.set(xlabel=_METRES.format("x"), ylabel=_METRES.format("z"), aspect="equal")
     places.invert_yaxis()
     places.legend(fontsize="small", markerscale=2, ncols=2, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1))
-    made.suptitle(title or f"{len(episodes):,} episodes")
+    made.suptitle(title or counted(len(episodes), "episode"))
     return made
 
 
@@ -133,7 +134,9 @@ def strip_figure(recording: Recording, index: int = 0, count: int = 6, width: fl
         ValueError: The agent was not filmed.
     """
     if not 0 <= index < recording.num_filmed:
-        raise ValueError(f"index={index}, but {recording.num_filmed} agents were filmed: record more with num_filmed=")
+        raise ValueError(
+            f"index={index}, but the number of filmed agents is {recording.num_filmed}: record more with num_filmed="
+        )
     last = int(recording.num_steps[index])
     steps = np.unique(np.linspace(0, last, count).round().astype(int))
     rows = len(recording.pictures)
@@ -150,7 +153,7 @@ def strip_figure(recording: Recording, index: int = 0, count: int = 6, width: fl
     below.plot(recording.distances[: last + 1, index], color=_rgb(1))
     below.plot(steps, recording.distances[steps, index], "o", color=_rgb(0))
     below.set(xlabel="step", ylabel=_METRES.format("to the goal"), ylim=(0, None), xlim=(0, max(1, last)))
-    title = f"{last} steps"
+    title = counted(last, "step")
     if np.isfinite(recording.spl[index]):
         outcome = "reached" if recording.success[index] else "not reached"
         title = f"goal {outcome} after {title}, SPL {recording.spl[index]:.2f}"

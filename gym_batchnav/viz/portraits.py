@@ -16,9 +16,9 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.bundle import Portrait, mime_bundle
 from gym_batchnav.viz.facts import (
-    counted,
     describe_navmesh,
     describe_scene,
     islands_in_words,

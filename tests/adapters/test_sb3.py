@@ -2,7 +2,7 @@
 
 # ruff: noqa: E402 - what is not installed is not imported
 
-from libraries import require
+from libraries import GYMNASIUM, require
 
 require("stable_baselines3")
 
@@ -254,6 +254,8 @@ def test_infos_tell_of_the_episodes_that_ended_and_of_those_that_began(make, wra
     env.reset()
     own = [info["episode_index"] for info in env.reset_infos]
     lengths = np.zeros(N, int)
+    # With SAME_STEP, Gymnasium before 1.4 does not count the first step of an episode that follows another.
+    uncounted = np.zeros(N, int)
     for _, reward, done, infos in steps(env):
         assert reward.dtype == np.float32
         lengths += 1
@@ -261,7 +263,8 @@ def test_infos_tell_of_the_episodes_that_ended_and_of_those_that_began(make, wra
             assert type(info["distance_to_goal"]) is float and info["episode_index"] == own[index]
             assert ("terminal_observation" in info) == ("success" in info) == done[index]
             if done[index]:
-                assert not wrapped or info["episode"]["l"] == lengths[index]
+                assert not wrapped or info["episode"]["l"] == lengths[index] - uncounted[index]
+                uncounted[index] = GYMNASIUM < (1, 4)
                 own[index] = env.reset_infos[index]["episode_index"]
                 lengths[index] = 0
                 assert own[index] == batch.simulator.schedule.index(batch.agents.slot, batch.episodes.episode)[index]

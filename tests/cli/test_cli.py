@@ -4,11 +4,13 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import gym_batchnav
 from gym_batchnav.library.sources import assets_dir
 
 
@@ -47,13 +49,13 @@ def test_the_demo_draws_mosaic_map_and_clip(demo):
 @pytest.mark.slow
 def test_the_demo_takes_a_users_own_file(data_dir, tmp_path):
     scene = data_dir / "scenes/godot/room.glb"
-    said = run("demo", "--scene", str(scene), "--num-envs", "16", "--seconds", "2", "--out", str(tmp_path), "--json")
+    said = run("demo", "--scenes", str(scene), "--num-envs", "16", "--seconds", "2", "--out", str(tmp_path), "--json")
     assert json.loads(said.stdout.splitlines()[-1])["num_envs"] == 16
 
 
 @pytest.mark.parametrize("what", ["step", "render", "navigation"])
 def test_bench_prints_one_line_of_figures(what):
-    scene = ("--scene", "apartment_0", "--num-envs", "32", "--seconds", "0.5", "--json")
+    scene = ("--scenes", "apartment_0", "--num-envs", "32", "--seconds", "0.5", "--json")
     (line,) = run("bench", what, *scene).stdout.splitlines()
     figures = json.loads(line)
     assert figures["fps"] > 0 and len(figures["fps_slices"]) == 10
@@ -65,14 +67,14 @@ def test_bench_prints_one_line_of_figures(what):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("demo", "--scene", "castle"), "castle"),
-        (("demo", "--scene", "missing.glb"), "missing.glb"),
-        (("demo", "--scene", "[/red].glb"), "[/red].glb"),
+        (("demo", "--scenes", "castle"), "castle"),
+        (("demo", "--scenes", "missing.glb"), "missing.glb"),
+        (("demo", "--scenes", "[/red].glb"), "[/red].glb"),
         (("bench", "step", "--resolution", "big"), "--resolution"),
         (("bench", "step", "--resolution", "64x"), "--resolution '64x': write 64 or 128x72"),
         (("scene", "navmesh", "apartment_0", "--save", "out.xyz"), "end in .navmesh"),
         (("scene", "view", "apartment_0", "--out", "picture"), "use .png"),
-        (("episodes", "generate", "apartment_0", "--num", "5", "--out", "x.csv"), "x.csv"),
+        (("episodes", "generate", "apartment_0", "--num-episodes", "5", "--out", "x.csv"), "x.csv"),
         (("episodes", "info", "."), "'.' is a folder: pass a file"),
         (("episodes", "generate", "apartment_0", "--min-distance", "9", "--max-distance", "3"), "min_distance"),
         (("bench", "render", "--renderer", "vulkan"), "vulkan"),
@@ -90,6 +92,31 @@ def test_the_doctor_says_which_renderer_runs_here_and_why():
     shown = run("doctor").stdout
     assert 'renderer="auto"' in shown and "threads" in shown
     assert len(shown.splitlines()) <= 40
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "gym_batchnav", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.strip() == gym_batchnav.__version__
+
+
+@pytest.mark.parametrize("command", [("demo",), ("evaluate",), ("scene", "view"), ("episodes", "generate")])
+def test_paragraphs_of_help_fill_the_lines_of_a_narrow_terminal(command, monkeypatch):
+    """A line ends only where its paragraph does, or where the next word would not fit."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = [line[1:].rstrip() for line in run(*command, "--help").stdout.splitlines()]
+    options = next(index for index, line in enumerate(lines) if "Options" in line or "Arguments" in line)
+    pairs = [pair for pair in pairwise(lines[3:options]) if all(pair)]
+    assert len(pairs) >= 2 or command[0] == "episodes"
+    for line, following in pairs:
+        assert len(line) + 1 + len(following.split()[0]) > 58, line
+
+
+def test_bench_prints_lists_as_words():
+    shown = run(
+        "bench", "step", "--scenes", "apartment_4", "--num-envs", "2", "--seconds", "0.2", "--sensors", "rgb,depth"
+    )
+    assert "rgb, depth" in shown.stdout and "64 x 64" in shown.stdout and "[" not in shown.stdout
 
 
 def test_help_teaches():
@@ -114,7 +141,7 @@ def test_scene_navmesh_describes_and_draws_a_file(data_dir, tmp_path):
 
 def test_episodes_are_generated_and_described(tmp_path):
     out = tmp_path / "episodes.json.gz"
-    run("episodes", "generate", "apartment_0", "apartment_1", "--num", "50", "--out", str(out))
+    run("episodes", "generate", "apartment_0", "apartment_1", "--num-episodes", "50", "--out", str(out))
     rows = json.loads(run("episodes", "info", str(out), "--json").stdout)["scenes"]
     assert {name: row["episodes"] for name, row in rows.items()} == {"apartment_0": 50, "apartment_1": 50}
     assert all(1 <= row["distance_min"] <= row["distance_max"] <= 30 for row in rows.values())
@@ -131,10 +158,17 @@ def test_warmup_compiles_everything_once():
     assert second["compiled"] == 0 and second["directory"] == first["directory"]
 
 
+def test_warmup_compiles_for_the_named_renderer():
+    figures = json.loads(run("warmup", "--renderer", "embree", "--json", timeout=900).stdout)
+    assert figures["renderer"] == "embree"
+    assert "renderer='embree'" in run("warmup", "--renderer", "embree").stdout
+    assert "renderer='vulkan': choose one of" in run("warmup", "--renderer", "vulkan", expect=1).stderr
+
+
 def test_the_demo_names_the_scene_that_it_draws(tmp_path):
     shutil.copy(assets_dir() / "apartment_4.glb", tmp_path / "whole.glb")
     (tmp_path / "broken.glb").write_bytes(b"glTF but no more")
-    spec = ("--scene", str(tmp_path / "*.glb"), "--num-envs", "4", "--seconds", "0.5")
+    spec = ("--scenes", str(tmp_path / "*.glb"), "--num-envs", "4", "--seconds", "0.5")
     said = run("demo", *spec, "--out", str(tmp_path / "out")).stdout
     assert "agents in whole" in said
 
@@ -143,13 +177,13 @@ def test_piped_output_does_not_break_paths(tmp_path):
     folder = tmp_path / "a_folder_with_a_rather_long_name_that_fills_a_line_of_eighty_characters_and_more"
     folder.mkdir()
     out = folder / "episodes.json.gz"
-    said = run("episodes", "generate", "apartment_4", "--num", "5", "--out", str(out))
+    said = run("episodes", "generate", "apartment_4", "--num-episodes", "5", "--out", str(out))
     assert str(out) in said.stderr
 
 
 def test_object_episodes_are_generated_and_described(tmp_path):
     out = tmp_path / "objects.json.gz"
-    wanted = ("--task", "objectnav", "--categories", "bed, toilet", "--num", "20", "--out", str(out))
+    wanted = ("--task", "objectnav", "--categories", "bed, toilet", "--num-episodes", "20", "--out", str(out))
     assert "20 episodes in 1 scene" in run("episodes", "generate", "apartment_4", *wanted).stderr
     rows = json.loads(run("episodes", "info", str(out), "--task", "objectnav", "--json").stdout)["scenes"]
     assert rows["apartment_4"]["episodes"] == 20 and rows["apartment_4"]["goals"] > 20

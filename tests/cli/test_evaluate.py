@@ -13,6 +13,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav.cli.evaluate import evaluate  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.library.sources import assets_dir  # noqa: E402
 from gym_batchnav.train.comparison import SHIPPED_BLIND, SHIPPED_POLICY, make_comparison  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_file import PolicyAbout, save_policy  # noqa: E402
@@ -78,7 +79,7 @@ def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
     captured = capsys.readouterr()
     (line,) = captured.out.splitlines()
     assert json.loads(line)["agents"]["shortest_path"]["spl_interval"]
-    for words in ("small.safetensors: 2 episodes in 1 scenes", "shortest path", "SoftSPL", "blind", "40.0-40.0"):
+    for words in ("small.safetensors: 2 episodes in 1 scene,", "shortest path", "SoftSPL", "blind", "40.0-40.0"):
         assert words in captured.err
     assert "…" not in captured.err and max(map(len, captured.err.splitlines())) <= 80
 
@@ -98,8 +99,10 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(files["small"].read_bytes()[:-9])
     refused("damaged", policy=damaged)
+    damaged.write_bytes((assets_dir() / "apartment_4.glb").read_bytes())
+    refused("is not a safetensors file: pass a file that gym-batchnav train wrote", policy=damaged)
     monkeypatch.setattr("gym_batchnav.train.comparison.assets_dir", lambda: tmp_path / "nothing")
-    refused("ships no policy: pass --policy FILE", policy=None)
+    refused("ships no policy: pass --policy, a file", policy=None)
 
 
 def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch):

@@ -514,7 +514,10 @@ class TestWrongUse:
             ({"autoreset_mode": "never"}, "never"),
             ({"render_mode": "human"}, "human"),
             ({"episode_order": "twice"}, "twice"),
-            ({"task": "nope"}, "task='nope'.*Task"),
+            ({"task": 7}, "task=7 .*Task"),
+            ({"buffers": 4}, "buffers=4 has no effect on fresh arrays: also pass reuse_buffers=True"),
+            ({"cache_dir": 5}, "cache_dir=5: pass a path"),
+            ({"episode_file": 5}, "episode_file=5: pass a path"),
             ({"camera": 64}, "Camera"),
         ],
     )
@@ -564,7 +567,14 @@ class TestWrongUse:
             env.reset(options={"reset_mask": np.array([True, False])})
         for options, named in (
             ({"reset_mask": np.array([1, 0])}, "reset_mask"),
-            ({"episode_index": np.array([0, 10_000])}, "between 0 and 99"),
+            (
+                {"episode_index": np.array([0, 10_000])},
+                r"episode_index\[1\] = 10000 for environment 1: there are episodes 0 to 99",
+            ),
+            ({"episode_index": np.array([-1, 0])}, r"episode_index\[0\] = -1 for environment 0"),
+            ({"episode_index": 3}, r"episode_index is int64 \(\): pass integers \(2,\)"),
+            ("x", "options='x': pass a dict"),
+            ([("reset_mask", None)], "options=.*: pass a dict"),
         ):
             with pytest.raises(ValueError, match=named):
                 env.reset(seed=0, options=options)
@@ -674,8 +684,12 @@ class TestWrongUse:
         before = len(library._slots.preparers)
         with pytest.raises(ValueError, match="twice"):
             make(1, episode_order="twice")
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError, match=r"^episode_file='.*none\.json': there is no such file"):
             make(1, episode_file=tmp_path / "none.json")
+        (tmp_path / "torn.json").write_text("{")
+        said = r"episode_file= cannot be used: .*torn\.json: not a Habitat episode file"
+        with pytest.warns(UserWarning, match=f"left out: {said}"), pytest.raises(ValueError, match=said):
+            make(1, episode_file=tmp_path / "torn.json")
         assert len(library._slots.preparers) == before
 
     @pytest.mark.parametrize(

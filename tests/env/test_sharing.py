@@ -37,6 +37,25 @@ def pair(make, **kwargs):
     return first, make(HALF, library=first.library, renderer=first.renderer, **own)
 
 
+def test_a_renderer_whose_environment_is_closed_tells_the_remedy(make):
+    first, second = pair(make)
+    first.reset(seed=0)
+    second.reset(seed=0)
+    renderer = first.renderer
+    first.close()
+    with pytest.raises(RuntimeError, match="close the environment that made it last"):
+        second.step(np.ones(HALF, int))
+    with pytest.raises(RuntimeError, match="close the environment that made it last"):
+        make(library=second.library, renderer=renderer).reset(seed=0)
+
+
+def test_a_library_outlives_the_environment_that_made_it(make):
+    first = make()
+    library = first.library
+    first.close()
+    assert np.isfinite(make(library=library).reset(seed=0)[0]["depth"]).all()
+
+
 def rows_of(returned, rows):
     """Return some rows of everything that a step of a batch returned."""
     if isinstance(returned, dict):

@@ -2,13 +2,13 @@
 
 from functools import partial
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import wrappers as single
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector
+from libraries import GYMNASIUM
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera
@@ -16,7 +16,6 @@ from gym_batchnav.geometry import Camera
 NEXT_STEP, SAME_STEP, DISABLED = AutoresetMode
 EVERY_MODE = (NEXT_STEP, SAME_STEP, DISABLED)
 NOT_SAME_STEP = (NEXT_STEP, DISABLED)  # Gymnasium does not transform final_obs in general
-RELEASE = tuple(int(part) for part in gymnasium.__version__.split(".")[:2])
 
 
 @pytest.fixture
@@ -214,7 +213,7 @@ def test_normalized_observations_are_of_the_flattened(make):
 
 @pytest.mark.parametrize("mode", EVERY_MODE)
 def test_episode_statistics_equal_the_environments_record(mode, make):
-    if mode == SAME_STEP and RELEASE < (1, 4):
+    if mode == SAME_STEP and GYMNASIUM < (1, 4):
         pytest.skip("Gymnasium before 1.4 counts one step too few of each episode with SAME_STEP")
     env = make(mode, sensors=(), max_episode_steps=9)
     wrapped = vector.RecordEpisodeStatistics(env)

@@ -114,7 +114,7 @@ def test_scenes_of_one_stem_get_their_own_episodes(tmp_path, episodes):
     preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
     for folder, count in (("a", 5), ("b", 7)):
         assert len(preparer(replace(box_room(), metadata={"path": f"/home/me/{folder}/room.glb"})).episode_set) == count
-    with pytest.raises(ValueError, match=r"episodes\.json\.gz, scene 'room': it has several .*a/room, b/room"):
+    with pytest.raises(ValueError, match=r"episodes\.json\.gz', scene 'room': it has several .*a/room, b/room"):
         preparer(box_room())
 
 
@@ -143,8 +143,23 @@ def test_a_part_of_a_dataset_that_changes_is_read_anew(tmp_path, navmesh, episod
 def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):
     write_episodes({"castle.glb": episodes}, tmp_path / "episodes.json.gz")
     preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
-    with pytest.raises(ValueError, match=r"'room'.*castle"):
+    with pytest.raises(
+        ValueError, match=r"^episode_file='.*episodes\.json\.gz' has no episode for scene 'room'.*castle"
+    ):
         preparer(box_room())
+
+
+def test_errors_of_an_episode_file_name_the_keyword(tmp_path, navmesh):
+    file = tmp_path / "room.json.gz"
+    preparer = NavigationPreparer(episode_file=file)
+    with pytest.raises(FileNotFoundError, match=r"^episode_file= cannot be used: .*room\.json\.gz"):
+        preparer.episodes(box_room(), navmesh)
+    file.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"^episode_file= cannot be used: .*room\.json\.gz"):
+        preparer.episodes(box_room(), navmesh)
+    beside = replace(box_room(), metadata={"path": str(tmp_path / "room.glb")})
+    with pytest.raises(ValueError, match=r"^(?!episode_file=).*room\.json\.gz"):
+        NavigationPreparer().episodes(beside, navmesh)
 
 
 def test_a_scene_that_nobody_can_walk_in_is_refused_by_name(tmp_path):

@@ -171,6 +171,17 @@ def test_what_cannot_be_evaluated_is_refused(make, policy):
         evaluate(make(sensors=("rgb",)), PolicyAgent(policy))
 
 
+def test_results_show_their_means_and_list_their_measures(make):
+    episodes = evaluate(make(sensors=()), RandomAgent())
+    assert set(episodes.measures) < set(dir(episodes)) and "num_steps" in dir(episodes)
+    shown = repr(episodes)
+    assert shown.startswith(f"EvaluatedEpisodes({len(episodes)} episodes, ") and "\n" not in shown
+    assert f"soft_spl={np.mean(episodes.soft_spl):.4g}" in shown
+    one = EvaluatedEpisodes(*[np.zeros(1, int)] * 5, measures={"spl": np.array([0.25])})
+    none = EvaluatedEpisodes(*[np.zeros(0, int)] * 5, measures={"spl": np.zeros(0)})
+    assert repr(one) == "EvaluatedEpisodes(1 episode, spl=0.25)" and repr(none) == "EvaluatedEpisodes(0 episodes)"
+
+
 def test_means_are_those_of_the_episodes(make):
     episodes = evaluate(make(sensors=()), RandomAgent())
     found = estimates(episodes)

@@ -13,7 +13,7 @@ from rooms import box, box_room, scene_of
 from gym_batchnav.episodes.habitat import scene_stem
 from gym_batchnav.library import recipes
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.sources import scene_sources, shipped_scenes, source_from_recipe
+from gym_batchnav.library.sources import are_shipped, scene_sources, shipped_scenes, source_from_recipe
 from gym_batchnav.scene.save import save_glb
 
 PNG = (
@@ -84,6 +84,21 @@ def test_lists_and_generators_of_anything_keep_their_order(tmp_path):
     expected = ["apartment_1", "b", "mine", "procedural_4", "procedural_5"]
     assert names(parts) == names(part for part in parts) == expected
     assert names("apartments") == list(shipped_scenes())
+
+
+@pytest.mark.parametrize(
+    ("spec", "shipped"),
+    [
+        ("apartments", True),
+        ("apartment_0", True),
+        (["apartment_0", "apartment_1"], True),
+        (["apartment_0", "house.glb"], False),
+        ("house.glb", False),
+        (box_room(), False),
+    ],
+)
+def test_shipped_scenes_are_known(spec, shipped):
+    assert are_shipped(spec) == shipped
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ COMPILED_TWICE = {"_is_diagonal", "nearest_on_segment", "distance_3d", "spot_at"
 def test_each_kernel_is_compiled_for_one_signature(tmp_path):
     """A literal or a 32-bit integer among the arguments costs every program seconds at its first start."""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "gym_batchnav.cli", "warmup"]
+    command = [sys.executable, "-m", "gym_batchnav", "warmup"]
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
     machine_code = [re.match(r"(.+)\.(\w+)-\d+\..+\.\d+\.nbc", path.name) for path in tmp_path.rglob("*.nbc")]
     signatures = Counter((found[1], found[2]) for found in machine_code if found)

@@ -294,6 +294,9 @@ def test_begin_survives_views_that_no_camera_has(rendering, value):
         assert target.finish()["rgb"].shape == (4, 8, 8, 3)
 
 
+CLOSED = "Renderer is closed: .*close the environment that made it last"
+
+
 def test_closing_is_idempotent_and_final(rendering):
     renderer = rendering(*walls(2))
     closed, left_open, unused = (renderer.target(SMALL) for _ in range(3))
@@ -303,12 +306,19 @@ def test_closing_is_idempotent_and_final(rendering):
         closing.close()
     for target in (closed, left_open, unused):
         for use in (target.begin, target.render, target.refresh):
-            with pytest.raises(RuntimeError, match="closed"):
+            with pytest.raises(RuntimeError, match=CLOSED):
                 use(SLOT, AHEAD)
-        with pytest.raises(RuntimeError, match="closed"):
+        with pytest.raises(RuntimeError, match=CLOSED):
             target.finish()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(RuntimeError, match=CLOSED):
         renderer.target(SMALL)
+
+
+def test_a_closed_target_of_an_open_renderer_says_so(rendering):
+    target = rendering(*walls(1)).target(SMALL)
+    target.close()
+    with pytest.raises(RuntimeError, match=r"[Tt]arget is closed: make a new one with renderer\.target"):
+        target.begin(SLOT, AHEAD)
 
 
 def test_a_dropped_renderer_leaves_others_of_the_library(rendering):

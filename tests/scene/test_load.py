@@ -14,13 +14,15 @@ import trimesh
 from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, soup, square
 from PIL import Image
 
+from gym_batchnav.library.refusals import is_lasting
+from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene import builder as assemble
 from gym_batchnav.scene import images, json_values
 from gym_batchnav.scene.formats import draco as read_draco
 from gym_batchnav.scene.formats import gltf as read_gltf
 from gym_batchnav.scene.formats import gltf_document as gltf
-from gym_batchnav.scene.load import SceneError, load_scene
+from gym_batchnav.scene.load import SceneError, SceneNotFoundError, load_scene
 from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
 
 
@@ -488,6 +490,21 @@ def test_files_that_are_no_scenes_are_refused(tmp_path, name, content, reason):
     with pytest.raises(SceneError, match=reason) as error:
         load_scene(tmp_path / name)
     assert name in str(error.value)
+
+
+def test_a_missing_file_is_the_same_error_wherever_it_is_named(tmp_path):
+    path = tmp_path / "none.glb"
+    for use in (load_scene, scene_sources):
+        with pytest.raises(
+            SceneNotFoundError, match=r"^scene file '.*none\.glb' does not exist: check the path$"
+        ) as error:
+            use(path)
+        assert isinstance(error.value, FileNotFoundError) and isinstance(error.value, SceneError)
+        copy = pickle.loads(pickle.dumps(error.value))  # as worker processes send it
+        assert (type(copy), str(copy)) == (type(error.value), str(error.value))
+        assert is_lasting(error.value)
+    with pytest.raises(FileNotFoundError, match=r"^navmesh file '.*none\.navmesh' does not exist: check the path$"):
+        NavMesh.load(tmp_path / "none.navmesh")
 
 
 def test_options_are_checked(tmp_path):

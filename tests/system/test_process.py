@@ -1,10 +1,21 @@
-"""Claims of processes and threads."""
+"""The number of processors, and claims of processes and threads."""
 
+import os
 import threading
 
 import pytest
 
-from gym_batchnav.system.process import Claim
+from gym_batchnav.system.process import Claim, num_processors
+
+
+def test_processors_that_the_process_may_not_use_do_not_count(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 5, 7}, raising=False)
+    assert num_processors() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    assert num_processors() == 64
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert num_processors() == 1
 
 
 def in_thread(call, name: str) -> BaseException | None:

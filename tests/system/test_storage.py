@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.system.storage import is_writable, write_atomically
 
 
 def test_a_file_is_written_and_replaced(tmp_path):
@@ -42,6 +42,15 @@ def test_folders_and_what_lies_nowhere_are_refused(tmp_path):
         write_atomically(tmp_path, b"")
     with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: create it first"):
         write_atomically(tmp_path / "none" / "file", b"")
+
+
+def test_a_folder_that_does_not_exist_is_as_writable_as_its_nearest_parent(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "access", lambda path, mode: asked.append((path, mode)) or path == tmp_path)
+    (tmp_path / "closed").mkdir()
+    assert is_writable(tmp_path) and is_writable(tmp_path / "new" / "newer")
+    assert not is_writable(tmp_path / "closed" / "new")
+    assert asked == [(tmp_path, os.W_OK), (tmp_path, os.W_OK), (tmp_path / "closed", os.W_OK)]
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write everywhere")

@@ -139,7 +139,12 @@ def test_a_file_without_a_setting_of_the_world_is_damaged(path):
 
 
 def test_other_files_and_huge_headers_are_refused_at_once(path, tmp_path):
-    for data in (b"", b"1234567", path.read_bytes()[:-9], (2**60).to_bytes(8, "little") + bytes(100), b"[" * 5000):
+    good = path.read_bytes()
+    for data in (b"", b"1234567", (2**60).to_bytes(8, "little") + bytes(100), b"[" * 5000, b"glTF" + good[4:8] + b"J"):
+        (tmp_path / "b").write_bytes(data)
+        with pytest.raises(ValueError, match="is not a safetensors file: pass a file that gym-batchnav train wrote"):
+            load_policy(tmp_path / "b")
+    for data in (good[:-9], good[:20], (2**60).to_bytes(8, "little") + good[8:]):
         (tmp_path / "b").write_bytes(data)
         with pytest.raises(ValueError, match="is damaged"):
             load_policy(tmp_path / "b")

@@ -51,7 +51,7 @@ def generate(
     from gym_batchnav.scene.save import save_glb
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import make_folder
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     numbers = _numbers(seeds)
     stems = _stems(name, numbers)
@@ -116,7 +116,7 @@ def _stems(name: str, seeds: Sequence[int]) -> list[str]:
 
 def _summary(home: Scene, navmesh: NavMesh) -> str:
     """Return one line with the areas and rooms of a home."""
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     area = home.metadata["area"]
     rooms = home.metadata["rooms"]

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source
+from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
@@ -61,8 +62,6 @@ def navmesh(
     if scene.lower().endswith(".navmesh"):
         name = Path(scene).stem
         file = Path(scene).expanduser()
-        if not file.is_file():
-            raise FileNotFoundError(f"navmesh file '{file}' does not exist: check the name")
         mesh = NavMesh.load(file)
         out = out or Path(f"{name}_navmesh.png")
     else:
@@ -113,7 +112,8 @@ def _report(name: str, mesh: NavMesh, seconds: float, out: Path, save: Path | No
         files = {"map": str(out), "navmesh": None if save is None else str(save)}
         print(json.dumps({"name": name, **figures, "islands": islands, **files}))
         return
-    table = Table(title=f"{escape(name)}: {mesh.navigable_area:.2f} m2, {mesh.num_polygons} polygons, {seconds:.2f} s")
+    num_polygons = counted(mesh.num_polygons, "polygon")
+    table = Table(title=f"{escape(name)}: {mesh.navigable_area:.2f} m2, {num_polygons}, {seconds:.2f} s")
     for heading in ("island", "area, m2", "radius, m", "polygons"):
         table.add_column(heading, justify="right")
     for index, island in sorted(enumerate(islands), key=lambda pair: -pair[1]["area"])[:_SHOWN]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,7 +41,7 @@ def prepare(
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.preparation.pool import prepare_all
-    from gym_batchnav.viz.facts import counted
+    from gym_batchnav.system.wording import counted
 
     given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
     given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
@@ -68,13 +68,11 @@ def prepare(
 def _check(cache: DiskCache, episode_file: Path | None) -> None:
     """Raise an error early if the cache cannot be written or the episode file cannot be read."""
     from gym_batchnav.episodes.habitat import read_episodes
+    from gym_batchnav.system.storage import is_writable
 
-    try:
+    with suppress(OSError):
         cache.directory.mkdir(parents=True, exist_ok=True)
-        writable = os.access(cache.directory, os.W_OK)
-    except OSError:
-        writable = False
-    if not writable:
+    if not (cache.directory.is_dir() and is_writable(cache.directory)):
         raise PermissionError(
             f"the cache in '{cache.directory}' cannot be written: choose another folder with --cache-dir or the "
             "environment variable GYM_BATCHNAV_CACHE"

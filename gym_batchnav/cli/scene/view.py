@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source, stage_config_hint
+from gym_batchnav.system.wording import counted
 
 
 def view(
@@ -68,5 +69,5 @@ def view(
     viz.save_picture(sheet, out)
     if (up, scale) != (None, None):
         console.print(stage_config_hint(loaded), highlight=False, markup=False)
-    triangles = f"{len(loaded.triangles):,} triangles, drawn by {drawer.name}"
+    triangles = f"{counted(len(loaded.triangles), 'triangle')}, drawn by {drawer.name}"
     console.print(f"{out}  {triangles}", highlight=False, markup=False)

@@ -95,7 +95,7 @@ def build_navmesh(
         raise ValueError(
             f"the scene has no walkable area for an agent of radius {settings.agent_radius:g} m and height "
             f"{settings.agent_height:g} m: check that Y is up, that the unit is the metre and that floors wind "
-            "counter-clockwise seen from above, or reduce region_min_size"
+            "counter-clockwise seen from above, or reduce agent_radius or region_min_size"
         )
     report("done", 1.0)
     return mesh

@@ -18,8 +18,8 @@ from numba import njit
 
 from gym_batchnav.system.jit import ENTRY, INNER
 
-MOST_ADDED = 120  # vertices per polygon, so that Detour's 8-bit counts of vertices and triangles suffice
-MOST_TRIANGLES = 2 * MOST_ADDED + 4
+MAX_ADDED = 120  # vertices per polygon, so that Detour's 8-bit counts of vertices and triangles suffice
+MAX_TRIANGLES = 2 * MAX_ADDED + 4
 SEARCH_RINGS = 2  # rings of cells searched for the floor of a place: simplified outlines deviate by no more
 ON_EDGE = 1e-6  # square cells
 
@@ -311,8 +311,8 @@ def triangulate_floors(
     faces = np.empty((1024, 3), np.int32)
     num_faces = 0
     first_face = np.zeros(len(polygons) + 1, np.int32)
-    points = np.empty((6 + MOST_ADDED, 3))
-    triangles = np.empty((MOST_TRIANGLES + 2, 3), np.int64)
+    points = np.empty((6 + MAX_ADDED, 3))
+    triangles = np.empty((MAX_TRIANGLES + 2, 3), np.int64)
     samples = np.empty((64, 3))
     for polygon in range(len(polygons)):
         size = 0
@@ -332,11 +332,11 @@ def triangulate_floors(
                 found = _edge_samples(
                     points, k, (k + 1) % size, floors, owner[polygon], other, spacing, max_error, samples
                 )
-                for sample in range(min(found, 6 + MOST_ADDED - num_points)):
+                for sample in range(min(found, 6 + MAX_ADDED - num_points)):
                     points[num_points] = samples[sample]
                     count = _insert(points, triangles, count, num_points)
                     num_points += 1
-            while num_points < 6 + MOST_ADDED:
+            while num_points < 6 + MAX_ADDED:
                 worst = -1
                 error = max_error
                 for sample in range(len(inner)):

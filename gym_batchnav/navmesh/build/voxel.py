@@ -21,7 +21,7 @@ from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 STEP_X = np.array([-1, 0, 1, 0])
 STEP_Z = np.array([0, 1, 0, -1])
 OPEN_SKY = 2**30  # the ceiling of a span with nothing above it
-MOST_STEPS = 2**29  # steps along lists of spans while triangles are rasterised; they take at most six seconds
+MAX_STEPS = 2**29  # steps along lists of spans while triangles are rasterised; they take at most six seconds
 
 
 @njit(**INNER)
@@ -112,7 +112,7 @@ def rasterise(
     cell_height: np.float32,
     width: int,
     depth: int,
-    most_spans: int,
+    max_spans: int,
     expected_spans: int,
 ) -> tuple[np.ndarray, LinkedSpans, int]:
     """Fill the voxels that triangles touch, as rcRasterizeTriangles does.
@@ -128,16 +128,16 @@ def rasterise(
         cell_height: Height of a voxel, metres, float32.
         width: Cells along x.
         depth: Cells along z.
-        most_spans: Limit of the number of spans.
+        max_spans: Limit of the number of spans.
         expected_spans: Number of spans to reserve memory for; the system provides it as it is written.
 
     Returns:
         Linked lists of spans, lowest first: head [width * depth] int32, -1 for an empty column, and the spans, some of
-        which may be in no list. Last the number of spans, or -1 if there are more than ``most_spans``, or -2 if the
-        lists are so long that they would take more than MOST_STEPS steps.
+        which may be in no list. Last the number of spans, or -1 if there are more than ``max_spans``, or -2 if the
+        lists are so long that they would take more than MAX_STEPS steps.
     """
     head = np.full(width * depth, -1, np.int32)
-    room = min(max(expected_spans, 64), most_spans)
+    room = min(max(expected_spans, 64), max_spans)
     following = np.empty(room, np.int32)
     bottoms = np.empty(room, np.int16)
     tops = np.empty(room, np.int16)
@@ -191,10 +191,10 @@ def rasterise(
                     flat |= flats[span]
                     place = span
                     span = following[span]
-                if num_steps > MOST_STEPS:
+                if num_steps > MAX_STEPS:
                     return head, LinkedSpans(following, bottoms, tops, flats), -2
                 if place < 0:
-                    if num_spans == most_spans:
+                    if num_spans == max_spans:
                         return head, LinkedSpans(following, bottoms, tops, flats), -1
                     if num_spans == len(following):
                         following = np.concatenate((following, np.empty_like(following)))

@@ -16,7 +16,7 @@ from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground
 from gym_batchnav.navmesh.kernels.visibility import (
-    MOST_CONES,
+    MAX_CONES,
     cone_contains,
     grown,
     is_taut,
@@ -31,7 +31,7 @@ MAX_CELLS = 1 << 17
 MAX_PIECES = 1 << 20  # takes about 250 bytes each while the lists are made
 MAX_TESTS = 1 << 28  # pieces times corners, which bounds the time that the lists take to make
 MAX_LISTED = 1 << 24  # corners listed by all pieces together: 4 bytes each, and 20 while the lists are made
-MOST_OUTLINE = 16  # vertices of a piece: a convex polygon of 6 that is clipped 4 times has at most 10
+MAX_OUTLINE = 16  # vertices of a piece: a convex polygon of 6 that is clipped 4 times has at most 10
 PULL = 0.02  # fraction of the way to the centre by which samples on a piece's border are moved inward
 
 
@@ -128,10 +128,10 @@ def _cut(
         the first row of every outline [Q + 1] int32.
     """
     bound = len(candidates)
-    work = np.empty((2, MOST_OUTLINE, 2), np.float64)
+    work = np.empty((2, MAX_OUTLINE, 2), np.float64)
     pieces = np.zeros((bound + 1, 2), np.int32)
     outline_start = np.zeros(bound + 1, np.int32)
-    outlines = np.empty((4 * bound + MOST_OUTLINE, 2), np.float32)
+    outlines = np.empty((4 * bound + MAX_OUTLINE, 2), np.float32)
     total = 0
     size = 0
     for j in range(grid.shape[0]):
@@ -267,7 +267,7 @@ def _list_corners(
             own = to_int64(corners.fan[k, 0])
             found = _mark(samples, corners, corner, own, 0.0, 0.0, 0.0, 0.0, found)  # sees all of it
             size = open_cones(ground, sight, to_int64(0), own, to_int64(corners.fan[k, 1]), x, z)
-            for _ in range(MOST_CONES * len(ground.num_vertices)):
+            for _ in range(MAX_CONES * len(ground.num_vertices)):
                 if size == 0:
                     break
                 size, polygon, left_x, left_z, right_x, right_z = next_cone(ground, sight, size, x, z)

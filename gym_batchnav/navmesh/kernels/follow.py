@@ -14,9 +14,9 @@ from gym_batchnav.navmesh.kernels.motion import try_step
 from gym_batchnav.system.jit import INNER
 
 AT_CORNER = 0.1  # metres: an agent this close to a corner heads for the next one
-LEAST_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
+MIN_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
 TURN_COST = 1e-4  # metres per turn; breaks ties
-LEAST_PROGRESS = 0.2  # fraction of a step's length; if a step gains less, every heading is tried
+MIN_PROGRESS = 0.2  # fraction of a step's length; if a step gains less, every heading is tried
 
 
 class Stride(NamedTuple):
@@ -105,7 +105,7 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
     end = Point(spot.x - np.sin(heading) * length, spot.y, spot.z - np.cos(heading) * length)
     ahead = try_step(row, queue, spot, end, stride.sliding)
     # A blocked step must not win, or an agent at a corner that every step passes would stand still forever.
-    if (ahead.x - spot.x) ** 2 + (ahead.z - spot.z) ** 2 < (LEAST_MOVE * length) ** 2:
+    if (ahead.x - spot.x) ** 2 + (ahead.z - spot.z) ** 2 < (MIN_MOVE * length) ** 2:
         return Spot(to_int64(-1), ahead.x, ahead.y, ahead.z)
     return ahead
 
@@ -133,7 +133,7 @@ def follow(
     distance, after, turns_needed = _best_turn(row, goal_set, queue, spot, heading, stride)
     if not goal_radius < distance < np.inf:
         return 0
-    if after > distance - LEAST_PROGRESS * stride.forward_step:
+    if after > distance - MIN_PROGRESS * stride.forward_step:
         turns_needed = _best_of_all_turns(row, goal_set, queue, spot, heading, stride, goal_radius, turns_needed)
     if turns_needed == 0:
         return 1

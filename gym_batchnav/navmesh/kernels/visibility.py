@@ -24,7 +24,7 @@ from gym_batchnav.system.jit import ENTRY, INNER
 REFLEX = np.pi + 1e-9  # radians
 SIGHT_TOLERANCE = 1e-7  # square metres: twice the area below which a triangle counts as flat
 TAUT_TOLERANCE = 1e-4  # radians
-MOST_CONES = 256  # per polygon, from one point; with convex polygons there are far fewer
+MAX_CONES = 256  # per polygon, from one point; with convex polygons there are far fewer
 MAX_CORNERS = 1 << 13  # the table of their distances takes 256 MiB
 MAX_RELAXATIONS = 1 << 32  # corners times taut lines: about ten seconds of Dijkstra's algorithm
 INWARD = 1e-4  # fraction of the way to its polygon's centre by which a point is moved before its view is computed
@@ -265,7 +265,7 @@ def cone_contains(left_x: float, left_z: float, right_x: float, right_z: float, 
 @njit(**INNER)
 def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, count: int, x: float, z: float) -> int:
     """Follow the cones on the stack to the walls and record every corner and polygon inside them."""
-    for _ in range(MOST_CONES * len(ground.num_vertices)):
+    for _ in range(MAX_CONES * len(ground.num_vertices)):
         if size == 0:
             break
         size, polygon, left_x, left_z, right_x, right_z = next_cone(ground, sight, size, x, z)

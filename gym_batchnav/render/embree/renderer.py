@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.checks import check_target
+from gym_batchnav.render.checks import check_target, closed_error
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
 from gym_batchnav.render.embree.surface import SurfacePreparer
 from gym_batchnav.render.embree.target import EmbreeTarget, SlotTable
@@ -103,7 +103,7 @@ class EmbreeRenderer:
     def check_open(self) -> None:
         """Raise RuntimeError once the renderer is closed."""
         if self._closed:
-            raise RuntimeError("this EmbreeRenderer is closed: make a new one with make_renderer")
+            raise closed_error(self)
 
     def close(self) -> None:
         """Release every scene; targets of this renderer can no longer draw. Idempotent."""

@@ -13,9 +13,16 @@ from typing import Any
 import moderngl
 import numpy as np
 
-from gym_batchnav.render.api import is_software
+from gym_batchnav.render.api import INSTALL_MESA, is_software
 from gym_batchnav.render.opengl.current import CurrentContext
-from gym_batchnav.render.opengl.devices import choose_device, cuda_devices, egl_devices, torch_device, uuid_text
+from gym_batchnav.render.opengl.devices import (
+    UUID_BYTES,
+    choose_device,
+    cuda_devices,
+    egl_devices,
+    torch_device,
+    uuid_text,
+)
 from gym_batchnav.system.process import claim_process
 
 _GL_TEXTURE_2D = 0x0DE1
@@ -31,7 +38,6 @@ _GL_LOWER_LEFT = 0x8CA1
 _GL_ZERO_TO_ONE = 0x935F
 _GL_CLIP_DISTANCE0 = 0x3000
 _GL_DEVICE_UUID = 0x9597  # EXT_memory_object
-_UUID_BYTES = 16
 _CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 
@@ -193,7 +199,7 @@ class Context:
         """The device's UUID, which CUDA gives as well; ``""`` without the extension that has it."""
         if "GL_EXT_memory_object" not in self.moderngl.extensions:
             return ""
-        identity = (ctypes.c_ubyte * _UUID_BYTES)()
+        identity = (ctypes.c_ubyte * UUID_BYTES)()
         with self.moderngl:
             self._load("glGetUnsignedBytei_vEXT", 2, pointer=True)(_GL_DEVICE_UUID, 0, identity)
         return "" if self.software else uuid_text(bytes(identity))
@@ -222,8 +228,8 @@ def _create() -> moderngl.Context:
         except Exception as error:  # ModernGL raises bare Exception
             errors.append(str(error))
     raise RuntimeError(
-        "OpenGL 4.3 or newer is required but was not found: install a driver (Debian: libegl1 libgl1-mesa-dri), "
-        f"or choose renderer='embree' ({'; '.join(errors)})"
+        f"OpenGL 4.3 or newer is required but was not found: {INSTALL_MESA}, or choose renderer='embree' "
+        f"({'; '.join(errors)})"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import SENSOR_FORMATS
+from gym_batchnav.render.api import INSTALL_NVIDIA_GL, SENSOR_FORMATS
 from gym_batchnav.render.opengl.context import Context, shared_context
 from gym_batchnav.render.opengl.devices import cuda_devices, device_mismatch, egl_devices
 from gym_batchnav.render.opengl.pictures import Buffers, batch_buffers, picture_bytes
@@ -70,8 +70,8 @@ def check_same_device(context: Context, index: int, keyword: str = "device") -> 
     """
     if "NVIDIA" not in context.moderngl.info["GL_VENDOR"]:
         raise RuntimeError(
-            f"{keyword}='cuda': OpenGL draws on {context.device}, which CUDA cannot read: install NVIDIA's OpenGL "
-            f"(libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all), or use {keyword}='cpu'"
+            f"{keyword}='cuda': OpenGL draws on {context.device}, which CUDA cannot read: {INSTALL_NVIDIA_GL}, "
+            f"or use {keyword}='cpu'"
         )
     cuda = next((device for device in cuda_devices() if device.index == index), None)
     reason = device_mismatch(context.uuid, context.device, egl_devices(), cuda)

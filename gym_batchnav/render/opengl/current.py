@@ -7,11 +7,11 @@ thread could not draw. Its backends for Windows, macOS and GLX restore the conte
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from gym_batchnav.render.opengl.devices import load_egl
 
 _EGL_DRAW = 0x3059  # EGL 1.5, section 3.7.4
 _EGL_READ = 0x305A
@@ -32,7 +32,7 @@ class CurrentContext:
     """The thread's current EGL context, to save and restore; without EGL nothing happens."""
 
     def __init__(self) -> None:
-        self._egl = _load_egl()
+        self._egl = _declared_egl()
         self._saved: _Saved | None = None
         self._own: int | None = None
 
@@ -85,13 +85,10 @@ class CurrentContext:
                 )
 
 
-def _load_egl() -> Any:
+def _declared_egl() -> Any:
     """Load EGL's library and declare the functions used here; return None if there is no EGL."""
-    if sys.platform != "linux":
-        return None
-    try:
-        egl = ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
-    except OSError:
+    egl = load_egl()
+    if egl is None:
         return None
     handle = ctypes.c_size_t  # not c_void_p, which returns None for a null pointer
     for name, result, arguments in (

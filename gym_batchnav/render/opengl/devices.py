@@ -25,7 +25,7 @@ _EGL_DRM_DEVICE_FILE = 0x3233
 _EGL_CUDA_DEVICE = 0x323A
 _MAX_DEVICES = 64
 _NAME_BYTES = 256
-_UUID_BYTES = 16
+UUID_BYTES = 16
 INDEX_VARIABLE = "GLCONTEXT_DEVICE_INDEX"  # ModernGL's own variable, which overrides any choice made here
 
 
@@ -150,9 +150,19 @@ def device_mismatch(drawn_uuid: str, drawn_name: str, devices: Sequence[EglDevic
     return reason + f"EGL lists no such device ({listed}). Make that GPU visible to EGL in the driver or container"
 
 
+def load_egl() -> ctypes.CDLL | None:
+    """Return EGL's library with no function declared, or None if it cannot be loaded."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
+    except OSError:
+        return None
+
+
 def has_egl() -> bool:
     """Return whether EGL's library can be loaded."""
-    return _load_egl() is not None
+    return load_egl() is not None
 
 
 def egl_devices() -> tuple[EglDevice, ...]:
@@ -183,7 +193,7 @@ def cuda_devices() -> tuple[CudaDevice, ...]:
     for index in range(count.value):
         device = ctypes.c_int(0)
         name = ctypes.create_string_buffer(_NAME_BYTES)
-        identity = (ctypes.c_ubyte * _UUID_BYTES)()
+        identity = (ctypes.c_ubyte * UUID_BYTES)()
         if driver.cuDeviceGet(ctypes.byref(device), index) or uuid_of(identity, device):
             continue
         driver.cuDeviceGetName(name, _NAME_BYTES, device)
@@ -212,19 +222,9 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _load_egl() -> ctypes.CDLL | None:
-    """Return EGL's library, or None if it cannot be loaded."""
-    if sys.platform != "linux":
-        return None
-    try:
-        return ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
-    except OSError:
-        return None
-
-
 def _egl_functions() -> dict[str, Any] | None:
     """Return EGL's functions for listing devices by name, None for a missing one; None if devices cannot be listed."""
-    egl = _load_egl()
+    egl = load_egl()
     if egl is None:
         return None
     egl.eglGetProcAddress.restype = ctypes.c_void_p
@@ -253,11 +253,11 @@ def _describe(functions: Mapping[str, Any], index: int, handle: int) -> EglDevic
     extensions = set(text(_EGL_EXTENSIONS).split())
     named = "EGL_EXT_device_query_name" in extensions
     vendor = text(_EGL_VENDOR) if named else ""
-    identity = (ctypes.c_ubyte * _UUID_BYTES)()
+    identity = (ctypes.c_ubyte * UUID_BYTES)()
     size = ctypes.c_int(0)
     cuda = ctypes.c_ssize_t(-1)
     if "EGL_EXT_device_persistent_id" in extensions and functions["eglQueryDeviceBinaryEXT"] is not None:
-        arguments = (_EGL_DEVICE_UUID, _UUID_BYTES, identity, ctypes.byref(size))
+        arguments = (_EGL_DEVICE_UUID, UUID_BYTES, identity, ctypes.byref(size))
         if not functions["eglQueryDeviceBinaryEXT"](handle, *arguments):
             size.value = 0
     has_cuda = "EGL_NV_device_cuda" in extensions and functions["eglQueryDeviceAttribEXT"] is not None
@@ -268,7 +268,7 @@ def _describe(functions: Mapping[str, Any], index: int, handle: int) -> EglDevic
         vendor or ("NVIDIA" if has_cuda else ""),
         text(_EGL_RENDERER) if named else "",
         text(_EGL_DRM_DEVICE_FILE) if "EGL_EXT_device_drm" in extensions else "",
-        uuid_text(bytes(identity)) if size.value == _UUID_BYTES else "",
+        uuid_text(bytes(identity)) if size.value == UUID_BYTES else "",
         cuda.value if cuda.value >= 0 else None,
         "EGL_MESA_device_software" in extensions,
     )

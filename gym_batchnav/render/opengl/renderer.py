@@ -10,7 +10,7 @@ from typing import Protocol
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import DEVICES
-from gym_batchnav.render.checks import check_target
+from gym_batchnav.render.checks import check_target, closed_error
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.cuda import load_cuda
 from gym_batchnav.render.opengl.mirror import SceneMirror
@@ -133,7 +133,11 @@ class OpenGLRenderer:
             with self._pipeline.context:
                 owner.release()
 
+    def check_open(self) -> None:
+        """Raise RuntimeError once the renderer is closed."""
+        self._open_scenes()
+
     def _open_scenes(self) -> SceneMirror:
         if self._scenes is None:
-            raise RuntimeError("this OpenGL renderer is closed: make a new one with make_renderer")
+            raise closed_error(self)
         return self._scenes

@@ -173,6 +173,8 @@ class OpenGLTarget:
         return _DeviceObjects(pipeline, *arguments, pictures)
 
     def _check_usable(self) -> None:
+        """Raise RuntimeError if the target or its renderer is closed, or if called in another process or thread."""
+        self._renderer.check_open()
         if self._closed:
             raise RuntimeError("this OpenGL target is closed: make a new one with renderer.target")
         self._renderer.claim.claim_thread("drawing with OpenGL")

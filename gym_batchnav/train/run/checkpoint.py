@@ -48,7 +48,7 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
     except Exception as error:  # damaged pickles make torch raise all kinds of errors
         raise ValueError(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
     if found is None:
-        raise ValueError(f"the format of '{path}' is {form!r}, not {FORMAT!r}: use another --out")
+        raise ValueError(f"the format of '{path}' is {form!r}, not {FORMAT!r}: pass another out=")
     return found
 
 

@@ -22,6 +22,7 @@ import torch
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.system.storage import make_folder
+from gym_batchnav.system.wording import counted
 from gym_batchnav.train.imitation import expert_share
 from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.policy_file import policy_about, save_policy
@@ -167,7 +168,7 @@ class TrainingRun:
             about = policy_about(self._env, kind, preset, self.ppo.frames, self.settings.seed)
             save_policy(self.out / POLICY, self.ppo.policy, about)
             if find_spec("matplotlib") is not None:
-                draw_curve(self.rows, self.out / PICTURE, f"{preset}: {kind}, {self.preset.num_envs} agents")
+                draw_curve(self.rows, self.out / PICTURE, f"{preset}: {kind}, {counted(self.preset.num_envs, 'agent')}")
         files = [self.out / name for name in (POLICY, PICTURE, CURVE, CHECKPOINT)]
         recent = [
             row
@@ -221,7 +222,7 @@ class TrainingRun:
         found = self.workers.gather(frames)
         if len(set(found)) > 1:
             raise ValueError(
-                f"the workers' checkpoints in '{self.out}' have {found} frames (-1: none): use another --out"
+                f"the workers' checkpoints in '{self.out}' have {found} frames (-1: none): pass another out="
             )
 
     def _resume_from(self, state: dict[str, Any]) -> None:
@@ -230,7 +231,7 @@ class TrainingRun:
             self.ppo.set_state(state)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(
-                f"'{self._path}' does not fit this run ({error}): start another run with another --out"
+                f"'{self._path}' does not fit this run ({error}): start another run with another out="
             ) from error
 
     def _save(self) -> None:
@@ -277,7 +278,7 @@ def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
         make_folder(out)
         return settings
     if not resume:
-        raise FileExistsError(f"'{out}' contains a run: resume it with --resume, or use another --out")
+        raise FileExistsError(f"'{out}' contains a run: resume it with resume=True, or pass another out=")
     settings = read_run_file(out).changed(given, out)
     _check_device(settings)
     return settings
@@ -288,10 +289,10 @@ def _check_device(settings: RunSettings) -> None:
     if settings.resolved().device != "cuda" or torch.cuda.is_available():
         return
     if settings.device == "cuda":
-        remedy = "leave --device out, or install a build of torch for your GPU"
-        raise RuntimeError(f"--device cuda: torch finds no NVIDIA GPU: {remedy}")
+        remedy = "leave device= out, or install a build of torch for your GPU"
+        raise RuntimeError(f"device='cuda': torch finds no NVIDIA GPU: {remedy}")
     raise RuntimeError(
-        f"preset {settings.preset!r} trains on an NVIDIA GPU, and torch finds none: use --preset cpu or --device cpu"
+        f"preset {settings.preset!r} trains on an NVIDIA GPU, and torch finds none: pass preset='cpu' or device='cpu'"
     )
 
 

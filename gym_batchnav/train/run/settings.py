@@ -85,7 +85,7 @@ class RunSettings:
             if name not in CHANGEABLE and getattr(self, name) != value:
                 raise ValueError(
                     f"'{where}' contains a run with {name}={getattr(self, name)!r}, not {value!r}: "
-                    f"leave --{name.replace('_', '-')} out to resume it, or use another --out"
+                    f"leave {name}= out to resume it, or pass another out="
                 )
         return replace(self, **{name: value for name, value in given.items() if name in CHANGEABLE})
 
@@ -113,7 +113,7 @@ def read_run_file(out: Path) -> RunSettings:
         scenes = known["scenes"]
         return RunSettings(**{**known, "scenes": None if scenes is None else tuple(scenes)})
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"'{path}' is damaged ({error}): use another --out") from error
+        raise ValueError(f"'{path}' is damaged ({error}): pass another out=") from error
 
 
 def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> None:
@@ -122,7 +122,7 @@ def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> 
     if about.get("version") != own["version"]:
         raise ValueError(
             f"'{path}' was written by version {about.get('version')}, this is {own['version']}: "
-            "resume with that version, or start another run with another --out"
+            "resume with that version, or start another run with another out="
         )
     for section in ("settings", "preset"):
         stored, expected = (flattened(one.get(section) or {}) for one in (about, own))
@@ -130,5 +130,5 @@ def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> 
             if name.split(".")[-1] not in (*CHANGEABLE, "total_frames") and stored.get(name) != expected.get(name):
                 raise ValueError(
                     f"'{path}' belongs to a run with {name}={stored.get(name)!r}, not {expected.get(name)!r}: "
-                    "start another run with another --out"
+                    "start another run with another out="
                 )

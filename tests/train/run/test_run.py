@@ -150,7 +150,7 @@ class TestRefusals:
     def test_a_folder_with_a_run_is_not_written_over(self, start, tmp_path):
         start().train(after(1))
         before = {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")}
-        with pytest.raises(FileExistsError, match="contains a run: resume it with --resume"):
+        with pytest.raises(FileExistsError, match="contains a run: resume it with resume=True"):
             start()
         assert {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")} == before
 
@@ -162,7 +162,7 @@ class TestRefusals:
     @pytest.mark.parametrize("given", [{"seed": 1}, {"preset": "gpu"}, {"policy": "blind"}, {"num_envs": 8}])
     def test_another_run_is_not_gone_on_with(self, start, given):
         start().train(after(1))
-        with pytest.raises(ValueError, match=f"contains a run with {next(iter(given))}=.* another --out"):
+        with pytest.raises(ValueError, match=f"contains a run with {next(iter(given))}=.* another out="):
             start(resume=True, **given)
 
     def test_another_version_or_preset_is_named(self, start, tmp_path, monkeypatch):
@@ -196,9 +196,9 @@ class TestRefusals:
 
     def test_a_gpu_that_is_not_there(self, start, monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*--preset cpu or --device cpu"):
+        with pytest.raises(RuntimeError, match=r"'paper-depth' trains on an NVIDIA GPU.*preset='cpu' or device='cpu'"):
             start(preset="paper-depth")
-        with pytest.raises(RuntimeError, match="--device cuda: torch finds no NVIDIA GPU: leave --device out"):
+        with pytest.raises(RuntimeError, match="device='cuda': torch finds no NVIDIA GPU: leave device= out"):
             start(device="cuda")
         assert not list(tmp_path.iterdir()), "a folder was made for a run that cannot begin"
 

@@ -2,7 +2,7 @@ import gymnasium
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.adapters.requirements import Adapter
+from gym_batchnav.adapters.base import Adapter
 from gym_batchnav.task.components import INFO_KEYS
 
 

@@ -1,6 +1,0 @@
-"""``python -m gym_batchnav.cli``, for launchers that run modules, such as torchrun."""
-
-from gym_batchnav.cli import main
-
-if __name__ == "__main__":
-    main()
