@@ -260,13 +260,15 @@ def _starts(
     distance = np.empty(len(goal_set), np.float32)
     left = np.arange(len(goal_set))
     for _ in range(_MAX_ROUNDS):
-        points, polygons = navmesh.random_points_and_polygons(len(left), rng)
-        found = np.empty(len(left), np.float32)
-        navmeshes.distance(np.zeros(len(left), np.int32), polygons, points, goal_set[left], found)
-        fits = (found >= rules.min_distance) & (found <= rules.max_distance)
-        start[left[fits]] = points[fits]
-        distance[left[fits]] = found[fits]
-        left = left[~fits]
+        tried = np.resize(left, max(len(left), _POINTS_TRIED))  # several points for each of the last ones
+        points, polygons = navmesh.random_points_and_polygons(len(tried), rng)
+        found = np.empty(len(tried), np.float32)
+        navmeshes.distance(np.zeros(len(tried), np.int32), polygons, points, goal_set[tried], found)
+        fits = np.nonzero((found >= rules.min_distance) & (found <= rules.max_distance))[0]
+        rows, first = np.unique(tried[fits], return_index=True)
+        start[rows] = points[fits[first]]
+        distance[rows] = found[fits[first]]
+        left = np.setdiff1d(left, rows)
         if not len(left):
             return start, distance
     raise ValueError(
