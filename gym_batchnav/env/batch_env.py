@@ -104,6 +104,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012 - Gymnasium's form
+    closed = True  # until the constructor ends, so that Gymnasium does not close a batch that could not be made
 
     def __init__(
         self,
@@ -180,6 +181,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self.single_action_space = Discrete(len(Action))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.closed = False
 
     def __repr__(self) -> str:
         """Return one line with the number of environments, their scenes and their task."""
