@@ -1,75 +1,76 @@
-"""Score the shortest-path follower in every action space: episodes in the shipped apartments, with and without sliding.
+"""The scores of agents that know the scene, for every task with a goal; a table with one row per task.
 
-python benchmarks/oracles.py [--episodes-per-scene 125]
+python benchmarks/oracles.py [--episodes 100] [--scenes procedural:0-9] [--tasks ObjectNav ImageNav]
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
-from typing import Any
+import time
 
-import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-from gym_batchnav import BatchNavEnv, DiscreteActions, VelocityActions
-from gym_batchnav.actions.api import Actions
-from gym_batchnav.episodes.habitat import write_episodes
-from gym_batchnav.episodes.sampling import sample_episodes
-from gym_batchnav.evaluation.agents import ShortestPathAgent
-from gym_batchnav.evaluation.evaluate import evaluate
-from gym_batchnav.library.sources import shipped_scenes
-from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import Agent, ObjectOracleAgent, ShortestPathAgent
+from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate
+from gym_batchnav.task.api import Task
+from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
+from gym_batchnav.task.measures import OracleSuccess, TimedOut
+from gym_batchnav.task.multigoal import MultiGoalNav
+from gym_batchnav.task.objectnav import ObjectNav
+from gym_batchnav.task.pointnav import PointNav
 
-KINDS: dict[str, str | Actions] = {
-    "discrete": "discrete",
-    "discrete, 30 degrees": DiscreteActions(turn_angle_deg=30),
-    "velocity": "velocity",
-    "velocity, 0.1 s": VelocityActions((0.0, 2.5), (-300.0, 300.0), time_step=0.1),
-    "waypoint": "waypoint",
-    "holonomic": "holonomic",
+ORACLES: dict[str, tuple[Task, Agent, int]] = {  # the task, its oracle, and its limit of steps
+    "PointNav": (PointNav(), ShortestPathAgent(), 500),
+    "MultiGoalNav": (MultiGoalNav(), ShortestPathAgent(), 2500),
+    "ObjectNav": (ObjectNav(), ObjectOracleAgent(), 500),
+    "ImageNav": (ImageNav(), ShortestPathAgent(), 1000),
+    "InstanceImageNav": (InstanceImageNav(), ObjectOracleAgent(), 1000),
 }
 
 
-def sample_file(folder: Path, episodes_per_scene: int) -> Path:
-    """Write episodes sampled by Habitat's rules for every shipped apartment, other than those that are shipped."""
-    sampled = {}
-    for index, (name, scene) in enumerate(shipped_scenes().items()):
-        navmesh = NavMesh.load(scene.with_suffix(".navmesh"))
-        sampled[f"{name}.glb"] = sample_episodes(navmesh, episodes_per_scene, np.random.default_rng([1, index]))
-    path = folder / "episodes.json.gz"
-    write_episodes(sampled, path)
-    return path
-
-
-def score(actions: str | Actions, episode_file: Path, **keywords: Any) -> dict[str, float]:
-    """Run every episode once; return their number, and the means of success, SPL, steps and collisions."""
-    keywords = {"num_envs": 250, "sensors": (), "episode_order": "once", "episode_file": episode_file, **keywords}
-    env = BatchNavEnv(actions=actions, **keywords)
-    episodes = evaluate(env, ShortestPathAgent())
-    env.close()
-    names = ("success", "spl", "num_steps", "collisions_count")
-    return {"episodes": len(episodes), **{name: float(getattr(episodes, name).mean()) for name in names}}
+def run(name: str, scenes: str, episodes_per_scene: int) -> EvaluatedEpisodes:
+    """Return the first episodes of every scene, run by a task's oracle."""
+    task, agent, max_episode_steps = ORACLES[name]
+    env = BatchNavEnv(
+        128,
+        scenes=scenes,
+        task=task,
+        sensors=(),
+        measures=(OracleSuccess(), TimedOut()),
+        episode_order="once",
+        num_episodes=episodes_per_scene,
+        max_episode_steps=max_episode_steps,
+    )
+    try:
+        return evaluate(env, agent, episodes_per_scene)
+    finally:
+        env.close()
 
 
 def main() -> None:
-    """Print one row per action space."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes-per-scene", type=int, default=125)
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        file = sample_file(Path(folder), args.episodes_per_scene)
-        print("| actions | walls | noise | episodes | success | SPL | steps | collisions |")
-        print("|---|---|---|---|---|---|---|---|")
-        for name, actions in KINDS.items():
-            for sliding, noise in ((True, None), (False, None), (True, "locobot")):
-                found = score(actions, file, sliding=sliding, actuation_noise=noise)
-                print(
-                    f"| {name} | {'slide' if sliding else 'stop'} | {noise or '-'} | {found['episodes']:,} | "
-                    f"{found['success']:.3f} | {found['spl']:.3f} | {found['num_steps']:.0f} | "
-                    f"{found['collisions_count']:.2f} |",
-                    flush=True,
-                )
+    """Run the oracles and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--episodes", type=int, default=100, help="episodes per scene")
+    parser.add_argument("--scenes", default="procedural:0-9")
+    parser.add_argument("--tasks", nargs="+", choices=ORACLES, default=list(ORACLES))
+    arguments = parser.parse_args()
+    table = Table(title=f"Oracles in {arguments.scenes}")
+    for heading in ("task", "episodes", "success", "SPL", "oracle success", "timed out", "steps", "seconds"):
+        table.add_column(heading, justify="left" if heading == "task" else "right")
+    for name in arguments.tasks:
+        begin = time.perf_counter()
+        episodes = run(name, arguments.scenes, arguments.episodes)
+        shares = (episodes.success, episodes.spl, episodes.oracle_success, episodes.timed_out)
+        table.add_row(
+            name,
+            f"{len(episodes):,}",
+            *(f"{share.mean():.4f}" for share in shares),
+            f"{episodes.num_steps.mean():.1f}",
+            f"{time.perf_counter() - begin:.1f}",
+        )
+    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

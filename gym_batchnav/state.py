@@ -70,9 +70,16 @@ class EpisodeState:
         episode: [N] int32, row in the scene's EpisodeSet.
         start: [N, 3] float32, metres.
         start_heading: [N] float32, radians.
-        goal: [N, 3] float32, metres.
-        goal_index: [N] int32, row in the scene's goals.
-        start_distance: [N] float32, geodesic distance from start to goal, metres.
+        goal: [N, 3] float32, metres; of several goals of equal worth, the one nearest to the start.
+        goal_index: [N] int32, row in the scene's sets of goals.
+        num_goals: [N] int32, number of goals to be reached one after the other; 1 except in tours.
+        num_reached: [N] int32, number of these that have been reached.
+        reached: [N] bool, whether the last action was STOP at the goal.
+        category: [N] int32, category of the object that is the goal, 0 if the goal is no object.
+        target: [N, 3] float32, metres; centre of the object that is the goal, or the goal itself.
+        viewpoint: [N, 3] float32, metres; place on the navmesh from which a goal camera looks at the target.
+        start_distance: [N] float32, geodesic distance from start to goal, or the length of the shortest tour, metres.
+        reached_distance: [N] float32, length of the shortest tour of the goals that have been reached, metres.
         previous_distance: [N] float32, geodesic distance to the goal before the last step, metres.
         distance: [N] float32, geodesic distance to the goal after the last step, metres.
         path_length: [N] float64, metres walked.
@@ -91,7 +98,14 @@ class EpisodeState:
     start_heading: np.ndarray
     goal: np.ndarray
     goal_index: np.ndarray
+    num_goals: np.ndarray
+    num_reached: np.ndarray
+    reached: np.ndarray
+    category: np.ndarray
+    target: np.ndarray
+    viewpoint: np.ndarray
     start_distance: np.ndarray
+    reached_distance: np.ndarray
     previous_distance: np.ndarray
     distance: np.ndarray
     path_length: np.ndarray
@@ -124,7 +138,14 @@ def episode_state(num_envs: int) -> EpisodeState:
         start_heading=np.zeros(num_envs, np.float32),
         goal=np.zeros((num_envs, 3), np.float32),
         goal_index=np.zeros(num_envs, np.int32),
+        num_goals=np.ones(num_envs, np.int32),
+        num_reached=np.zeros(num_envs, np.int32),
+        reached=np.zeros(num_envs, bool),
+        category=np.zeros(num_envs, np.int32),
+        target=np.zeros((num_envs, 3), np.float32),
+        viewpoint=np.zeros((num_envs, 3), np.float32),
         start_distance=np.zeros(num_envs, np.float32),
+        reached_distance=np.zeros(num_envs, np.float32),
         previous_distance=np.zeros(num_envs, np.float32),
         distance=np.zeros(num_envs, np.float32),
         path_length=np.zeros(num_envs, np.float64),

@@ -207,8 +207,9 @@ class SB3VecEnv(Adapter, VecEnv):
         if not isinstance(observation, dict):
             return observation
         encoded = dict(observation)
+        spaces: Any = self.observation_space
         for key, scale in self._depth_scales.items():
-            depth = observation[key].reshape(len(observation[key]), *self.observation_space[key].shape)
+            depth = observation[key].reshape(len(observation[key]), *spaces[key].shape)
             # Adding a half rounds, since astype truncates.
             encoded[key] = (depth * scale + np.float32(0.5)).astype(np.uint8) if self._as_bytes else depth
         return encoded

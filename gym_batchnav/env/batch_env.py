@@ -72,7 +72,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         max_episode_steps: An episode that has not ended after this many actions is truncated.
         episode_order: ``"random"`` draws episodes with replacement; ``"once"`` runs each episode exactly once, after
             which an environment reports ``episode_valid`` False and stands still.
-        episode_file: A Habitat PointNav dataset (JSON or JSON.gz) with episodes for the scenes.
+        episode_file: A Habitat PointNav or ObjectNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: Number of episodes to sample for a scene that comes without any.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
             scene is used as it is, and other navmeshes are built with NavMeshSettings().
@@ -159,7 +159,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
         )
         check_memory(settings, self.components)
-        preparer = settings.preparer()
+        preparer = settings.preparer(self.components.task.sampler)
         library = settings.library(scenes, library, preparer)
         self.simulator = Simulator(
             library,

@@ -216,14 +216,17 @@ class AgentCameras:
 
     def pictures(self, agents: AgentState, indices: np.ndarray, camera: Camera) -> np.ndarray:
         """Return the views of agents ``indices`` [M] through another camera, [M, H, W, 3] uint8."""
+        return self.pictures_at(agents.slot[indices], self.views(agents, indices, camera), camera)
+
+    def pictures_at(self, slots: np.ndarray, views: np.ndarray, camera: Camera) -> np.ndarray:
+        """Return RGB pictures [M, H, W, 3] uint8 of the scenes in slots [M] from views [M, 4, 4], world-to-camera."""
         if camera not in self._picture_targets:
             self._picture_targets[camera] = self.renderer.target(camera, ("rgb",), num_views=PICTURE_VIEWS, buffers=1)
         target = self._picture_targets[camera]
-        pictures = np.empty((len(indices), camera.height, camera.width, 3), np.uint8)
-        for first in range(0, len(indices), PICTURE_VIEWS):
-            chunk = indices[first : first + PICTURE_VIEWS]
-            views = self.views(agents, chunk, camera)
-            pictures[first : first + len(chunk)] = target.render(agents.slot[chunk], views)["rgb"]
+        pictures = np.empty((len(slots), camera.height, camera.width, 3), np.uint8)
+        for first in range(0, len(slots), PICTURE_VIEWS):
+            chunk = slice(first, first + PICTURE_VIEWS)
+            pictures[chunk] = target.render(slots[chunk], views[chunk])["rgb"]
         return pictures
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.choice import make_actions, make_noise
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.rig import CameraRig, CameraSpec
+from gym_batchnav.episodes.samplers import EpisodeSampler
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
@@ -120,12 +121,13 @@ class BatchSettings:
         """The sensors that need no camera."""
         return tuple(sensor for sensor in self.sensors if not isinstance(sensor, str))
 
-    def preparer(self) -> NavigationPreparer:
-        """Return the preparer of the scenes' navmeshes and episodes."""
+    def preparer(self, sampler: EpisodeSampler) -> NavigationPreparer:
+        """Return the preparer of the scenes' navmeshes and episodes, which are sampled by a task's sampler."""
         return NavigationPreparer(
             settings=self.navmesh_settings,
             episode_file=None if self.episode_file is None else Path(self.episode_file),
             num_episodes=self.num_episodes,
+            sampler=sampler,
             cache=DiskCache(None if self.cache_dir is None else Path(self.cache_dir)),
         )
 

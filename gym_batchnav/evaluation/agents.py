@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.episodes.draws import keyed_uniform
+from gym_batchnav.geometry import polar_goals
 from gym_batchnav.state import Action
 
 STOP_CHANCE = 0.01  # per step of RandomAgent
@@ -106,6 +108,26 @@ class ShortestPathAgent:
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the follower's actions, [N] int64 or as ``env.action_space`` states."""
         return env.shortest_path_actions()
+
+
+class ObjectOracleAgent:
+    """Follows the shortest path to the nearest view point of an object, turns to the object and calls STOP."""
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Raise ValueError unless actions are discrete."""
+        if not isinstance(env.simulator.actions, DiscreteActions):
+            raise ValueError(f"ObjectOracleAgent turns by discrete actions, not {env.simulator.actions}")
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """Return the follower's actions [N] int64, with turns to the object instead of STOP until it is ahead."""
+        actions = env.shortest_path_actions()
+        angle = polar_goals(env.agents.position, env.agents.heading, env.episodes.target)[:, 1]
+        turn = np.where(angle > 0, int(Action.TURN_LEFT), int(Action.TURN_RIGHT))
+        # Half a turn and a bit, since rounding could otherwise make the agent turn to and fro.
+        kind = env.simulator.actions
+        assert isinstance(kind, DiscreteActions)
+        faces = np.abs(angle) <= 0.51 * kind.turn_angle
+        return np.where((actions == int(Action.STOP)) & ~faces, turn, actions)
 
 
 def uniform_draws(env: BatchNavEnv, seed: int, draw: int = 0) -> np.ndarray:

@@ -129,13 +129,13 @@ class NavMeshAgents:
     def distance(
         self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray, goal_index: np.ndarray, out: np.ndarray
     ) -> None:
-        """Compute the geodesic distance of every agent to a goal of its slot.
+        """Compute the geodesic distance of every agent to the nearest goal of a set of its slot.
 
         Args:
             slots: [N] int32.
             polygon: [N] int32.
             position: [N, 3] float32, metres.
-            goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
+            goal_index: [N] int32, row of the sets of goals that the slot's tables were prepared for.
             out: [N] float32, written: metres, inf across islands.
 
         Raises:
@@ -184,7 +184,7 @@ class NavMeshAgents:
             polygon: [N] int32.
             position: [N, 3] float32, metres.
             heading: [N] float32, radians.
-            goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
+            goal_index: [N] int32, row of the sets of goals that the slot's tables were prepared for.
             forward_step: Metres.
             turn_angle: Radians.
             goal_radius: Metres; the action is STOP within this distance.

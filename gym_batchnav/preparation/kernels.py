@@ -115,6 +115,7 @@ def query_small_navmesh() -> None:
     navmesh.geodesic_distance(points, points[::-1])
     navmesh.shortest_path(points[0], points[1])
     navmesh.distance_to_obstacle(points)
+    navmesh.sight_distance(points, np.zeros((4, 1)), 1.0)
     navmesh.move(points, points + np.float32(0.1))
     navmesh.top_down_map(1.0)
 

@@ -40,6 +40,8 @@ import gymnasium
 import numpy as np
 
 from gym_batchnav.episodes.draws import step_uniform
+from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
+from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import AgentState, EpisodeState, Memory
 
@@ -47,6 +49,35 @@ from gym_batchnav.state import AgentState, EpisodeState, Memory
 def _no_reading(name: str) -> np.ndarray:
     """Raise KeyError, because there are no sensors."""
     raise KeyError(f"sensor {name!r}: this state has no sensors; read it in an environment")
+
+
+class Pictures(Protocol):
+    """Draws pictures from places in the agents' scenes."""
+
+    def __call__(
+        self,
+        slots: np.ndarray,
+        position: np.ndarray,
+        heading: np.ndarray,
+        camera: Camera,
+        targets: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return RGB pictures [M, H, W, 3] uint8 of a camera ``eye_height`` above the visible floor.
+
+        Args:
+            slots: [M] int, the slots of the scenes.
+            position: [M, 3], metres, on the navmesh.
+            heading: [M], radians; the camera looks level in this direction.
+            camera: The camera.
+            targets: [M, 3], metres, points to look at instead.
+        """
+
+
+def _no_pictures(
+    slots: np.ndarray, position: np.ndarray, heading: np.ndarray, camera: Camera, targets: np.ndarray | None = None
+) -> np.ndarray:
+    """Raise RuntimeError, because there is no renderer."""
+    raise RuntimeError("this state has no renderer: draw pictures in an environment")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +94,8 @@ class TaskState:
         success_distance: The task's success distance, metres.
         reading: Returns the reading [N, ...] of a sensor, by name, read-only. It is computed at most once per step. In
             ``update``, the reading of a sensor with memory may still be that of the previous step.
+        pictures: Draws pictures from other places than the agents', such as the goals; see ``Pictures``. Call it in
+            ``begin``, and keep the result in memory.
     """
 
     agents: AgentState
@@ -72,6 +105,7 @@ class TaskState:
     max_episode_steps: int
     success_distance: float
     reading: Callable[[str], np.ndarray] = _no_reading
+    pictures: Pictures = _no_pictures
 
     @property
     def num_envs(self) -> int:
@@ -177,12 +211,14 @@ class Task(Component, Protocol):
         measures: Read by ``reward`` and ``terminated`` and reported in infos; ``measures=`` of the environment adds
             more.
         success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
-            measures of success and by the shortest-path follower.
+            measures of success, by tours of several goals, and by the shortest-path follower.
+        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default.
     """
 
     sensors: tuple[Sensor, ...] = ()
     measures: tuple[Measure, ...] = ()
     success_distance: float = 0.2
+    sampler: EpisodeSampler = PointEpisodes()
 
     @abstractmethod
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

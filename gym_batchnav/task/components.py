@@ -15,7 +15,7 @@ from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
 
 _COMMON = ("memory", "begin", "update")
 _REQUIRED = {  # attributes of an object of each role
-    "task": (*_COMMON, "sensors", "measures", "success_distance", "reward", "terminated"),
+    "task": (*_COMMON, "sensors", "measures", "success_distance", "sampler", "reward", "terminated"),
     "sensor": (*_COMMON, "name", "space", "observe"),
     "measure": (*_COMMON, "name", "at_end", "measure"),
 }

@@ -27,6 +27,22 @@ class PointGoal(Sensor):
 
 
 @dataclass(frozen=True, slots=True)
+class StaticPointGoal(Sensor):
+    """The goal in polar coordinates as seen from the start [2] float32, the same throughout an episode.
+
+    The metres and radians are those of ``PointGoal`` when the episode began. Agents without GPS and compass have to
+    keep track of their own motion.
+    """
+
+    name = "pointgoal"
+    space = PointGoal.space
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """Return the goals [N, 2]."""
+        return polar_goals(state.episodes.start, state.episodes.start_heading, state.episodes.goal)
+
+
+@dataclass(frozen=True, slots=True)
 class GPS(Sensor):
     """The agent's position relative to its start [2] float32: metres ahead and metres to the right."""
 

@@ -112,7 +112,7 @@ def distance_block(
         out[i] = np.inf
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
-            if 0 <= goal_index[i] < len(goals_at(row).polygon):
+            if 0 <= goal_index[i] < len(goals_at(row).field):
                 out[i] = distance_and_corner(row, to_int64(goal_index[i]), spot_at(polygon, position, i))[0]
 
 
@@ -147,7 +147,7 @@ def follow_block(
         actions[i] = 0
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
-            if 0 <= goal_index[i] < len(goals_at(row).polygon):
+            if 0 <= goal_index[i] < len(goals_at(row).field):
                 spot = spot_at(polygon, position, i)
                 actions[i] = follow(
                     row, to_int64(goal_index[i]), queue, spot, np.float64(heading[i]), stride, goal_radius
@@ -174,7 +174,7 @@ def walk_block(
         walks.length[i] = 0.0
         if _is_placed(table, slots[i], polygon[i]):
             row = table[slots[i]]
-            if 0 <= goal_index[i] < len(goals_at(row).polygon):
+            if 0 <= goal_index[i] < len(goals_at(row).field):
                 found = walk_to_follow(
                     row, to_int64(goal_index[i]), queue, spot_at(polygon, position, i), longest, sliding
                 )

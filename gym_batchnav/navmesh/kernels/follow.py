@@ -31,12 +31,16 @@ class Stride(NamedTuple):
 
 
 @njit(**INNER)
-def _next_corner(row: np.ndarray, goal: int, corner: int, spot: Spot) -> int:
-    """Return the path's first corner, or the one behind it if the agent stands at the first; -1 for the goal itself."""
+def _next_corner(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot) -> tuple[int, int]:
+    """Return what to head for: the path's first corner, or the one behind it if the agent stands at the first.
+
+    Returns:
+        The corner, -1 if the path leads straight to a goal; and that goal.
+    """
     corners = corners_at(row)
     goals = goals_at(row)
     if corner >= 0 and distance_3d(corners.point, corner, spot) < AT_CORNER:
-        field = goals.field[goal]
+        field = goals.field[goal_set]
         points = corners.point
         best = np.inf
         behind = -1
@@ -46,14 +50,16 @@ def _next_corner(row: np.ndarray, goal: int, corner: int, spot: Spot) -> int:
             if length < best:
                 best = length
                 behind = to_int64(other)
-        return behind if best <= field[corner] + 1e-3 else -1  # else the goal is seen from the corner
-    return corner
+        if best > field[corner] + 1e-3:  # a goal is seen from the corner
+            return -1, _goal_from_corner(row, goal_set, corner)
+        return behind, goal
+    return corner, goal
 
 
 @njit(**INNER)
-def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[float, float]:
-    """Return the x and z to head for: those of ``_next_corner``, or of the goal."""
-    corner = _next_corner(row, goal, corner, spot)
+def _waypoint(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot) -> tuple[float, float]:
+    """Return the x and z to head for: those of ``_next_corner``."""
+    corner, goal = _next_corner(row, goal_set, corner, goal, spot)
     corners = corners_at(row)
     if corner < 0:
         goals = goals_at(row)
@@ -62,8 +68,24 @@ def _waypoint(row: np.ndarray, goal: int, corner: int, spot: Spot) -> tuple[floa
 
 
 @njit(**INNER)
+def _goal_from_corner(row: np.ndarray, goal_set: int, corner: int) -> int:
+    """Return the goal of a set whose straight distance from a corner is that of the shortest path."""
+    goals = goals_at(row)
+    corners = corners_at(row)
+    nearest = to_int64(goals.first[goal_set])
+    least = np.inf
+    for goal in range(goals.first[goal_set], goals.first[goal_set + 1]):
+        length = distance_3d(goals.point, goal, point_at(corners.point, corner))
+        deviation = abs(length - goals.field[goal_set, corner])
+        if deviation < least:
+            least = deviation
+            nearest = to_int64(goal)
+    return nearest
+
+
+@njit(**INNER)
 def _best_turn(
-    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride
+    row: np.ndarray, goal_set: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride
 ) -> tuple[float, float, int]:
     """Try a step along the three headings nearest to the path's next corner.
 
@@ -71,10 +93,10 @@ def _best_turn(
         The distance to the goal now, the distance after the best of these steps (inf if all are blocked), and the
         number of turns to the left before that step.
     """
-    distance, corner = distance_and_corner(row, goal, spot)
+    distance, corner, goal = distance_and_corner(row, goal_set, spot)
     if distance == np.inf:
         return distance, np.inf, 0
-    to_x, to_z = _waypoint(row, goal, corner, spot)
+    to_x, to_z = _waypoint(row, goal_set, corner, goal, spot)
     off = np.arctan2(spot.x - to_x, spot.z - to_z) - heading
     off -= 2.0 * np.pi * np.floor((off + np.pi) / (2.0 * np.pi))
     nearest = int(np.round(off / stride.turn_angle))
@@ -83,7 +105,7 @@ def _best_turn(
     for turns in (nearest, nearest + 1, nearest - 1):
         ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
         if ahead.polygon >= 0:
-            after = distance_and_corner(row, goal, ahead)[0]
+            after = distance_and_corner(row, goal_set, ahead)[0]
             after += TURN_COST * abs(turns)
             if after < best:
                 best = after
@@ -105,7 +127,7 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
 
 @njit(**INNER)
 def follow(
-    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
+    row: np.ndarray, goal_set: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
 ) -> int:
     """Return the greedy action of one agent: 0 stop, 1 forward, 2 left, 3 right.
 
@@ -116,18 +138,18 @@ def follow(
 
     Args:
         row: The slot's arrays, see ``layout``.
-        goal: Row of the slot's goals.
+        goal_set: Row of the slot's sets of goals; the agent heads for the nearest goal of the set.
         queue: [QUEUE] int32, scratch.
         spot: Position of the agent.
         heading: Radians.
         stride: The motion of the agent.
         goal_radius: Metres; the action is STOP within this distance.
     """
-    distance, after, turns_needed = _best_turn(row, goal, queue, spot, heading, stride)
+    distance, after, turns_needed = _best_turn(row, goal_set, queue, spot, heading, stride)
     if not goal_radius < distance < np.inf:
         return 0
     if after > distance - MIN_PROGRESS * stride.forward_step:
-        turns_needed = _best_of_all_turns(row, goal, queue, spot, heading, stride, goal_radius, turns_needed)
+        turns_needed = _best_of_all_turns(row, goal_set, queue, spot, heading, stride, goal_radius, turns_needed)
     if turns_needed == 0:
         return 1
     return 2 if turns_needed > 0 else 3
@@ -136,7 +158,7 @@ def follow(
 @njit(**INNER)
 def _best_of_all_turns(
     row: np.ndarray,
-    goal: int,
+    goal_set: int,
     queue: np.ndarray,
     spot: Spot,
     heading: float,
@@ -151,7 +173,7 @@ def _best_of_all_turns(
     for turns in range(1 - most, most + 1):
         ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
         if ahead.polygon >= 0:
-            now, after, _ = _best_turn(row, goal, queue, ahead, heading, stride)
+            now, after, _ = _best_turn(row, goal_set, queue, ahead, heading, stride)
             after = (now if now <= goal_radius else after) + TURN_COST * abs(turns)
             if after < best:
                 best = after
@@ -160,7 +182,7 @@ def _best_of_all_turns(
 
 
 @njit(**INNER)
-def _beside(row: np.ndarray, goal: int, corner: int) -> tuple[float, float]:
+def _beside(row: np.ndarray, corner: int, goal: int) -> tuple[float, float]:
     """Return the x and z of a point ``CLEARANCE`` from a corner, on the side away from its walls; for -1 the goal's."""
     if corner < 0:
         goals = goals_at(row)
@@ -182,9 +204,9 @@ def _walk_to(row: np.ndarray, spot: Spot, x: float, z: float) -> tuple[float, fl
 
 @njit(**INNER)
 def walk_to_follow(
-    row: np.ndarray, goal: int, queue: np.ndarray, spot: Spot, longest: float, sliding: bool
+    row: np.ndarray, goal_set: int, queue: np.ndarray, spot: Spot, longest: float, sliding: bool
 ) -> tuple[float, float, float]:
-    """Return the distance to a goal and the next straight walk on the shortest path: its direction and its length.
+    """Return the distance to the nearest goal, and the direction and length of the next straight walk to it.
 
     The walk leads to a point beside the path's next corner, because an agent that touches walls is easily stopped by
     them. If an obstacle is in the way, it leads to a point beside the corner at which the agent stands, or else it is a
@@ -192,7 +214,7 @@ def walk_to_follow(
 
     Args:
         row: The slot's arrays, see ``layout``.
-        goal: Row of the slot's goals.
+        goal_set: Row of the slot's sets of goals.
         queue: [QUEUE] int32, scratch.
         spot: Position of the agent.
         longest: Length of the longest walk, metres.
@@ -201,14 +223,14 @@ def walk_to_follow(
     Returns:
         Metres, inf if there is no path; radians as for headings; metres.
     """
-    distance, corner = distance_and_corner(row, goal, spot)
+    distance, corner, goal = distance_and_corner(row, goal_set, spot)
     if distance == np.inf:
         return distance, 0.0, 0.0
-    following = _next_corner(row, goal, corner, spot)
-    to_x, to_z = _beside(row, goal, following)
+    following, last = _next_corner(row, goal_set, corner, goal, spot)
+    to_x, to_z = _beside(row, following, last)
     direction, length, is_free = _walk_to(row, spot, to_x, to_z)
     if not is_free and following != corner:
-        to_x, to_z = _beside(row, goal, corner)
+        to_x, to_z = _beside(row, corner, goal)
         direction, length, is_free = _walk_to(row, spot, to_x, to_z)
         is_free = is_free and length > 0.5 * CLEARANCE
     if is_free:
@@ -220,7 +242,7 @@ def walk_to_follow(
         tried = 2.0 * np.pi * k / NUM_DIRECTIONS
         ahead = _stride_along(row, queue, spot, tried, stride)
         if ahead.polygon >= 0:
-            after = distance_and_corner(row, goal, ahead)[0]
+            after = distance_and_corner(row, goal_set, ahead)[0]
             if after < best:
                 best = after
                 direction = tried
