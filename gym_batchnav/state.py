@@ -123,6 +123,16 @@ def read_only(state: State) -> State:
     return type(state)(**{name: locked(array) for name, array in arrays_of(state).items()})
 
 
+def copy_of(state: State) -> State:
+    """Return a copy of a state with arrays of its own."""
+    return type(state)(**{name: array.copy() for name, array in arrays_of(state).items()})
+
+
+def rows_of(state: State, indices: np.ndarray) -> State:
+    """Return a copy of the rows ``indices`` [M] of a state."""
+    return type(state)(**{name: array[indices] for name, array in arrays_of(state).items()})
+
+
 def locked(array: np.ndarray) -> np.ndarray:
     """Return a read-only view of an array."""
     view = array.view()

@@ -14,7 +14,7 @@ from rooms import box_room
 from typer.main import get_command
 
 import gym_batchnav
-from gym_batchnav import BatchNavEnv, Camera, NavMesh, NavMeshSettings, PointNav, viz
+from gym_batchnav import BatchNavEnv, Camera, NavMesh, NavMeshSettings, PointNav, lenses, viz
 from gym_batchnav.cli import app
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
@@ -30,7 +30,10 @@ PAGES = [
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, PointNav, GPS, Compass, Heading, PreviousAction)}
-OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
+OBJECTS = {
+    "envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz,
+    "Camera": Camera, "lenses": lenses,
+}  # fmt: skip
 MAX_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes
 

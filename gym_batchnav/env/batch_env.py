@@ -22,14 +22,14 @@ from gym_batchnav.env.arguments import (
     options_of,
     seeds_of,
 )
-from gym_batchnav.env.cameras import AgentCameras, picture_spaces
+from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.queries import BatchQueries
+from gym_batchnav.env.rig import CameraSpec
 from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice, check_counts
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
-from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
@@ -56,12 +56,15 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         scenes: ``"apartments"`` (the shipped ones, the default), one of their names, the path of a scene file, a folder
             or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a
             list of these.
-        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, or none of them for blind agents; and Sensor objects
-            (see ``task.api``) in addition to those of the task.
+        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"`` (see
+            ``render.api.SENSOR_FORMATS``), or none of them for blind agents; and Sensor objects (see ``task.api``) in
+            addition to those of the task. Of several cameras, ``"depth"`` means that of each, ``"front/depth"`` that of
+            one.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measure objects (see ``task.api``) to report in addition to those of the task.
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
-            under the agent).
+            under the agent). With several cameras by name, such as ``{"front": Camera(), "left": Camera(yaw_deg=90)}``,
+            observations have a key per camera and sensor: ``"front/depth"``.
         renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or the Renderer of another
             batch with the same ``library``; the batch that made a renderer closes it.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
@@ -113,7 +116,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         sensors: Sequence[str | Sensor] = ("depth",),
         task: Task | None = None,
         measures: Sequence[Measure] = (),
-        camera: Camera | None = None,
+        camera: CameraSpec = None,
         renderer: str | Renderer = "auto",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int = 500,
@@ -160,9 +163,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         )
         self.cameras = AgentCameras(
             library,
-            renderer,
-            camera or Camera(),
-            settings.pictures,
+            settings.renderer_name if isinstance(renderer, str) else renderer,
+            settings.rig(),
             num_envs,
             self.simulator.navmeshes,
             reuse_buffers=reuse_buffers,
@@ -175,8 +177,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self._claim = Claim("this environment")
         self.stepper = Stepper(self.simulator, self.cameras, self.components, self.autoreset_mode, max_episode_steps)
-        pictures = picture_spaces(self.cameras.camera, self.cameras.sensors)
-        self.single_observation_space = Dict({**pictures, **self.components.spaces})
+        self.single_observation_space = Dict({**self.cameras.rig.spaces, **self.components.spaces})
         self.single_action_space = Discrete(len(Action))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -323,17 +324,24 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self._check_ready("shortest_path_actions")
         return self.simulator.shortest_path_actions(self.task.success_distance)
 
-    def pictures(self, indices: np.ndarray | None = None, size: int = 256) -> np.ndarray:
+    def pictures(self, indices: np.ndarray | None = None, size: int = 256, camera: str | None = None) -> np.ndarray:
         """Return the views of agents ``indices`` [M] (default: all) as RGB images [M, size, size, 3] uint8.
 
+        Args:
+            indices: The agents.
+            size: Pixels per side.
+            camera: Name of the camera; the first one by default.
+
         Raises:
-            ValueError: An index is not from 0 to N - 1.
+            ValueError: An index is not from 0 to N - 1, or there is no such camera.
         """
         self._check_ready("pictures")
         check_counts(size=size)
         indices = np.arange(self.num_envs) if indices is None else indices_of(indices, self.num_envs)
-        camera = replace(self.cameras.camera, width=size, height=size)
-        return self.cameras.pictures(self.agents, indices, camera)
+        if camera is not None:
+            check_choice("camera", camera, tuple(self.cameras.rig.cameras))
+        shown = self.cameras.camera if camera is None else self.cameras.rig.cameras[camera]
+        return self.cameras.pictures(self.agents, indices, replace(shown, width=size, height=size))
 
     def set_pose(self, position: np.ndarray, heading: np.ndarray, mask: np.ndarray | None = None) -> Observation:
         """Move agents to given poses in their scenes and return the observations there; their episodes continue.

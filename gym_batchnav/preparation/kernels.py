@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.navmesh.agents import PARALLEL_FROM, NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.render.api import RENDERERS, make_renderer
+from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
@@ -41,10 +42,15 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     if renderer not in RENDERERS:
         raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
-    return compile_ahead([_drawing(renderer), _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes)
+    lenses = [_LENSES] if is_embree_installed() else []
+    return compile_ahead(
+        [_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes
+    )
 
 
-def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False, samples: bool = False) -> None:
+def warm_up_batch(
+    num_envs: int, renderer: str, draws: bool, follows: bool = False, samples: bool = False, lenses: bool = False
+) -> None:
     """Compile the kernels of a batch of agents in scenes with navmeshes.
 
     Args:
@@ -53,8 +59,11 @@ def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = Fal
         draws: Whether the agents have any sensor that is rendered.
         follows: Whether the shortest-path follower will be used.
         samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
+        lenses: Whether the agents have lenses or sensors that only Embree draws.
     """
     workloads = [_drawing(renderer)] if draws else []
+    if lenses:
+        workloads.append(_LENSES)
     workloads += [_PREPARING, _walking(num_envs)]
     if follows:
         workloads.append(_following(num_envs))
@@ -69,16 +78,22 @@ def warm_up_building(measures: bool = False, draws_with: str | None = None) -> N
     compile_ahead([*drawing, _BUILDING, *([_PREPARING, _QUERYING] if measures else [])])
 
 
-def draw_small_scene(renderer: str) -> None:
-    """Draw all sensors of a shipped scene with a renderer, or the one that ``"auto"`` chooses."""
+def draw_small_scene(renderer: str, lens: bool = False) -> None:
+    """Draw all sensors of a shipped scene with a renderer, or the one that ``"auto"`` chooses.
+
+    Args:
+        renderer: Name of the renderer.
+        lens: Draw through another lens than a pinhole, and with the sensors that only Embree has.
+    """
     scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the parent process chooses its renderer itself and warns
         drawer = make_renderer(renderer, SceneLibrary.from_scenes([scene]))
-    camera = Camera(width=16, height=16)
+    camera = Camera(width=16, height=16, lens=Fisheye() if lens else None)
+    all_sensors = tuple(SENSOR_FORMATS) if lens else SENSORS
     middle = scene.bounds.mean(axis=0, keepdims=True).astype(np.float32)
     views = view_matrices(middle, np.zeros(1, np.float32), 0.0)
-    for sensors in (("depth",), ("rgb", "depth", "semantic")):
+    for sensors in (("depth",), all_sensors):
         target = drawer.target(camera, sensors, num_views=1)
         target.render(np.zeros(1, np.int32), views)
         target.close()
@@ -147,6 +162,7 @@ _PREPARING = Workload("preparing navmeshes", prepare_small_navmesh)
 _QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
+_LENSES = Workload("drawing through lenses", draw_small_scene, ("embree", True))
 
 
 def _drawing(renderer: str) -> Workload:

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.render.api import SENSORS
+from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import locked
 from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
 
@@ -65,7 +65,7 @@ class Components:
         of_task = f" of {_kind(task)}"
         self.task = task
         self.sensors: dict[str, Sensor] = _by_name(
-            "sensor", (*_as_sequence("sensors" + of_task, task.sensors), *sensors), frozenset(SENSORS)
+            "sensor", (*_as_sequence("sensors" + of_task, task.sensors), *sensors), frozenset(SENSOR_FORMATS)
         )
         self.measures: dict[str, Measure] = _by_name(
             "measure", (*_as_sequence("measures" + of_task, task.measures), *_as_sequence("measures", measures)), _TAKEN

@@ -228,6 +228,22 @@ def test_depth_in_metres_spans_the_same_bytes(make):
     np.testing.assert_array_equal(env.reset()["depth"], as_bytes(twin.reset(seed=7)[0]["depth"] / 5))
 
 
+def test_each_of_several_cameras_has_a_network_and_its_depth_in_bytes(make):
+    cameras = {"front": Camera(36, 36), "back": Camera(40, 36, yaw_deg=180, normalize_depth=False, max_depth=5)}
+    env = SB3VecEnv(make(camera=cameras, sensors=("depth", "front/rgb")))
+    twin = make(camera=cameras, sensors=("depth", "front/rgb"))
+    env.seed(7)
+    first = env.reset()
+    true = twin.reset(seed=7)[0]
+    np.testing.assert_array_equal(first["front/depth"], as_bytes(true["front/depth"]))
+    np.testing.assert_array_equal(first["back/depth"], as_bytes(true["back/depth"] / 5))
+    model = PPO("MultiInputPolicy", env, n_steps=4, batch_size=4, n_epochs=1).learn(4 * N)
+    networks = {name: type(network) for name, network in model.policy.features_extractor.extractors.items()}
+    assert {name for name, network in networks.items() if network is NatureCNN} == {
+        "front/depth", "back/depth", "front/rgb",
+    }  # fmt: skip
+
+
 def test_depth_of_floats_keeps_its_precision(make):
     env = SB3VecEnv(make(), depth="float32")
     twin = make()

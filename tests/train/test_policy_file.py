@@ -14,6 +14,7 @@ from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
 from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.lenses import Cylindrical, Equirectangular  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
@@ -85,7 +86,8 @@ def path(tmp_path):
     [
         {"kind": "large"}, {"kind": ["small"]}, {"kind": "paper"}, {"kind": "blind"}, {"sensors": "depth"},
         {"sensors": ["smell"]}, {"sensors": 3}, {"sensors": []}, {"camera": {"width": 0}}, {"camera": {"zoom": 2}},
-        {"camera": 5}, {"camera": {"width": "16"}}, {"camera": {"width": 16.5}}, {"forward_step": -1},
+        {"camera": 5}, {"camera": {"lens": {"class": "Eye"}}},
+        {"camera": {"lens": "Fisheye"}}, {"camera": {"width": "16"}}, {"camera": {"width": 16.5}}, {"forward_step": -1},
         {"forward_step": "far"}, {"turn_angle_deg": float("nan")}, {"max_episode_steps": 1.5}, {"extra": 1},
         {"task_sensors": {f"s{i}": 1 for i in range(65)}}, {"task_sensors": {"a": 10**400}}, {"sliding": 1},
         {"task": 3}, {"task_settings": {"success_distance": 0.2}}, {"task_settings": {"a": "b"}}, {"task_settings": []},
@@ -186,6 +188,15 @@ def test_every_difference_of_a_world_is_named(changes, line):
     other = dataclasses.replace(about, **changes)
     assert about.differences(about) == []
     assert any(found.startswith(line) for found in about.differences(other))
+
+
+def test_a_lens_comes_back_and_counts_as_a_difference(tmp_path):
+    about = about_of("small", ("depth",), Camera(16, 16, lens=Cylindrical(180, 90)))
+    save_policy(tmp_path / "a", make_policy("small", about.observation_space()), about)
+    loaded = load_policy(tmp_path / "a")[1]
+    assert loaded == about and loaded.differences(about) == []
+    other = dataclasses.replace(about, camera=Camera(16, 16, lens=Equirectangular(180, 90)))
+    assert any(line.startswith("camera.lens.class is 'Equirectangular'") for line in about.differences(other))
 
 
 def test_a_blind_policy_asks_for_no_camera():

@@ -71,10 +71,11 @@ _INSTANCE_TRIANGLE = _rows.take()
 _RAY_HIT_WORDS = _rows.words
 ACTIVE = _rows.take()
 # RTCIntersectArguments, then the RTCRayQueryContext that it points to: the ids of the instance, the Surfaces of the
-# slot, and AXES, the camera's right and up axes.
+# slot, and AXES: how rays change to the next pixel on the right and above.
 ARGUMENTS = _rows.take()
 CONTEXT = _rows.take()
 AXES = _rows.take()
+PARALLEL = AXES + 6  # 1 if rays are parallel, as float32
 # Scratch, float32.
 RECORD = _rows.floats(12)  # the first words of the triangles' records, see surface.py
 FACTOR = _rows.floats(3)  # RGB of the materials
@@ -106,7 +107,9 @@ class Lens(NamedTuple):
     near: np.float32  # near plane
     far: np.float32  # end of the rays
     miss: np.float32  # depth written if nothing is hit
+    min_depth: np.float32  # smallest depth
     max_depth: np.float32  # greatest depth
+    offset: np.float32  # subtracted from depth
     unit: np.float32  # divisor of depth
     left: np.float32  # left edge of the image plane
     top: np.float32  # upper edge of the image plane
@@ -211,7 +214,7 @@ def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_fi
     Args:
         packet: The packet as int32.
         floats: The packet as float32.
-        axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
+        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
         hit_filter: Address of the filter function.
         surfaces: The surfaces that the filter reads.
     """

@@ -28,6 +28,8 @@ from gym_batchnav.render.embree.packet import (
 )
 from gym_batchnav.render.embree.shade import (
     blend_texels,
+    fetch_records,
+    fetch_texels,
     find_footprints,
     find_levels,
     find_shine,
@@ -37,8 +39,6 @@ from gym_batchnav.render.embree.shade import (
     read_records,
     read_texels,
     row_of,
-    fetch_records,
-    fetch_texels,
 )
 from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
 from gym_batchnav.system.jit import ENTRY, INNER
@@ -60,7 +60,7 @@ SLOT = np.dtype(
 )
 
 
-GROUP = 4
+GROUP = 4  # packets of a row that are shaded together; 8 and 16 are not faster
 
 
 class Tracer(NamedTuple):
@@ -126,7 +126,6 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
     rgb = out.rgb[n]
     semantic = out.semantic[n]
     objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
-    materials = carray(pointer(slot.materials), (slot.num_materials, MATERIAL_WORDS), np.int32)
     axes = view[:2, :3] * lens.pixel
     packets = new_packets(GROUP)
     floats = packets.view(np.float32)
@@ -147,7 +146,7 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
                 if rgb.size:
                     fetch_records(packets[k], slot.triangles)
             if rgb.size:
-                _shade(packets[:count], floats[:count], slot, materials, views.lights[n], axes, shading)
+                shade_hits(packets[:count], floats[:count], views.lights[n], axes, shading, slot)
             for k in range(count):
                 packet = packets[k]
                 for lane in range(16):
@@ -155,45 +154,52 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
                     row = y + (lane >> 2)
                     if column >= lens.width or row >= lens.height:
                         continue
+                    i = np.uint32(row)  # unsigned, see row_of
+                    j = np.uint32(column)
                     hit = packet[HIT + lane] != NOTHING
                     if depth.size:
-                        distance = min(floats[k, FAR + lane], lens.max_depth) / lens.unit
-                        depth[np.uint32(row), np.uint32(column)] = distance if hit else lens.miss
+                        metres = max(min(floats[k, FAR + lane], lens.max_depth), lens.min_depth)
+                        depth[i, j] = (metres - lens.offset) / lens.unit if hit else lens.miss
                     if semantic.size:
-                        semantic[np.uint32(row), np.uint32(column)] = objects[row_of(packet[TRIANGLE + lane])] if hit else 0
+                        semantic[i, j] = objects[row_of(packet[TRIANGLE + lane])] if hit else 0
                     if rgb.size:
-                        rgb[np.uint32(row), np.uint32(column), 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
-                        rgb[np.uint32(row), np.uint32(column), 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
-                        rgb[np.uint32(row), np.uint32(column), 2] = shading.encode[row_of(packet[SHOWN + 32 + lane])] if hit else 0
+                        rgb[i, j, 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
+                        rgb[i, j, 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
+                        rgb[i, j, 2] = shading.encode[row_of(packet[SHOWN + 32 + lane])] if hit else 0
 
 
 @njit(**INNER)
-def _shade(packets, floats, slot, materials, light, axes, shading) -> None:
+def shade_hits(
+    packets: np.ndarray, floats: np.ndarray, light: np.ndarray, axes: np.ndarray, shading: Shading, slot: np.record
+) -> None:
+    """Write the colours of the surfaces that the rays of some packets have hit.
+
+    Each stage runs over all packets, so that the processor can load the data of one packet while it computes another.
+
+    Args:
+        packets: [P, words], the packets as int32.
+        floats: [P, words], the packets as float32.
+        light: [3] float32, towards the light.
+        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
+        shading: Inputs of shading.
+        slot: SLOT, the scene.
+    """
     triangles = carray(pointer(slot.triangles), (slot.num_triangles, TRIANGLE_WORDS), np.int32)
+    materials = carray(pointer(slot.materials), (slot.num_materials, MATERIAL_WORDS), np.int32)
     texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
-    count = len(packets)
     textured = False
-    for k in range(count):
+    for k in range(len(packets)):
         find_shine(floats[k], light, shading.brightness)
         textured |= read_materials(packets[k], triangles, materials)
     if textured:
-        for k in range(count):
+        for k in range(len(packets)):
             read_records(packets[k], triangles)
             find_footprints(floats[k], axes)
             find_levels(packets[k], floats[k], shading.size)
             find_texels(packets[k], floats[k], shading.size, slot.num_textures)
             fetch_texels(packets[k], slot.texels)
-        for k in range(count):
+        for k in range(len(packets)):
             read_texels(packets[k], texels)
             blend_texels(packets[k], floats[k])
-    for k in range(count):
+    for k in range(len(packets)):
         finish_colors(packets[k], floats[k], np.float32(len(shading.encode) - 1))
-
-
-@njit(**INNER)
-def _any_hit(packet: np.ndarray) -> bool:
-    """Return whether any ray of a packet has hit something."""
-    common = NOTHING
-    for lane in range(16):
-        common &= packet[HIT + lane]
-    return common != NOTHING
