@@ -27,12 +27,11 @@ from gym_batchnav.render.embree.packet import (
     Surfaces,
     filter_hits,
     intersect,
-    new_packet,
+    new_packets,
     pointer,
     start_view,
 )
-from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
-from gym_batchnav.render.embree.trace import Shading, Tracer, Views, any_hit, shade_hits
+from gym_batchnav.render.embree.trace import Shading, Tracer, Views, shade_hits
 from gym_batchnav.system.jit import ENTRY, INNER
 from gym_batchnav.system.parallel import for_each
 
@@ -148,13 +147,11 @@ def _draw_band(
     slot = views.table[views.slots[n]]
     view = views.matrices[n]
     rgb = out.rgb[n]
-    triangles = carray(pointer(slot.triangles), (slot.num_triangles, TRIANGLE_WORDS), np.int32)
-    materials = carray(pointer(slot.materials), (slot.num_materials, MATERIAL_WORDS), np.int32)
-    texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
     axes = np.empty((2, 3), np.float32)
     eye = np.empty(3, np.float32)
-    packet = new_packet()
-    narrow = new_packet()
+    packets = new_packets(1)
+    packet = packets[0]
+    narrow = new_packets(1)[0]
     floats = packet.view(np.float32)
     start_view(packet, floats, view, lens.near)
     for axis in range(3):
@@ -175,14 +172,10 @@ def _draw_band(
             intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
             _write_geometry(packet, floats, view, slot, lens, out, n, x, y)
             if rgb.size:
-                if any_hit(packet):
-                    if table.parallel != 0:
-                        for lane in range(16):  # the footprints of parallel rays do not grow with the distance
-                            floats[FAR + lane] = np.float32(1.0)
-                    num_textures = slot.num_textures
-                    shade_hits(
-                        packet, floats, views.lights[n], axes, shading, triangles, materials, texels, num_textures
-                    )
+                if table.parallel != 0:
+                    for lane in range(16):  # the footprints of parallel rays do not grow with the distance
+                        floats[FAR + lane] = np.float32(1.0)
+                shade_hits(packets, packets.view(np.float32), views.lights[n], axes, shading, slot)
                 for lane in range(16):
                     column = x + (lane & 3)
                     row = y + (lane >> 2)
