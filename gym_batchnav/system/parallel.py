@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import get_num_threads, njit, prange, types
+from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -18,7 +18,7 @@ from gym_batchnav.system.jit import INNER
 
 _BYTES = ir.IntType(8).as_pointer()
 _WORD = ir.IntType(64)
-_TURNS = 32  # times that each thread takes items, if all are equally fast: few enough for the cheapest items
+_TURNS = 256  # times that threads take items: few enough for the cheapest items, and more than there are threads
 _TASK = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD])  # takes the arguments and the item
 
 
@@ -58,11 +58,11 @@ def _run(task: int, arguments: int, count: int) -> int:
     Each thread takes the next few items whenever it has finished its last ones. Items may differ in cost, and other
     programs may slow a thread down, so threads that got equal numbers of items at once would wait for the slowest.
     """
-    threads = get_num_threads()
-    taken_at_once = max(1, count // (threads * _TURNS))
+    taken_at_once = max(1, count // _TURNS)
     counter = np.zeros(1, np.int64)
     address = counter.ctypes.data
-    for _ in prange(threads):
+    # Numba gives each thread an equal share of these turns. Asking for the number of threads would prevent caching.
+    for _ in prange(_TURNS):
         first = _take(address, taken_at_once)
         while first < count:
             for item in range(first, min(first + taken_at_once, count)):
