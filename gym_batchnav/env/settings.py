@@ -72,11 +72,11 @@ class BatchSettings:
         _ = self.noise
         flags = ("sliding", "reuse_buffers", "deterministic_rotation")
         check_flags(**{name: getattr(self, name) for name in flags})
+        if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):
+            check_choice("renderer", self.renderer, RENDERERS)
         rig = self.rig()
         if self.renderer_name == "opengl":
             rig.check_opengl()
-        if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):
-            check_choice("renderer", self.renderer, RENDERERS)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)

@@ -74,6 +74,8 @@ def _footprint(solid: Solid, matrix: np.ndarray) -> np.ndarray:
 def _convex_hull(points: np.ndarray) -> np.ndarray:
     """Return the corners [K, 2] of the convex hull of points [N, 2], in order (Andrew's monotone chain)."""
     unique = np.unique(_outer_points(points).round(4), axis=0)
+    if len(unique) < 2:
+        return unique
     chains = []
     for run in (unique.tolist(), unique[::-1].tolist()):
         chain: list[list[float]] = []

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gym_batchnav.homes import SEMANTIC_CLASSES, generate_apartment, semantic_class
@@ -363,6 +363,7 @@ def test_sun_falls_where_a_ray_through_the_window_lands() -> None:
     flat=st.sampled_from([1.0, 0.01, 0.0]),
     turn=st.floats(0, 7),
 )
+@example(seed=21875, count=3, flat=0.0, turn=0.0)  # all points are equal
 def test_hull_of_many_points_reaches_as_far_as_they_do(seed: int, count: int, flat: float, turn: float) -> None:
     points = np.clip(np.random.default_rng(seed).normal(size=(count, 2)), -0.9, 1.2) * [1, flat]
     points = (points @ [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]).round(4)
