@@ -45,6 +45,7 @@ PARTS = (
     ("ViZDoom, 64x64 rgb", "ViZDoom, 160x120 rgb"),
     ("ViZDoom, 160x120 rgb", "ViZDoom, 320x240 rgb"),
     (f"ViZDoom, 160x120 {LOGIC}", "ViZDoom, 160x120 rgb"),
+    ("ours, its map, whole steps, 64x64 rgb", "ours, apartments, whole steps, 64x64 rgb"),
     ("ours, its map, 64x64 rgb", "ours, apartments, 64x64 rgb"),
     ("ours, its map, 64x64 rgb", "ours, its map, whole steps, 64x64 rgb"),
     ("ours, its map, no textures, 64x64 rgb", "ours, its map, 64x64 rgb"),
@@ -59,7 +60,7 @@ WALK_FILE = "walk.npz"
 # In ViZDoom's environment
 
 
-def game(scenario: str, size: tuple[int, int], depth: bool) -> Any:
+def game(scenario: str, size: tuple[int, int], depth: bool, seed: int) -> Any:
     """Start ViZDoom with a scenario; the weapon and the display of the player's state are not drawn."""
     import vizdoom as vzd
 
@@ -75,6 +76,7 @@ def game(scenario: str, size: tuple[int, int], depth: bool) -> Any:
     pose = ("CAMERA_POSITION_X", "CAMERA_POSITION_Y", "CAMERA_POSITION_Z", "CAMERA_ANGLE")
     doom.set_available_game_variables([getattr(vzd.GameVariable, name) for name in pose])
     doom.set_available_buttons([getattr(vzd.Button, name) for name in BUTTONS])
+    doom.set_seed(seed)
     doom.init()
     return doom
 
@@ -103,7 +105,7 @@ def record(scenario: str, folder: Path) -> None:
     import vizdoom
 
     export(map_of(vizdoom, scenario), folder)
-    doom = game(scenario, SIZES[-1], depth=True)
+    doom = game(scenario, SIZES[-1], depth=True, seed=0)
     actions = wandering(np.random.default_rng(0))
     poses = []
     pictures = []
@@ -128,7 +130,7 @@ def work(scenario: str, size: str, sensors: str, seed: int) -> None:
     if sensors.startswith(IN_A_VECTOR):
         vector_work(scenario, (width, height), int(sensors.split()[-2]))
         return
-    doom = game(scenario, (width, height), depth="depth" in sensors)
+    doom = game(scenario, (width, height), depth="depth" in sensors, seed=seed)
     rng = np.random.default_rng(seed)
     drawn_width, drawn_height = max((width, height), SMALLEST)
     rows = np.arange(height) * drawn_height // height
@@ -168,7 +170,7 @@ def vector_work(scenario: str, size: tuple[int, int], num_envs: int) -> None:
 
         def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
             if self.doom is None:
-                self.doom = game(scenario, size, depth=False)
+                self.doom = game(scenario, size, depth=False, seed=os.getpid())
             self.doom.new_episode()
             self.picture = self.doom.get_state().screen_buffer
             return self.picture, {}
