@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import trimesh
 
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.agents import NavMeshAgents
 
@@ -93,12 +94,14 @@ def follower_figures(mesh: NavMesh, sliding: bool) -> float:
     first = np.zeros(size, np.float32)
     last = np.zeros(size, np.float32)
     agents = slots, polygon, position, heading
-    how = {"forward_step": 0.25, "turn_angle": np.pi / 6, "sliding": sliding}
+    kind = DiscreteActions(forward_step=0.25, turn_angle_deg=30)
+    how = {"forward_step": kind.forward_step, "turn_angle": kind.turn_angle, "sliding": sliding}
     batch.distance(slots, polygon, position, goal_index, first)
     for _ in range(500):
         actions = batch.next_action(*agents, goal_index, goal_radius=0.25, **how)
         active &= actions != 0
-        batch.step(actions, *agents, active=active, moved_out=moved, collided_out=collided, **how)
+        commands = kind.decode(actions)
+        batch.step(commands, *agents, sliding=sliding, active=active, moved_out=moved, collided_out=collided)
         path += moved
     batch.distance(slots, polygon, position, goal_index, last)
     return float(np.mean((~active & (last <= 0.25)) * first / np.maximum(first, path)))

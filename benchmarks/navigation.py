@@ -17,6 +17,7 @@ from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.scene.load import load_scene
+from gym_batchnav.state import Commands
 
 NUM_GOALS = 64
 ROOM = 5.0  # metres, the side of a room of a furnished plan
@@ -80,7 +81,8 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     heading = rng.uniform(-np.pi, np.pi, num_agents).astype(np.float32)
     slots = np.zeros(num_agents, np.int32)
     goal_index = rng.integers(0, NUM_GOALS, num_agents).astype(np.int32)
-    forward = np.ones(num_agents, np.int64)
+    zeros = np.zeros(num_agents)
+    forward = Commands(turn=zeros, forward=np.full(num_agents, 0.25), side=zeros, stop=zeros > 0)
     active = np.ones(num_agents, bool)
     moved = np.zeros(num_agents, np.float32)
     collided = np.zeros(num_agents, bool)
@@ -90,8 +92,9 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     def walk() -> tuple[float, float]:
         times = [time.perf_counter()]
         navmeshes.step(
-            forward, slots, polygon, position, heading, active=active, moved_out=moved, collided_out=collided, **how
-        )
+            forward, slots, polygon, position, heading, sliding=True, active=active, moved_out=moved,
+            collided_out=collided,
+        )  # fmt: skip
         times.append(time.perf_counter())
         navmeshes.distance(slots, polygon, position, goal_index, distance)
         times.append(time.perf_counter())

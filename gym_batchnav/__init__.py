@@ -1,7 +1,8 @@
 """Thousands of agents navigating shared, textured 3-D homes as one batch, behind Gymnasium's VectorEnv.
 
-Importing the package registers ``BatchNav/PointNav-v0`` with Gymnasium, and the same task with single-array
-observations: ``BatchNav/PointNavScan-v0`` and ``BatchNav/PointNavImage-v0``. Heavy modules are imported on first use.
+Importing the package registers its environments with Gymnasium: ``BatchNav/PointNav-v0``, the same task with
+single-array observations (``BatchNav/PointNavScan-v0`` and ``BatchNav/PointNavImage-v0``), and one id for each other
+task, such as ``BatchNav/Explore-v0``. Heavy modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import gymnasium
 from gym_batchnav.system.kernels import use_versioned_kernel_cache
 
 if TYPE_CHECKING:
+    from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
+    from gym_batchnav.actions.discrete import DiscreteActions
+    from gym_batchnav.actions.noise import LoCoBotNoise
     from gym_batchnav.env.batch_env import BatchNavEnv
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
@@ -24,22 +28,34 @@ if TYPE_CHECKING:
     from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
     from gym_batchnav.task.explore import Explore
     from gym_batchnav.task.flee import Flee
+    from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
+    from gym_batchnav.task.multigoal import MultiGoalNav
+    from gym_batchnav.task.objectnav import ObjectNav
     from gym_batchnav.task.pointnav import PointNav
 
 _EXPORTS = {
     "Action": "gym_batchnav.state",
     "BatchNavEnv": "gym_batchnav.env.batch_env",
     "Camera": "gym_batchnav.geometry",
+    "DiscreteActions": "gym_batchnav.actions.discrete",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
+    "HolonomicActions": "gym_batchnav.actions.continuous",
+    "ImageNav": "gym_batchnav.task.imagenav",
+    "InstanceImageNav": "gym_batchnav.task.imagenav",
+    "LoCoBotNoise": "gym_batchnav.actions.noise",
     "Measure": "gym_batchnav.task.api",
+    "MultiGoalNav": "gym_batchnav.task.multigoal",
     "NavMesh": "gym_batchnav.navmesh.mesh",
     "NavMeshSettings": "gym_batchnav.navmesh.mesh",
+    "ObjectNav": "gym_batchnav.task.objectnav",
     "PointNav": "gym_batchnav.task.pointnav",
     "Scene": "gym_batchnav.scene.scene",
     "Sensor": "gym_batchnav.task.api",
     "Task": "gym_batchnav.task.api",
     "TaskState": "gym_batchnav.task.api",
+    "VelocityActions": "gym_batchnav.actions.continuous",
+    "WaypointActions": "gym_batchnav.actions.continuous",
     "load_scene": "gym_batchnav.scene.load",
 }
 
@@ -47,16 +63,25 @@ __all__ = [
     "Action",
     "BatchNavEnv",
     "Camera",
+    "DiscreteActions",
     "Explore",
     "Flee",
+    "HolonomicActions",
+    "ImageNav",
+    "InstanceImageNav",
+    "LoCoBotNoise",
     "Measure",
+    "MultiGoalNav",
     "NavMesh",
     "NavMeshSettings",
+    "ObjectNav",
     "PointNav",
     "Scene",
     "Sensor",
     "Task",
     "TaskState",
+    "VelocityActions",
+    "WaypointActions",
     "__version__",
     "load_scene",
 ]
@@ -102,3 +127,18 @@ gymnasium.register(
     vector_entry_point="gym_batchnav.env.flat:make_image",
     max_episode_steps=500,
 )
+_STEPS = {
+    "Explore": 500,
+    "Flee": 500,
+    "ImageNav": 1000,
+    "InstanceImageNav": 1000,
+    "MultiGoalNav": 2500,
+    "ObjectNav": 500,
+}
+for _name, _steps in _STEPS.items():
+    gymnasium.register(
+        id=f"BatchNav/{_name}-v0",
+        entry_point=f"gym_batchnav.env.tasks:Single{_name}",
+        vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
+        max_episode_steps=_steps,
+    )

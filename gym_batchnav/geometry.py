@@ -8,26 +8,53 @@ x to the right and y up. All functions are batched over N and use only NumPy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from gym_batchnav.lenses import Beams, Lens
+
+
+class DepthEncoding(NamedTuple):
+    """How a depth of d metres is written: as ``(clip(d, nearest, farthest) - offset) / unit``."""
+
+    nearest: float  # metres
+    farthest: float  # metres
+    offset: float  # metres
+    unit: float  # metres
+    low: float  # written for the nearest depth
+    high: float  # written for the farthest depth
+    miss: float  # written where nothing is hit
 
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A pinhole camera and the encoding of its images.
+    """A camera with a pinhole or another lens, its place on the agent, and the encoding of its images.
+
+    The camera is turned left by ``yaw_deg``, then tilted up by ``pitch_deg`` plus the agent's own pitch, and then
+    rolled about its view axis.
 
     Attributes:
         width: Pixels in a row.
         height: Rows of pixels.
-        hfov_deg: Horizontal field of view, degrees, between 1 and 170.
+        hfov_deg: Horizontal field of view of a pinhole, degrees, between 1 and 170.
         eye_height: Height above the visible floor under the agent, metres. ``AgentState.position`` is a point of the
             navmesh, which lies up to a few voxels higher.
-        near: Distance of the near plane, metres. There is no far plane.
-        max_depth: Depth is clipped to [0, max_depth] metres.
-        normalize_depth: Divide the clipped depth by max_depth, so that it lies in [0, 1].
-        depth_miss: Depth of a pixel where nothing is hit: ``"far"`` (max_depth) or ``"zero"`` (as in Habitat).
+        near: Distance of the near plane, metres; with another lens than a pinhole, where rays begin. There is no far
+            plane.
+        max_depth: Depth is clipped to [min_depth, max_depth] metres.
+        normalize_depth: Map the clipped depth linearly from [min_depth, max_depth] to [0, 1].
+        depth_miss: Depth of a pixel where nothing is hit: ``"far"`` (max_depth) or ``"zero"``. As in Habitat, the zero
+            is clipped like any other depth, so that it reads min_depth, or 0 if normalised.
         lit: Light the albedo with the head-and-sky light; False renders the bare albedo.
         cull_backfaces: Honour glTF's doubleSided instead of drawing every triangle from both sides.
+        min_depth: See ``max_depth``.
+        offset: Metres from the agent's vertical axis to the camera: to the right, and forward.
+        yaw_deg: Angle by which the camera is turned away from the agent's heading, degrees; left is positive.
+        pitch_deg: Angle above the horizon, degrees; up is positive.
+        lens: Another lens than a pinhole, see ``gym_batchnav.lenses``, which Embree draws. Depth is then the distance
+            along the ray.
+        roll_deg: Angle about the view axis, degrees; positive turns the camera counter-clockwise, seen from behind it.
     """
 
     width: int = 64
@@ -40,6 +67,12 @@ class Camera:
     depth_miss: str = "far"
     lit: bool = True
     cull_backfaces: bool = False
+    min_depth: float = 0.0
+    offset: tuple[float, float] = (0.0, 0.0)
+    yaw_deg: float = 0.0
+    pitch_deg: float = 0.0
+    roll_deg: float = 0.0
+    lens: Lens | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every field is within its bounds."""
@@ -47,10 +80,9 @@ class Camera:
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= 4096:
                 raise ValueError(f"{name}={size!r}: pass a whole number of pixels from 1 to 4096")
-        for name in ("hfov_deg", "eye_height", "near", "max_depth"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
-                raise ValueError(f"{name}={value!r}: pass a finite number")
+        for name in ("hfov_deg", "eye_height", "near", "max_depth", "min_depth", "yaw_deg", "pitch_deg", "roll_deg"):
+            if not _is_number(getattr(self, name)):
+                raise ValueError(f"{name}={getattr(self, name)!r}: pass a finite number")
         for name in ("normalize_depth", "lit", "cull_backfaces"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name}={getattr(self, name)!r}: pass True or False")
@@ -62,8 +94,54 @@ class Camera:
             raise ValueError(f"near={self.near}: the near plane must lie in front of the camera")
         if not self.max_depth > self.near:
             raise ValueError(f"max_depth={self.max_depth}: it must be greater than near={self.near}")
+        if not 0.0 <= self.min_depth < self.max_depth:
+            raise ValueError(f"min_depth={self.min_depth}: pass metres from 0 to less than max_depth={self.max_depth}")
+        if not isinstance(self.offset, (tuple, list)) or len(self.offset) != 2 or not all(map(_is_number, self.offset)):
+            raise ValueError(f"offset={self.offset!r}: pass two numbers of metres, to the right and forward")
+        if max(map(abs, self.offset)) > 1000.0:
+            raise ValueError(f"offset={self.offset!r}: pass metres from -1000 to 1000")
+        object.__setattr__(self, "offset", tuple(self.offset))
         if self.depth_miss not in ("far", "zero"):
             raise ValueError(f"depth_miss={self.depth_miss!r}: choose 'far' or 'zero'")
+        if self.lens is not None and not isinstance(self.lens, Lens):
+            raise ValueError(f"lens={self.lens!r}: pass a lens of gym_batchnav.lenses, or None for a pinhole")
+
+    @classmethod
+    def lidar(
+        cls,
+        num_beams: int = 360,
+        elevations_deg: tuple[float, ...] = (0.0,),
+        hfov_deg: float = 360.0,
+        max_range: float = 10.0,
+        eye_height: float = 0.25,
+        **fields: Any,
+    ) -> Camera:
+        """Return a lidar: a camera whose depth is the range of each beam, in metres, [elevations, beams].
+
+        Args:
+            num_beams: Beams per elevation, evenly spaced from left to right.
+            elevations_deg: Elevations of the beams above the horizon, degrees, in the order of the rows.
+            hfov_deg: Angle that the beams of one elevation cover, centred ahead, degrees.
+            max_range: Beams that hit nothing nearer read this range, metres.
+            eye_height: Metres above the visible floor. At the usual height of a camera, beams miss most furniture.
+            **fields: Other fields of the camera.
+        """
+        lens = Beams(hfov_deg, elevations_deg)
+        fields = {"normalize_depth": False, **fields}
+        height = len(lens.elevations_deg)
+        return cls(width=num_beams, height=height, eye_height=eye_height, max_depth=max_range, lens=lens, **fields)
+
+    @property
+    def depth_encoding(self) -> DepthEncoding:
+        """The encoding of depth, for renderers."""
+        nearest = self.min_depth
+        farthest = self.max_depth
+        is_far = self.depth_miss == "far"
+        if not self.normalize_depth:
+            return DepthEncoding(nearest, farthest, 0.0, 1.0, nearest, farthest, farthest if is_far else nearest)
+        # The difference of float32, as renderers compute it, so that the farthest depth is exactly 1.
+        unit = float(np.float32(farthest) - np.float32(nearest))
+        return DepthEncoding(nearest, farthest, nearest, unit, 0.0, 1.0, 1.0 if is_far else 0.0)
 
     @property
     def intrinsics(self) -> np.ndarray:
@@ -78,13 +156,20 @@ class Camera:
 
     @property
     def tan_half_width(self) -> float:
-        """Half the width of the image plane at unit distance."""
+        """Half the width of a pinhole's image plane at unit distance; ValueError for another lens."""
+        if self.lens is not None:
+            raise ValueError(f"lens={self.lens}: only a pinhole has an image plane")
         return float(np.tan(np.radians(self.hfov_deg) / 2))
 
     @property
     def tan_half_height(self) -> float:
         """Half the height of the image plane at unit distance; pixels are square."""
         return self.tan_half_width * self.height / self.width
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def forward_vectors(heading: np.ndarray) -> np.ndarray:
@@ -120,6 +205,49 @@ def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) 
     views[:, 2, 3] = -sin * x - cos * z
     views[:, 3, 3] = 1
     return views
+
+
+def camera_views(
+    camera: Camera, position: np.ndarray, heading: np.ndarray, pitch: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the world-to-camera matrices of a camera that agents carry.
+
+    Args:
+        camera: The camera, for its place on the agent.
+        position: [N, 3], metres, on the visible floor under the agents.
+        heading: [N], radians.
+        pitch: [N], radians by which the agents tilt their cameras, up positive; none by default.
+
+    Returns:
+        [N, 4, 4] float32; ``p_camera = (V @ [p_world, 1])[:3]``.
+    """
+    right, forward = camera.offset
+    if right or forward:
+        cos = np.cos(heading)
+        sin = np.sin(heading)
+        zero = np.zeros_like(heading)
+        position = position + np.stack([right * cos - forward * sin, zero, -right * sin - forward * cos], axis=-1)
+    if camera.yaw_deg:
+        heading = heading + np.float32(np.radians(camera.yaw_deg))
+    views = view_matrices(position, heading, camera.eye_height)
+    tilt = np.float32(np.radians(camera.pitch_deg))
+    if pitch is not None and pitch.any():
+        _turn_axes(views, 1, 2, tilt + pitch)
+    elif tilt:
+        _turn_axes(views, 1, 2, np.full(len(views), tilt))
+    if camera.roll_deg:
+        _turn_axes(views, 0, 1, np.full(len(views), np.radians(camera.roll_deg)))
+    return views
+
+
+def _turn_axes(views: np.ndarray, first: int, second: int, angle: np.ndarray) -> None:
+    """Turn two axes (rows) of views [N, 4, 4], in place, by angles [N] in radians from the first to the second."""
+    cos = np.cos(angle).astype(np.float32)[:, None]
+    sin = np.sin(angle).astype(np.float32)[:, None]
+    old_first = views[:, first].copy()
+    old_second = views[:, second].copy()
+    views[:, first] = cos * old_first + sin * old_second
+    views[:, second] = cos * old_second - sin * old_first
 
 
 def camera_to_world(views: np.ndarray) -> np.ndarray:

@@ -5,18 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 
 class Action(IntEnum):
-    """The discrete actions of an agent, numbered as in Habitat."""
+    """The discrete actions of an agent, numbered as in Habitat; the last two only exist if an agent can look up."""
 
     STOP = 0
     MOVE_FORWARD = 1
     TURN_LEFT = 2
     TURN_RIGHT = 3
+    LOOK_UP = 4
+    LOOK_DOWN = 5
+
+
+NUM_ACTIONS = 4  # of an agent that cannot look up: those before LOOK_UP
+
+
+class Commands(NamedTuple):
+    """The motion of every agent in a step: actions of any kind, decoded.
+
+    An agent turns on the spot and then walks straight ahead and to the side, along its new heading. With ``is_arc`` it
+    does both at once, at constant speeds, and so walks along an arc of a circle.
+    """
+
+    turn: np.ndarray  # [N] float64, radians, left positive
+    forward: np.ndarray  # [N] float64, metres
+    side: np.ndarray  # [N] float64, metres to the right
+    stop: np.ndarray  # [N] bool, whether STOP is called
+    look: np.ndarray | None = None  # [N] float64, radians by which the cameras tilt up; None if they cannot tilt
+    is_arc: bool = False
+    longest_part: float = float("inf")  # metres; a longer walk is done in equal parts, each like a short walk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,9 +70,16 @@ class EpisodeState:
         episode: [N] int32, row in the scene's EpisodeSet.
         start: [N, 3] float32, metres.
         start_heading: [N] float32, radians.
-        goal: [N, 3] float32, metres.
-        goal_index: [N] int32, row in the scene's goals.
-        start_distance: [N] float32, geodesic distance from start to goal, metres.
+        goal: [N, 3] float32, metres; of several goals of equal worth, the one nearest to the start.
+        goal_index: [N] int32, row in the scene's sets of goals.
+        num_goals: [N] int32, number of goals to be reached one after the other; 1 except in tours.
+        num_reached: [N] int32, number of these that have been reached.
+        reached: [N] bool, whether the last action was STOP at the goal.
+        category: [N] int32, category of the object that is the goal, 0 if the goal is no object.
+        target: [N, 3] float32, metres; centre of the object that is the goal, or the goal itself.
+        viewpoint: [N, 3] float32, metres; place on the navmesh from which a goal camera looks at the target.
+        start_distance: [N] float32, geodesic distance from start to goal, or the length of the shortest tour, metres.
+        reached_distance: [N] float32, length of the shortest tour of the goals that have been reached, metres.
         previous_distance: [N] float32, geodesic distance to the goal before the last step, metres.
         distance: [N] float32, geodesic distance to the goal after the last step, metres.
         path_length: [N] float64, metres walked.
@@ -70,7 +98,14 @@ class EpisodeState:
     start_heading: np.ndarray
     goal: np.ndarray
     goal_index: np.ndarray
+    num_goals: np.ndarray
+    num_reached: np.ndarray
+    reached: np.ndarray
+    category: np.ndarray
+    target: np.ndarray
+    viewpoint: np.ndarray
     start_distance: np.ndarray
+    reached_distance: np.ndarray
     previous_distance: np.ndarray
     distance: np.ndarray
     path_length: np.ndarray
@@ -103,7 +138,14 @@ def episode_state(num_envs: int) -> EpisodeState:
         start_heading=np.zeros(num_envs, np.float32),
         goal=np.zeros((num_envs, 3), np.float32),
         goal_index=np.zeros(num_envs, np.int32),
+        num_goals=np.ones(num_envs, np.int32),
+        num_reached=np.zeros(num_envs, np.int32),
+        reached=np.zeros(num_envs, bool),
+        category=np.zeros(num_envs, np.int32),
+        target=np.zeros((num_envs, 3), np.float32),
+        viewpoint=np.zeros((num_envs, 3), np.float32),
         start_distance=np.zeros(num_envs, np.float32),
+        reached_distance=np.zeros(num_envs, np.float32),
         previous_distance=np.zeros(num_envs, np.float32),
         distance=np.zeros(num_envs, np.float32),
         path_length=np.zeros(num_envs, np.float64),
@@ -121,6 +163,16 @@ State = TypeVar("State", AgentState, EpisodeState)
 def read_only(state: State) -> State:
     """Return a copy of a state whose arrays are read-only views of the original arrays."""
     return type(state)(**{name: locked(array) for name, array in arrays_of(state).items()})
+
+
+def copy_of(state: State) -> State:
+    """Return a copy of a state with arrays of its own."""
+    return type(state)(**{name: array.copy() for name, array in arrays_of(state).items()})
+
+
+def rows_of(state: State, indices: np.ndarray) -> State:
+    """Return a copy of the rows ``indices`` [M] of a state."""
+    return type(state)(**{name: array[indices] for name, array in arrays_of(state).items()})
 
 
 def locked(array: np.ndarray) -> np.ndarray:

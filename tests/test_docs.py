@@ -14,14 +14,32 @@ from rooms import box_room
 from typer.main import get_command
 
 import gym_batchnav
-from gym_batchnav import BatchNavEnv, Camera, NavMesh, NavMeshSettings, PointNav, viz
+from gym_batchnav import (
+    BatchNavEnv,
+    Camera,
+    ImageNav,
+    InstanceImageNav,
+    MultiGoalNav,
+    NavMesh,
+    NavMeshSettings,
+    ObjectNav,
+    PointNav,
+    lenses,
+    viz,
+)
+from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
+from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.cli import app
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.state import AgentState, EpisodeState
-from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction
+from gym_batchnav.task.explore import AreaSeen, Coverage
+from gym_batchnav.task.measures import CollisionRate, DistanceBin, NavigationError, OracleSuccess, TimedOut
+from gym_batchnav.task.path_fidelity import NDTW
+from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction, StaticPointGoal
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -29,8 +47,15 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, PointNav, GPS, Compass, Heading, PreviousAction)}
-OBJECTS = {"envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz}
+TASKS = (PointNav, MultiGoalNav, ObjectNav, ImageNav, InstanceImageNav)
+SENSORS = (GPS, Compass, Heading, PreviousAction, StaticPointGoal)
+MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage, AreaSeen)
+ACTIONS = (DiscreteActions, VelocityActions, WaypointActions, HolonomicActions, LoCoBotNoise)
+DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, *TASKS, *SENSORS, *MEASURES, *ACTIONS)}
+OBJECTS = {
+    "envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz,
+    "Camera": Camera, "lenses": lenses,
+}  # fmt: skip
 MAX_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from gym_batchnav.geometry import (
     Camera,
     camera_to_world,
+    camera_views,
     forward_vectors,
     look_at,
     polar_goals,
@@ -48,6 +49,73 @@ def test_polar_goal_tells_distance_and_left_positive_angle(x, z, heading, distan
     heading = np.array([heading])
     goal = position + distance * forward_vectors(heading + turn)
     np.testing.assert_allclose(polar_goals(position, heading, goal)[0], [distance, turn], atol=1e-4)
+
+
+def moved(*translation):
+    """The matrix [4, 4] of a translation."""
+    matrix = np.eye(4)
+    matrix[:3, 3] = translation
+    return matrix
+
+
+def turned(axis, angle):
+    """The matrix [4, 4] of a right-handed rotation about axis 0, 1 or 2, in radians."""
+    first = (axis + 1) % 3
+    second = (axis + 2) % 3
+    matrix = np.eye(4)
+    matrix[first, first] = matrix[second, second] = np.cos(angle)
+    matrix[second, first] = np.sin(angle)
+    matrix[first, second] = -np.sin(angle)
+    return matrix
+
+
+@given(
+    position=st.tuples(metres, metres, metres),
+    heading=angles,
+    tilt=st.floats(-1.5, 1.5),
+    degrees=st.tuples(*[st.floats(-200, 200)] * 3),
+    offset=st.tuples(st.floats(-2, 2), st.floats(-2, 2)),
+)
+def test_a_camera_is_carried_turned_tilted_and_rolled_in_this_order(position, heading, tilt, degrees, offset):
+    yaw, pitch, roll = degrees
+    camera = Camera(eye_height=0.9, offset=offset, yaw_deg=yaw, pitch_deg=pitch, roll_deg=roll)
+    body = moved(*position) @ turned(1, heading) @ moved(offset[0], 0.9, -offset[1])
+    pose = body @ turned(1, np.radians(yaw)) @ turned(0, np.radians(pitch) + tilt) @ turned(2, np.radians(roll))
+    views = camera_views(
+        camera, np.array([position], np.float32), np.array([heading], np.float32), np.array([tilt], np.float32)
+    )
+    assert views.dtype == np.float32 and views.shape == (1, 4, 4)
+    np.testing.assert_allclose(views[0], np.linalg.inv(pose), atol=5e-4)
+
+
+def test_a_level_camera_has_the_level_view_to_the_bit_and_each_agent_its_own_pitch():
+    rng = np.random.default_rng(0)
+    position = rng.uniform(-9, 9, (5, 3)).astype(np.float32)
+    heading = rng.uniform(-4, 4, 5).astype(np.float32)
+    level = camera_views(Camera(), position, heading, np.zeros(5, np.float32))
+    np.testing.assert_array_equal(level, view_matrices(position, heading, 1.25))
+    pitch = np.array([0, 0.5, -0.5, 0, 1], np.float32)
+    tilted = camera_views(Camera(), position, heading, pitch)
+    assert (tilted == level).all(axis=(1, 2)).tolist() == [True, False, False, True, False]
+    np.testing.assert_allclose(-tilted[:, 2, 1], np.sin(pitch), atol=1e-6)  # how far each looks up
+
+
+def test_positive_yaw_looks_left_positive_pitch_up_and_positive_roll_leans_the_top_to_the_left():
+    origin = np.zeros((1, 3), np.float32)
+    ahead = np.zeros(1, np.float32)
+    np.testing.assert_allclose(-camera_views(Camera(yaw_deg=90), origin, ahead)[0, 2, :3], [-1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(-camera_views(Camera(pitch_deg=90), origin, ahead)[0, 2, :3], [0, 1, 0], atol=1e-6)
+    np.testing.assert_allclose(camera_views(Camera(roll_deg=90), origin, ahead)[0, 1, :3], [-1, 0, 0], atol=1e-6)
+
+
+def test_the_offset_is_to_the_right_and_forward_whatever_the_camera_looks_at():
+    camera = Camera(eye_height=1, offset=(0.3, 0.2), yaw_deg=140, pitch_deg=-30)
+    views = camera_views(camera, np.zeros((1, 3), np.float32), np.full(1, np.pi / 2, np.float32))
+    np.testing.assert_allclose(camera_to_world(views)[0, :3, 3], [-0.2, 1, -0.3], atol=1e-6)
+
+
+def test_an_offset_may_come_as_a_list_as_from_json():
+    assert Camera(offset=[0.5, 1]) == Camera(offset=(0.5, 1)) and hash(Camera(offset=[0.5, 1]))
 
 
 def test_polar_goal_ignores_height():
@@ -112,6 +180,15 @@ def test_poses_are_the_inverses_of_views(x, y, z, heading):
         ({"near": 0}, "near"),
         ({"max_depth": 0.01}, "max_depth"),
         ({"depth_miss": "black"}, "depth_miss"),
+        ({"min_depth": -0.1}, "min_depth"),
+        ({"min_depth": 10}, "min_depth"),
+        ({"yaw_deg": np.inf}, "yaw_deg"),
+        ({"pitch_deg": None}, "pitch_deg"),
+        ({"roll_deg": True}, "roll_deg"),
+        ({"offset": (1, 2, 3)}, "offset"),
+        ({"offset": 0.5}, "offset"),
+        ({"offset": (np.nan, 0)}, "offset"),
+        ({"offset": (0, 2000)}, "offset"),
     ],
 )
 def test_a_camera_that_cannot_take_a_picture_is_refused_by_name(wrong, named):

@@ -73,10 +73,11 @@ class SB3VecEnv(Adapter, VecEnv):
         self.step_infos = step_infos
         self.render_envs = render_envs
         self._as_bytes = depth == "uint8"
-        self._depth_scale = np.float32(0)
         space: Any = env.single_observation_space
-        if isinstance(space, Dict) and "depth" in space.spaces:
-            space = Dict({**space.spaces, "depth": self._depth_space(cast(Box, space["depth"]))})
+        boxes: dict[str, Any] = dict(space.spaces) if isinstance(space, Dict) else {}
+        depths = {key: self._depth_space(key, box) for key, box in boxes.items() if key.rpartition("/")[2] == "depth"}
+        self._depth_scales = {key: np.float32(255) / boxes[key].high.flat[0] for key in depths}
+        space = Dict({**boxes, **depths}) if boxes else space
         _warn_of_small_pictures(space)
         VecEnv.__init__(self, env.num_envs, space, env.single_action_space)
         self.metadata: dict[str, Any] = {**self.metadata, "render_fps": env.metadata["render_fps"]}
@@ -192,26 +193,26 @@ class SB3VecEnv(Adapter, VecEnv):
         """Return whether a wrapper of this class is around the batch, once per environment."""
         return [any(isinstance(layer, wrapper_class) for layer in self._layers())] * self._count(indices)
 
-    def _depth_space(self, space: Box) -> Box:
-        """Return the space of the depth that SB3 receives."""
+    def _depth_space(self, key: str, space: Box) -> Box:
+        """Return the space of a camera's depth that SB3 receives."""
         height, width, _ = space.shape
         if not self._as_bytes:
             return Box(space.low.reshape(1, height, width), space.high.reshape(1, height, width), dtype=np.float32)
-        if space.low.any() or not np.isfinite(space.high).all() or np.ptp(space.high):
-            raise ValueError("depth without one upper bound cannot become uint8: pass depth='float32'")
-        self._depth_scale = np.float32(255) / space.high.flat[0]
+        if (space.low < 0).any() or not np.isfinite(space.high).all() or np.ptp(space.high):
+            raise ValueError(f"{key} without one upper bound cannot become uint8: pass depth='float32'")
         return Box(0, 255, space.shape, np.uint8)
 
     def _encode(self, observation: Observation) -> Observation:
         """Convert observations of any number of environments for SB3."""
-        if not isinstance(observation, dict) or "depth" not in observation:
+        if not isinstance(observation, dict):
             return observation
-        depth = observation["depth"]
-        if self._as_bytes:
-            levels = depth * self._depth_scale
-            levels += np.float32(0.5)  # rounds, since astype truncates
-            return {**observation, "depth": levels.astype(np.uint8)}
-        return {**observation, "depth": depth.reshape(len(depth), 1, *depth.shape[1:3])}
+        encoded = dict(observation)
+        spaces: Any = self.observation_space
+        for key, scale in self._depth_scales.items():
+            depth = observation[key].reshape(len(observation[key]), *spaces[key].shape)
+            # Adding a half rounds, since astype truncates.
+            encoded[key] = (depth * scale + np.float32(0.5)).astype(np.uint8) if self._as_bytes else depth
+        return encoded
 
     def _infos(self, ended: np.ndarray, timed_out: np.ndarray, info: dict[str, Any]) -> list[dict[str, Any]]:
         """Return SB3's infos; environments ``ended`` [M] report the episode that ended."""

@@ -1,8 +1,9 @@
-"""``gym-batchnav episodes``: sample and describe PointNav episodes."""
+"""``gym-batchnav episodes``: sample and describe episodes."""
 
 from __future__ import annotations
 
 import json
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,26 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-episodes = typer.Typer(help="Sample and describe PointNav episodes in Habitat's format.", no_args_is_help=True)
+episodes = typer.Typer(
+    help="Sample and describe PointNav and ObjectNav episodes in Habitat's format.", no_args_is_help=True
+)
+
+
+class TaskName(str, Enum):
+    """The tasks whose episodes can be sampled and described."""
+
+    POINTNAV = "pointnav"
+    OBJECTNAV = "objectnav"
 
 
 @episodes.command()
 def generate(
     scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
     out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
+    task: Annotated[TaskName, typer.Option(help="Goals: points, or objects with view points.")] = TaskName.POINTNAV,
+    categories: Annotated[
+        str, typer.Option(help="Categories of objects, separated by commas.")
+    ] = "chair,bed,plant,toilet,tv,sofa",
     num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
     min_distance: Annotated[
@@ -32,10 +46,15 @@ def generate(
     Pass the file to environments as episode_file=, or put it beside the scene's file under the scene's name.
 
     Example: gym-batchnav episodes generate home.glb --num-episodes 500 --out home.json.gz
+    Example: gym-batchnav episodes generate apartments --task objectnav --out objects.json.gz
     """
     import numpy as np
 
+    from gym_batchnav.episodes.episode_set import EpisodeSet
     from gym_batchnav.episodes.habitat import write_episodes
+    from gym_batchnav.episodes.habitat_objects import write_object_episodes
+    from gym_batchnav.episodes.objects import ObjectInstance, find_instances, sample_object_episodes
+    from gym_batchnav.episodes.samplers import ObjectEpisodes
     from gym_batchnav.episodes.sampling import SamplingRules, sample_episodes
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import scene_sources
@@ -52,20 +71,34 @@ def generate(
     cache = DiskCache()
     preparer = NavigationPreparer(cache=cache)
     sources = scene_sources(scenes, cache)
-    sampled = {}
-    warm_up_building(measures=True)
+    points: dict[str, EpisodeSet] = {}
+    objects: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
+    names = ObjectEpisodes(tuple(name.strip() for name in categories.split(","))).categories
+    warm_up_building(measures=True, draws_with="embree" if task is TaskName.OBJECTNAV else None)
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
-            navmesh = preparer.navmesh(source.load())
+            scene = source.load()
+            navmesh = preparer.navmesh(scene)
+            rng = np.random.default_rng([seed, index])
+            file = f"{source.name}.glb"
             try:
-                episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng([seed, index]), rules)
+                if task is TaskName.OBJECTNAV:
+                    found = find_instances(scene, navmesh, names)
+                    objects[file] = (
+                        sample_object_episodes(navmesh, found, names, num_episodes, rng, rules=rules),
+                        found,
+                    )
+                else:
+                    points[file] = sample_episodes(navmesh, num_episodes, rng, rules)
             except ValueError as error:
                 raise ValueError(f"scene '{source.name}': {error}") from error
-            sampled[f"{source.name}.glb"] = episodes
             done()
-    write_episodes(sampled, out)
+    if task is TaskName.OBJECTNAV:
+        write_object_episodes(objects, out)
+    else:
+        write_episodes(points, out)
     Console(stderr=True, soft_wrap=True).print(
-        f"{out}: {counted(num_episodes * len(sampled), 'episode')} in {counted(len(sampled), 'scene')}",
+        f"{out}: {counted(num_episodes * len(sources), 'episode')} in {counted(len(sources), 'scene')}",
         highlight=False,
         markup=False,
     )
@@ -73,7 +106,8 @@ def generate(
 
 @episodes.command()
 def info(
-    file: Annotated[Path, typer.Argument(help="Habitat PointNav dataset, .json or .json.gz.")],
+    file: Annotated[Path, typer.Argument(help="Habitat dataset, .json or .json.gz.")],
+    task: Annotated[TaskName, typer.Option(help="The task of the dataset.")] = TaskName.POINTNAV,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Describe an episode file: its scenes, counts and distances.
@@ -83,12 +117,14 @@ def info(
     import numpy as np
 
     from gym_batchnav.episodes.habitat import read_episodes
+    from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.wording import counted
 
     if file.is_dir():
         raise IsADirectoryError(f"'{file}' is a folder: pass a file of episodes in it, .json or .json.gz")
     rows = {}
-    for name, found in sorted(read_episodes(file).items()):
+    dataset = read_object_episodes(file) if task is TaskName.OBJECTNAV else read_episodes(file)
+    for name, found in sorted(dataset.items()):
         straight = np.linalg.norm(found.start - found.goal, axis=1)
         rows[name] = {
             "episodes": len(found),

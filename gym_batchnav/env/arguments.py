@@ -1,4 +1,4 @@
-"""Checks of the arguments of a batch's methods: masks, indices, seeds, actions."""
+"""Checks of the arguments of a batch's methods: masks, indices, seeds, episodes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from gym_batchnav.state import Action
 
 RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order")
 
@@ -78,20 +76,6 @@ def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int
     if any(one is not None and not (isinstance(one, (int, np.integer)) and 0 <= one < 2**64) for one in seeds):
         raise ValueError(f"seed={seed}: pass seeds from 0 to 2**64 - 1")
     return seeds
-
-
-def actions_of(actions: Any, num_envs: int) -> np.ndarray:
-    """Return actions as int64 [N]; ValueError for another shape, dtype or value."""
-    actions = np.asarray(actions)
-    if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
-        raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass integers ({num_envs},)")
-    wrong = (actions < 0) | (actions >= len(Action))
-    if wrong.any():
-        index = int(wrong.argmax())
-        raise ValueError(
-            f"actions[{index}] = {actions[index]}: choose 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT or 3 TURN_RIGHT"
-        )
-    return actions.astype(np.int64, copy=False)
 
 
 def episodes_of(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Dict, Discrete
+from gymnasium.spaces import Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.actions.api import Actions
+from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.arguments import (
-    actions_of,
     episodes_of,
     indices_of,
     mask_of,
@@ -22,19 +23,18 @@ from gym_batchnav.env.arguments import (
     options_of,
     seeds_of,
 )
-from gym_batchnav.env.cameras import AgentCameras, picture_spaces
+from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.queries import BatchQueries
+from gym_batchnav.env.rig import CameraSpec
 from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice, check_counts
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
-from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.api import Renderer
-from gym_batchnav.state import Action
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
@@ -44,7 +44,8 @@ from gym_batchnav.task.pointnav import PointNav
 class BatchNavEnv(BatchQueries, VectorEnv):
     """Thousands of agents in shared scenes behind Gymnasium's vector API.
 
-    Actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT. An observation is a dict with one array per sensor
+    By default, actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT; ``actions=`` chooses others, such as
+    velocities. An observation is a dict with one array per sensor
     (``depth`` [N, H, W, 1] float32, ``rgb`` [N, H, W, 3] uint8, ``semantic`` [N, H, W, 1] int32) and those of the task
     (``pointgoal_with_gps_compass`` [N, 2] float32: metres, radians with left positive).
 
@@ -56,24 +57,30 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         scenes: ``"apartments"`` (the shipped ones, the default), one of their names, the path of a scene file, a folder
             or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a
             list of these.
-        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, or none of them for blind agents; and Sensor objects
-            (see ``task.api``) in addition to those of the task.
+        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"`` (see
+            ``render.api.SENSOR_FORMATS``), or none of them for blind agents; and Sensor objects (see ``task.api``) in
+            addition to those of the task. Of several cameras, ``"depth"`` means that of each, ``"front/depth"`` that of
+            one.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measure objects (see ``task.api``) to report in addition to those of the task.
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
-            under the agent).
+            under the agent). With several cameras by name, such as ``{"front": Camera(), "left": Camera(yaw_deg=90)}``,
+            observations have a key per camera and sensor: ``"front/depth"``.
         renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or the Renderer of another
             batch with the same ``library``; the batch that made a renderer closes it.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
         max_episode_steps: An episode that has not ended after this many actions is truncated.
         episode_order: ``"random"`` draws episodes with replacement; ``"once"`` runs each episode exactly once, after
             which an environment reports ``episode_valid`` False and stands still.
-        episode_file: A Habitat PointNav dataset (JSON or JSON.gz) with episodes for the scenes.
+        episode_file: A Habitat PointNav or ObjectNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: Number of episodes to sample for a scene that comes without any.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
             scene is used as it is, and other navmeshes are built with NavMeshSettings().
-        forward_step: Length of MOVE_FORWARD, metres.
-        turn_angle_deg: Angle of a turn, degrees.
+        actions: ``"discrete"``, ``"velocity"``, ``"waypoint"``, ``"holonomic"``, or an object such as
+            ``DiscreteActions(look_angle_deg=30)`` or ``VelocityActions(time_step=0.5)``; see ``gym_batchnav.actions``.
+        actuation_noise: ``"locobot"``, an object such as ``LoCoBotNoise(multiplier=1)``, or None for exact motion.
+        forward_step: Length of MOVE_FORWARD of ``actions="discrete"``, metres.
+        turn_angle_deg: Angle of a turn of ``actions="discrete"``, degrees.
         sliding: Slide along walls; False stops at them.
         reuse_buffers: Return images in a ring of arrays that remain valid for ``buffers`` further steps, instead of
             fresh arrays.
@@ -104,6 +111,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012 - Gymnasium's form
+    closed = True  # until the constructor ends, so that Gymnasium does not close a batch that could not be made
 
     def __init__(
         self,
@@ -113,7 +121,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         sensors: Sequence[str | Sensor] = ("depth",),
         task: Task | None = None,
         measures: Sequence[Measure] = (),
-        camera: Camera | None = None,
+        camera: CameraSpec = None,
         renderer: str | Renderer = "auto",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int = 500,
@@ -121,6 +129,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         episode_file: str | Path | None = None,
         num_episodes: int = 1000,
         navmesh_settings: NavMeshSettings | None = None,
+        actions: str | Actions = "discrete",
+        actuation_noise: str | ActuationNoise | None = None,
         forward_step: float = 0.25,
         turn_angle_deg: float = 10.0,
         sliding: bool = True,
@@ -138,15 +148,18 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         settings = BatchSettings(
             num_envs=num_envs, sensors=sensors, camera=camera, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
-            num_episodes=num_episodes, navmesh_settings=navmesh_settings, forward_step=forward_step,
-            turn_angle_deg=turn_angle_deg, sliding=sliding, reuse_buffers=reuse_buffers, buffers=buffers,
-            obs_device=obs_device, render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
+            num_episodes=num_episodes, navmesh_settings=navmesh_settings, actions=actions,
+            actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
+            sliding=sliding, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
+            render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
             deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
         )  # fmt: skip
         self.settings = settings
-        self.components = Components(PointNav() if task is None else task, settings.other_sensors, measures)
+        self.components = Components(
+            PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
+        )
         check_memory(settings, self.components)
-        preparer = settings.preparer()
+        preparer = settings.preparer(self.components.task.sampler)
         library = settings.library(scenes, library, preparer)
         self.simulator = Simulator(
             library,
@@ -154,15 +167,14 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             preparer,
             episode_order,
             self.components.memory(num_envs),
-            forward_step=forward_step,
-            turn_angle=float(np.radians(turn_angle_deg)),
+            actions=settings.action_kind,
+            actuation_noise=settings.noise,
             sliding=sliding,
         )
         self.cameras = AgentCameras(
             library,
-            renderer,
-            camera or Camera(),
-            settings.pictures,
+            settings.renderer_name if isinstance(renderer, str) else renderer,
+            settings.rig(),
             num_envs,
             self.simulator.navmeshes,
             reuse_buffers=reuse_buffers,
@@ -175,11 +187,11 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self._claim = Claim("this environment")
         self.stepper = Stepper(self.simulator, self.cameras, self.components, self.autoreset_mode, max_episode_steps)
-        pictures = picture_spaces(self.cameras.camera, self.cameras.sensors)
-        self.single_observation_space = Dict({**pictures, **self.components.spaces})
-        self.single_action_space = Discrete(len(Action))
+        self.single_observation_space = Dict({**self.cameras.rig.spaces, **self.components.spaces})
+        self.single_action_space = settings.action_kind.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.closed = False
 
     def __repr__(self) -> str:
         """Return one line with the number of environments, their scenes and their task."""
@@ -250,8 +262,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         """Act in every environment.
 
         Args:
-            actions: [N] integers from 0 to 3. An environment ignores its action if it begins an episode in this step,
-                or if no episode is left to run.
+            actions: [N] integers from 0 to 3, or as ``action_space`` states. An environment ignores its action if it
+                begins an episode in this step, or if no episode is left to run.
 
         Returns:
             Observations, rewards [N] float64, terminated [N] bool, truncated [N] bool, infos.
@@ -262,7 +274,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     def send(self, actions: np.ndarray) -> None:
         """Run the first half of ``step``: move, score, begin new episodes and start rendering."""
         self._check_ready("step")
-        self.stepper.send(actions_of(actions, self.num_envs))
+        self.stepper.send(self.simulator.actions.validate(actions, self.num_envs))
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Run the second half of ``step``: wait for the images. Return the results of ``step``."""
@@ -319,21 +331,28 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         return self.stepper.paused(mask_of("mask", mask, self.num_envs))
 
     def shortest_path_actions(self) -> np.ndarray:
-        """Return the next actions [N] int64 of the greedy shortest-path follower."""
+        """Return the next actions, [N] int64 or as ``action_space`` states, of the greedy shortest-path follower."""
         self._check_ready("shortest_path_actions")
         return self.simulator.shortest_path_actions(self.task.success_distance)
 
-    def pictures(self, indices: np.ndarray | None = None, size: int = 256) -> np.ndarray:
+    def pictures(self, indices: np.ndarray | None = None, size: int = 256, camera: str | None = None) -> np.ndarray:
         """Return the views of agents ``indices`` [M] (default: all) as RGB images [M, size, size, 3] uint8.
 
+        Args:
+            indices: The agents.
+            size: Pixels per side.
+            camera: Name of the camera; the first one by default.
+
         Raises:
-            ValueError: An index is not from 0 to N - 1.
+            ValueError: An index is not from 0 to N - 1, or there is no such camera.
         """
         self._check_ready("pictures")
         check_counts(size=size)
         indices = np.arange(self.num_envs) if indices is None else indices_of(indices, self.num_envs)
-        camera = replace(self.cameras.camera, width=size, height=size)
-        return self.cameras.pictures(self.agents, indices, camera)
+        if camera is not None:
+            check_choice("camera", camera, tuple(self.cameras.rig.cameras))
+        shown = self.cameras.camera if camera is None else self.cameras.rig.cameras[camera]
+        return self.cameras.pictures(self.agents, indices, replace(shown, width=size, height=size))
 
     def set_pose(self, position: np.ndarray, heading: np.ndarray, mask: np.ndarray | None = None) -> Observation:
         """Move agents to given poses in their scenes and return the observations there; their episodes continue.

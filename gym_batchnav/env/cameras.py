@@ -5,27 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
 
-from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.env.rig import CameraGroup, CameraRig
+from gym_batchnav.geometry import Camera, camera_views
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, Target, make_renderer
-from gym_batchnav.state import AgentState
+from gym_batchnav.render.api import Renderer, Target, make_renderer
+from gym_batchnav.state import AgentState, copy_of, rows_of
 
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
 
 
 class AgentCameras:
-    """One camera per agent. The renderer and its targets are created on first use.
+    """The cameras of N agents. The renderer and its targets are created on first use.
+
+    Cameras that differ only in their place on the agent are drawn in one call, camera by camera, so that the images of
+    each are contiguous.
 
     Args:
         library: The scenes.
         renderer: Name of the renderer, see ``make_renderer``, or an existing renderer of the same library to share. A
             shared renderer is not closed here.
-        camera: The agents' camera.
-        sensors: The camera's sensors by name; empty for blind agents, which need no renderer.
-        num_views: The number of agents, N.
+        rig: The cameras of each agent; blind agents, of which no camera records anything, need no renderer.
+        num_agents: N.
         navmeshes: The navmeshes of the library's slots, which know the visible floor under an agent.
         reuse_buffers: Return arrays from a ring, which are overwritten later, instead of fresh arrays.
         buffers: Number of further batches of images for which a reused array remains valid.
@@ -36,9 +38,8 @@ class AgentCameras:
         self,
         library: SceneLibrary,
         renderer: str | Renderer,
-        camera: Camera,
-        sensors: tuple[str, ...],
-        num_views: int,
+        rig: CameraRig,
+        num_agents: int,
         navmeshes: NavMeshAgents,
         *,
         reuse_buffers: bool = False,
@@ -46,9 +47,8 @@ class AgentCameras:
         device: str = "cpu",
     ) -> None:
         self.device = device
-        self.camera = camera
-        self.sensors = sensors
-        self.num_views = num_views
+        self.rig = rig
+        self.num_agents = num_agents
         self._library = library
         self._navmeshes = navmeshes
         self._reuse_buffers = reuse_buffers
@@ -56,11 +56,11 @@ class AgentCameras:
         self._renderer_name = renderer if isinstance(renderer, str) else renderer.name
         self._renderer: Renderer | None = None if isinstance(renderer, str) else renderer
         self._owns_renderer = isinstance(renderer, str)
-        self._target: Target | None = None
-        self._partial_target: Target | None = None
+        self._targets: list[Target] = []  # one per group of cameras
+        self._partial_targets: list[Target] = []
         self._picture_targets: dict[Camera, Target] = {}
         self._drawing = False
-        self._begun: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # generation, slots, poses
+        self._begun: tuple[int, AgentState] | None = None  # the library's generation, and the agents at that time
         self._kept: dict[str, np.ndarray] | None = None  # the images of these poses, if no caller has them
 
     @property
@@ -70,55 +70,60 @@ class AgentCameras:
             self._renderer = make_renderer(self._renderer_name, self._library)
         return self._renderer
 
+    @property
+    def camera(self) -> Camera:
+        """The first camera of each agent."""
+        return self.rig.first
+
+    @property
+    def sensors(self) -> tuple[str, ...]:
+        """The keys of the images in an observation, such as ``"depth"`` or ``"front/depth"``."""
+        return self.rig.keys
+
+    @property
+    def num_views(self) -> int:
+        """The number of images that a step renders with each sensor: agents times cameras that record it."""
+        return self.num_agents * sum(len(group.cameras) for group in self.rig.groups)
+
     def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
-        """Return the world-to-camera matrices of agents: level, ``eye_height`` above the visible floor under them.
+        """Return the world-to-camera matrices of one camera of agents, above the visible floor under them.
 
         Every image that agents see is rendered with these matrices.
 
         Args:
             agents: The agents.
             indices: [M] int, the agents to look through; all by default.
-            camera: Another camera than theirs, for its ``eye_height``.
+            camera: The camera, for its place on the agent; the first one by default.
 
         Returns:
             [M, 4, 4] float32.
         """
-        slot = agents.slot
-        polygon = agents.polygon
-        position = agents.position
-        heading = agents.heading
-        if indices is not None:
-            slot = slot[indices]
-            polygon = polygon[indices]
-            position = position[indices]
-            heading = heading[indices]
-        floor = self._navmeshes.visible_floor(slot, polygon, position)
-        return view_matrices(floor, heading, (camera or self.camera).eye_height)
+        agents = agents if indices is None else rows_of(agents, indices)
+        return self._views(agents, self._floor(agents), (camera or self.camera,))
 
     def begin(self, agents: AgentState) -> None:
         """Start rendering the views of all agents."""
-        if not self.sensors:
+        if not self.rig.groups:
             return
-        if self._drawing and self._target is not None:  # an error came between begin and finish
-            self._target.close()
-            self._target = None
-        if self._target is None:
+        if self._drawing:  # an error came between begin and finish
+            self._targets = closed(self._targets)
+        if not self._targets:
             # One set more than promised: the newest is rendered while the caller still holds the others.
-            self._target = self.renderer.target(
-                self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=self._buffers + 1
-            )
+            self._targets = self._make_targets(self._buffers + 1)
         self._drawing = True
         self._kept = None
-        self._begun = (self._library.generation, agents.slot.copy(), agents.position.copy(), agents.heading.copy())
-        self._target.begin(agents.slot, self.views(agents))
+        self._begun = (self._library.generation, copy_of(agents))
+        floor = self._floor(agents)
+        for group, target in zip(self.rig.groups, self._targets, strict=True):
+            target.begin(self._slots(agents, group), self._views(agents, floor, group.cameras))
 
     def finish(self) -> dict[str, Any]:
-        """Return the images that ``begin`` started, one array or tensor [N, ...] per sensor."""
-        if self._target is None:
-            return {}
-        images = self._target.finish()
+        """Return the images that ``begin`` started, one array or tensor [N, ...] per key."""
+        images: dict[str, Any] = {}
+        for group, target in zip(self.rig.groups, self._targets, strict=True):
+            images |= self._split(group, target.finish(), self.num_agents)
         self._drawing = False
-        if self._reuse_buffers or self.device == "cuda":
+        if self._reuse_buffers or self.device == "cuda" or not images:
             return images
         if self.renderer.name == "embree":  # with OpenGL the last bit depends on the place in the framebuffer
             self._kept = images
@@ -138,30 +143,68 @@ class AgentCameras:
 
     def images_of(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
         """Return the views of agents ``indices`` [M] in rows of fresh arrays or tensors [N, ...], zero elsewhere."""
-        if not self.sensors:
+        if not self.rig.groups:
             return {}
         images = self._render_rows(agents, indices)
-        return {name: scatter(image, indices, self.num_views) for name, image in images.items()}
+        return {name: scatter(image, indices, self.num_agents) for name, image in images.items()}
 
     def _moved(self, agents: AgentState) -> np.ndarray:
         """Return which agents [N] bool have moved since the last ``begin``; all if a slot has changed."""
         if self._begun is None or self._begun[0] != self._library.generation:
-            return np.ones(self.num_views, bool)
-        _, scene, position, heading = self._begun
-        return (agents.slot != scene) | (agents.position != position).any(axis=1) | (agents.heading != heading)
+            return np.ones(self.num_agents, bool)
+        then = self._begun[1]
+        turned = (agents.heading != then.heading) | (agents.pitch != then.pitch)
+        return (agents.slot != then.slot) | (agents.position != then.position).any(axis=1) | turned
 
     def _render_rows(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
         """Return the views of agents ``indices`` [M], arrays [M, ...] that are valid until the next call."""
-        if self._partial_target is None:
-            self._partial_target = self.renderer.target(
-                self.camera, self.sensors, num_views=self.num_views, device=self.device, buffers=1
-            )
+        if not self._partial_targets:
+            self._partial_targets = self._make_targets(buffers=1)
+        some = rows_of(agents, indices)
+        floor = self._floor(some)
+        images: dict[str, Any] = {}
         try:
-            return self._partial_target.render(agents.slot[indices], self.views(agents, indices))
+            for group, target in zip(self.rig.groups, self._partial_targets, strict=True):
+                drawn = target.render(self._slots(some, group), self._views(some, floor, group.cameras))
+                images |= self._split(group, drawn, len(indices))
         except BaseException:  # otherwise a batch that has begun would never finish
-            self._partial_target.close()
-            self._partial_target = None
+            self._partial_targets = closed(self._partial_targets)
             raise
+        return images
+
+    def _make_targets(self, buffers: int) -> list[Target]:
+        """Make one target per group of cameras."""
+        return [
+            self.renderer.target(
+                group.cameras[0],
+                group.sensors,
+                num_views=self.num_agents * len(group.cameras),
+                device=self.device,
+                buffers=buffers,
+            )
+            for group in self.rig.groups
+        ]
+
+    def _floor(self, agents: AgentState) -> np.ndarray:
+        """Return the points [N, 3] of the visible floor under agents."""
+        return self._navmeshes.visible_floor(agents.slot, agents.polygon, agents.position)
+
+    def _views(self, agents: AgentState, floor: np.ndarray, cameras: tuple[Camera, ...]) -> np.ndarray:
+        """Return the world-to-camera matrices [C N, 4, 4] of C cameras of N agents, camera by camera."""
+        views = [camera_views(camera, floor, agents.heading, agents.pitch) for camera in cameras]
+        return views[0] if len(views) == 1 else np.concatenate(views)
+
+    def _slots(self, agents: AgentState, group: CameraGroup) -> np.ndarray:
+        """Return the slots [C N] of the views of a group of C cameras."""
+        return agents.slot if len(group.cameras) == 1 else np.tile(agents.slot, len(group.cameras))
+
+    def _split(self, group: CameraGroup, pictures: dict[str, Any], count: int) -> dict[str, Any]:
+        """Return the images of ``count`` agents by key, from a group's pictures [C N, ...] by sensor."""
+        return {
+            key: pictures[sensor][index * count : (index + 1) * count]
+            for index, keys in enumerate(group.keys)
+            for sensor, key in zip(group.sensors, keys, strict=True)
+        }
 
     def to_device(self, array: np.ndarray) -> Any:
         """Return an array as it is, or as a torch tensor on the device of the images."""
@@ -173,43 +216,36 @@ class AgentCameras:
 
     def pictures(self, agents: AgentState, indices: np.ndarray, camera: Camera) -> np.ndarray:
         """Return the views of agents ``indices`` [M] through another camera, [M, H, W, 3] uint8."""
+        return self.pictures_at(agents.slot[indices], self.views(agents, indices, camera), camera)
+
+    def pictures_at(self, slots: np.ndarray, views: np.ndarray, camera: Camera) -> np.ndarray:
+        """Return RGB pictures [M, H, W, 3] uint8 of the scenes in slots [M] from views [M, 4, 4], world-to-camera."""
         if camera not in self._picture_targets:
             self._picture_targets[camera] = self.renderer.target(camera, ("rgb",), num_views=PICTURE_VIEWS, buffers=1)
         target = self._picture_targets[camera]
-        pictures = np.empty((len(indices), camera.height, camera.width, 3), np.uint8)
-        for first in range(0, len(indices), PICTURE_VIEWS):
-            chunk = indices[first : first + PICTURE_VIEWS]
-            views = self.views(agents, chunk, camera)
-            pictures[first : first + len(chunk)] = target.render(agents.slot[chunk], views)["rgb"]
+        pictures = np.empty((len(slots), camera.height, camera.width, 3), np.uint8)
+        for first in range(0, len(slots), PICTURE_VIEWS):
+            chunk = slice(first, first + PICTURE_VIEWS)
+            pictures[chunk] = target.render(slots[chunk], views[chunk])["rgb"]
         return pictures
 
     def close(self) -> None:
         """Release the targets, and the renderer unless it is shared; idempotent."""
-        resources: list[Any] = [self._target, self._partial_target, *self._picture_targets.values()]
-        if self._owns_renderer:
-            resources.append(self._renderer)
-        for resource in resources:
-            if resource is not None:
-                resource.close()
-        self._target = None
-        self._partial_target = None
+        closed([*self._targets, *self._partial_targets, *self._picture_targets.values()])
+        if self._owns_renderer and self._renderer is not None:
+            self._renderer.close()
+        self._targets = []
+        self._partial_targets = []
         self._picture_targets = {}
         self._renderer = None
         self._kept = None
 
 
-def picture_spaces(camera: Camera, sensors: tuple[str, ...]) -> dict[str, Box]:
-    """Return the space of each picture of one agent, by sensor."""
-    upper_bounds = {
-        "depth": 1.0 if camera.normalize_depth else camera.max_depth,
-        "rgb": 255,
-        "semantic": np.iinfo(np.int32).max,
-    }
-    spaces = {}
-    for sensor in sensors:
-        dtype, channels = SENSOR_FORMATS[sensor]
-        spaces[sensor] = Box(0, upper_bounds[sensor], (camera.height, camera.width, channels), dtype.type)
-    return spaces
+def closed(targets: list[Target]) -> list[Target]:
+    """Close targets, and return an empty list to take their place."""
+    for target in targets:
+        target.close()
+    return []
 
 
 def scatter(rows: Any, indices: np.ndarray, count: int) -> Any:

@@ -13,6 +13,7 @@ from numba import njit
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import scatter
+from gym_batchnav.env.rig import ONLY
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.system.jit import ENTRY
@@ -111,6 +112,17 @@ class _OneArray(VectorWrapper):
         raise NotImplementedError
 
 
+def _only_camera(env: BatchNavEnv) -> Camera:
+    """Return the camera of a batch; raise ValueError if its cameras have names."""
+    names = list(env.cameras.rig.cameras)
+    if names != [ONLY]:
+        raise ValueError(
+            f"camera= with the cameras {names}: one array holds the images of one camera without a name; pass a "
+            "Camera, or use BatchNav/PointNav-v0"
+        )
+    return env.cameras.camera
+
+
 class ScanObservation(_OneArray):
     """A depth scan and the goal in one row [W + 3] float32: ``BatchNav/PointNav-v0`` without images.
 
@@ -125,7 +137,7 @@ class ScanObservation(_OneArray):
     """
 
     def __init__(self, env: BatchNavEnv) -> None:
-        camera = env.cameras.camera
+        camera = _only_camera(env)
         sensors = env.cameras.sensors
         if sensors != ("depth",):
             raise ValueError(f"sensors={sensors!r}: a scan needs ('depth',); use BatchNav/PointNavImage-v0 for others")
@@ -162,13 +174,13 @@ class ImageObservation(_OneArray):
     """
 
     def __init__(self, env: BatchNavEnv) -> None:
-        camera = env.cameras.camera
+        camera = _only_camera(env)
         sensors = env.cameras.sensors
         if not sensors or set(sensors) - {"rgb", "depth"}:
             raise ValueError(f"sensors={sensors!r}: an image needs 'rgb', 'depth' or both, such as ('rgb', 'depth')")
         channels = 3 * ("rgb" in sensors) + ("depth" in sensors) + NUM_GOAL_VALUES
         super().__init__(env, Box(0, 255, (camera.height, camera.width, channels), np.uint8))
-        self._depth_scale = np.float32(255 / (1 if camera.normalize_depth else camera.max_depth))
+        self._depth_scale = np.float32(255 / camera.depth_encoding.high)
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Interleave images and goal, pixel by pixel."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
-from gym_batchnav.env.cameras import picture_spaces
 from gym_batchnav.env.settings import BatchSettings
-from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import agent_state, arrays_of, episode_state
 from gym_batchnav.task.components import Components
 
@@ -27,7 +25,7 @@ def check_memory(settings: BatchSettings, components: Components) -> None:
     if available is None or settings.num_envs * one <= available:
         return
     fits = max(1, available // one)
-    hint = "use a smaller camera=, fewer sensors= or " if settings.pictures else "use "
+    hint = "use a smaller camera=, fewer sensors= or " if settings.rig().keys else "use "
     raise ValueError(
         f"num_envs={settings.num_envs}: these environments need about {settings.num_envs * one / 2**30:,.1f} GiB "
         f"({one:,} bytes each), but only {available / 2**30:,.1f} GiB of main memory are available: {hint}at most "
@@ -39,15 +37,13 @@ def bytes_per_environment(settings: BatchSettings, components: Components) -> in
     """Return the minimum main memory, in bytes, that one environment of a batch needs."""
     arrays = [*arrays_of(agent_state(1)).values(), *arrays_of(episode_state(1)).values()]
     state = _COPIES * sum(array.nbytes for array in arrays) + components.memory_nbytes()
-    if not settings.pictures or settings.obs_device != "cpu":
-        return state + _VIEW_BYTES
-    spaces = picture_spaces(settings.camera or Camera(), settings.pictures)
-    picture = sum(
-        SENSOR_FORMATS[name][0].itemsize * space.shape[0] * space.shape[1] * space.shape[2]
-        for name, space in spaces.items()
-    )
+    rig = settings.rig()
+    views = _VIEW_BYTES * max(1, sum(len(group.cameras) for group in rig.groups))
+    if settings.obs_device != "cpu":
+        return state + views
+    picture = sum(math.prod(space.shape) * space.dtype.itemsize for space in rig.spaces.values())
     sets = settings.buffers + 1 + (not settings.reuse_buffers)  # the target's ring, and the arrays handed out
-    return state + _VIEW_BYTES + sets * picture
+    return state + views + sets * picture
 
 
 def available_memory() -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.settings import check_counts
@@ -31,6 +32,11 @@ class BatchQueries:
     cameras: AgentCameras
     components: Components
     stepper: Stepper
+
+    @property
+    def actions(self) -> Actions:
+        """What the agents' actions mean: DiscreteActions, VelocityActions, ..."""
+        return self.simulator.actions
 
     @property
     def library(self) -> SceneLibrary:

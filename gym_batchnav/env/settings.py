@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +10,12 @@ from pathlib import Path
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from gym_batchnav.actions.api import Actions
+from gym_batchnav.actions.choice import make_actions, make_noise
+from gym_batchnav.actions.noise import ActuationNoise
+from gym_batchnav.env.rig import CameraRig, CameraSpec
+from gym_batchnav.episodes.samplers import EpisodeSampler
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
-from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, are_shipped
@@ -20,8 +23,7 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
-from gym_batchnav.render.api import RENDERERS, SENSORS, Renderer, check_device
-from gym_batchnav.render.checks import check_sensors
+from gym_batchnav.render.api import RENDERERS, Renderer, check_device
 from gym_batchnav.task.api import Sensor
 
 RENDER_MODES = ("rgb_array",)
@@ -38,7 +40,7 @@ class BatchSettings:
 
     num_envs: int = 1
     sensors: Sequence[str | Sensor] = ("depth",)
-    camera: Camera | None = None
+    camera: CameraSpec = None
     renderer: str | Renderer = "auto"
     autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP
     max_episode_steps: int = 500
@@ -46,6 +48,8 @@ class BatchSettings:
     episode_file: str | Path | None = None
     num_episodes: int = 1000
     navmesh_settings: NavMeshSettings | None = None
+    actions: str | Actions = "discrete"
+    actuation_noise: str | ActuationNoise | None = None
     forward_step: float = 0.25
     turn_angle_deg: float = 10.0
     sliding: bool = True
@@ -64,10 +68,13 @@ class BatchSettings:
         counts = ["num_envs", "max_episode_steps", "num_episodes", "buffers", "rotate_every"]
         counts += [name for name in ("resident_scenes", "max_scene_bytes") if getattr(self, name) is not None]
         check_counts(**{name: getattr(self, name) for name in counts})
-        check_positive(forward_step=self.forward_step, turn_angle_deg=self.turn_angle_deg)
+        _ = self.action_kind
+        _ = self.noise
         flags = ("sliding", "reuse_buffers", "deterministic_rotation")
         check_flags(**{name: getattr(self, name) for name in flags})
-        check_picture_sensors(self.sensors)
+        rig = self.rig()
+        if self.renderer_name == "opengl":
+            rig.check_opengl()
         if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):
             check_choice("renderer", self.renderer, RENDERERS)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
@@ -83,31 +90,44 @@ class BatchSettings:
             raise FileNotFoundError(
                 f"episode_file='{self.episode_file}': there is no such file: pass the path of a .json or .json.gz"
             )
-        check_kind("camera", self.camera, Camera)
         check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings)
         autoreset_mode_of(self.autoreset_mode)
 
     @property
     def renderer_name(self) -> str:
-        """``"auto"``, ``"opengl"`` or ``"embree"``."""
+        """``"auto"``, ``"opengl"`` or ``"embree"``; ``"auto"`` becomes ``"embree"`` where only Embree will do."""
+        if self.renderer == "auto" and self.rig().needs_embree:
+            return "embree"
         return self.renderer if isinstance(self.renderer, str) else self.renderer.name
 
     @property
-    def pictures(self) -> tuple[str, ...]:
-        """The sensors that a camera records, by name."""
-        return tuple(sensor for sensor in self.sensors if isinstance(sensor, str))
+    def action_kind(self) -> Actions:
+        """What the agents' actions mean."""
+        return make_actions(self.actions, self.forward_step, self.turn_angle_deg)
+
+    @property
+    def noise(self) -> ActuationNoise | None:
+        """The noise of the agents' motion."""
+        return make_noise(self.actuation_noise)
+
+    def rig(self) -> CameraRig:
+        """Return the cameras of an agent and the images that they record."""
+        if not isinstance(self.sensors, (tuple, list)):
+            raise ValueError(f"sensors={self.sensors!r}: pass a tuple, such as ('depth',), or () for blind agents")
+        return CameraRig(self.camera, [sensor for sensor in self.sensors if isinstance(sensor, str)])
 
     @property
     def other_sensors(self) -> tuple[Sensor, ...]:
         """The sensors that need no camera."""
         return tuple(sensor for sensor in self.sensors if not isinstance(sensor, str))
 
-    def preparer(self) -> NavigationPreparer:
-        """Return the preparer of the scenes' navmeshes and episodes."""
+    def preparer(self, sampler: EpisodeSampler) -> NavigationPreparer:
+        """Return the preparer of the scenes' navmeshes and episodes, which are sampled by a task's sampler."""
         return NavigationPreparer(
             settings=self.navmesh_settings,
             episode_file=None if self.episode_file is None else Path(self.episode_file),
             num_episodes=self.num_episodes,
+            sampler=sampler,
             cache=DiskCache(None if self.cache_dir is None else Path(self.cache_dir)),
         )
 
@@ -131,7 +151,14 @@ class BatchSettings:
         if shared is not None:
             return shared
         scenes = "apartments" if scenes is None else scenes
-        warm_up_batch(self.num_envs, self.renderer_name, draws=bool(self.pictures), samples=not are_shipped(scenes))
+        rig = self.rig()
+        warm_up_batch(
+            self.num_envs,
+            self.renderer_name,
+            draws=bool(rig.keys),
+            samples=not are_shipped(scenes),
+            lenses=rig.needs_embree,
+        )
         return make_library(
             scenes,
             self.num_envs,
@@ -164,14 +191,6 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
-def check_positive(**values: float) -> None:
-    """Raise ValueError unless every value is a positive finite number."""
-    for name, value in values.items():
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}={value!r}: pass a positive number")
-
-
 def check_path(name: str, value: object) -> None:
     """Raise ValueError unless the value is None or a path."""
     if value is not None and not isinstance(value, (str, os.PathLike)):
@@ -182,21 +201,6 @@ def check_kind(name: str, value: object, kind: type) -> None:
     """Raise ValueError unless the value is None or an object of a class."""
     if value is not None and not isinstance(value, kind):
         raise ValueError(f"{name}={value!r}: pass a {kind.__name__}")
-
-
-def check_picture_sensors(sensors: Sequence[str | Sensor]) -> None:
-    """Raise ValueError unless the sensors are a tuple or list whose strings name camera sensors, each once."""
-    if not isinstance(sensors, (tuple, list)):
-        raise ValueError(f"sensors={sensors!r}: pass a tuple, such as ('depth',), or () for blind agents")
-    pictures = tuple(sensor for sensor in sensors if isinstance(sensor, str))
-    unknown = [name for name in pictures if name not in SENSORS]
-    if unknown:
-        raise ValueError(
-            f"sensors={sensors!r}: {unknown[0]!r} is not one of {', '.join(map(repr, SENSORS))}; others are objects, "
-            "such as GPS() and Compass() of gym_batchnav.task.sensors"
-        )
-    if pictures:
-        check_sensors(pictures)
 
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:

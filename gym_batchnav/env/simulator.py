@@ -7,18 +7,20 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
-from gym_batchnav.episodes.draws import episode_key
-from gym_batchnav.episodes.sampling import EpisodeSet
+from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
+from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.actions.noise import ActuationNoise
+from gym_batchnav.episodes.draws import episode_key, step_uniform
+from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import Navigation, NavigationPreparer
-from gym_batchnav.state import Action, Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
+from gym_batchnav.state import Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
 from gym_batchnav.system.process import claim_process
-
-_STOP = int(Action.STOP)  # NumPy compares arrays with plain integers faster
 
 
 class Simulator:
@@ -30,12 +32,15 @@ class Simulator:
         preparer: Makes the navmesh, tables and episodes of each scene.
         episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
         memory: Arrays [N, ...] by name in which tasks, sensors and measures keep data of the current episodes.
-        forward_step: Length of MOVE_FORWARD, metres.
-        turn_angle: Angle of a turn, radians.
+        actions: What the agents' actions mean; DiscreteActions() by default.
+        actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
 
     Attributes:
         library: The scenes.
+        actions: What the agents' actions mean.
+        actuation_noise: Changes the motions that actions command, or None.
+        sliding: Whether the agents slide along walls.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
         memory: Memory of these arrays, written in place.
@@ -52,14 +57,14 @@ class Simulator:
         episode_order: str = "random",
         memory: Mapping[str, np.ndarray] = MappingProxyType({}),
         *,
-        forward_step: float = 0.25,
-        turn_angle: float = np.pi / 18,
+        actions: Actions | None = None,
+        actuation_noise: ActuationNoise | None = None,
         sliding: bool = True,
     ) -> None:
         self.library = library
         self.num_agents = num_agents
-        self.forward_step = forward_step
-        self.turn_angle = turn_angle
+        self.actions = DiscreteActions() if actions is None else actions
+        self.actuation_noise = actuation_noise
         self.sliding = sliding
         self.agents = agent_state(num_agents)
         self.episodes = episode_state(num_agents)
@@ -99,6 +104,15 @@ class Simulator:
     def episode_set(self, slot: int) -> EpisodeSet:
         """Return the episodes of the scene in a slot."""
         return self.navigation(slot).episode_set
+
+    def visible_floor(self, slots: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return the points [M, 3] float32, metres, of the visible floor at positions [M, 3] in slots [M]."""
+        snapped = np.empty((len(slots), 3), np.float32)
+        polygon = np.empty(len(slots), np.int32)
+        for slot in np.unique(slots):
+            here = slots == slot
+            snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
+        return self.navmeshes.visible_floor(np.ascontiguousarray(slots, np.int32), polygon, snapped)
 
     # The plan of scenes and episodes
 
@@ -176,33 +190,60 @@ class Simulator:
     # The agents
 
     def move(self, actions: np.ndarray, active: np.ndarray) -> None:
-        """Turn or move the active agents and update their episodes.
+        """Turn and move the active agents, tilt their cameras, and update their episodes.
 
         Args:
-            actions: [N] int64, 0 to 3.
+            actions: [N, ...], validated by ``self.actions``.
             active: [N] bool; the other agents keep their state.
         """
         agents = self.agents
         episodes = self.episodes
+        commands = self.actions.decode(actions)
+        noise = self.actuation_noise
+        if noise is not None:
+            uniform = step_uniform(episodes.noise, episodes.num_steps, "actuation_noise", noise.num_draws)
+            commands = noise.apply(commands, uniform, isinstance(self.actions.space, Discrete))
+        if noise is not None or not isinstance(self.actions, DiscreteActions):
+            check_commands(commands)
+        np.copyto(episodes.stopped, commands.stop, where=active)
+        if commands.look is not None:
+            np.copyto(agents.pitch, np.clip(agents.pitch + commands.look, -MAX_PITCH, MAX_PITCH), where=active)
         self.navmeshes.step(
-            actions,
+            commands,
             agents.slot,
             agents.polygon,
             agents.position,
             agents.heading,
-            forward_step=self.forward_step,
-            turn_angle=self.turn_angle,
             sliding=self.sliding,
             active=active,
             moved_out=self._moved,
             collided_out=self._collided,
         )
-        np.copyto(episodes.stopped, actions == _STOP, where=active)
         episodes.num_steps[:] += active
         episodes.num_collisions[:] += self._collided  # inactive agents have not moved, nor collided
         episodes.path_length[:] += self._moved
         np.copyto(episodes.previous_distance, episodes.distance, where=active)
         self._update_distance()
+
+    def reach_goals(self, success_distance: float, active: np.ndarray) -> None:
+        """Record which agents called STOP at their goals, and give those on a tour their next goal.
+
+        Args:
+            success_distance: Geodesic metres from the goal within which it is reached.
+            active: [N] bool, the agents that acted; the other agents keep their state.
+        """
+        state = self.episodes
+        reached = state.stopped & (state.distance < success_distance)
+        np.copyto(state.reached, reached, where=active)
+        rows = np.nonzero(reached & active & (state.num_reached < state.num_goals))[0]
+        if len(rows) == 0:
+            return
+        slots = self.agents.slot[rows]
+        for slot in np.unique(slots):
+            self._next_goals(rows[slots == slot], self.episode_set(slot))
+        if (state.num_goals[rows] > 1).any():
+            self._update_distance()
+            state.previous_distance[rows] = state.distance[rows]
 
     def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
         """Move agents to given poses in their scenes; their episodes continue.
@@ -231,20 +272,9 @@ class Simulator:
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:
-        """Return the next actions [N] int64 of the greedy shortest-path follower."""
+        """Return the next actions [N, ...] of the greedy shortest-path follower."""
         claim_process("shortest_path_actions")
-        agents = self.agents
-        return self.navmeshes.next_action(
-            agents.slot,
-            agents.polygon,
-            agents.position,
-            agents.heading,
-            self.episodes.goal_index,
-            forward_step=self.forward_step,
-            turn_angle=self.turn_angle,
-            goal_radius=goal_radius,
-            sliding=self.sliding,
-        )
+        return self.actions.follow(self.navmeshes, self.agents, self.episodes.goal_index, goal_radius, self.sliding)
 
     # The state
 
@@ -328,13 +358,33 @@ class Simulator:
         self._place(indices, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
         state.episode[indices] = rows
         state.goal_index[indices] = episodes.goal_index[rows]
-        state.goal[indices] = episodes.goals[episodes.goal_index[rows]]
+        state.goal[indices] = episodes.goal[rows]
         state.start[indices] = episodes.start[rows]
         state.start_heading[indices] = episodes.heading[rows]
-        for distance in (state.start_distance, state.previous_distance, state.distance):
-            distance[indices] = episodes.distance[rows]
-        for counter in (state.path_length, state.num_steps, state.num_collisions, state.stopped):
+        state.num_goals[indices] = (episodes.tour[rows] >= 0).sum(axis=1)
+        state.category[indices] = episodes.category[rows]
+        state.target[indices] = episodes.target[rows]
+        state.viewpoint[indices] = episodes.goals[episodes.view_index[rows]]
+        state.start_distance[indices] = episodes.distance[rows]
+        for distance in (state.previous_distance, state.distance):
+            distance[indices] = episodes.leg_distance[rows, 0]
+        counters = (state.path_length, state.num_steps, state.num_collisions, state.stopped)
+        for counter in (*counters, state.num_reached, state.reached, state.reached_distance):
             counter[indices] = 0
+
+    def _next_goals(self, indices: np.ndarray, episodes: EpisodeSet) -> None:
+        """Count a goal as reached for agents ``indices`` [M] of one scene, and set the next one where there is one."""
+        state = self.episodes
+        row = state.episode[indices]
+        state.reached_distance[indices] += episodes.leg_distance[row, state.num_reached[indices]]
+        state.num_reached[indices] += 1
+        left = state.num_reached[indices] < state.num_goals[indices]
+        indices = indices[left]
+        goal_set = episodes.tour[row[left], state.num_reached[indices]]
+        state.goal_index[indices] = goal_set
+        state.goal[indices] = episodes.goals[episodes.first_goal[goal_set]]
+        state.target[indices] = episodes.targets[episodes.first_goal[goal_set]]
+        state.viewpoint[indices] = state.goal[indices]
 
     def _locate(self, indices: np.ndarray, requested: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the slots and rows [M] of the episodes ``requested`` [M] for the agents ``indices`` [M]."""
@@ -371,7 +421,7 @@ class Simulator:
         navigations = self._navigation
         limits = {
             "episode": [0 if one is None else len(one.episode_set) for one in navigations],
-            "goal_index": [0 if one is None else len(one.episode_set.goals) for one in navigations],
+            "goal_index": [0 if one is None else len(one.episode_set.first_goal) - 1 for one in navigations],
             "polygon": [0 if one is None else one.navmesh.num_polygons for one in navigations],
         }
         for name, limit in limits.items():

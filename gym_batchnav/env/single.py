@@ -73,9 +73,11 @@ class SingleEnv(gymnasium.Env):
             raise RuntimeError("every episode has run once: reset(options={'episode_order': 'once'}) restarts them")
         return _first(observation), _present(info)
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Act once and return observation, reward, terminated, truncated and info."""
-        observation, reward, terminated, truncated, info = self._envs.step(np.asarray(action).reshape(1))
+        observation, reward, terminated, truncated, info = self._envs.step(
+            np.asarray(action).reshape(1, *(self.action_space.shape or ()))
+        )
         info = _present(info)
         for name, values in self.batch.components.measure_ends(self.batch.task_state, np.ones(1, bool)).items():
             info[name] = values[0]

@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.env.cameras import AgentCameras, scatter
 from gym_batchnav.env.infos import end_info, step_info
 from gym_batchnav.env.simulator import Simulator
+from gym_batchnav.geometry import Camera, look_at, view_matrices
 from gym_batchnav.state import read_only
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.components import Components, Measures
@@ -65,11 +66,29 @@ class Stepper:
             max_episode_steps=max_episode_steps,
             success_distance=self.components.task.success_distance,
             reading=self._reading,
+            pictures=self._pictures,
         )
 
     def _reading(self, name: str) -> np.ndarray:
         """Return a sensor's reading of the current state."""
         return self.components.reading(self.state, name)
+
+    def _pictures(
+        self,
+        slots: np.ndarray,
+        position: np.ndarray,
+        heading: np.ndarray,
+        camera: Camera,
+        targets: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return pictures from places in the scenes of slots; see ``task.api.Pictures``."""
+        floor = self.simulator.visible_floor(slots, position)
+        if targets is None:
+            views = view_matrices(floor, heading, camera.eye_height)
+        else:
+            eyes = floor + np.array([0, camera.eye_height, 0], np.float32)
+            views = np.stack([look_at(eye, target) for eye, target in zip(eyes, targets, strict=True)])
+        return self.cameras.pictures_at(slots, views, camera)
 
     @property
     def in_flight(self) -> bool:
@@ -95,13 +114,14 @@ class Stepper:
         return self.observe(), self._info(self.components.measure_step(self.state))
 
     def send(self, actions: np.ndarray) -> None:
-        """Move, score, begin new episodes and start rendering; actions [N] int64."""
+        """Move, score, begin new episodes and start rendering; actions [N, ...], validated."""
         beginning = self._beginning()
         active = self.state.episodes.valid & ~beginning & ~self._paused
         clock = time.perf_counter()
         self.simulator.advance()
         clock = self._tick("episodes", clock)
         self.simulator.move(actions, active)
+        self.simulator.reach_goals(self.state.success_distance, active)
         clock = self._tick("move", clock)
         state = self.state
         components = self.components

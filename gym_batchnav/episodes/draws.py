@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -37,3 +39,17 @@ def episode_key(seed: np.ndarray, episode: np.ndarray) -> np.ndarray:
     """Return the keys [N] uint64 of the noise of episodes, a pure function of seeds [N] or [1] and numbers [N] int."""
     state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
     return _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.uint64(1)))
+
+
+def step_uniform(noise: np.ndarray, num_steps: np.ndarray, purpose: str, size: int) -> np.ndarray:
+    """Return random numbers [N, size] float64 in [0, 1), keyed by the episode, the step and the purpose.
+
+    Args:
+        noise: [N] uint64, the key of each episode, see ``episode_key``.
+        num_steps: [N] int, actions taken so far in each episode.
+        purpose: Name of the use; other names give other numbers.
+        size: Numbers per environment.
+    """
+    key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
+    draw = key + num_steps[:, None].astype(np.uint64) * np.uint64(size) + np.arange(size, dtype=np.uint64)
+    return keyed_uniform(noise[:, None], 0, draw)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gym_batchnav.episodes.sampling import EpisodeSet, episode_set
+from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
 from gym_batchnav.system.storage import write_atomically
 
 MAX_BYTES = 2**27  # per file
@@ -42,7 +42,7 @@ FileState = tuple[str, int, int]  # path, time of the last change in nanoseconds
 _LARGEST = 1e9  # limit of numbers, which keeps their squares finite
 
 
-class _Size(NamedTuple):
+class Size(NamedTuple):
     """The amount of data read so far."""
 
     num_bytes: int
@@ -75,20 +75,18 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
             and the field.
     """
     path = Path(path)
-    rows, size = _read_rows(path, _Size(0, 0))
+    rows, size = _read_rows(path, Size(0, 0))
     by_scene = _by_scene(path, rows, 0)
     if not rows:
         num_rows = 0
-        for part in _content_of(path):  # each is reduced to arrays before the next is read
+        for part in content_of(path):  # each is reduced to arrays before the next is read
             rows, size = _read_rows(part, size)
             for parts, found in _by_scene(part, rows, num_rows).items():
                 by_scene.setdefault(parts, []).extend(found)
             num_rows += len(rows)
     if not by_scene:
         raise ValueError(f"{path}: there are no episodes in it or in the files of a folder content/ next to it")
-    if len(by_scene) > MAX_SCENES:
-        raise ValueError(f"{path}: {len(by_scene):,} scenes, the limit is {MAX_SCENES:,}: split the file")
-    names = _names(list(by_scene))
+    names = names_of(path, list(by_scene))
     merged: dict[str, list[_Episodes]] = {}
     for parts, found in by_scene.items():
         merged.setdefault(names[parts], []).extend(found)
@@ -103,11 +101,11 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such episode file: pass the path of a .json or .json.gz")
-    status = [(file, file.stat()) for file in (path, *_content_of(path))]
+    status = [(file, file.stat()) for file in (path, *content_of(path))]
     return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
 
 
-def _content_of(path: Path) -> list[Path]:
+def content_of(path: Path) -> list[Path]:
     """Return the files of the folder ``content/`` next to a dataset's top-level file."""
     return sorted((path.parent / "content").glob("*.json*"))
 
@@ -122,8 +120,8 @@ def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | No
     Raises:
         ValueError: If several scenes match equally well.
     """
-    known = [(name, _parts(name)) for name in by_scene]
-    shared = {name: max((_num_shared(parts, _parts(alias)) for alias in aliases), default=0) for name, parts in known}
+    known = [(name, parts_of(name)) for name in by_scene]
+    shared = {name: max((_num_shared(parts, parts_of(alias)) for alias in aliases), default=0) for name, parts in known}
     most = max(shared.values(), default=0)
     found = [name for name, parts in known if most > 0 and shared[name] == most]
     if len(found) > 1:
@@ -133,7 +131,7 @@ def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | No
 
 
 def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None:
-    """Write episodes as Habitat's ``.json`` or ``.json.gz``, atomically.
+    """Write PointNav episodes as Habitat's ``.json`` or ``.json.gz``, atomically.
 
     Args:
         by_scene: The episodes of every ``scene_id``.
@@ -142,17 +140,25 @@ def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None
     Raises:
         ValueError: If the path has another ending.
     """
-    if not Path(path).name.endswith((".json", ".json.gz")):
-        raise ValueError(f"{path}: the name of a file of episodes must end in .json or .json.gz")
-    rows = [row for scene_id, episodes in by_scene.items() for row in _rows_of(scene_id, episodes)]
+    write_document({"episodes": [row for one in by_scene.items() for row in rows_of(*one)]}, path)
+
+
+def write_document(document: Mapping[str, Any], path: str | Path) -> None:
+    """Write a dataset as ``.json`` or ``.json.gz``, atomically.
+
+    Raises:
+        ValueError: If the path has another ending.
+    """
     path = Path(path)
-    text = json.dumps({"episodes": rows}).encode()
+    if not path.name.endswith((".json", ".json.gz")):
+        raise ValueError(f"{path}: the name of a file of episodes must end in .json or .json.gz")
+    text = json.dumps(document).encode()
     # A fixed time stamp, so that equal episodes give equal files.
     content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
     write_atomically(path, content)
 
 
-def _rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
+def rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
     """Return the episodes of one scene as Habitat's rows."""
     half = episodes.heading.astype(np.float64) / 2
     return [
@@ -180,10 +186,10 @@ def _rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
 
 def scene_stem(scene_id: str) -> str:
     """Return the file name in Habitat's ``scene_id``, without folders and suffixes."""
-    return _parts(scene_id)[-1]
+    return parts_of(scene_id)[-1]
 
 
-def _parts(scene_id: str) -> tuple[str, ...]:
+def parts_of(scene_id: str) -> tuple[str, ...]:
     """Return the folders of a scene's id and the stem of its file."""
     *folders, file = scene_id.replace("\\", "/").split("/")
     return (*(folder for folder in folders if folder not in ("", ".")), file.split(".", 1)[0])
@@ -195,11 +201,16 @@ def _num_shared(first: tuple[str, ...], second: tuple[str, ...]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _names(ids: list[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """Return the name of every id: its shortest end that no other id has.
+def names_of(path: Path, ids: list[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """Return the name of every id in a dataset: its shortest end that no other id has.
 
     An id that is itself the end of exactly one longer id gets that id's name.
+
+    Raises:
+        ValueError: If there are too many.
     """
+    if len(ids) > MAX_SCENES:
+        raise ValueError(f"{path}: {len(ids):,} scenes, the limit is {MAX_SCENES:,}: split the file")
     ends = {parts[first:] for parts in ids for first in range(1, len(parts))}
     longest = [parts for parts in ids if parts not in ends]
     by_end: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
@@ -215,8 +226,18 @@ def _shortest(parts: tuple[str, ...], by_end: Mapping[tuple[str, ...], list[tupl
     return "/".join(next(own, parts))
 
 
-def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
-    """Return the rows under "episodes" of one file, and the amount read including this file.
+def _read_rows(path: Path, before: Size) -> tuple[list[dict[str, Any]], Size]:
+    """Return the PointNav episodes of one file as rows, and the amount read; see ``read_document``."""
+    document, size = read_document(path, before)
+    _check_task(path, document, _OTHER_TASKS_OF_FILES)
+    rows: list[dict[str, Any]] = document["episodes"]
+    if rows:
+        _check_task(path, rows[0], _OTHER_TASKS)
+    return rows, size
+
+
+def read_document(path: Path, before: Size) -> tuple[dict[str, Any], Size]:
+    """Return the content of one file, with a list of objects under "episodes", and the amount read including this file.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -226,7 +247,7 @@ def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
     num_items = sum(map(text.count, (b"{", b"[", b",")))
     if num_items > MAX_ITEMS:
         raise ValueError(f"{path}: {num_items:,} entries, the limit is {MAX_ITEMS:,}: split the file")
-    size = _Size(before.num_bytes + len(text), before.num_items + num_items)
+    size = Size(before.num_bytes + len(text), before.num_items + num_items)
     if size.num_bytes > MAX_TOTAL_BYTES or size.num_items > MAX_TOTAL_ITEMS:
         raise ValueError(
             f"{path}: this file and those before it exceed {MAX_TOTAL_BYTES:,} bytes or {MAX_TOTAL_ITEMS:,} entries: "
@@ -237,12 +258,9 @@ def _read_rows(path: Path, before: _Size) -> tuple[list[dict[str, Any]], _Size]:
         rows = document["episodes"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise _no_dataset(path, error) from error
-    _check_task(path, document, _OTHER_TASKS_OF_FILES)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path}: 'episodes' must be a list of objects")
-    if rows:
-        _check_task(path, rows[0], _OTHER_TASKS)
-    return rows, size
+    return document, size
 
 
 def _read_text(path: Path) -> bytes:
@@ -271,18 +289,28 @@ def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) ->
     """Raise ValueError if there are keys of another task's dataset."""
     for key, task in others.items():
         if key in found:
-            raise ValueError(f"{path}: episodes of {task} (they have {key!r}); only PointNav is supported")
+            remedy = "pass task=ObjectNav()" if task == "ObjectNav" else "no task here reads them"
+            raise ValueError(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
 
 
 def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[str, ...], list[_Episodes]]:
     """Group the rows of a file by their scene's id; ``first`` is the number of rows in earlier files."""
     found: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
     for index, row in enumerate(rows):
-        scene_id = _name(row.get("scene_id", ""))
-        if max(scene_id.count("/"), scene_id.count("\\")) > MAX_FOLDERS:
-            raise ValueError(f"{path}: episode {index}: scene_id {scene_id[:40]!r}... has over {MAX_FOLDERS} folders")
-        found.setdefault(_parts(scene_id), []).append((index, row))
+        try:
+            parts = scene_parts(row)
+        except ValueError as error:
+            raise ValueError(f"{path}: episode {index}: {error}") from error
+        found.setdefault(parts, []).append((index, row))
     return {parts: [_parse_rows(path, numbered, first)] for parts, numbered in found.items()}
+
+
+def scene_parts(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the folders and the stem in the ``scene_id`` of an episode; ValueError if there are too many folders."""
+    scene_id = text_of(row.get("scene_id", ""))
+    if max(scene_id.count("/"), scene_id.count("\\")) > MAX_FOLDERS:
+        raise ValueError(f"scene_id {scene_id[:40]!r}... has over {MAX_FOLDERS} folders")
+    return parts_of(scene_id)
 
 
 def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: int) -> _Episodes:
@@ -291,26 +319,28 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: i
     values = np.empty((len(numbered), 8))
     for k, (index, row) in enumerate(numbered):
         try:
-            position = _numbers("start_position", row.get("start_position"), 3)
-            rotation = _numbers("start_rotation", row.get("start_rotation"), 4)
-            goal = _numbers("goals[0].position", _first_goal(row), 3)
+            position = numbers_of("start_position", row.get("start_position"), 3)
+            rotation = numbers_of("start_rotation", row.get("start_rotation"), 4)
+            goal = numbers_of("goals[0].position", _first_goal(row), 3)
             info = row.get("info") or {}
             if not isinstance(info, dict):
-                raise ValueError(f"info is {_shown(info)}: give an object, such as one with a 'geodesic_distance'")
+                raise ValueError(
+                    f"info is {beginning_of(info)}: give an object, such as one with a 'geodesic_distance'"
+                )
             length = info.get("geodesic_distance")
             values[k, 7] = np.nan if length is None else float(length)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
-        values[k, :7] = (*position, _yaw(rotation), *goal)
-        ids.append(_name(row.get("episode_id", first + index)))
+        values[k, :7] = (*position, yaw_of(rotation), *goal)
+        ids.append(text_of(row.get("episode_id", first + index)))
     return _Episodes(np.array([first + index for index, _ in numbered]), ids, values)
 
 
-def _numbers(field: str, values: Any, count: int) -> list[float]:
+def numbers_of(field: str, values: Any, count: int) -> list[float]:
     """Return a list of ``count`` finite numbers; otherwise raise a ValueError that names the field."""
     numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
     if not numbers or len(values) != count or not all(-_LARGEST <= value <= _LARGEST for value in values):
-        raise ValueError(f"{field} is {_shown(values)}: pass a list of {count} finite numbers")
+        raise ValueError(f"{field} is {beginning_of(values)}: pass a list of {count} finite numbers")
     return [float(value) for value in values]
 
 
@@ -318,16 +348,16 @@ def _first_goal(row: dict[str, Any]) -> Any:
     """Return the position of a row's first goal; ValueError if it has none."""
     goals = row.get("goals")
     if not isinstance(goals, list) or not goals or not isinstance(goals[0], dict):
-        raise ValueError(f"goals is {_shown(goals)}: pass a list of one object with a 'position'")
+        raise ValueError(f"goals is {beginning_of(goals)}: pass a list of one object with a 'position'")
     return goals[0].get("position")
 
 
-def _name(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return an id as text; Habitat's are text or numbers, and of anything else the beginning serves."""
-    return str(value) if isinstance(value, (str, int, float)) else _shown(value)
+    return str(value) if isinstance(value, (str, int, float)) else beginning_of(value)
 
 
-def _shown(value: Any) -> str:
+def beginning_of(value: Any) -> str:
     """Return the beginning of a value's text."""
     if value is None:
         return "missing"
@@ -346,7 +376,7 @@ def _joined(found: list[_Episodes]) -> EpisodeSet:
     return episode_set(values[:, :3], values[:, 3], values[:, 4:7], values[:, 7], tuple(ids[k] for k in order))
 
 
-def _yaw(rotation: list[float]) -> float:
+def yaw_of(rotation: list[float]) -> float:
     """Return the heading in radians of the forward direction -z rotated by a quaternion [x, y, z, w]."""
     x, y, z, w = rotation
     return float(np.arctan2(2 * (x * z + w * y), 1 - 2 * (x * x + y * y)))

@@ -6,43 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set, tour_set
 from gym_batchnav.navmesh.mesh import NavMesh
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EpisodeSet:
-    """The episodes of one scene, one row each. Goals are stored separately because episodes may share them."""
-
-    ids: tuple[str, ...]  # [E] names from the file, or "0", "1", ...
-    start: np.ndarray  # [E, 3] float32, metres, on the navmesh
-    heading: np.ndarray  # [E] float32, radians
-    goal_index: np.ndarray  # [E] int32, row of goals
-    goals: np.ndarray  # [G, 3] float32, metres
-    distance: np.ndarray  # [E] float32, geodesic distance from start to goal, metres
-
-    def __len__(self) -> int:
-        """Return the number of episodes."""
-        return len(self.start)
-
-    @property
-    def goal(self) -> np.ndarray:
-        """[E, 3] float32, metres: the goal of every episode."""
-        return self.goals[self.goal_index]
-
-
-def episode_set(
-    start: np.ndarray, heading: np.ndarray, goal: np.ndarray, distance: np.ndarray, ids: tuple[str, ...] = ()
-) -> EpisodeSet:
-    """Return an EpisodeSet of start [E, 3], heading [E], goal [E, 3] and distance [E], with equal goals stored once."""
-    goals, goal_index = np.unique(np.asarray(goal, np.float32).reshape(-1, 3), axis=0, return_inverse=True)
-    return EpisodeSet(
-        ids=ids or tuple(str(index) for index in range(len(start))),
-        start=np.asarray(start, np.float32),
-        heading=np.asarray(heading, np.float32),
-        goal_index=goal_index.reshape(-1).astype(np.int32),
-        goals=goals,
-        distance=np.asarray(distance, np.float32),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +72,45 @@ def sample_episodes(
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
     heading = rng.uniform(-np.pi, np.pi, num_episodes)
     return episode_set(start, heading, goal, distance)
+
+
+def sample_tours(
+    navmesh: NavMesh, num_episodes: int, num_goals: int, rng: np.random.Generator, rules: SamplingRules | None = None
+) -> EpisodeSet:
+    """Sample episodes with several goals, to be reached in order.
+
+    Start and first goal are those of ``sample_episodes``. Each further goal is uniform among the points of the same
+    island whose geodesic distance from the goal before lies within the limits of the rules.
+
+    Raises:
+        ValueError: If no island or no pair of points satisfies the rules.
+    """
+    rules = rules or SamplingRules()
+    first = sample_episodes(navmesh, num_episodes, rng, rules)
+    goals = np.empty((num_episodes, num_goals, 3), np.float32)
+    legs = np.empty((num_episodes, num_goals), np.float32)
+    goals[:, 0] = first.goal
+    legs[:, 0] = first.distance
+    island = navmesh.polygon_island[navmesh.snap_with_polygon(first.goal)[1]]
+    for leg in range(1, num_goals):
+        left = np.arange(num_episodes)
+        for _ in range(rules.give_up_after // rules.retries):
+            tried, polygons = navmesh.random_points_and_polygons(len(left), rng)
+            distance = np.full(len(left), np.inf)
+            here = navmesh.polygon_island[polygons] == island[left]
+            distance[here] = navmesh.geodesic_distance(goals[left[here], leg - 1], tried[here])
+            fits = (distance >= rules.min_distance) & (distance <= rules.max_distance)
+            goals[left[fits], leg] = tried[fits]
+            legs[left[fits], leg] = distance[fits]
+            left = left[~fits]
+            if not len(left):
+                break
+        else:
+            raise ValueError(
+                f"no goal found {rules.min_distance} to {rules.max_distance} m from {goals[left[0], leg - 1]}: "
+                "choose other distances, or fewer goals"
+            )
+    return tour_set(first.start, first.heading, goals, legs)
 
 
 def _path_length_bound(navmesh: NavMesh) -> float:

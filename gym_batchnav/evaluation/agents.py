@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.episodes.draws import keyed_uniform
+from gym_batchnav.geometry import polar_goals
 from gym_batchnav.state import Action
 
 STOP_CHANCE = 0.01  # per step of RandomAgent
@@ -30,7 +33,7 @@ class Agent(Protocol):
             begun: [N] bool, whether an episode begins with that observation.
 
         Returns:
-            [N] int64 actions.
+            Actions, [N] int64 or as ``env.action_space`` states.
         """
 
 
@@ -65,7 +68,10 @@ class _FunctionAgent:
 
 
 class RandomAgent:
-    """Moves forward or turns with equal probabilities, and calls STOP with probability 0.01 per step.
+    """Acts at random.
+
+    Among discrete actions, STOP has a probability of 0.01 per step, and the others have equal probabilities. Continuous
+    actions are uniform in their space, except that ``stop_component`` is set with a probability of 0.01.
 
     Args:
         seed: Seed of the random numbers.
@@ -78,10 +84,19 @@ class RandomAgent:
         """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """Return random actions [N] int64."""
-        draws = (uniform_draws(env, self.seed) - STOP_CHANCE) / (1 - STOP_CHANCE)
-        moves = 1 + (draws * (len(Action) - 1)).astype(np.int64)
-        return np.where(draws < 0, Action.STOP, moves)
+        """Return random actions, [N] int64 or [N, D] float32."""
+        space = env.single_action_space
+        if isinstance(space, Discrete):
+            draws = (uniform_draws(env, self.seed) - STOP_CHANCE) / (1 - STOP_CHANCE)
+            moves = 1 + (draws * (int(space.n) - 1)).astype(np.int64)
+            return np.where(draws < 0, Action.STOP, moves)
+        if not isinstance(space, Box) or len(space.shape) != 1:
+            raise ValueError(f"random actions in {space}: use Discrete or a Box of shape (D,)")
+        draws = np.stack([uniform_draws(env, self.seed, draw) for draw in range(space.shape[0])], axis=1)
+        actions = (space.low + draws * (space.high - space.low)).astype(space.dtype)
+        if getattr(env.actions, "stop_component", False):
+            actions[:, -1] = np.where(draws[:, -1] < STOP_CHANCE, 1, -1)
+        return actions
 
 
 class ShortestPathAgent:
@@ -91,15 +106,35 @@ class ShortestPathAgent:
         """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """Return the follower's actions [N] int64."""
+        """Return the follower's actions, [N] int64 or as ``env.action_space`` states."""
         return env.shortest_path_actions()
 
 
-def uniform_draws(env: BatchNavEnv, seed: int) -> np.ndarray:
+class ObjectOracleAgent:
+    """Follows the shortest path to the nearest view point of an object, turns to the object and calls STOP."""
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Raise ValueError unless actions are discrete."""
+        if not isinstance(env.simulator.actions, DiscreteActions):
+            raise ValueError(f"ObjectOracleAgent turns by discrete actions, not {env.simulator.actions}")
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """Return the follower's actions [N] int64, with turns to the object instead of STOP until it is ahead."""
+        actions = env.shortest_path_actions()
+        angle = polar_goals(env.agents.position, env.agents.heading, env.episodes.target)[:, 1]
+        turn = np.where(angle > 0, int(Action.TURN_LEFT), int(Action.TURN_RIGHT))
+        # Half a turn and a bit, since rounding could otherwise make the agent turn to and fro.
+        kind = env.simulator.actions
+        assert isinstance(kind, DiscreteActions)
+        faces = np.abs(angle) <= 0.51 * kind.turn_angle
+        return np.where((actions == int(Action.STOP)) & ~faces, turn, actions)
+
+
+def uniform_draws(env: BatchNavEnv, seed: int, draw: int = 0) -> np.ndarray:
     """Return uniform random numbers [N] float64 in [0, 1) for the next actions.
 
-    Each depends only on the seed, the episode and the step, so that results do not depend on N.
+    Each depends only on the seed, the episode, the step and the number of the draw, so that results do not depend on N.
     """
     episode = env.simulator.schedule.index(env.agents.slot, env.episodes.episode).astype(np.uint64)
     stream = np.uint64(seed % 2**32 << 32) + episode
-    return keyed_uniform(stream, env.episodes.num_steps, 0)
+    return keyed_uniform(stream, env.episodes.num_steps, draw)

@@ -15,7 +15,7 @@ from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.kernels.cells import make_cells
 from gym_batchnav.navmesh.kernels.floor import check_drops, lower_points, make_drops, no_drops
-from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances
+from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances, sight_distances
 from gym_batchnav.navmesh.kernels.ground import cover_map, fill_heights, make_ground, snap_points
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Ground, check_parts, make_row
 from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
@@ -153,16 +153,19 @@ class NavMesh:
     def _cells(self) -> Cells:
         return make_cells(self._ground, self._corners)
 
-    def tables(self, goals: np.ndarray, drops: Drops | None = None) -> NavigationTables:
+    def tables(
+        self, goals: np.ndarray, drops: Drops | None = None, first_goal: np.ndarray | None = None
+    ) -> NavigationTables:
         """Prepare this navmesh and goals [G, 3] (metres, snapped first) for ``NavMeshAgents``.
 
         Any thread may call this: the kernels are serial and release the GIL. Without ``drops`` the visible floor is
-        assumed to be at the height of the navmesh.
+        assumed to be at the height of the navmesh. ``first_goal`` [H + 1] int is the first goal of every set of goals;
+        by default every goal is a set of its own.
 
         Raises:
             ValueError: If a goal lies nowhere near the navmesh, or the tables would take too much memory.
         """
-        goal_tables = make_goals(self._ground, self._corners, goals)
+        goal_tables = make_goals(self._ground, self._corners, goals, first_goal)
         drops = no_drops(self.num_polygons) if drops is None else drops
         return NavigationTables(self._ground, self._corners, self._cells, goal_tables, drops)
 
@@ -378,6 +381,20 @@ class NavMesh:
         snapped, polygons = self.snap_with_polygon(points)
         out = np.empty(len(snapped))
         wall_distances(self._ground, polygons, snapped, max_distance, out)
+        return out
+
+    def sight_distance(self, points: np.ndarray, headings: np.ndarray, reach: float) -> np.ndarray:
+        """Return how far one can walk straight ahead from points [N, 3] in directions [N, R], radians.
+
+        Returns:
+            [N, R] float64, metres, at most ``reach``; 0 for points that are not near the navmesh.
+        """
+        snapped, polygons = self.snap_with_polygon(points)
+        headings = np.ascontiguousarray(headings, np.float64)
+        if headings.ndim != 2 or len(headings) != len(snapped) or not np.isfinite(headings).all():
+            raise ValueError(f"headings have the shape {headings.shape}: pass finite numbers, one row per point")
+        out = np.empty(headings.shape)
+        sight_distances(self._ground, polygons, snapped, headings, float(reach), out)
         return out
 
     def top_down_map(self, cell: float = 0.05, height: float | None = None) -> np.ndarray:

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from gym_batchnav.episodes.samplers import sampler_from_json
 from gym_batchnav.library.cache import CacheWarning, DiskCache
 from gym_batchnav.library.refusals import is_lasting, reason_of
 from gym_batchnav.library.sources import source_from_recipe
@@ -111,6 +112,7 @@ def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
         settings=None if settings is None else NavMeshSettings(**settings),
         episode_file=None if episode_file is None else Path(episode_file),
         num_episodes=request["num_episodes"],
+        sampler=sampler_from_json(request["sampler"]),
         cache=disk,
     )
     preparer(source_from_recipe(request["recipe"], disk).load())

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
+from gym_batchnav.episodes.normal import truncated_normal
 from gym_batchnav.geometry import Camera, view_matrices
+from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.navmesh.agents import PARALLEL_FROM, NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.render.api import RENDERERS, make_renderer
+from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.scene.load import load_scene
+from gym_batchnav.state import Commands
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
@@ -41,10 +44,15 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     if renderer not in RENDERERS:
         raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
-    return compile_ahead([_drawing(renderer), _PREPARING, _BUILDING, _QUERYING, *navigation, _READING], processes)
+    lenses = [_LENSES] if is_embree_installed() else []
+    return compile_ahead(
+        [_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation, _READING, _NOISE], processes
+    )
 
 
-def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = False, samples: bool = False) -> None:
+def warm_up_batch(
+    num_envs: int, renderer: str, draws: bool, follows: bool = False, samples: bool = False, lenses: bool = False
+) -> None:
     """Compile the kernels of a batch of agents in scenes with navmeshes.
 
     Args:
@@ -53,8 +61,11 @@ def warm_up_batch(num_envs: int, renderer: str, draws: bool, follows: bool = Fal
         draws: Whether the agents have any sensor that is rendered.
         follows: Whether the shortest-path follower will be used.
         samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
+        lenses: Whether the agents have lenses or sensors that only Embree draws.
     """
     workloads = [_drawing(renderer)] if draws else []
+    if lenses:
+        workloads.append(_LENSES)
     workloads += [_PREPARING, _walking(num_envs)]
     if follows:
         workloads.append(_following(num_envs))
@@ -69,16 +80,22 @@ def warm_up_building(measures: bool = False, draws_with: str | None = None) -> N
     compile_ahead([*drawing, _BUILDING, *([_PREPARING, _QUERYING] if measures else [])])
 
 
-def draw_small_scene(renderer: str) -> None:
-    """Draw all sensors of a shipped scene with a renderer, or the one that ``"auto"`` chooses."""
+def draw_small_scene(renderer: str, lens: bool = False) -> None:
+    """Draw all sensors of a shipped scene with a renderer, or the one that ``"auto"`` chooses.
+
+    Args:
+        renderer: Name of the renderer.
+        lens: Draw through another lens than a pinhole, and with the sensors that only Embree has.
+    """
     scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the parent process chooses its renderer itself and warns
         drawer = make_renderer(renderer, SceneLibrary.from_scenes([scene]))
-    camera = Camera(width=16, height=16)
+    camera = Camera(width=16, height=16, lens=Fisheye() if lens else None)
+    all_sensors = tuple(SENSOR_FORMATS) if lens else SENSORS
     middle = scene.bounds.mean(axis=0, keepdims=True).astype(np.float32)
     views = view_matrices(middle, np.zeros(1, np.float32), 0.0)
-    for sensors in (("depth",), ("rgb", "depth", "semantic")):
+    for sensors in (("depth",), all_sensors):
         target = drawer.target(camera, sensors, num_views=1)
         target.render(np.zeros(1, np.int32), views)
         target.close()
@@ -98,6 +115,7 @@ def query_small_navmesh() -> None:
     navmesh.geodesic_distance(points, points[::-1])
     navmesh.shortest_path(points[0], points[1])
     navmesh.distance_to_obstacle(points)
+    navmesh.sight_distance(points, np.zeros((4, 1)), 1.0)
     navmesh.move(points, points + np.float32(0.1))
     navmesh.top_down_map(1.0)
 
@@ -118,9 +136,10 @@ def walk_nowhere(num_agents: int) -> None:
     agents = NavMeshAgents(1)
     slots, polygon, position, heading = _nobody(num_agents)
     flags = np.zeros(num_agents, bool)
+    still = np.zeros(num_agents)
     metres = np.zeros(num_agents, np.float32)
     agents.step(
-        np.zeros(num_agents, np.int64), slots, polygon, position, heading, forward_step=0.25, turn_angle=0.1,
+        Commands(still, still, still, flags), slots, polygon, position, heading,
         sliding=True, active=flags, moved_out=metres, collided_out=flags.copy(),
     )  # fmt: skip
     agents.distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres)
@@ -128,9 +147,16 @@ def walk_nowhere(num_agents: int) -> None:
 
 
 def follow_nowhere(num_agents: int) -> None:
-    """Compute the next action on the shortest path for agents in an empty slot."""
+    """Compute the next action and the next walk on the shortest path for agents in an empty slot."""
     goals = np.zeros(num_agents, np.int32)
-    NavMeshAgents(1).next_action(*_nobody(num_agents), goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
+    nobody = _nobody(num_agents)
+    NavMeshAgents(1).next_action(*nobody, goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
+    NavMeshAgents(1).next_walk(*nobody[:3], goals, longest=0.25)
+
+
+def draw_noise() -> None:
+    """Draw the noise of one agent's motion."""
+    truncated_normal(np.zeros((1, 3)), np.zeros((1, 3)), 3.0)
 
 
 def read_small_obj() -> None:
@@ -147,6 +173,8 @@ _PREPARING = Workload("preparing navmeshes", prepare_small_navmesh)
 _QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
+_LENSES = Workload("drawing through lenses", draw_small_scene, ("embree", True))
+_NOISE = Workload("noise", draw_noise)
 
 
 def _drawing(renderer: str) -> Workload:

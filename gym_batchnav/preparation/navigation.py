@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
+from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays, episode_set
 from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_in, state_of_files
-from gym_batchnav.episodes.sampling import EpisodeSet, episode_set, sample_episodes
+from gym_batchnav.episodes.habitat_objects import read_object_episodes
+from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes
+from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.refusals import SceneRefused, reason_of
 from gym_batchnav.navmesh.kernels.layout import Drops
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
+from gym_batchnav.preparation.fitting import MAX_SHIFT, fit_episodes, fit_object_episodes, is_near
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.code import code_digest
-from gym_batchnav.system.notices import warn_user
 
-MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
 _COMPILERS = ("numpy", "numba")
 _builder_digest = partial(code_digest, "navmesh/build/__init__.py", packages=_COMPILERS)
 _geodesics_digest = partial(code_digest, "navmesh/mesh.py", without=("navmesh/build/",), packages=_COMPILERS)
 _floor_digest = partial(code_digest, "navmesh/kernels/floor.py", packages=_COMPILERS)
 _sampler_digest = partial(code_digest, "episodes/sampling.py", without=("navmesh/build/",), packages=_COMPILERS)
+_other_sampler_digest = partial(code_digest, "episodes/samplers.py", without=("navmesh/build/",), packages=_COMPILERS)
 _EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 
 
 def makers_digest() -> str:
     """Return a digest of the code on which the cached navmesh, distances, visible floor and episodes depend."""
-    digests = (_builder_digest(), _geodesics_digest(), _floor_digest(), _sampler_digest())
+    digests = (_builder_digest(), _geodesics_digest(), _floor_digest(), _sampler_digest(), _other_sampler_digest())
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
@@ -51,8 +54,8 @@ class Navigation:
     def nbytes(self) -> int:
         """The size of all arrays in bytes; a few small arrays that navmesh and tables share count twice."""
         navmesh = [getattr(self.navmesh.data, name) for name in NAVMESH_ARRAYS]
-        episodes = [getattr(self.episode_set, field.name) for field in fields(self.episode_set) if field.name != "ids"]
-        return self.tables.nbytes + sum(array.nbytes for array in (*navmesh, *episodes, self.start_polygon))
+        own = sum(array.nbytes for array in (*navmesh, self.start_polygon))
+        return self.tables.nbytes + self.episode_set.nbytes + own
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class NavigationPreparer:
             there is one, and otherwise samples episodes.
         num_episodes: Number of episodes to sample for a scene without any; they depend on its name alone.
         cache: Stores navmeshes, distances and episodes; None stores none.
+        sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind.
     """
 
     settings: NavMeshSettings | None = None
@@ -73,13 +77,14 @@ class NavigationPreparer:
     num_episodes: int = 1000
     # Not compared, since it does not affect the results, which equal preparers share.
     cache: DiskCache | None = field(default=None, compare=False)
+    sampler: EpisodeSampler = field(default=PointEpisodes())
 
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
         navmesh = self.navmesh(scene)
         episodes = self.episodes(scene, navmesh)
         _, start_polygon = navmesh.snap_with_polygon(episodes.start)
-        tables = navmesh.tables(episodes.goals, cached_drops(scene, navmesh, self.cache))
+        tables = navmesh.tables(episodes.goals, cached_drops(scene, navmesh, self.cache), episodes.first_goal)
         return Navigation(navmesh, tables, episodes, start_polygon)
 
     def navmesh(self, scene: Scene) -> NavMesh:
@@ -97,15 +102,22 @@ class NavigationPreparer:
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """Return the scene's episodes: from ``episode_file``, from the file next to the scene, or sampled."""
-        file = self.episode_file or _episode_file_beside(scene)
+        points = isinstance(self.sampler, PointEpisodes)
+        file = self.episode_file or (_episode_file_beside(scene) if points else None)
         if file is None:
             try:
-                return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
+                if points:
+                    return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
+                return other_episodes(scene, navmesh, self.num_episodes, self.sampler, self.cache)
             except ValueError as error:
                 raise SceneRefused(scene.name, reason_of(error)) from error
+        objects = isinstance(self.sampler, ObjectEpisodes) and not self.sampler.per_instance
+        if not points and not objects:
+            raise ValueError(f"episode_file='{file}': no file can be read for {self.sampler!r}: leave episode_file out")
+        categories = self.sampler.categories if isinstance(self.sampler, ObjectEpisodes) else None
         origin = f"episode_file='{file}'" if self.episode_file else f"'{file}'"
         try:
-            by_scene = _read_episodes_once(file, state_of_files(file))
+            by_scene = _read_episodes_once(file, state_of_files(file), categories)
         except (ValueError, FileNotFoundError) as error:
             if self.episode_file is None:
                 raise
@@ -119,13 +131,16 @@ class NavigationPreparer:
         if name is None:
             known = ", ".join(sorted(by_scene)[:20])
             raise ValueError(f"{origin} has no episode for scene {scene.name!r}: it has scenes {known}")
-        return fit_episodes(by_scene[name], navmesh, where)
+        fit = fit_episodes if categories is None else fit_object_episodes
+        return fit(by_scene[name], navmesh, where)
 
 
 @lru_cache(maxsize=1)
-def _read_episodes_once(file: Path, state: tuple[FileState, ...]) -> dict[str, EpisodeSet]:
-    """Read a dataset once for all of its scenes, and again when one of its files changes."""
-    return read_episodes(file)
+def _read_episodes_once(
+    file: Path, state: tuple[FileState, ...], categories: tuple[str, ...] | None
+) -> dict[str, EpisodeSet]:
+    """Read a dataset of PointNav, or of ObjectNav with categories, once for all scenes, and again when it changes."""
+    return read_episodes(file) if categories is None else read_object_episodes(file, categories)
 
 
 def _episode_file_beside(scene: Scene) -> Path | None:
@@ -133,43 +148,6 @@ def _episode_file_beside(scene: Scene) -> Path | None:
     path = Path(str(scene.metadata.get("path", "")))
     beside = path.with_name(f"{scene_name(path.name)}.json.gz") if path.name else None
     return beside if beside is not None and beside.is_file() else None
-
-
-def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
-    """Fit episodes from a file to the navmesh: snap them, recompute distances, and drop those without a path.
-
-    An episode is dropped if its start or goal is farther than ``MAX_SHIFT`` from the navmesh, which happens if the
-    agent is larger than the one the episode was made for, or if no path connects them.
-
-    Raises:
-        ValueError: If none is left.
-    """
-    start = navmesh.snap(episodes.start)
-    goal = navmesh.snap(episodes.goal)
-    near = _is_near(episodes.start, start) & _is_near(episodes.goal, goal)
-    distance = np.full(len(episodes), np.inf)
-    distance[near] = navmesh.geodesic_distance(start[near], goal[near])
-    fits = np.isfinite(distance)
-    ids = tuple(name for name, fit in zip(episodes.ids, fits, strict=True) if fit)
-    if not fits.all():
-        left_out = [name for name, fit in zip(episodes.ids, fits, strict=True) if not fit]
-        many = ", ..." if len(left_out) > 5 else ""
-        sentence = (
-            f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
-            f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from the navmesh of this agent, "
-            f"{int((near & ~fits).sum())} have no path to their goal; "
-            "use the navmesh_settings= or the navmesh that they were made for"
-        )
-        if not ids:
-            raise ValueError(sentence)
-        warn_user(sentence)
-    return episode_set(start[fits], episodes.heading[fits], goal[fits], distance[fits], ids)
-
-
-def _is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
-    """Return whether points [N, 3] moved by less than ``MAX_SHIFT``, horizontally and vertically; False for NaN."""
-    shift = np.abs(snapped - points)
-    return (np.hypot(shift[:, 0], shift[:, 2]) <= MAX_SHIFT) & (shift[:, 1] <= MAX_SHIFT)
 
 
 def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | None) -> NavMesh:
@@ -241,6 +219,52 @@ def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: Disk
     return episodes
 
 
+def other_episodes(
+    scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler, cache: DiskCache | None
+) -> EpisodeSet:
+    """Return the episodes of a sampler, from the cache or sampled and stored there.
+
+    Raises:
+        ValueError: If the scene has no place for such episodes.
+    """
+    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}-{_objects_of(scene)}"
+    key = f"episodes-{_other_sampler_digest()}-{sampler!r}-{num_episodes}-{content}-{scene.name}"
+    arrays = cache.load(key) if cache is not None else None
+    if arrays is not None:
+        try:
+            return _stored_kind(arrays, navmesh)
+        except (ValueError, KeyError, TypeError):
+            pass  # an entry that does not validate is replaced
+    seed = list(scene.name.encode(errors="surrogatepass"))
+    episodes = sampler.sample(scene, navmesh, num_episodes, np.random.default_rng(seed))
+    if cache is not None:
+        cache.store(key, {**episodes.arrays(), "categories": np.array(episodes.categories, str)})
+    return episodes
+
+
+def _objects_of(scene: Scene) -> str:
+    """Return the SHA-256 of the names and triangles of a scene's objects."""
+    content = hashlib.sha256(repr(scene.objects).encode(errors="surrogatepass"))
+    content.update(np.ascontiguousarray(scene.triangle_object).data)
+    return content.hexdigest()
+
+
+def _stored_kind(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> EpisodeSet:
+    """Return the episodes of a cache entry of ``other_episodes``.
+
+    Raises:
+        ValueError: If they cannot be episodes on this navmesh.
+        KeyError: If an array is missing.
+    """
+    found = {name: arrays[name] for name in EPISODE_ARRAYS}
+    check_episode_arrays(found)
+    for points in (found["start"], found["goals"]):
+        if not is_near(points, navmesh.snap(points)).all():
+            raise ValueError("not stored episodes: some lie nowhere near the navmesh")
+    ids = tuple(str(index) for index in range(len(found["start"])))
+    return EpisodeSet(ids=ids, **found, categories=tuple(arrays["categories"].tolist()))
+
+
 def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_episodes: int) -> EpisodeSet:
     """Return the episodes of a cache entry.
 
@@ -256,7 +280,7 @@ def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_epi
             raise ValueError(f"not stored episodes: {name} is {array.dtype} {array.shape}")
     start, heading, goal, distance = (arrays[name] for name in _EPISODE_ARRAYS)
     (snapped_start, start_polygon), (snapped_goal, goal_polygon) = map(navmesh.snap_with_polygon, (start, goal))
-    near = _is_near(start, snapped_start) & _is_near(goal, snapped_goal)
+    near = is_near(start, snapped_start) & is_near(goal, snapped_goal)
     joined = navmesh.polygon_island[start_polygon] == navmesh.polygon_island[goal_polygon]
     straight = np.linalg.norm(np.subtract(goal, start, dtype=np.float64), axis=1)
     if not (near & joined & (distance >= straight - MAX_SHIFT)).all():

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from gym_batchnav.episodes.samplers import sampler_to_json
 from gym_batchnav.library.loader import Abandoned, never
 from gym_batchnav.library.recipes import key_of
 from gym_batchnav.library.refusals import SceneRefused
@@ -90,6 +91,7 @@ class PreparationWorker:
             "settings": None if preparer.settings is None else asdict(preparer.settings),
             "num_episodes": preparer.num_episodes,
             "episode_file": None if preparer.episode_file is None else os.path.abspath(preparer.episode_file),
+            "sampler": sampler_to_json(preparer.sampler),
             "cache_dir": os.path.abspath(disk.directory),
             "max_bytes": disk.max_bytes,
         }

@@ -24,8 +24,10 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
     "depth": (np.dtype(np.float32), 1),
     "rgb": (np.dtype(np.uint8), 3),
     "semantic": (np.dtype(np.int32), 1),
+    "normals": (np.dtype(np.float32), 3),  # unit vectors in the camera's frame, towards the viewer; 0 for a miss
+    "points": (np.dtype(np.float32), 3),  # where rays hit, in the world, metres; 0 for a miss
 }
-SENSORS = tuple(SENSOR_FORMATS)
+SENSORS = ("depth", "rgb", "semantic")  # that every renderer draws; Embree draws the others as well
 DEVICES = ("cpu", "cuda")
 # Remedies for a missing driver, in errors and in the diagnosis of a machine.
 INSTALL_MESA = "install a driver (Debian: apt-get install libegl1 libgl1-mesa-dri)"
@@ -139,7 +141,7 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     if name not in RENDERERS:
         raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
     opengl_device = _opengl_device() if name != "embree" else None
-    choice = choose_renderer(name, opengl_device, _has_embree(), NVIDIA_DRIVER_FILE.exists())
+    choice = choose_renderer(name, opengl_device, is_embree_installed(), NVIDIA_DRIVER_FILE.exists())
     if choice.warns:
         warnings.warn(f"{choice.reason} (gym-batchnav doctor explains why)", stacklevel=2)
     if choice.name == "opengl":
@@ -242,7 +244,7 @@ def _opengl_device() -> str | None:
     return probe()
 
 
-def _has_embree() -> bool:
+def is_embree_installed() -> bool:
     """Return whether the package with Embree is installed; it has no wheel for Linux on Arm."""
     return importlib.util.find_spec("embreex") is not None
 

@@ -6,13 +6,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gym_batchnav.render.api import SENSORS
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS
 
 
 def check_sensors(sensors: Sequence[str]) -> None:
     """Raise ValueError unless ``sensors`` has one or more names of sensors, each once."""
-    if not sensors or isinstance(sensors, str) or set(sensors) - set(SENSORS) or len(set(sensors)) < len(sensors):
-        raise ValueError(f"sensors={sensors!r}: pass a tuple of one or more of {', '.join(map(repr, SENSORS))}")
+    known = set(SENSOR_FORMATS)
+    if not sensors or isinstance(sensors, str) or set(sensors) - known or len(set(sensors)) < len(sensors):
+        raise ValueError(f"sensors={sensors!r}: pass a tuple of one or more of {', '.join(map(repr, SENSOR_FORMATS))}")
+
+
+def needs_ray_table(camera: Camera, sensors: Sequence[str]) -> bool:
+    """Return whether only a renderer that traces rays can draw what a camera records."""
+    return camera.lens is not None or not set(sensors) <= set(SENSORS)
+
+
+def check_opengl(camera: Camera, sensors: Sequence[str]) -> None:
+    """Raise ValueError, naming lens or sensor, if OpenGL cannot draw what a camera records."""
+    if camera.lens is not None:
+        raise ValueError(f"OpenGL draws pinhole cameras only, not lens={camera.lens}: pass renderer='embree'")
+    others = [sensor for sensor in sensors if sensor not in SENSORS]
+    if others:
+        raise ValueError(f"OpenGL draws {', '.join(map(repr, SENSORS))}, not {others[0]!r}: pass renderer='embree'")
 
 
 def closed_error(renderer: object) -> RuntimeError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, prange, types
 from numba.core import cgutils
@@ -17,6 +18,7 @@ from gym_batchnav.system.jit import INNER
 
 _BYTES = ir.IntType(8).as_pointer()
 _WORD = ir.IntType(64)
+_TURNS = 256  # times that threads take items: few enough for the cheapest items, and more than there are threads
 _TASK = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD])  # takes the arguments and the item
 
 
@@ -35,11 +37,38 @@ def _type_call(typing_context: Any, task: Any, arguments: Any, item: Any) -> Any
 _call: Any = intrinsic(_type_call)
 
 
+def _add_to_counter(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Generate the code of ``_take``."""
+    counter, amount = args
+    return builder.atomic_rmw("add", builder.inttoptr(counter, _WORD.as_pointer()), amount, "monotonic")
+
+
+def _type_take(typing_context: Any, counter: Any, amount: Any) -> Any:
+    """Add to the int64 at an address in one indivisible operation, and return its value before that."""
+    return types.int64(types.int64, types.int64), _add_to_counter
+
+
+_take: Any = intrinsic(_type_take)
+
+
 @njit(parallel=True, **INNER)
-def _run(task: int, arguments: int, count: int) -> None:
-    """Call a task with the items 0 to ``count`` - 1 on all threads."""
-    for item in prange(count):
-        _call(task, arguments, item)
+def _run(task: int, arguments: int, count: int) -> int:
+    """Call a task with the items 0 to ``count`` - 1 on all threads; return the number of items handed out.
+
+    Each thread takes the next few items whenever it has finished its last ones. Items may differ in cost, and other
+    programs may slow a thread down, so threads that got equal numbers of items at once would wait for the slowest.
+    """
+    taken_at_once = max(1, count // _TURNS)
+    counter = np.zeros(1, np.int64)
+    address = counter.ctypes.data
+    # Numba gives each thread an equal share of these turns. Asking for the number of threads would prevent caching.
+    for _ in prange(_TURNS):
+        first = _take(address, taken_at_once)
+        while first < count:
+            for item in range(first, min(first + taken_at_once, count)):
+                _call(task, arguments, item)
+            first = _take(address, taken_at_once)
+    return counter[0]  # the counter must live until here
 
 
 def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any) -> Any:

@@ -31,7 +31,6 @@ kwargs={"task": Mine()})``.
 
 from __future__ import annotations
 
-import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +39,9 @@ from typing import Protocol
 import gymnasium
 import numpy as np
 
-from gym_batchnav.episodes.draws import keyed_uniform
+from gym_batchnav.episodes.draws import step_uniform
+from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
+from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import AgentState, EpisodeState, Memory
 
@@ -48,6 +49,35 @@ from gym_batchnav.state import AgentState, EpisodeState, Memory
 def _no_reading(name: str) -> np.ndarray:
     """Raise KeyError, because there are no sensors."""
     raise KeyError(f"sensor {name!r}: this state has no sensors; read it in an environment")
+
+
+class Pictures(Protocol):
+    """Draws pictures from places in the agents' scenes."""
+
+    def __call__(
+        self,
+        slots: np.ndarray,
+        position: np.ndarray,
+        heading: np.ndarray,
+        camera: Camera,
+        targets: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return RGB pictures [M, H, W, 3] uint8 of a camera ``eye_height`` above the visible floor.
+
+        Args:
+            slots: [M] int, the slots of the scenes.
+            position: [M, 3], metres, on the navmesh.
+            heading: [M], radians; the camera looks level in this direction.
+            camera: The camera.
+            targets: [M, 3], metres, points to look at instead.
+        """
+
+
+def _no_pictures(
+    slots: np.ndarray, position: np.ndarray, heading: np.ndarray, camera: Camera, targets: np.ndarray | None = None
+) -> np.ndarray:
+    """Raise RuntimeError, because there is no renderer."""
+    raise RuntimeError("this state has no renderer: draw pictures in an environment")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +94,8 @@ class TaskState:
         success_distance: The task's success distance, metres.
         reading: Returns the reading [N, ...] of a sensor, by name, read-only. It is computed at most once per step. In
             ``update``, the reading of a sensor with memory may still be that of the previous step.
+        pictures: Draws pictures from other places than the agents', such as the goals; see ``Pictures``. Call it in
+            ``begin``, and keep the result in memory.
     """
 
     agents: AgentState
@@ -73,6 +105,7 @@ class TaskState:
     max_episode_steps: int
     success_distance: float
     reading: Callable[[str], np.ndarray] = _no_reading
+    pictures: Pictures = _no_pictures
 
     @property
     def num_envs(self) -> int:
@@ -92,10 +125,7 @@ class TaskState:
         every episode runs once, it is keyed by the seed of environment 0 and the episode's number, so that an
         evaluation with noise does not depend on the number of environments.
         """
-        key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
-        step = self.episodes.num_steps[:, None].astype(np.uint64)
-        draw = key + step * np.uint64(size) + np.arange(size, dtype=np.uint64)
-        return keyed_uniform(self.episodes.noise[:, None], 0, draw)
+        return step_uniform(self.episodes.noise, self.episodes.num_steps, purpose, size)
 
     def by_scene(self) -> Iterator[tuple[NavMesh, np.ndarray]]:
         """Iterate over the scenes that agents are in: yield each navmesh with the indices [M] of its agents.
@@ -130,7 +160,7 @@ class Component(Protocol):
 
         Args:
             state: State after the move. The memory of other components may be that of the previous step.
-            actions: [N] int64.
+            actions: [N] int64, or [N, D] float32 in a continuous action space.
             active: [N] bool, whether each environment acted. The others begin an episode in this step, are paused, or
                 have no episode left to run.
         """
@@ -147,6 +177,10 @@ class Sensor(Component, Protocol):
 
     name: str
     space: gymnasium.Space
+
+    def for_actions(self, space: gymnasium.Space) -> Sensor:
+        """Return the sensor for agents whose actions are in a space; by default the sensor itself."""
+        return self
 
     @abstractmethod
     def observe(self, state: TaskState) -> np.ndarray:
@@ -177,12 +211,14 @@ class Task(Component, Protocol):
         measures: Read by ``reward`` and ``terminated`` and reported in infos; ``measures=`` of the environment adds
             more.
         success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
-            measures of success and by the shortest-path follower.
+            measures of success, by tours of several goals, and by the shortest-path follower.
+        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default.
     """
 
     sensors: tuple[Sensor, ...] = ()
     measures: tuple[Measure, ...] = ()
     success_distance: float = 0.2
+    sampler: EpisodeSampler = PointEpisodes()
 
     @abstractmethod
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

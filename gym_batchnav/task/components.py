@@ -9,13 +9,13 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.render.api import SENSORS
-from gym_batchnav.state import locked
+from gym_batchnav.render.api import SENSOR_FORMATS
+from gym_batchnav.state import NUM_ACTIONS, locked
 from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
 
 _COMMON = ("memory", "begin", "update")
 _REQUIRED = {  # attributes of an object of each role
-    "task": (*_COMMON, "sensors", "measures", "success_distance", "reward", "terminated"),
+    "task": (*_COMMON, "sensors", "measures", "success_distance", "sampler", "reward", "terminated"),
     "sensor": (*_COMMON, "name", "space", "observe"),
     "measure": (*_COMMON, "name", "at_end", "measure"),
 }
@@ -46,6 +46,7 @@ class Components:
         task: The task.
         sensors: Sensors besides the task's own.
         measures: Measures besides the task's own.
+        action_space: The space of one agent's action, for sensors that depend on it; by default Discrete(4).
 
     Attributes:
         task: The task.
@@ -59,14 +60,21 @@ class Components:
             the task's ``success_distance`` is not a positive number.
     """
 
-    def __init__(self, task: Task, sensors: Sequence[Sensor] = (), measures: Sequence[Measure] = ()) -> None:
+    def __init__(
+        self,
+        task: Task,
+        sensors: Sequence[Sensor] = (),
+        measures: Sequence[Measure] = (),
+        action_space: gymnasium.Space | None = None,
+    ) -> None:
         _check_role("task", task)
         _check_distance(task)
         of_task = f" of {_kind(task)}"
         self.task = task
-        self.sensors: dict[str, Sensor] = _by_name(
-            "sensor", (*_as_sequence("sensors" + of_task, task.sensors), *sensors), frozenset(SENSORS)
-        )
+        own = _as_sequence("sensors" + of_task, task.sensors)
+        given = _by_name("sensor", (*own, *sensors), frozenset(SENSOR_FORMATS))
+        space = gymnasium.spaces.Discrete(NUM_ACTIONS) if action_space is None else action_space
+        self.sensors: dict[str, Sensor] = {name: _for_actions(one, space) for name, one in given.items()}
         self.measures: dict[str, Measure] = _by_name(
             "measure", (*_as_sequence("measures" + of_task, task.measures), *_as_sequence("measures", measures)), _TAKEN
         )
@@ -246,6 +254,11 @@ def _by_name(role: str, given: Sequence[Named], taken: frozenset[str]) -> dict[s
             )
         found.setdefault(name, one)
     return found
+
+
+def _for_actions(sensor: Sensor, space: gymnasium.Space) -> Sensor:
+    """Return a sensor for agents whose actions are in a space; an object that does not inherit Sensor is unchanged."""
+    return sensor.for_actions(space) if hasattr(sensor, "for_actions") else sensor
 
 
 def _check_role(role: str, one: object) -> None:

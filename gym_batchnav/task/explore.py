@@ -1,12 +1,14 @@
-"""Explore: visit as much of a home as possible within the time limit."""
+"""Explore: visit as much of a home as possible within the time limit; and measures of the area that was covered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.task.api import Measure, Task, TaskState
 from gym_batchnav.task.measures import CollisionsCount, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
@@ -30,8 +32,7 @@ class CellsVisited(Measure):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless cells have a positive size."""
-        if not 0 < self.cell_size < np.inf:
-            raise ValueError(f"cell_size={self.cell_size!r}: pass a positive number of metres")
+        _check_cell_size(self.cell_size)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the visited cells, their number, and the number that the last step added."""
@@ -56,13 +57,176 @@ class CellsVisited(Measure):
 
     def _visit(self, state: TaskState, indices: np.ndarray) -> None:
         """Mark the cells of agents ``indices`` [M] in their memory."""
-        visited = state.memory["visited"]
-        # Rounded down, since rounding towards zero would make the cells at the origin twice as wide.
-        cell = np.floor(state.agents.position[indices] / self.cell_size).astype(np.int64) % _SIDE
-        place = (indices, cell[:, 0], cell[:, 2])
-        state.memory["cells_found"][indices] = ~visited[place]
-        state.memory["cells_visited"][indices] += ~visited[place]
-        visited[place] = True
+        found = _visit_cells(state.memory["visited"], state.agents.position, self.cell_size, indices)
+        state.memory["cells_found"][indices] = found
+        state.memory["cells_visited"][indices] += found
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage(Measure):
+    """The fraction [N] float64 of the walkable cells around its start that each agent has visited.
+
+    Cells are those of ``CellsVisited``. A cell is walkable if it touches the island of the navmesh that the agent
+    started on. Storeys above each other share their cells.
+
+    Attributes:
+        cell_size: Metres.
+    """
+
+    cell_size: float = 1.0
+
+    name = "coverage"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless cells have a positive size."""
+        _check_cell_size(self.cell_size)
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return memory for the covered cells, their number, and the number of walkable cells."""
+        return {
+            "covered": np.zeros((num_envs, _SIDE, _SIDE), bool),
+            "cells_covered": np.zeros(num_envs, np.int64),
+            "cells_walkable": np.zeros(num_envs, np.int64),
+        }
+
+    def begin(self, state: TaskState, indices: np.ndarray) -> None:
+        """Count the walkable cells and mark the cell of the start."""
+        beginning = np.zeros(state.num_envs, bool)
+        beginning[indices] = True
+        for navmesh, rows in state.by_scene():
+            rows = rows[beginning[rows]]
+            if len(rows):
+                counts = walkable_cells(navmesh, self.cell_size)
+                state.memory["cells_walkable"][rows] = counts[navmesh.polygon_island[state.agents.polygon[rows]]]
+        self._visit(state, indices)
+
+    def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
+        """Mark the agents' current cells."""
+        self._visit(state, np.nonzero(active)[0])
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the fractions [N]; at most 1, even if ``set_pose`` has moved an agent to another island."""
+        return np.minimum(1.0, state.memory["cells_covered"] / np.maximum(1, state.memory["cells_walkable"]))
+
+    def _visit(self, state: TaskState, indices: np.ndarray) -> None:
+        """Mark the cells of agents ``indices`` [M] in their memory."""
+        found = _visit_cells(state.memory["covered"], state.agents.position, self.cell_size, indices)
+        state.memory["cells_covered"][indices] += found
+
+
+@dataclass(frozen=True, slots=True)
+class AreaSeen(Measure):
+    """The walkable area [N] float64, square metres, that each agent has seen.
+
+    An agent sees the floor in a horizontal fan around its heading, up to ``reach`` metres and as far as it could walk
+    straight. The area is that of the cells that the lines of the fan pass, so it is larger than the exact area by up to
+    a cell at its border. Cells that are 128 apart count as the same cell, and storeys above each other share cells.
+
+    Attributes:
+        cell_size: Metres.
+        reach: Metres.
+        fan_deg: Angle of the fan, degrees.
+    """
+
+    cell_size: float = 0.5
+    reach: float = 3.0
+    fan_deg: float = 90.0
+
+    name = "area_seen"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless all lengths and the angle are positive."""
+        _check_cell_size(self.cell_size)
+        if not 0 < self.reach < np.inf or not 0 < self.fan_deg <= 360:
+            raise ValueError(f"reach={self.reach!r}, fan_deg={self.fan_deg!r}: pass metres, and degrees up to 360")
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return memory for the cells that were seen and their number."""
+        return {"seen": np.zeros((num_envs, _SIDE, _SIDE), bool), "cells_seen": np.zeros(num_envs, np.int64)}
+
+    def begin(self, state: TaskState, indices: np.ndarray) -> None:
+        """Look around from the start."""
+        beginning = np.zeros(state.num_envs, bool)
+        beginning[indices] = True
+        self._look(state, beginning)
+
+    def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
+        """Look from the current places."""
+        self._look(state, active)
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the areas [N]."""
+        return state.memory["cells_seen"] * self.cell_size**2
+
+    def _look(self, state: TaskState, looking: np.ndarray) -> None:
+        """Mark the cells that the agents of a mask [N] bool see."""
+        # Neighbouring lines and neighbouring points of a line are at most half a cell apart.
+        fan = np.radians(self.fan_deg)
+        offsets = np.linspace(-fan / 2, fan / 2, int(np.ceil(2 * fan * self.reach / self.cell_size)) + 1)
+        along = np.linspace(0, self.reach, int(np.ceil(2 * self.reach / self.cell_size)) + 1)
+        for navmesh, rows in state.by_scene():
+            rows = rows[looking[rows]]
+            if not len(rows):
+                continue
+            position = state.agents.position[rows]
+            angles = state.agents.heading[rows].astype(np.float64)[:, None] + offsets
+            free = navmesh.sight_distance(position, angles, self.reach)
+            metres = np.minimum(along, free[:, :, None])  # [M, R, S]
+            x = np.floor((position[:, 0, None, None] - np.sin(angles)[:, :, None] * metres) / self.cell_size)
+            z = np.floor((position[:, 2, None, None] - np.cos(angles)[:, :, None] * metres) / self.cell_size)
+            seen = state.memory["seen"]
+            seen[rows[:, None, None], x.astype(np.int64) % _SIDE, z.astype(np.int64) % _SIDE] = True
+            state.memory["cells_seen"][rows] = seen[rows].sum(axis=(1, 2))
+
+
+def _check_cell_size(cell_size: float) -> None:
+    """Raise ValueError unless cells have a positive size."""
+    if not 0 < cell_size < np.inf:
+        raise ValueError(f"cell_size={cell_size!r}: pass a positive number of metres")
+
+
+def _visit_cells(visited: np.ndarray, position: np.ndarray, cell_size: float, indices: np.ndarray) -> np.ndarray:
+    """Mark the cells of agents ``indices`` [M] in ``visited`` [N, ...] and return which [M] bool are new."""
+    # Rounded down, since rounding towards zero would make the cells at the origin twice as wide.
+    cell = np.floor(position[indices] / cell_size).astype(np.int64) % _SIDE
+    place = (indices, cell[:, 0], cell[:, 2])
+    found = ~visited[place]
+    visited[place] = True
+    return found
+
+
+_WALKABLE: WeakKeyDictionary[NavMesh, dict[float, np.ndarray]] = WeakKeyDictionary()  # by cell size
+
+
+def walkable_cells(navmesh: NavMesh, cell_size: float) -> np.ndarray:
+    """Return the number of cells [I] int64 that every island of a navmesh touches, as ``CellsVisited`` counts cells.
+
+    A convex polygon and a cell touch unless an edge of one of them separates them (the separating axis theorem).
+    """
+    known = _WALKABLE.setdefault(navmesh, {})
+    if cell_size not in known:
+        cells: list[set[tuple[int, int]]] = [set() for _ in range(navmesh.num_islands)]
+        for polygon, island in zip(navmesh.polygons, navmesh.polygon_island.tolist(), strict=True):
+            outline = navmesh.vertices[polygon[polygon >= 0]][:, [0, 2]].astype(np.float64) / cell_size
+            touched = _cells_of_polygon(outline) % _SIDE
+            cells[island].update(map(tuple, touched.tolist()))
+        known[cell_size] = np.array([len(each) for each in cells], np.int64)
+    return known[cell_size]
+
+
+def _cells_of_polygon(outline: np.ndarray) -> np.ndarray:
+    """Return the unit cells [M, 2] int64 that a convex polygon [n, 2] touches."""
+    low = np.floor(outline.min(axis=0)).astype(np.int64)
+    high = np.floor(outline.max(axis=0)).astype(np.int64)
+    axes = [np.arange(first, last + 1) for first, last in zip(low, high, strict=True)]
+    cells = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    edges = np.roll(outline, -1, axis=0) - outline
+    normals = np.stack([edges[:, 1], -edges[:, 0]], axis=1)  # [n, 2]
+    of_polygon = outline @ normals.T  # [n vertices, n normals]
+    corners = cells[:, None] + np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    of_cells = corners @ normals.T  # [M, 4, n]
+    apart = (of_cells.max(axis=1) < of_polygon.min(axis=0)) | (of_cells.min(axis=1) > of_polygon.max(axis=0))
+    return cells[~apart.any(axis=1)]
 
 
 @dataclass(frozen=True, slots=True)

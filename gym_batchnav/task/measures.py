@@ -102,3 +102,94 @@ class SoftSPL(Measure):
         """Return SoftSPL [N]; see the function ``soft_spl``."""
         episodes = state.episodes
         return soft_spl(episodes.distance, episodes.start_distance, episodes.path_length)
+
+
+@dataclass(frozen=True, slots=True)
+class CollisionRate(Measure):
+    """Collisions per metre walked [N] float64; a path shorter than a metre counts as one, to keep the rate finite."""
+
+    name = "collisions_per_metre"
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the rates [N]."""
+        return state.episodes.num_collisions / np.maximum(1.0, state.episodes.path_length)
+
+
+@dataclass(frozen=True, slots=True)
+class NavigationError(Measure):
+    """Geodesic distance [N] float32 from agent to goal at the end of an episode, metres (Anderson et al. 2018)."""
+
+    name = "navigation_error"
+    at_end = True
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the distances [N]; inf where there is no path."""
+        return state.episodes.distance
+
+
+@dataclass(frozen=True, slots=True)
+class OracleSuccess(Measure):
+    """Whether each agent [N] bool was ever within the task's ``success_distance`` of its goal, with or without STOP.
+
+    In a tour of several goals, it is whether this holds for any of them.
+    """
+
+    name = "oracle_success"
+    at_end = True
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return memory for the result so far."""
+        return {self.name: np.zeros(num_envs, bool)}
+
+    def begin(self, state: TaskState, indices: np.ndarray) -> None:
+        """Compare the distance of the start."""
+        state.memory[self.name][indices] = state.episodes.distance[indices] < state.success_distance
+
+    def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
+        """Compare the current distances."""
+        state.memory[self.name][:] |= active & (state.episodes.distance < state.success_distance)
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the results [N]."""
+        return state.memory[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(Measure):
+    """Whether each episode [N] bool ran out of steps before the agent called STOP.
+
+    ``gymnasium.make`` truncates episodes with a wrapper, which this measure does not see.
+    """
+
+    name = "timed_out"
+    at_end = True
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return whether each episode timed out [N]."""
+        return state.timed_out & ~state.episodes.stopped
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceBin(Measure):
+    """The bin [N] int64 of each episode by the geodesic distance from start to goal: 0 is the easiest.
+
+    The default limits are those of easy (1.5 to 3 m), medium (3 to 5 m) and hard (5 to 10 m) episodes in image-goal
+    navigation (Hahn et al. 2021, arXiv 2110.09470).
+
+    Attributes:
+        limits: Metres, rising. Bin k begins at ``limits[k - 1]``.
+    """
+
+    limits: tuple[float, ...] = (3.0, 5.0)
+
+    name = "distance_bin"
+    at_end = True
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless the limits rise."""
+        if not self.limits or not (np.diff((0.0, *self.limits)) > 0).all():
+            raise ValueError(f"limits={self.limits!r}: pass rising, positive numbers of metres")
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the bins [N]."""
+        return np.digitize(state.episodes.start_distance, self.limits)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, Space
 
 from gym_batchnav.geometry import polar_goals
-from gym_batchnav.state import Action
+from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.task.api import Sensor, TaskState
 
 _ANY = np.finfo(np.float32).max
@@ -24,6 +24,22 @@ class PointGoal(Sensor):
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the goals [N, 2]."""
         return polar_goals(state.agents.position, state.agents.heading, state.episodes.goal)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPointGoal(Sensor):
+    """The goal in polar coordinates as seen from the start [2] float32, the same throughout an episode.
+
+    The metres and radians are those of ``PointGoal`` when the episode began. Agents without GPS and compass have to
+    keep track of their own motion.
+    """
+
+    name = "pointgoal"
+    space = PointGoal.space
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """Return the goals [N, 2]."""
+        return polar_goals(state.episodes.start, state.episodes.start_heading, state.episodes.goal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +87,32 @@ class Heading(Sensor):
 
 @dataclass(frozen=True, slots=True)
 class PreviousAction(Sensor):
-    """The agent's last action plus 1, int64; 0 where an episode begins."""
+    """The agent's last action.
+
+    For discrete actions, this is the number of the action plus 1, int64, and 0 where an episode begins. For continuous
+    ones, it is the action itself [D] float32, and zeros where an episode begins.
+
+    Attributes:
+        space: The space of the readings; the environment sets it according to its actions.
+    """
+
+    space: Space = field(default_factory=lambda: Discrete(1 + NUM_ACTIONS), repr=False)
 
     name = "previous_action"
-    space = Discrete(1 + len(Action))
+
+    def for_actions(self, space: Space) -> PreviousAction:
+        """Return the sensor for actions in a space."""
+        return PreviousAction(Discrete(1 + int(space.n)) if isinstance(space, Discrete) else space)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the reading, which is 0 when an episode begins."""
-        return {self.name: np.zeros(num_envs, np.int64)}
+        return {self.name: np.zeros((num_envs, *(self.space.shape or ())), self.space.dtype)}
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Store the actions."""
-        state.memory[self.name][active] = actions[active] + 1
+        offset = 1 if isinstance(self.space, Discrete) else 0
+        state.memory[self.name][active] = actions[active] + offset
 
     def observe(self, state: TaskState) -> np.ndarray:
-        """Return the actions [N]."""
+        """Return the actions [N] or [N, D]."""
         return state.memory[self.name]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.render.api import SENSOR_FORMATS
-from gym_batchnav.state import Action
+from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.task.sensors import PointGoal
 from gym_batchnav.train.encoder import PATCH, SEResNet9, SmallEncoder
 
@@ -113,14 +113,14 @@ class Policy(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.goal_embedding = nn.Linear(3, EMBEDDING) if sees_goal else None
-        self.action_embedding = nn.Embedding(len(Action) + 1, EMBEDDING)  # row 0: an episode begins
+        self.action_embedding = nn.Embedding(NUM_ACTIONS + 1, EMBEDDING)  # row 0: an episode begins
         self.vectors = tuple(vectors)
         self.vector_embeddings = nn.ModuleList(VectorEmbedding(box) for box in vectors.values())
         num_inputs = EMBEDDING * (1 + int(sees_goal) + len(vectors))
         if encoder is not None:
             num_inputs += encoder.num_features
         self.core = RecurrentCore(core_kind, num_inputs, hidden_size, num_layers)
-        self.actor = nn.Linear(hidden_size, len(Action))
+        self.actor = nn.Linear(hidden_size, NUM_ACTIONS)
         self.critic = nn.Linear(hidden_size, 1)
         for head, gain in ((self.actor, 0.01), (self.critic, critic_gain)):
             nn.init.orthogonal_(head.weight, gain)

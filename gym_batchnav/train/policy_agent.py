@@ -10,7 +10,7 @@ import torch
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
-from gym_batchnav.train.policy_file import PolicyAbout, check_world
+from gym_batchnav.train.policy_file import PolicyAbout, check_world, policy_actions
 
 
 class PolicyAgent:
@@ -41,8 +41,10 @@ class PolicyAgent:
         """Reset the memory.
 
         Raises:
-            ValueError: The environment lacks a sensor of the policy, or has other settings than the training.
+            ValueError: The environment lacks a sensor of the policy, or has other actions or settings than those of its
+                training.
         """
+        policy_actions(env)
         sensors = () if self.policy.encoder is None else self.policy.encoder.channels.sensors
         missing = [name for name in sensors if name not in env.cameras.sensors]
         if missing:

@@ -16,12 +16,16 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
 
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.cameras import picture_spaces
-from gym_batchnav.env.settings import check_choice, check_counts, check_flags, check_positive
+from gym_batchnav.env.rig import picture_spaces
+from gym_batchnav.env.settings import check_choice, check_counts, check_flags
 from gym_batchnav.geometry import Camera
+from gym_batchnav.lenses import lens_of, lens_record
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.checks import check_sensors
+from gym_batchnav.system.numbers import check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.explore import Explore
@@ -138,7 +142,7 @@ class PolicyAbout:
 
         The camera counts only if the policy uses images; sensors that the policy does not use do not count.
         """
-        own, others = (flattened({name: getattr(one, name) for name in WORLD}) for one in (self, other))
+        own, others = (flattened({name: _record(one)[name] for name in WORLD}) for one in (self, other))
         if not self.sensors:
             own, others = (
                 {name: value for name, value in one.items() if name[:7] != "camera."} for one in (own, others)
@@ -158,16 +162,36 @@ class PolicyAbout:
         return lines
 
 
+def policy_actions(env: BatchNavEnv) -> DiscreteActions:
+    """Return the actions of an environment that a policy can choose.
+
+    Raises:
+        ValueError: They are not the four discrete actions.
+    """
+    actions = env.actions
+    if not isinstance(actions, DiscreteActions) or actions.look_angle_deg is not None:
+        raise ValueError(
+            f"actions={actions!r}: gym_batchnav.train has policies for STOP, MOVE_FORWARD and turns only; leave out "
+            "actions= or the look angle, or train with another library (docs/libraries.md, examples/sb3_sac.py)"
+        )
+    return actions
+
+
 def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: int) -> PolicyAbout:
-    """Return the description of a policy that was trained in an environment."""
+    """Return the description of a policy that was trained in an environment.
+
+    Raises:
+        ValueError: The environment has other actions than these policies.
+    """
+    actions = policy_actions(env)
     task = type(env.task)
     is_custom = TASKS.get(task.__name__) is not task
     return PolicyAbout(
         kind=kind,
-        sensors=env.cameras.sensors,
+        sensors=tuple(name for name in env.cameras.sensors if name in SENSOR_FORMATS),  # policies read no named cameras
         camera=env.cameras.camera,
-        forward_step=env.simulator.forward_step,
-        turn_angle_deg=round(math.degrees(env.simulator.turn_angle), 9),
+        forward_step=float(actions.forward_step),
+        turn_angle_deg=float(actions.turn_angle_deg),
         max_episode_steps=env.max_episode_steps,
         preset=preset,
         frames=frames,
@@ -202,7 +226,7 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
 def save_policy(path: Path, policy: Policy, about: PolicyAbout) -> None:
     """Write a policy file atomically."""
     weights = {name: one.detach().cpu().contiguous().clone() for name, one in policy.state_dict().items()}
-    write_atomically(path, pack_tensors(weights, {"format": FORMAT, "about": json.dumps(asdict(about))}))
+    write_atomically(path, pack_tensors(weights, {"format": FORMAT, "about": json.dumps(_record(about))}))
 
 
 def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
@@ -262,12 +286,23 @@ def _about(described: dict[str, Any]) -> PolicyAbout:
     missing = {one.name for one in fields(PolicyAbout)} - described.keys()
     if missing:
         raise ValueError(f"its description has no {', '.join(sorted(missing))}")
+    camera = described["camera"]
+    if isinstance(camera, dict) and camera.get("lens") is not None:
+        camera = {**camera, "lens": lens_of(camera["lens"])}
     changes = {
         "sensors": tuple(described["sensors"]),
-        "camera": Camera(**described["camera"]),
+        "camera": Camera(**camera),
         "navmesh_settings": NavMeshSettings(**described["navmesh_settings"]),
     }
     return PolicyAbout(**{**described, **changes})
+
+
+def _record(about: PolicyAbout) -> dict[str, Any]:
+    """Return a description as plain values, of which JSON makes what ``_about`` reads."""
+    lens = about.camera.lens
+    described = asdict(about)
+    described["camera"]["lens"] = None if lens is None else lens_record(lens)
+    return described
 
 
 def _settings_of(task: Task) -> dict[str, float | bool]:

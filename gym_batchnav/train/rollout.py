@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
+from gym_batchnav.train.policy_file import policy_actions
 
 
 @dataclass(slots=True)
@@ -74,7 +75,8 @@ class Collector:
             ``"infer"`` for the rest. Time on a GPU is counted where the CPU waits for its results.
 
     Raises:
-        ValueError: A batch has another autoreset mode, or the batches have different observation spaces.
+        ValueError: A batch has another autoreset mode or other actions than the policy, or the batches have different
+            observation spaces.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class Collector:
         bootstrap_timeouts: bool = True,
     ) -> None:
         self.envs = as_batches(envs)
+        for env in self.envs:
+            policy_actions(env)
         self.policy = policy
         self.num_steps = num_steps
         self.autocast = autocast

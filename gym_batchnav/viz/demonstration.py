@@ -11,7 +11,7 @@ import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.loop import EpisodeLoop
-from gym_batchnav.state import Action
+from gym_batchnav.state import NUM_ACTIONS, Action
 from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.clips import batch_map, episode_clip
 from gym_batchnav.viz.maps import draw_trajectories
@@ -128,7 +128,7 @@ class _MostlyFollowers:
         """Return the next actions [N] int64."""
         started = time.perf_counter()
         actions = env.shortest_path_actions()
-        actions[self.at_random] = self._rng.integers(Action.STOP + 1, len(Action), int(self.at_random.sum()))
+        actions[self.at_random] = self._rng.integers(Action.STOP + 1, NUM_ACTIONS, int(self.at_random.sum()))
         self.seconds += time.perf_counter() - started
         return actions
 

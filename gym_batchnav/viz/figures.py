@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.episodes.sampling import EpisodeSet
+from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.wording import counted

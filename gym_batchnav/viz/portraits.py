@@ -11,7 +11,11 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
+from gym_batchnav.actions.api import Actions
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.rig import key_of
+from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
@@ -87,26 +91,34 @@ def navmesh_bundle(
     return mime_bundle(partial(repr, navmesh), "NavMesh", facts, draw, include, exclude)
 
 
+def _actions_text(actions: Actions) -> str:
+    """Return the discrete actions with their amounts, or the settings of other actions."""
+    if not isinstance(actions, DiscreteActions):
+        return repr(actions)
+    text = f"0 STOP, 1 MOVE_FORWARD {actions.forward_step:g} m, 2 TURN_LEFT and 3 TURN_RIGHT"
+    text += f" {actions.turn_angle_deg:g} degrees"
+    if actions.look_angle_deg is None:
+        return text
+    return f"{text}, 4 LOOK_UP and 5 LOOK_DOWN {actions.look_angle_deg:g} degrees"
+
+
 def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     """Return the settings and the progress of a batch; nothing is created or loaded for them."""
     simulator = env.simulator
     cameras = env.cameras
     episodes = env.episodes
     library = env.library
-    camera = env.cameras.camera
     active = [library.name(slot) for slot in np.unique(library.active).tolist()]
     space = cast(spaces.Dict, env.single_observation_space)
     seen = [f"{name} {list(one.shape or ())} {one.dtype}" for name, one in space.items()]
     ready = bool(simulator.begun.all())
-    turn = f"{np.degrees(simulator.turn_angle):g} degrees"
     facts = {
         "state": _state(env, ready),
         "scenes": f"{len(active)} resident of {len(library.names)} listed: {listed(active)}",
         "sensors": ", ".join(cameras.sensors) or "none: the agents are blind",
-        "camera": f"{camera.width} x {camera.height}, {camera.hfov_deg:g} degrees across, {camera.eye_height:g} m high",
+        "camera": "; ".join(map(_camera_in_words, cameras.rig.cameras, cameras.rig.cameras.values())),
         "observations": "; ".join(seen),
-        "actions": f"0 STOP, 1 MOVE_FORWARD {simulator.forward_step:g} m, 2 TURN_LEFT and 3 TURN_RIGHT "
-        f"{turn}, {'sliding' if simulator.sliding else 'stopping'} at walls",
+        "actions": f"{_actions_text(simulator.actions)}, {'sliding' if simulator.sliding else 'stopping'} at walls",
         "task": repr(env.task),
         "episodes": f"{simulator.schedule.order!r} of {env.num_episodes:,}, at most {env.max_episode_steps} steps each",
         "autoreset": env.autoreset_mode.name.lower(),
@@ -122,6 +134,17 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
         ended = int(episodes.done.sum())
         facts["so far"] = f"{begun} begun since seeding; the current ones are at {steps}, {ended} of them have ended"
     return facts
+
+
+def _camera_in_words(name: str, camera: Camera) -> str:
+    """Return the size, field of view and place of a camera."""
+    words = f"{name}: " if name else ""
+    lens = f"{camera.hfov_deg:g} degrees across" if camera.lens is None else repr(camera.lens)
+    words += f"{camera.width} x {camera.height}, {lens}, {camera.eye_height:g} m high"
+    right, forward = camera.offset
+    places = {"m to the right": right, "m forward": forward}
+    places |= {"degrees to the left": camera.yaw_deg, "degrees up": camera.pitch_deg, "rolled": camera.roll_deg}
+    return ", ".join([words, *(f"{value:g} {what}" for what, value in places.items() if value)])
 
 
 def _state(env: BatchNavEnv, ready: bool) -> str:
@@ -144,19 +167,28 @@ def _batch_picture(env: BatchNavEnv, in_flight: bool) -> Portrait:
     if not env.cameras.sensors:
         return _blind_picture(env)
     some = _subset(np.arange(env.num_envs))
-    camera = env.cameras.camera
+    sheets = [sheet for name in env.cameras.rig.cameras for sheet in _camera_sheets(env, name, some)]
+    return side_by_side(sheets), f"the view of {_share(len(some), env.num_envs)}"
+
+
+def _camera_sheets(env: BatchNavEnv, name: str, some: np.ndarray) -> list[np.ndarray]:
+    """Return a sheet per sensor of a camera with the views of agents ``some`` [M]."""
+    rig = env.cameras.rig
+    camera = rig.cameras[name]
+    sensors = rig.sensors_of(name)
+    if not sensors:
+        return []
     columns = int(np.ceil(np.sqrt(len(some) * camera.height / camera.width)))
-    views = AgentViews(env, env.cameras.sensors, min(_LARGEST, max(_SMALLEST, _SHEET // columns)), len(some))
+    views = AgentViews(env, sensors, min(_LARGEST, max(_SMALLEST, _SHEET // columns)), len(some), camera)
     try:
         seen = views.of(some)
     finally:
         views.close()
-    meanings = {"depth": f"depth, black at {camera.max_depth:g} m", "semantic": "semantic, one colour per object"}
-    sheets = [
-        captioned(mosaic(_thickened(pictures), columns), meanings.get(sensor, sensor))
+    meanings = {"depth": f", black at {camera.max_depth:g} m", "semantic": ", one colour per object"}
+    return [
+        captioned(mosaic(_thickened(pictures), columns), key_of(name, sensor) + meanings.get(sensor, ""))
         for sensor, pictures in seen.items()
     ]
-    return side_by_side(sheets), f"the view of {_share(len(some), env.num_envs)}"
 
 
 def _thickened(pictures: np.ndarray) -> np.ndarray:

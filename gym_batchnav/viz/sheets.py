@@ -26,9 +26,15 @@ def semantic_picture(semantic: np.ndarray) -> np.ndarray:
 
 
 def sensor_picture(sensor: str, image: np.ndarray) -> np.ndarray:
-    """Convert a sensor's image [..., H, W, channels] to a new image [..., H, W, 3] uint8; depth lies in [0, 1]."""
+    """Convert a sensor's image [..., H, W, channels] to a new image [..., H, W, 3] uint8.
+
+    Depth lies in [0, 1]. Each axis of normals becomes a colour, and so does the place of points within their metre.
+    """
     if sensor == "depth":
         return depth_picture(image)
+    if sensor in ("normals", "points"):
+        share = (image + 1) / 2 if sensor == "normals" else np.mod(image, 1)
+        return np.round(255 * share).astype(np.uint8)
     return semantic_picture(image) if sensor == "semantic" else image.copy()
 
 

@@ -70,13 +70,16 @@ class AgentViews:
 
     Args:
         env: The batch.
-        sensors: Any of ``"rgb"``, ``"depth"`` and ``"semantic"``.
+        sensors: Names of sensors of that camera.
         size: Pixels along the longer side of an image; its aspect ratio is that of the agents' camera.
         num_views: The largest number of agents to draw at once.
+        camera: The agents' camera; the first one by default.
     """
 
-    def __init__(self, env: BatchNavEnv, sensors: Sequence[str], size: int, num_views: int) -> None:
-        camera = env.cameras.camera
+    def __init__(
+        self, env: BatchNavEnv, sensors: Sequence[str], size: int, num_views: int, camera: Camera | None = None
+    ) -> None:
+        camera = camera or env.cameras.camera
         scale = size / max(camera.width, camera.height)
         width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))
         self._camera = replace(camera, width=width, height=height, normalize_depth=True, depth_miss="far")
@@ -86,7 +89,8 @@ class AgentViews:
     def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Return images [M, H, W, 3] uint8 of the current views of agents ``indices`` [M], by sensor; depth is grey."""
         agents = self._env.agents
-        images = self._target.render(agents.slot[indices], self._env.cameras.views(agents, indices))
+        views = self._env.cameras.views(agents, indices, self._camera)
+        images = self._target.render(agents.slot[indices], views)
         return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from ledger import LedgerEnv
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.torch_layers import NatureCNN
@@ -30,6 +30,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
+from gym_batchnav.env.flat import make_scan
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 
@@ -226,6 +227,22 @@ def test_depth_in_metres_spans_the_same_bytes(make):
     twin = make(camera=metres)
     env.seed(7)
     np.testing.assert_array_equal(env.reset()["depth"], as_bytes(twin.reset(seed=7)[0]["depth"] / 5))
+
+
+def test_each_of_several_cameras_has_a_network_and_its_depth_in_bytes(make):
+    cameras = {"front": Camera(36, 36), "back": Camera(40, 36, yaw_deg=180, normalize_depth=False, max_depth=5)}
+    env = SB3VecEnv(make(camera=cameras, sensors=("depth", "front/rgb")))
+    twin = make(camera=cameras, sensors=("depth", "front/rgb"))
+    env.seed(7)
+    first = env.reset()
+    true = twin.reset(seed=7)[0]
+    np.testing.assert_array_equal(first["front/depth"], as_bytes(true["front/depth"]))
+    np.testing.assert_array_equal(first["back/depth"], as_bytes(true["back/depth"] / 5))
+    model = PPO("MultiInputPolicy", env, n_steps=4, batch_size=4, n_epochs=1).learn(4 * N)
+    networks = {name: type(network) for name, network in model.policy.features_extractor.extractors.items()}
+    assert {name for name, network in networks.items() if network is NatureCNN} == {
+        "front/depth", "back/depth", "front/rgb",
+    }  # fmt: skip
 
 
 def test_depth_of_floats_keeps_its_precision(make):
@@ -518,3 +535,18 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ModuleNotFoundError, match=r"gym-batchnav\[sb3\]"):
         importlib.import_module("gym_batchnav.adapters.sb3")
+
+
+@pytest.mark.parametrize("algorithm", [SAC, TD3, PPO])
+@pytest.mark.parametrize("actions", ["velocity", "waypoint", "holonomic"])
+def test_continuous_actions(algorithm, actions, library, tmp_path, opened):
+    """The replay buffer holds the actions that the batch received, and learning and evaluation run."""
+    batch = opened(make_scan(N, library=library, autoreset_mode="same_step", actions=actions, max_episode_steps=LIMIT,
+                             num_episodes=3, cache_dir=tmp_path))  # fmt: skip
+    env = SB3VecEnv(batch)
+    assert env.action_space == batch.single_action_space
+    keywords = {"n_steps": 8, "batch_size": 16} if algorithm is PPO else {"learning_starts": 8, "batch_size": 16}
+    model = algorithm("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, **keywords)
+    model.learn(64)
+    episodes = evaluate_once(model, env)
+    assert len(episodes["spl"]) == batch.unwrapped.num_episodes

@@ -179,3 +179,12 @@ def test_piped_output_does_not_break_paths(tmp_path):
     out = folder / "episodes.json.gz"
     said = run("episodes", "generate", "apartment_4", "--num-episodes", "5", "--out", str(out))
     assert str(out) in said.stderr
+
+
+def test_object_episodes_are_generated_and_described(tmp_path):
+    out = tmp_path / "objects.json.gz"
+    wanted = ("--task", "objectnav", "--categories", "bed, toilet", "--num-episodes", "20", "--out", str(out))
+    assert "20 episodes in 1 scene" in run("episodes", "generate", "apartment_4", *wanted).stderr
+    rows = json.loads(run("episodes", "info", str(out), "--task", "objectnav", "--json").stdout)["scenes"]
+    assert rows["apartment_4"]["episodes"] == 20 and rows["apartment_4"]["goals"] > 20
+    assert "pass task=ObjectNav" in run("episodes", "info", str(out), expect=1).stderr

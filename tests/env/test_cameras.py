@@ -8,6 +8,7 @@ from walks import assert_equal
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.rig import CameraRig
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
@@ -122,11 +123,28 @@ def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, 
     assert counts[5:] == ([N, N, N] if reuse_buffers else [N, N])
 
 
+def test_who_has_looked_up_is_drawn_again_and_sees_what_a_tilted_camera_sees(make, monkeypatch):
+    env = make(camera=Camera(20, 16))
+    tilted = make(camera=Camera(20, 16, pitch_deg=30))
+    counts = count_views(env, monkeypatch)
+    level = env.reset(seed=0)[0]
+    expected = tilted.reset(seed=0)[0]
+    env.simulator.agents.pitch[2] = np.radians(30)
+    seen = env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
+    assert counts == [N, 1]
+    for index in range(N):
+        np.testing.assert_array_equal(seen["depth"][index], (expected if index == 2 else level)["depth"][index])
+    assert (level["depth"][2] != expected["depth"][2]).any()
+    assert (env.pictures()[2] == tilted.pictures()[2]).all() and (env.pictures()[3] != tilted.pictures()[3]).any()
+    env.reset(options={"reset_mask": np.arange(N) == 2})
+    assert env.agents.pitch[2] == 0
+
+
 def test_a_slot_with_another_scene_is_drawn_again():
     library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
     camera = Camera(width=20, height=16)
     agents = agent_state(2)
-    cameras = AgentCameras(library, "embree", camera, ("depth",), 2, NavMeshAgents(library.num_slots))
+    cameras = AgentCameras(library, "embree", CameraRig(camera), 2, NavMeshAgents(library.num_slots))
     agents.slot[:] = 0, 1
     before = cameras.refresh(agents)["depth"]
     assert_equal(cameras.refresh(agents), {"depth": before})
@@ -149,7 +167,7 @@ def test_after_an_interrupted_drawing_the_next_is_right(make, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    partial = env.cameras._partial_target
+    (partial,) = env.cameras._partial_targets
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(partial, "finish", interrupt)
         env.reset(options={"reset_mask": mask})

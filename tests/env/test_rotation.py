@@ -278,7 +278,7 @@ def test_episodes_may_be_chosen_in_the_scene_that_is_entered(make):
     _, info = env.reset(options={"episode_index": requested})
     np.testing.assert_array_equal(info["episode_index"], requested)
     np.testing.assert_array_equal(env.agents.slot, entered)
-    with pytest.raises(ValueError, match="episode 40 for environment 2"):
+    with pytest.raises(ValueError, match=r"episode_index\[2\] = 40: environment 2 enters"):
         env.reset(options={"episode_index": np.array([0, 0, 40, 0, 0, 0])})
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,17 @@ from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh import agents as batch
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.motion import walk_straight
+from gym_batchnav.state import Commands
 
 ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
 TURN = np.pi / 18
+
+
+def steps_and_turns(actions: np.ndarray) -> Commands:
+    """The commands of 0 stop, 1 forward by 0.25 m, 2 left and 3 right by ``TURN``."""
+    turn = np.array([0, 0, TURN, -TURN])[actions]
+    forward = np.array([0, 0.25, 0, 0])[actions]
+    return Commands(turn, forward, np.zeros(len(actions)), actions == 0)
 
 
 @dataclass
@@ -35,17 +44,20 @@ class Agents:
         return Agents(*(np.ascontiguousarray(array[rows]) for array in vars(self).values()))
 
     def step(
-        self, navmeshes: NavMeshAgents, actions: np.ndarray, sliding: bool = True, active: np.ndarray | None = None
+        self,
+        navmeshes: NavMeshAgents,
+        actions: np.ndarray | Commands,
+        sliding: bool = True,
+        active: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         size = len(self.slots)
         moved = np.full(size, 7, np.float32)
         collided = np.ones(size, bool)
         active = np.ones(size, bool) if active is None else active
+        commands = actions if isinstance(actions, Commands) else steps_and_turns(actions)
         navmeshes.step(
-            actions,
+            commands,
             *vars(self).values(),
-            forward_step=0.25,
-            turn_angle=TURN,
             sliding=sliding,
             active=active,
             moved_out=moved,
@@ -250,7 +262,7 @@ def test_arrays_of_another_kind_are_refused(meshes: list[NavMesh]) -> None:
         Agents(agents.slots, agents.polygon, agents.position.astype(np.float64), agents.heading).step(
             navmeshes, np.ones(6, int)
         )
-    with pytest.raises(TypeError, match="actions"):
+    with pytest.raises(TypeError, match="turn"):
         agents.step(navmeshes, np.ones(5, int))
     with pytest.raises(TypeError, match="goal_index"):
         agents.distance(navmeshes, np.zeros(6, np.int64))
@@ -349,3 +361,52 @@ def test_agents_of_two_threads_move_at_once():
         [sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, env=environment, timeout=300
     )
     assert done.stdout.split("\n")[0] == "workqueue [0, 1]", done.stderr
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_distance_to_a_set_is_that_to_its_nearest_goal(data_dir: Path, scene: str) -> None:
+    mesh = scene_mesh(data_dir, scene)
+    rng = np.random.default_rng(4)
+    goals = mesh.random_points(60, rng)
+    first = np.array([0, 1, 4, 4, 30, 60], np.int32)  # one goal, three, none, many
+    agents = place([mesh], 1000, seed=5)
+    tables = mesh.tables(goals)
+    single = NavMeshAgents(1)
+    single.set_slot(0, tables)
+    sets = NavMeshAgents(1)
+    sets.set_slot(0, tables.with_goals(goals, first))
+    each = np.stack([agents.distance(single, np.full(1000, goal, np.int32)) for goal in range(60)])
+    for number, (begin, end) in enumerate(pairwise(first)):
+        got = agents.distance(sets, np.full(1000, number, np.int32))
+        wanted = each[begin:end].min(axis=0, initial=np.inf)
+        if end - begin == 1:
+            np.testing.assert_array_equal(got, wanted)
+        else:
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_followers_walk_to_the_nearest_goal_of_a_set(meshes: list[NavMesh]) -> None:
+    mesh = floor_plan(["0000000", "0.....0", "0000000"])
+    goals = np.array([[0.5, 0, 0.5], [6.5, 0, 2.5], [6.5, 0, 0.5]], np.float32)
+    navmeshes = NavMeshAgents(1)
+    navmeshes.set_slot(0, mesh.tables(goals, first_goal=np.array([0, 3])))
+    agents = place([mesh], 60, seed=1)
+    nothing = np.zeros(60, np.int32)
+    start = agents.distance(navmeshes, nothing)
+    walked = np.zeros(60)
+    for _ in range(120):
+        actions = navmeshes.next_action(
+            *vars(agents).values(), nothing, forward_step=0.25, turn_angle=TURN, goal_radius=0.2
+        )
+        walked += agents.step(navmeshes, actions)[0]
+    assert (agents.distance(navmeshes, nothing) <= 0.2).all()
+    assert (walked <= start + 0.25).all()
+
+
+def test_the_first_goals_of_sets_are_checked() -> None:
+    mesh = floor_plan(ROOM)
+    goals = np.array([[0.5, 0, 1.5], [2.5, 0, 3.5]])
+    for first in ([0, 1], [1, 2], [0, 2, 1, 2], [], [[0, 2]]):
+        with pytest.raises(ValueError, match="rising from 0 to 2"):
+            mesh.tables(goals, first_goal=np.array(first, np.int32))

@@ -222,3 +222,15 @@ def test_a_navmesh_is_saved_under_the_ending_that_is_read(tmp_path: Path) -> Non
 def test_islands_and_areas_of_a_navmesh_follow_its_data() -> None:
     mesh = floor_plan(["00"])
     assert mesh.polygons is mesh.data.polygons and mesh.settings is mesh.data.settings
+
+
+def test_sight_ends_at_walls() -> None:
+    mesh = floor_plan(["000", "0.0", "000"])
+    headings = np.array([[0, np.pi / 2, np.pi, -np.pi / 2], [0, np.pi / 2, np.pi, -np.pi / 4]])
+    points = np.array([[0.5, 0, 0.5], [0.5, 0, 2.5]])
+    got = mesh.sight_distance(points, headings, 2.0)
+    np.testing.assert_allclose(got, [[0.5, 0.5, 2, 2], [2, 0.5, 0.5, np.sqrt(0.5)]], atol=1e-6)
+    assert (mesh.sight_distance(np.array([[90.0, 0, 0]]), np.zeros((1, 3)), 2.0) == 0).all()
+    for wrong in (np.zeros(2), np.zeros((3, 1)), np.full((2, 1), np.nan)):
+        with pytest.raises(ValueError, match="one row per point"):
+            mesh.sight_distance(points, wrong, 2.0)

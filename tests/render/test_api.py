@@ -50,14 +50,14 @@ def test_auto_takes_opengl_on_hardware_and_embree_otherwise(monkeypatch, device,
 
 def test_auto_takes_software_opengl_where_embree_is_missing(monkeypatch):
     stand_in_for_opengl(monkeypatch, "llvmpipe")
-    monkeypatch.setattr(api, "_has_embree", lambda: False)
+    monkeypatch.setattr(api, "is_embree_installed", lambda: False)
     assert make_renderer("auto", small_library()).name == "opengl"
 
 
 @pytest.mark.parametrize("has_embree", [True, False])
 def test_an_nvidia_gpu_that_is_not_used_is_worth_a_warning(monkeypatch, tmp_path, has_embree):
     stand_in_for_opengl(monkeypatch, "llvmpipe")
-    monkeypatch.setattr(api, "_has_embree", lambda: has_embree)
+    monkeypatch.setattr(api, "is_embree_installed", lambda: has_embree)
     monkeypatch.setattr(api, "NVIDIA_DRIVER_FILE", tmp_path)  # which exists
     with pytest.warns(UserWarning, match="NVIDIA GPU of this machine is not used .gym-batchnav doctor explains why"):
         make_renderer("auto", small_library())

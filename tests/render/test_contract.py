@@ -109,6 +109,36 @@ def test_depth_is_clipped_and_a_miss_reads_as_the_camera_says(rendering, sensors
     assert (depth[0] == hit_far).all() and (depth[1] == missed).all()
 
 
+@pytest.mark.parametrize(
+    ("normalize", "miss", "expected"),  # of a wall nearer than min_depth, one between, one beyond max_depth, and none
+    [
+        (True, "far", (0, 0.25, 1, 1)),
+        (True, "zero", (0, 0.25, 1, 0)),
+        (False, "far", (0.5, 1.5, 4.5, 4.5)),
+        (False, "zero", (0.5, 1.5, 4.5, 0.5)),
+    ],
+)
+@pytest.mark.parametrize("sensors", [("depth",), SENSORS], ids="-".join)
+def test_depth_starts_at_min_depth_as_in_habitat(rendering, sensors, normalize, miss, expected):
+    camera = Camera(8, 8, min_depth=0.5, max_depth=4.5, normalize_depth=normalize, depth_miss=miss)
+    target = rendering(*walls(0.3, 1.5, 7, -7)).target(camera, sensors, 4)
+    depth = target.render(np.arange(4), views_ahead(4))["depth"]
+    np.testing.assert_allclose(depth, np.broadcast_to(np.reshape(expected, (4, 1, 1, 1)), depth.shape), rtol=1e-5)
+    assert depth.max() <= camera.depth_encoding.high
+
+
+@pytest.mark.parametrize(("width", "height"), [(12, 64), (48, 65), (64, 3)])
+def test_pictures_of_any_shape_have_square_pixels(rendering, width, height):
+    floor = Quad((-500, -1, 500), (1000, 0, 0), (0, 0, -1000))
+    camera = Camera(width, height, hfov_deg=42, normalize_depth=False, max_depth=100)
+    images = rendering(scene_of(floor)).target(camera, ("depth", "semantic")).render(SLOT, AHEAD)
+    pixel = 2 * np.tan(np.radians(21)) / width
+    down = (np.arange(height) + 0.5 - height / 2) * pixel
+    below = down > 1e-6
+    np.testing.assert_allclose(images["depth"][0, below, :, 0], np.repeat(1 / down[below, None], width, 1), rtol=1e-3)
+    assert not images["semantic"][0, down < -1e-6].any()
+
+
 def test_where_nothing_is_hit_colour_and_object_are_zero(rendering):
     images = rendering(*walls(-2)).target(SMALL, SENSORS).render(SLOT, AHEAD)
     assert not images["rgb"].any() and not images["semantic"].any()

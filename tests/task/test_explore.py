@@ -6,7 +6,7 @@ from rooms import box, box_room, scene_of
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.task.explore import CellsVisited, Explore
+from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, Explore, walkable_cells
 from gym_batchnav.task.flee import DistanceFromStart, Flee
 
 STOP, FORWARD, LEFT, RIGHT = range(4)
@@ -153,3 +153,56 @@ class TestFlee:
         env.reset(seed=0)
         ends = [env.step(np.array([STOP]))[2:4] for _ in range(3)]
         assert [(bool(a[0]), bool(b[0])) for a, b in ends] == [(False, False), (False, False), (False, True)]
+
+
+class TestCoverage:
+    @pytest.mark.parametrize("size", [0.5, 1.0, 2.3])
+    def test_walkable_cells_are_those_with_walkable_points(self, make, size):
+        navmesh = make(Explore()).simulator.navmesh(0)
+        points = navmesh.random_points(200_000, np.random.default_rng(0))
+        cells = {tuple(cell) for cell in np.floor(points[:, [0, 2]] / size).astype(int).tolist()}
+        total = walkable_cells(navmesh, size)
+        assert total.shape == (navmesh.num_islands,)
+        assert len(cells) <= total.sum() <= len(cells) + 6  # random points miss slivers
+
+    def test_every_cell_of_a_hall(self, make):
+        env = make(Explore(), measures=(Coverage(3.0),))
+        begin_at(env, 1.0, 5.0)
+        # The hall from -5.9 to 5.9 has 4 x 4 cells of 3 m; the wall along x = 0 lies between two columns.
+        infos, _ = walk(env, [FORWARD] * 20)
+        assert infos[-1]["coverage"][0] == 2 / 16
+        infos, _ = walk(env, [FORWARD] * 20)
+        assert infos[-1]["coverage"][0] == 4 / 16
+
+
+class TestAreaSeen:
+    def test_a_look_from_the_middle_of_a_room_is_a_sector(self, make):
+        env = make(Explore(), measures=(AreaSeen(cell_size=0.1, reach=2.0),))
+        begin_at(env, 3.0, 3.0)
+        infos, _ = walk(env, [STOP])
+        assert infos[-1]["area_seen"][0] == pytest.approx(np.pi, rel=0.12)  # a quarter of a disc of 2 m
+        infos, _ = walk(env, [LEFT] * 36)
+        assert infos[-1]["area_seen"][0] == pytest.approx(4 * np.pi, rel=0.08)
+
+    def test_walls_end_the_view(self, make):
+        env = make(Explore(), measures=(AreaSeen(cell_size=0.1, reach=5.0, fan_deg=360.0),))
+        begin_at(env, 3.0, -3.0)
+        infos, _ = walk(env, [STOP])
+        visited = env.task_state.memory["seen"][0]
+        x = np.nonzero(visited.any(axis=1))[0]
+        x = np.where(x < 64, x, x - 128) * 0.1
+        assert x.min() >= 0.1 and x.max() <= 5.9  # behind the wall along x = 0 nothing is seen from here
+        # The floor from x = 0.2 to 5.9 and from z = -5.9 within 5 m.
+        assert 20 < infos[-1]["area_seen"][0] < 5.7 * 8.0
+
+    def test_it_never_shrinks(self, make):
+        env = make(Explore(), num_envs=4, measures=(AreaSeen(),), max_episode_steps=100)
+        env.reset(seed=0)
+        rng = np.random.default_rng(0)
+        infos = [env.step(rng.integers(1, 4, 4))[4]["area_seen"] for _ in range(80)]
+        assert (np.diff(infos, axis=0) >= 0).all() and (infos[0] > 0).all() and (infos[-1] > infos[0]).all()
+
+    @pytest.mark.parametrize("keywords", [{"reach": 0.0}, {"fan_deg": 361.0}, {"cell_size": -1.0}])
+    def test_sizes_are_positive(self, keywords):
+        with pytest.raises(ValueError, match="pass"):
+            AreaSeen(**keywords)

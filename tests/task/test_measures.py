@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.state import Memory, agent_state, episode_state
 from gym_batchnav.task import measures as measure
+from gym_batchnav.task.api import TaskState
+from gym_batchnav.task.explore import Coverage
+from gym_batchnav.task.path_fidelity import NDTW
 
 
 def test_success_needs_stop_within_the_distance():
@@ -30,3 +35,69 @@ def test_an_episode_that_starts_on_its_goal_divides_nothing_by_zero():
     with np.errstate(all="raise"):
         assert measure.spl(np.array([True]), zero, zero)[0] == 1
         assert measure.soft_spl(zero, zero, zero)[0] == pytest.approx(0)
+
+
+def state_of(memory=None, success_distance=0.2, max_episode_steps=500, **arrays):
+    count = len(next(iter(arrays.values())))
+    episodes = episode_state(count)
+    for name, values in arrays.items():
+        getattr(episodes, name)[:] = values
+    return TaskState(agent_state(count), episodes, Memory(memory or {}), None, max_episode_steps, success_distance)
+
+
+def test_collisions_per_metre():
+    state = state_of(num_collisions=[0, 6, 3, 2], path_length=[4.0, 3.0, 0.0, 0.5])
+    np.testing.assert_array_equal(measure.CollisionRate().measure(state), [0, 2, 3, 2])
+
+
+def test_oracle_success_remembers_the_nearest_visit():
+    oracle = measure.OracleSuccess()
+    state = state_of(oracle.memory(4), distance=[0.1, 3, 3, 3])
+    oracle.begin(state, np.arange(4))
+    for distance, active in (([4, 0.1, 0.3, 0.1], [1, 1, 1, 0]), ([4, 4, 0.2, 4], [1, 1, 1, 1])):
+        state.episodes.distance[:] = distance
+        oracle.update(state, np.ones(4, int), np.array(active, bool))
+    np.testing.assert_array_equal(oracle.measure(state), [True, True, False, False])
+    oracle.begin(state, np.array([0]))
+    np.testing.assert_array_equal(oracle.measure(state), [False, True, False, False])
+
+
+def test_stop_in_the_last_step_is_no_time_out():
+    state = state_of(num_steps=[9, 10, 10], stopped=[False, False, True], max_episode_steps=10)
+    np.testing.assert_array_equal(measure.TimedOut().measure(state), [False, True, False])
+
+
+def test_distance_bins_include_their_lower_limit():
+    state = state_of(start_distance=[1.5, 2.99, 3.0, 4.0, 5.0, 20.0])
+    np.testing.assert_array_equal(measure.DistanceBin().measure(state), [0, 0, 1, 1, 2, 2])
+    np.testing.assert_array_equal(measure.DistanceBin((4.0,)).measure(state), [0, 0, 0, 1, 1, 1])
+    for limits in ((), (3.0, 2.0), (0.0, 1.0), (np.nan,)):
+        with pytest.raises(ValueError, match="rising, positive"):
+            measure.DistanceBin(limits)
+
+
+def test_a_batch_reports_them(library, tmp_path):
+    added = (
+        measure.CollisionRate(), measure.NavigationError(), measure.OracleSuccess(), measure.TimedOut(),
+        measure.DistanceBin(), NDTW(), Coverage(),
+    )  # fmt: skip
+    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "sensors": (), "measures": added}
+    env = BatchNavEnv(8, autoreset_mode="disabled", max_episode_steps=150, **keywords)
+    _, info = env.reset(seed=0)
+    assert set(info) >= {"collisions_per_metre", "coverage"} and "ndtw" not in info
+    done = np.zeros(8, bool)
+    for _ in range(150):
+        with env.paused(done):
+            _, _, terminated, truncated, info = env.step(env.shortest_path_actions())
+        ended = (terminated | truncated) & ~done
+        for index in np.flatnonzero(ended):
+            assert info["success"][index] and info["oracle_success"][index] and not info["timed_out"][index]
+            assert info["navigation_error"][index] == info["distance_to_goal"][index] < 0.2
+            assert info["distance_bin"][index] == np.digitize(env.episodes.start_distance[index], (3, 5))
+            assert info["ndtw"][index] > 0.9 and 0 < info["coverage"][index] <= 1
+        done |= ended
+        if done.all():
+            break
+        env.simulator.episodes.done[:] = False
+    assert done.all()
+    env.close()

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.state import agent_state, episode_state
 from gym_batchnav.task.api import TaskState
-from gym_batchnav.task.sensors import GPS, Compass, Heading
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal
 
 ANGLES = st.floats(-3.125, 3.125, width=32)
 METRES = st.floats(-50, 50, width=32)
@@ -75,4 +76,26 @@ def test_in_an_episode_they_count_from_where_it_began(library, tmp_path):
             left = np.sin(np.radians(10))
             np.testing.assert_allclose(walked[free], np.tile([ahead, -left], (free.sum(), 1)), atol=1e-4)
         observation, *_ = env.step(np.full(16, 2 if fresh else 1))
+    env.close()
+
+
+def test_the_static_goal_is_the_goal_as_seen_from_the_start():
+    state = state_of([1, 0, 2], np.pi / 2, [4, 0, -3], heading=0.7)
+    state.episodes.goal[0] = [-1, 0, 2]  # it looked along -x
+    np.testing.assert_allclose(StaticPointGoal().observe(state), [[2, 0]], atol=1e-6)
+
+
+def test_the_static_goal_stays_while_the_agent_moves(library, tmp_path):
+    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "autoreset_mode": "same_step"}
+    task = PointNav(goal_sensor=StaticPointGoal())
+    env = BatchNavEnv(8, task=task, sensors=(PointGoal(),), max_episode_steps=10, **keywords)
+    observation, _ = env.reset(seed=0)
+    assert "pointgoal" in env.single_observation_space.spaces
+    first = observation["pointgoal_with_gps_compass"]
+    for step in range(1, 20):
+        observation, *_ = env.step(np.full(8, 1 + step % 2))
+        if step == 10:
+            first = observation["pointgoal_with_gps_compass"]
+        np.testing.assert_allclose(observation["pointgoal"], first, atol=1e-5)
+    assert not np.allclose(observation["pointgoal_with_gps_compass"], first, atol=0.05)
     env.close()

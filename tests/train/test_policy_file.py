@@ -13,12 +13,16 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
+from gym_batchnav import BatchNavEnv, DiscreteActions  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.lenses import Cylindrical, Equirectangular  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.train.policy import PREVIOUS_ACTION, make_policy  # noqa: E402
+from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import MAX_HEADER_BYTES, PolicyAbout, load_policy, save_policy  # noqa: E402
+from gym_batchnav.train.rollout import Collector  # noqa: E402
 
 
 def about_of(kind="small", sensors=("depth", "rgb"), camera=None, **changes):
@@ -85,7 +89,8 @@ def path(tmp_path):
     [
         {"kind": "large"}, {"kind": ["small"]}, {"kind": "paper"}, {"kind": "blind"}, {"sensors": "depth"},
         {"sensors": ["smell"]}, {"sensors": 3}, {"sensors": []}, {"camera": {"width": 0}}, {"camera": {"zoom": 2}},
-        {"camera": 5}, {"camera": {"width": "16"}}, {"camera": {"width": 16.5}}, {"forward_step": -1},
+        {"camera": 5}, {"camera": {"lens": {"class": "Eye"}}},
+        {"camera": {"lens": "Fisheye"}}, {"camera": {"width": "16"}}, {"camera": {"width": 16.5}}, {"forward_step": -1},
         {"forward_step": "far"}, {"turn_angle_deg": float("nan")}, {"max_episode_steps": 1.5}, {"extra": 1},
         {"task_sensors": {f"s{i}": 1 for i in range(65)}}, {"task_sensors": {"a": 10**400}}, {"sliding": 1},
         {"task": 3}, {"task_settings": {"success_distance": 0.2}}, {"task_settings": {"a": "b"}}, {"task_settings": []},
@@ -188,6 +193,15 @@ def test_every_difference_of_a_world_is_named(changes, line):
     assert any(found.startswith(line) for found in about.differences(other))
 
 
+def test_a_lens_comes_back_and_counts_as_a_difference(tmp_path):
+    about = about_of("small", ("depth",), Camera(16, 16, lens=Cylindrical(180, 90)))
+    save_policy(tmp_path / "a", make_policy("small", about.observation_space()), about)
+    loaded = load_policy(tmp_path / "a")[1]
+    assert loaded == about and loaded.differences(about) == []
+    other = dataclasses.replace(about, camera=Camera(16, 16, lens=Equirectangular(180, 90)))
+    assert any(line.startswith("camera.lens.class is 'Equirectangular'") for line in about.differences(other))
+
+
 def test_a_blind_policy_asks_for_no_camera():
     blind = about_of("blind", ())
     assert blind.differences(about_of(camera=Camera(99, 99))) == []
@@ -199,3 +213,13 @@ def test_tasks_come_back_with_their_settings():
     assert about_of(task="Explore", task_settings=dataclasses.asdict(Explore())).make_task() == Explore()
     with pytest.raises(ValueError, match="trained in the task 'mine:Task': make an environment with that task"):
         about_of(task="mine:Task", task_settings={}).env_keywords()
+
+
+@pytest.mark.parametrize("actions", ["velocity", DiscreteActions(look_angle_deg=30)], ids=str)
+def test_training_with_other_actions_is_refused(actions):
+    env = BatchNavEnv(2, scenes="apartment_4", sensors=(), actions=actions, autoreset_mode="same_step")
+    policy = make_policy("blind", env.single_observation_space)
+    for use in (lambda: Collector(env, policy, 4), lambda: PolicyAgent(policy).reset(env)):
+        with pytest.raises(ValueError, match=r"actions=\w+\(.*leave out actions= or the look angle"):
+            use()
+    env.close()

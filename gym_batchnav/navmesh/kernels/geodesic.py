@@ -62,60 +62,104 @@ def fill_goal_fields(
     corners: Corners,
     polygons: np.ndarray,
     points: np.ndarray,
+    first: np.ndarray,
     aim: np.ndarray,
     field: np.ndarray,
     seen: np.ndarray,
 ) -> None:
-    """Compute the distance of every corner to every goal, and the polygons that the goals see.
+    """Compute the distance of every corner to the nearest goal of every set, and the polygons that the goals see.
 
     Args:
         ground: The ground.
         corners: Its corners.
         polygons: [G] int32, polygons of the goals.
         points: [G, 3] float32, the goals, metres.
+        first: [H + 1] int32, first goal of every set.
         aim: [G, 2] float64, written; the goals' x and z moved slightly inward.
-        field: [G, C] float32, written; metres, inf across islands.
+        field: [H, C] float32, written; metres, inf across islands.
         seen: [G, P] bool, written; whether the goal sees some part of a polygon.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     field[:] = np.inf
-    for goal in range(len(points)):
-        spot = spot_at(polygons, points, goal)
-        aim[goal, 0], aim[goal, 1] = inward(ground, spot.polygon, spot.x, spot.z)
-        count = look_around(ground, corners, sight, spot.polygon, spot.x, spot.z)
-        for p in range(seen.shape[1]):
-            seen[goal, p] = sight.entered_at[p] == sight.stamp[-1]
-        for k in range(count):
-            corner = to_int64(sight.seen[k])
-            first = distance_3d(corners.point, corner, spot)
-            for c in range(field.shape[1]):
-                length = first + corners.between[corner, c]
-                if length < field[goal, c]:
-                    field[goal, c] = length
+    for h in range(len(field)):
+        for goal in range(first[h], first[h + 1]):
+            spot = spot_at(polygons, points, goal)
+            aim[goal, 0], aim[goal, 1] = inward(ground, spot.polygon, spot.x, spot.z)
+            count = look_around(ground, corners, sight, spot.polygon, spot.x, spot.z)
+            for p in range(seen.shape[1]):
+                seen[goal, p] = sight.entered_at[p] == sight.stamp[-1]
+            for k in range(count):
+                corner = to_int64(sight.seen[k])
+                start = distance_3d(corners.point, corner, spot)
+                for c in range(field.shape[1]):
+                    length = start + corners.between[corner, c]
+                    if length < field[h, c]:
+                        field[h, c] = length
 
 
 @njit(**INNER)
-def distance_and_corner(row: np.ndarray, goal: int, spot: Spot) -> tuple[float, int]:
-    """Look up the distance of a spot to a goal.
+def distance_and_corner(row: np.ndarray, goal_set: int, spot: Spot) -> tuple[float, int, int]:
+    """Look up the distance of a spot to the nearest goal of a set.
 
     The scene is given as a row of addresses, since passing two dozen arrays would cost as much as the look-up.
 
     Returns:
-        The distance in metres, inf if there is no path, and the first corner of the path, -1 if the goal is visible.
+        The distance in metres, inf if there is no path; the first corner of the path, -1 if it is straight; and the
+        goal that a straight path leads to.
     """
     ground = ground_at(row)
     goals = goals_at(row)
+    goal = to_int64(goals.first[goal_set])
+    end = to_int64(goals.first[goal_set + 1])
+    if end - goal != 1:
+        straight, goal = _nearest_in_sight(row, goal, end, spot)
+        if goal < 0:
+            return np.inf, -1, -1
+        around, corner = _around_corners(row, goal_set, spot)
+        return (around, corner, goal) if around < straight else (straight, -1, goal)
     goal_polygon = to_int64(goals.polygon[goal])
     if ground.islands[spot.polygon] != ground.islands[goal_polygon]:
-        return np.inf, -1
+        return np.inf, -1, goal
     if goals.seen[goal, spot.polygon]:  # else the walk would end at a wall
         aim_x = goals.aim[goal, 0]
         aim_z = goals.aim[goal, 1]
         if walk_straight(ground, spot.polygon, spot.x, spot.z, aim_x, aim_z, goal_polygon)[1] == goal_polygon:
-            return distance_3d(goals.point, goal, spot), -1
+            return distance_3d(goals.point, goal, spot), -1, goal
+    around, corner = _around_corners(row, goal_set, spot)
+    return around, corner, goal
+
+
+@njit(**INNER)
+def _nearest_in_sight(row: np.ndarray, first: int, end: int, spot: Spot) -> tuple[float, int]:
+    """Return the distance and the number of the nearest visible goal from ``first`` to ``end - 1``.
+
+    The distance is inf if none is visible, and the number is -1 if none lies on the island of the spot.
+    """
+    ground = ground_at(row)
+    goals = goals_at(row)
+    best = np.inf
+    nearest = to_int64(-1)
+    for goal in range(first, end):
+        polygon = to_int64(goals.polygon[goal])
+        if nearest < 0 and ground.islands[polygon] == ground.islands[spot.polygon]:
+            nearest = goal
+        length = distance_3d(goals.point, goal, spot)
+        if length < best and goals.seen[goal, spot.polygon]:
+            aim_x = goals.aim[goal, 0]
+            aim_z = goals.aim[goal, 1]
+            if walk_straight(ground, spot.polygon, spot.x, spot.z, aim_x, aim_z, polygon)[1] == polygon:
+                best = length
+                nearest = goal
+    return best, nearest
+
+
+@njit(**INNER)
+def _around_corners(row: np.ndarray, goal_set: int, spot: Spot) -> tuple[float, int]:
+    """Return the length and the first corner of the shortest path that is not straight; inf if there is none."""
+    ground = ground_at(row)
     corners = corners_at(row)
     cells = cells_at(row)
-    field = goals.field[goal]
+    field = goals_at(row).field[goal_set]
     piece = piece_at(cells, spot.polygon, spot.x, spot.z)
     if piece >= 0:
         refuted = -np.inf  # length through the last corner that turned out to be hidden
@@ -266,3 +310,33 @@ def corners_on_path(
                     following = other
         corner = following
     return length, path[:size].copy()
+
+
+@njit(**ENTRY)
+def sight_distances(
+    ground: Ground,
+    polygons: np.ndarray,
+    points: np.ndarray,
+    headings: np.ndarray,
+    reach: float,
+    out: np.ndarray,
+) -> None:
+    """Compute how far one can walk straight ahead from points.
+
+    Args:
+        ground: The ground.
+        polygons: [N] int32, polygons of the points, -1 for none.
+        points: [N, 3] float32, metres.
+        headings: [N, R] float64, radians.
+        reach: Metres.
+        out: [N, R] float64, written; metres, at most ``reach``, 0 for points without a polygon.
+    """
+    for i in range(len(points)):
+        for r in range(headings.shape[1]):
+            out[i, r] = 0.0
+            if polygons[i] >= 0:
+                spot = spot_at(polygons, points, i)
+                end_x = spot.x - np.sin(headings[i, r]) * reach
+                end_z = spot.z - np.cos(headings[i, r]) * reach
+                free = walk_straight(ground, spot.polygon, spot.x, spot.z, end_x, end_z, to_int64(-1))[0]
+                out[i, r] = free * reach

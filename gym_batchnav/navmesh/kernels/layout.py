@@ -6,7 +6,8 @@ slots get one row of int64 per slot, which holds the address and the first two d
 arrays all follow from these declarations. The owner of a row keeps its arrays alive as long as kernels may read it.
 
 Sizes in declarations: P polygons, I islands, T detail triangles, C corners, F polygons around corners, E taut edges,
-Q pieces, L listed corners, G goals, S nodes of the visible floor. Any other letter is a size with no further meaning.
+Q pieces, L listed corners, G goals, H sets of goals, S nodes of the visible floor. Any other letter is a size with no
+further meaning.
 """
 
 from __future__ import annotations
@@ -99,12 +100,13 @@ class Cells(NamedTuple):
 
 
 class Goals(NamedTuple):
-    """The goals on one navmesh and the distances of its corners to them."""
+    """The goals on one navmesh, in sets, and the distances of its corners to the nearest goal of every set."""
 
     point: Annotated[np.ndarray, _array(np.float32, "G", 3)]  # metres
     polygon: Annotated[np.ndarray, _array(np.int32, "G", index="P")]
     aim: Annotated[np.ndarray, _array(np.float64, "G", 2)]  # x and z of the goal, moved slightly inward
-    field: Annotated[np.ndarray, _array(np.float32, "G", "C", distance=True)]  # metres, inf across islands
+    first: Annotated[np.ndarray, _array(np.int32, "H + 1", starts="G")]  # first goal of every set
+    field: Annotated[np.ndarray, _array(np.float32, "H", "C", distance=True)]  # metres, inf across islands
     seen: Annotated[np.ndarray, _array(np.bool_, "G", "P")]  # whether the goal sees some part of a polygon
 
 

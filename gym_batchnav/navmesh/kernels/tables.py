@@ -18,8 +18,8 @@ MAX_GOAL_BYTES = 1 << 30
 class NavigationTables:
     """A navmesh and its goals in the form that the kernels of ``NavMeshAgents`` read.
 
-    The largest arrays are the distances: ``4 C^2`` bytes between C corners, and ``4 C + P`` bytes per goal on P
-    polygons.
+    The largest arrays are the distances: ``4 C^2`` bytes between C corners, ``4 C`` bytes per set of goals, and P bytes
+    per goal on P polygons.
 
     Raises:
         ValueError: If the arrays do not match each other, so that a kernel would read outside of one.
@@ -40,13 +40,12 @@ class NavigationTables:
     def _parts(self) -> tuple[Ground, Corners, Cells, Goals, Drops]:
         return self.ground, self.corners, self.cells, self.goals, self.drops
 
-    def with_goals(self, goals: np.ndarray) -> NavigationTables:
-        """Return tables of the same navmesh with other goals [G, 3], metres; only the goals' distances are computed.
+    def with_goals(self, goals: np.ndarray, first: np.ndarray | None = None) -> NavigationTables:
+        """Return tables of the same navmesh with other goals; only the goals' distances are computed.
 
-        Raises:
-            ValueError: If a goal lies nowhere near the navmesh.
+        The arguments and errors are those of ``make_goals``.
         """
-        return replace(self, goals=make_goals(self.ground, self.corners, goals))
+        return replace(self, goals=make_goals(self.ground, self.corners, goals, first))
 
     @property
     def nbytes(self) -> int:
@@ -58,14 +57,24 @@ class NavigationTables:
         return make_row(self._parts)
 
 
-def make_goals(ground: Ground, corners: Corners, goals: np.ndarray) -> Goals:
-    """Snap goals [G, 3] and compute every corner's distance to them.
+def make_goals(ground: Ground, corners: Corners, goals: np.ndarray, first: np.ndarray | None = None) -> Goals:
+    """Snap goals and compute every corner's distance to the nearest goal of every set.
+
+    Args:
+        ground: The ground.
+        corners: Its corners.
+        goals: [G, 3], metres.
+        first: [H + 1] int, the first goal of every set, from 0 to G; by default every goal is a set of its own.
 
     Raises:
-        ValueError: If a goal lies nowhere near the navmesh, or the distances would take too much memory.
+        ValueError: If a goal lies nowhere near the navmesh, the distances would take too much memory, or ``first`` does
+            not rise from 0 to G.
     """
     goals = np.asarray(goals)
-    size = len(goals) * (4 * len(corners.point) + len(ground.num_vertices))
+    first = np.arange(len(goals) + 1, dtype=np.int32) if first is None else np.ascontiguousarray(first, np.int32)
+    if first.ndim != 1 or not len(first) or first[0] != 0 or first[-1] != len(goals) or (np.diff(first) < 0).any():
+        raise ValueError(f"first={first}: pass the first goal of every set, rising from 0 to {len(goals)}")
+    size = (len(first) - 1) * 4 * len(corners.point) + len(goals) * len(ground.num_vertices)
     if size > MAX_GOAL_BYTES:
         raise ValueError(
             f"the distances of {len(corners.point):,} corners to {len(goals):,} goals would take "
@@ -76,7 +85,7 @@ def make_goals(ground: Ground, corners: Corners, goals: np.ndarray) -> Goals:
         lost = int(np.flatnonzero(polygons < 0)[0])
         raise ValueError(f"goal {lost} at {goals[lost]} is not near the navmesh: snap or drop it")
     aim = np.empty((len(points), 2))
-    field = np.empty((len(points), len(corners.point)), np.float32)
+    field = np.empty((len(first) - 1, len(corners.point)), np.float32)
     seen = np.empty((len(points), len(ground.num_vertices)), np.bool_)
-    fill_goal_fields(ground, corners, polygons, points, aim, field, seen)
-    return Goals(points, polygons, aim, field, seen)
+    fill_goal_fields(ground, corners, polygons, points, first, aim, field, seen)
+    return Goals(points, polygons, aim, first, field, seen)

@@ -14,6 +14,7 @@ from numba import carray, cfunc, njit, types
 from gym_batchnav.render.embree.packet import (
     AXES,
     CONTEXT,
+    PARALLEL,
     SURFACES_BYTE,
     SURFACES_FIELDS,
     Surfaces,
@@ -58,13 +59,14 @@ def alpha_filter() -> Any:
         own = carray(pointer(fields[2] + SURFACES_BYTE), (SURFACES_FIELDS,), np.int64)
         surfaces = Surfaces(own[0], own[1], own[2], own[3], own[4], own[5])
         axes = carray(pointer(fields[2] + 4 * (AXES - CONTEXT)), (2, 3), np.float32)
+        is_parallel = carray(pointer(fields[2] + 4 * (PARALLEL - CONTEXT)), (1,), np.float32)[0] != np.float32(0.0)
         for lane in range(count):
             if valid[lane] != 0 and not _is_seen(
                 surfaces,
                 axes,
                 triangle[lane],
                 (ray[4, lane], ray[5, lane], ray[6, lane]),
-                ray[8, lane],
+                np.float32(1.0) if is_parallel else ray[8, lane],
                 (hit[0, lane], hit[1, lane], hit[2, lane]),
                 hit[3, lane],
                 hit[4, lane],
@@ -89,10 +91,10 @@ def _is_seen(
 
     Args:
         surfaces: The surfaces of the slot.
-        axes: [2, 3] float32, the camera's right and up axes, with the length of a pixel.
+        axes: [2, 3] float32, change of the ray to the next pixel on the right and above.
         triangle: Row of the triangle.
-        direction: Direction of the ray, of length one along the view axis.
-        distance: Distance along the ray.
+        direction: Direction of the ray.
+        distance: Distance along the ray, in lengths of its direction; 1 if rays are parallel.
         normal: Normal of the triangle.
         u: Weight of the triangle's second corner.
         v: Weight of the triangle's third corner.
@@ -176,8 +178,8 @@ def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.
     texels = carray(pointer(surfaces.texels), (num_textures << (2 * surfaces.last_level + 1),), np.int32)
     starts = carray(pointer(surfaces.level_starts), (level + 1,), np.int64)
     start = level_start(starts, num_textures, level, side, material[TEXTURE])
-    x0, x1, across = neighbours(u, side, material[WRAP_U])
-    y0, y1, down = neighbours(v, side, material[WRAP_V])
+    x0, x1, across = neighbours(u, np.int32(side), material[WRAP_U])
+    y0, y1, down = neighbours(v, np.int32(side), material[WRAP_V])
     one = np.float32(1.0)
     total = (one - across) * (one - down) * _alpha(texels[start + side * y0 + x0])
     total += across * (one - down) * _alpha(texels[start + side * y0 + x1])

@@ -71,10 +71,11 @@ _INSTANCE_TRIANGLE = _rows.take()
 _RAY_HIT_WORDS = _rows.words
 ACTIVE = _rows.take()
 # RTCIntersectArguments, then the RTCRayQueryContext that it points to: the ids of the instance, the Surfaces of the
-# slot, and AXES, the camera's right and up axes.
+# slot, and AXES: how rays change to the next pixel on the right and above.
 ARGUMENTS = _rows.take()
 CONTEXT = _rows.take()
 AXES = _rows.take()
+PARALLEL = AXES + 6  # 1 if rays are parallel, as float32
 # Scratch, float32.
 RECORD = _rows.floats(12)  # the first words of the triangles' records, see surface.py
 FACTOR = _rows.floats(3)  # RGB of the materials
@@ -106,7 +107,9 @@ class Lens(NamedTuple):
     near: np.float32  # near plane
     far: np.float32  # end of the rays
     miss: np.float32  # depth written if nothing is hit
+    min_depth: np.float32  # smallest depth
     max_depth: np.float32  # greatest depth
+    offset: np.float32  # subtracted from depth
     unit: np.float32  # divisor of depth
     left: np.float32  # left edge of the image plane
     top: np.float32  # upper edge of the image plane
@@ -148,6 +151,22 @@ def _call_intersect(context: Any, builder: Any, signature: Any, args: Any) -> An
     return context.get_dummy_value()
 
 
+def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Generate the code of ``prefetch``."""
+    byte_pointer = ir.IntType(8).as_pointer()
+    flag = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte_pointer, flag, flag, flag])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [byte_pointer], kind)
+    read, keep, data = ir.Constant(flag, 0), ir.Constant(flag, 3), ir.Constant(flag, 1)
+    builder.call(function, [builder.inttoptr(args[0], byte_pointer), read, keep, data])
+    return context.get_dummy_value()
+
+
+def _type_prefetch(typing_context: Any, address: Any) -> Any:
+    """Ask the processor to load the cache line at an address."""
+    return types.void(types.intp), _prefetch
+
+
 def _type_pointer(typing_context: Any, address: Any) -> Any:
     """Convert an address to the pointer that numba.carray takes."""
     return types.voidptr(types.intp), _void_pointer
@@ -161,14 +180,15 @@ def _type_intersect(typing_context: Any, function: Any, active: Any, tree: Any, 
 # Typed as Any, since Numba's own annotations give an intrinsic the typing context as a parameter.
 pointer: Any = intrinsic(_type_pointer)
 _call: Any = intrinsic(_type_intersect)
+prefetch: Any = intrinsic(_type_prefetch)
 
 
 @njit(**INNER)
-def new_packet() -> np.ndarray:
-    """Return an empty packet [_WORDS] int32 on a 64-byte boundary, as Embree requires."""
-    buffer = np.empty(_WORDS + 16, np.int32)
+def new_packets(count: int) -> np.ndarray:
+    """Return empty packets [count, _WORDS] int32 on 64-byte boundaries, as Embree requires."""
+    buffer = np.empty(count * _WORDS + 16, np.int32)
     start = (-(buffer.ctypes.data // 4)) % 16
-    return buffer[start : start + _WORDS]
+    return buffer[start : start + count * _WORDS].reshape(count, _WORDS)
 
 
 @njit(**INNER)
@@ -194,7 +214,7 @@ def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_fi
     Args:
         packet: The packet as int32.
         floats: The packet as float32.
-        axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
+        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
         hit_filter: Address of the filter function.
         surfaces: The surfaces that the filter reads.
     """

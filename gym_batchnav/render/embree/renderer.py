@@ -51,7 +51,7 @@ class EmbreeRenderer:
 
         Args:
             camera: The camera of every view.
-            sensors: Any of ``"depth"``, ``"rgb"`` and ``"semantic"``.
+            sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"``.
             num_views: N.
             device: ``"cpu"``.
             buffers: Number of sets of pictures that take turns as results.

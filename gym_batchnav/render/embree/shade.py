@@ -35,12 +35,38 @@ from gym_batchnav.render.embree.packet import (
     WRAP_V,
     U,
     V,
+    prefetch,
 )
 from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
-from gym_batchnav.system.jit import INNER
+from gym_batchnav.system.jit import INNER, to_int64
 
 LOG2_ERROR = 4e-5  # of the logarithm in find_levels
+
+
+@njit(**INNER)
+def fetch_records(packet: np.ndarray, triangles: int) -> None:
+    """Ask the processor to load the records of the triangles hit, which are read later.
+
+    Args:
+        packet: The packet as int32.
+        triangles: Address of the records.
+    """
+    for lane in range(16):
+        prefetch(triangles + 4 * surface.TRIANGLE_WORDS * to_int64(row_of(packet[TRIANGLE + lane])))
+
+
+@njit(**INNER)
+def fetch_texels(packet: np.ndarray, texels: int) -> None:
+    """Ask the processor to load the texels that are read later.
+
+    Args:
+        packet: The packet as int32, with the texels' indices.
+        texels: Address of the texture pool.
+    """
+    for k in range(4):
+        for lane in range(16):
+            prefetch(texels + 4 * to_int64(row_of(packet[TEXELS + 32 * k + lane])))
 
 
 @njit(**INNER)
@@ -54,8 +80,8 @@ def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndar
     """
     none = np.int32(-1)
     for lane in range(16):
-        triangle = triangles[packet[TRIANGLE + lane]]
-        material = materials[triangle[surface.MATERIAL]]
+        triangle = triangles[row_of(packet[TRIANGLE + lane])]
+        material = materials[row_of(triangle[surface.MATERIAL])]
         for k in range(3):
             packet[CORNERS + 16 * k + lane] = triangle[surface.COLOR + k]
             packet[FACTOR + 16 * k + lane] = material[k]
@@ -68,7 +94,7 @@ def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndar
 def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
     """Read the texture mapping of the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
     for lane in range(16):
-        triangle = triangles[packet[TRIANGLE + lane]]
+        triangle = triangles[row_of(packet[TRIANGLE + lane])]
         for word in range(surface.COLOR):
             packet[RECORD + 16 * word + lane] = triangle[word]
 
@@ -192,21 +218,28 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
         size: Texels per side of level 0.
         num_textures: Number of textures in the pool.
     """
+    one = np.int32(1)
+    whole = np.int32(size)
+    count = np.int32(4 * num_textures)
     for k in range(2):
         for lane in range(16):
-            side = max(size >> (packet[LEVEL + lane] + k), 1)
+            # Every intermediate value is cast to int32, twice as many of which fit a vector register as of int64.
+            side = max(np.int32(whole >> np.int32(packet[LEVEL + lane] + k)), one)
+            square = np.int32(side * side)
             texture = max(packet[TEXTURE + lane], np.int32(0))
             # This is level_starts[level] in closed form, since reading a table lane by lane makes colours 5% slower.
             # The levels before hold size^2 + (size / 2)^2 + ... + (2 side)^2 texels. The difference of two powers of
             # four is a run of ones in binary, in which every second bit is one of the powers between them.
-            before = 4 * ((size * size - side * side) & 0x5555555555555555)
-            start = num_textures * before + texture * side * side
+            before = np.int32(np.int32(np.int32(whole * whole) - square) & np.int32(0x55555555))
+            start = np.int32(np.int32(count * before) + np.int32(texture * square))
             x0, x1, across = neighbours(floats[AT_U + lane], side, packet[WRAP_U + lane])
             y0, y1, down = neighbours(floats[AT_V + lane], side, packet[WRAP_V + lane])
-            packet[TEXELS + 64 * k + lane] = start + side * y0 + x0
-            packet[TEXELS + 64 * k + 16 + lane] = start + side * y0 + x1
-            packet[TEXELS + 64 * k + 32 + lane] = start + side * y1 + x0
-            packet[TEXELS + 64 * k + 48 + lane] = start + side * y1 + x1
+            row_0 = np.int32(start + np.int32(side * y0))
+            row_1 = np.int32(start + np.int32(side * y1))
+            packet[TEXELS + 64 * k + lane] = row_0 + x0
+            packet[TEXELS + 64 * k + 16 + lane] = row_0 + x1
+            packet[TEXELS + 64 * k + 32 + lane] = row_1 + x0
+            packet[TEXELS + 64 * k + 48 + lane] = row_1 + x1
             floats[WITHIN + 32 * k + lane] = across
             floats[WITHIN + 32 * k + 16 + lane] = down
 
@@ -218,28 +251,36 @@ def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: i
 
 
 @njit(**INNER)
-def neighbours(at: np.float32, side: int, mode: int) -> tuple[int, int, np.float32]:
+def neighbours(at: np.float32, side: np.int32, mode: np.int32) -> tuple[np.int32, np.int32, np.float32]:
     """Return the two texels along an axis around a texture coordinate, and its position between them from 0 to 1."""
     x = at * np.float32(side) - np.float32(0.5)
     before = np.floor(x)
-    first = int(before)
-    return wrap_texel(first, side, mode), wrap_texel(first + 1, side, mode), x - before
+    first = np.int32(before)
+    return wrap_texel(first, side, mode), wrap_texel(np.int32(first + 1), side, mode), x - before
 
 
 @njit(**INNER)
-def wrap_texel(texel: int, side: int, mode: int) -> int:
+def wrap_texel(texel: np.int32, side: np.int32, mode: np.int32) -> np.int32:
     """Return a texel's row or column wrapped into the texture; ``side`` is a power of two."""
-    turned = texel & (2 * side - 1)
-    mirrored = min(turned, 2 * side - 1 - turned)
-    clamped = min(max(texel, 0), side - 1)
-    return texel & (side - 1) if mode == REPEAT else mirrored if mode == MIRROR else clamped
+    last = np.int32(side - 1)
+    twice_last = np.int32(2 * side - 1)
+    turned = np.int32(texel & twice_last)
+    mirrored = min(turned, np.int32(twice_last - turned))
+    clamped = min(max(texel, np.int32(0)), last)
+    return np.int32(texel & last) if mode == REPEAT else mirrored if mode == MIRROR else clamped
+
+
+@njit(**INNER)
+def row_of(index: np.int32) -> np.uint32:
+    """Return an index that is not negative as an unsigned one, for which Numba generates no test of the sign."""
+    return np.uint32(index)
 
 
 @njit(**INNER)
 def read_texels(packet: np.ndarray, texels: np.ndarray) -> None:
     """Replace each texel index by the texel that it points to."""
     for k in range(TEXELS, TEXELS + 128):
-        packet[k] = texels[packet[k]]
+        packet[k] = texels[row_of(packet[k])]
 
 
 @njit(**INNER, fastmath={"contract"})

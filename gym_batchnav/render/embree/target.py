@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ from numba import get_num_threads, set_num_threads
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS, InFlight, empty_pictures
-from gym_batchnav.render.checks import check_rigid, check_slots
+from gym_batchnav.render.checks import check_rigid, check_slots, needs_ray_table
 from gym_batchnav.render.embree.packet import Lens
+from gym_batchnav.render.embree.rays import RayOutput, draw_rays, ray_table
 from gym_batchnav.render.embree.trace import SLOT, Output, Shading, Tracer, Views, draw
 from gym_batchnav.render.lighting import brightness, light_directions
 from gym_batchnav.render.textures import SRGB_ENCODE, level_starts, texture_size
@@ -48,6 +50,7 @@ class EmbreeTarget:
         self._last: _Batch | None = None
         self._closed = False
         self._lens = _lens(camera, sensors)
+        self._table = ray_table(camera, self._lens) if needs_ray_table(camera, sensors) else None
         self._shading = Shading(np.array(brightness(camera), np.float32), size, level_starts(size), SRGB_ENCODE)
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
@@ -137,14 +140,13 @@ class EmbreeTarget:
         with PARALLEL_KERNELS:
             set_num_threads(1 if few else threads)
             try:
-                draw(
-                    Tracer(embree.intersect, embree.num_rays, embree.alpha_filter),
-                    Views(self._slots.table, slots, order, views, light_directions(views)),
-                    lens,
-                    self._shading,
-                    bands,
-                    _output(pictures, len(slots)),
-                )
+                tracer = Tracer(embree.intersect, embree.num_rays, embree.alpha_filter)
+                drawn = Views(self._slots.table, slots, order, views, light_directions(views))
+                if self._table is None:
+                    draw(tracer, drawn, lens, self._shading, bands, _output(pictures, len(slots)))
+                else:
+                    out = _ray_output(pictures, len(slots))
+                    draw_rays(tracer, drawn, self._table, lens, self._shading, bands, out)
             finally:
                 set_num_threads(threads)
 
@@ -198,30 +200,40 @@ class SlotTable:
 
 
 def _output(pictures: dict[str, np.ndarray], num_views: int) -> Output:
-    """Return the arrays that the kernel writes; those of absent sensors have no pixels."""
-
-    def pixels(sensor: str) -> np.ndarray:
-        dtype, channels = SENSOR_FORMATS[sensor]
-        picture = pictures.get(sensor)
-        return np.empty((num_views, 0, 0, channels), dtype) if picture is None else picture
-
+    """Return the arrays that the kernel for pinholes writes."""
+    pixels = partial(_pixels, pictures, num_views)
     return Output(pixels("depth")[..., 0], pixels("rgb"), pixels("semantic")[..., 0])
+
+
+def _ray_output(pictures: dict[str, np.ndarray], num_views: int) -> RayOutput:
+    """Return the arrays that the kernel for tables of rays writes."""
+    pixels = partial(_pixels, pictures, num_views)
+    return RayOutput(*_output(pictures, num_views), normals=pixels("normals"), points=pixels("points"))
+
+
+def _pixels(pictures: dict[str, np.ndarray], num_views: int, sensor: str) -> np.ndarray:
+    """Return a sensor's pictures; those of absent sensors have no pixels."""
+    dtype, channels = SENSOR_FORMATS[sensor]
+    picture = pictures.get(sensor)
+    return np.empty((num_views, 0, 0, channels), dtype) if picture is None else picture
 
 
 def _lens(camera: Camera, sensors: tuple[str, ...]) -> Lens:
     """Return the form of a camera that kernels take."""
-    far_reads = 1.0 if camera.normalize_depth else camera.max_depth
+    encoding = camera.depth_encoding
     # If a miss reads max_depth, so does everything farther away, and rays can end there, which is faster.
     clipped = tuple(sensors) == ("depth",) and camera.depth_miss == "far"
     return Lens(
         near=np.float32(camera.near),
         far=np.float32(camera.max_depth if clipped else np.inf),
-        miss=np.float32(far_reads if camera.depth_miss == "far" else 0.0),
-        max_depth=np.float32(camera.max_depth),
-        unit=np.float32(camera.max_depth if camera.normalize_depth else 1.0),
-        left=np.float32(-camera.tan_half_width),
-        top=np.float32(camera.tan_half_height),
-        pixel=np.float32(2 * camera.tan_half_width / camera.width),
+        miss=np.float32(encoding.miss),
+        min_depth=np.float32(encoding.nearest),
+        max_depth=np.float32(encoding.farthest),
+        offset=np.float32(encoding.offset),
+        unit=np.float32(encoding.unit),
+        left=np.float32(0.0 if camera.lens else -camera.tan_half_width),
+        top=np.float32(0.0 if camera.lens else camera.tan_half_height),
+        pixel=np.float32(0.0 if camera.lens else 2 * camera.tan_half_width / camera.width),
         width=camera.width,
         height=camera.height,
     )

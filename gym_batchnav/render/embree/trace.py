@@ -22,12 +22,14 @@ from gym_batchnav.render.embree.packet import (
     aim,
     filter_hits,
     intersect,
-    new_packet,
+    new_packets,
     pointer,
     start_view,
 )
 from gym_batchnav.render.embree.shade import (
     blend_texels,
+    fetch_records,
+    fetch_texels,
     find_footprints,
     find_levels,
     find_shine,
@@ -36,6 +38,7 @@ from gym_batchnav.render.embree.shade import (
     read_materials,
     read_records,
     read_texels,
+    row_of,
 )
 from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
 from gym_batchnav.system.jit import ENTRY, INNER
@@ -55,6 +58,9 @@ SLOT = np.dtype(
         ("masked", np.int64),  # 1 if rays may pass through some triangles
     ]
 )
+
+
+GROUP = 4  # packets of a row that are shaded together; 8 and 16 are not faster
 
 
 class Tracer(NamedTuple):
@@ -120,53 +126,80 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
     rgb = out.rgb[n]
     semantic = out.semantic[n]
     objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
-    triangles = carray(pointer(slot.triangles), (slot.num_triangles, TRIANGLE_WORDS), np.int32)
-    materials = carray(pointer(slot.materials), (slot.num_materials, MATERIAL_WORDS), np.int32)
-    texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
     axes = view[:2, :3] * lens.pixel
-    packet = new_packet()
-    narrow = new_packet()
-    floats = packet.view(np.float32)
-    start_view(packet, floats, view, lens.near)
-    if slot.masked != 0:
-        starts = np.int64(shading.level_starts.ctypes.data)
-        last = len(shading.level_starts) - 1
-        surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
-        filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
+    packets = new_packets(GROUP)
+    floats = packets.view(np.float32)
+    narrow = new_packets(1)[0]
+    for k in range(GROUP):
+        start_view(packets[k], floats[k], view, lens.near)
+        if slot.masked != 0:
+            starts = np.int64(shading.level_starts.ctypes.data)
+            last = len(shading.level_starts) - 1
+            surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
+            filter_hits(packets[k], floats[k], axes, tracer.hit_filter, surfaces)
     for y in range(first_row, last_row, 4):
-        for x in range(0, lens.width, 4):
-            aim(packet, floats, view, x, y, lens)
-            intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
-            if rgb.size and _any_hit(packet):
-                find_shine(floats, views.lights[n], shading.brightness)
-                if read_materials(packet, triangles, materials):
-                    read_records(packet, triangles)
-                    find_footprints(floats, axes)
-                    find_levels(packet, floats, shading.size)
-                    find_texels(packet, floats, shading.size, slot.num_textures)
-                    read_texels(packet, texels)
-                    blend_texels(packet, floats)
-                finish_colors(packet, floats, np.float32(len(shading.encode) - 1))
-            for lane in range(16):
-                column = x + (lane & 3)
-                row = y + (lane >> 2)
-                if column >= lens.width or row >= lens.height:
-                    continue
-                hit = packet[HIT + lane] != NOTHING
-                if depth.size:
-                    depth[row, column] = min(floats[FAR + lane], lens.max_depth) / lens.unit if hit else lens.miss
-                if semantic.size:
-                    semantic[row, column] = objects[packet[TRIANGLE + lane]] if hit else 0
+        for x in range(0, lens.width, 4 * GROUP):
+            count = min(GROUP, (lens.width - x + 3) // 4)
+            for k in range(count):
+                aim(packets[k], floats[k], view, x + 4 * k, y, lens)
+                intersect(tracer.function, tracer.num_rays, slot.tree, packets[k], narrow)
                 if rgb.size:
-                    rgb[row, column, 0] = shading.encode[packet[SHOWN + lane]] if hit else 0
-                    rgb[row, column, 1] = shading.encode[packet[SHOWN + 16 + lane]] if hit else 0
-                    rgb[row, column, 2] = shading.encode[packet[SHOWN + 32 + lane]] if hit else 0
+                    fetch_records(packets[k], slot.triangles)
+            if rgb.size:
+                shade_hits(packets[:count], floats[:count], views.lights[n], axes, shading, slot)
+            for k in range(count):
+                packet = packets[k]
+                for lane in range(16):
+                    column = x + 4 * k + (lane & 3)
+                    row = y + (lane >> 2)
+                    if column >= lens.width or row >= lens.height:
+                        continue
+                    i = np.uint32(row)  # unsigned, see row_of
+                    j = np.uint32(column)
+                    hit = packet[HIT + lane] != NOTHING
+                    if depth.size:
+                        metres = max(min(floats[k, FAR + lane], lens.max_depth), lens.min_depth)
+                        depth[i, j] = (metres - lens.offset) / lens.unit if hit else lens.miss
+                    if semantic.size:
+                        semantic[i, j] = objects[row_of(packet[TRIANGLE + lane])] if hit else 0
+                    if rgb.size:
+                        rgb[i, j, 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
+                        rgb[i, j, 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
+                        rgb[i, j, 2] = shading.encode[row_of(packet[SHOWN + 32 + lane])] if hit else 0
 
 
 @njit(**INNER)
-def _any_hit(packet: np.ndarray) -> bool:
-    """Return whether any ray of a packet has hit something."""
-    common = NOTHING
-    for lane in range(16):
-        common &= packet[HIT + lane]
-    return common != NOTHING
+def shade_hits(
+    packets: np.ndarray, floats: np.ndarray, light: np.ndarray, axes: np.ndarray, shading: Shading, slot: np.record
+) -> None:
+    """Write the colours of the surfaces that the rays of some packets have hit.
+
+    Each stage runs over all packets, so that the processor can load the data of one packet while it computes another.
+
+    Args:
+        packets: [P, words], the packets as int32.
+        floats: [P, words], the packets as float32.
+        light: [3] float32, towards the light.
+        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
+        shading: Inputs of shading.
+        slot: SLOT, the scene.
+    """
+    triangles = carray(pointer(slot.triangles), (slot.num_triangles, TRIANGLE_WORDS), np.int32)
+    materials = carray(pointer(slot.materials), (slot.num_materials, MATERIAL_WORDS), np.int32)
+    texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
+    textured = False
+    for k in range(len(packets)):
+        find_shine(floats[k], light, shading.brightness)
+        textured |= read_materials(packets[k], triangles, materials)
+    if textured:
+        for k in range(len(packets)):
+            read_records(packets[k], triangles)
+            find_footprints(floats[k], axes)
+            find_levels(packets[k], floats[k], shading.size)
+            find_texels(packets[k], floats[k], shading.size, slot.num_textures)
+            fetch_texels(packets[k], slot.texels)
+        for k in range(len(packets)):
+            read_texels(packets[k], texels)
+            blend_texels(packets[k], floats[k])
+    for k in range(len(packets)):
+        finish_colors(packets[k], floats[k], np.float32(len(shading.encode) - 1))

@@ -10,7 +10,7 @@ from typing import Protocol
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import DEVICES
-from gym_batchnav.render.checks import check_target, closed_error
+from gym_batchnav.render.checks import check_opengl, check_target, closed_error
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.cuda import load_cuda
 from gym_batchnav.render.opengl.mirror import SceneMirror
@@ -102,11 +102,13 @@ class OpenGLRenderer:
             buffers: Number of sets of pictures that take turns as results.
 
         Raises:
-            ValueError: If a sensor or the device is unknown, or a number is below 1.
+            ValueError: If a sensor or the device is unknown, a number is below 1, or only Embree can draw the camera's
+                lens or a sensor.
             RuntimeError: If the renderer is closed, or ``device="cuda"`` is not available for the reason given.
         """
         scenes = self._open_scenes()
         check_target(sensors, num_views, buffers)
+        check_opengl(camera, sensors)
         if device not in DEVICES:
             raise ValueError(f"device={device!r}: choose one of {', '.join(map(repr, DEVICES))}")
         if device == "cuda":

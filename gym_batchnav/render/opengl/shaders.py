@@ -182,7 +182,8 @@ uniform ivec2 size;          // of a picture
 uniform int columns;         // tiles in a row of the framebuffer
 uniform int num_pixels;
 uniform float near_scaled;   // near plane in the unit of the depth that is written
-uniform float depth_end;     // largest depth that is written
+uniform float depth_offset;  // subtracted from it, in that unit
+uniform vec2 depth_range;    // smallest and largest depth that is written
 uniform float depth_miss;    // depth of pixels without a hit
 #ifdef DEPTH
 layout(std430, binding = 1) writeonly buffer DepthPictures { float depth_pictures[]; };
@@ -208,7 +209,8 @@ void main() {
         float nearness = texelFetch(depth_buffer, at, 0).r;
         bool hit = nearness > 0.0;
 #ifdef DEPTH
-        depth_pictures[pixel] = hit ? min(near_scaled / nearness, depth_end) : depth_miss;
+        float depth = clamp(near_scaled / nearness - depth_offset, depth_range.x, depth_range.y);
+        depth_pictures[pixel] = hit ? depth : depth_miss;
 #endif
 #ifdef RGB
         if (hit) colors[k] = uvec3(texelFetch(rgb_buffer, at, 0).rgb * 255.0 + 0.5);

@@ -229,16 +229,17 @@ class OpenGLTarget:
     def _pack(self, pipeline: Pipeline, objects: _DeviceObjects, num_views: int) -> None:
         """Gather the first ``num_views`` tiles of the framebuffer into pictures."""
         camera = self._camera
-        unit = camera.max_depth if camera.normalize_depth else 1.0
+        encoding = camera.depth_encoding
         pixels = num_views * camera.width * camera.height
         packer = pipeline.packer(self._sensors)
         packer["size"] = camera.width, camera.height
         packer["columns"] = objects.grid[0]
         packer["num_pixels"] = pixels
         if "depth" in self._sensors:
-            packer["near_scaled"] = camera.near / unit
-            packer["depth_end"] = camera.max_depth / unit
-            packer["depth_miss"] = camera.max_depth / unit if camera.depth_miss == "far" else 0.0
+            packer["near_scaled"] = camera.near / encoding.unit
+            packer["depth_offset"] = encoding.offset / encoding.unit
+            packer["depth_range"] = encoding.low, encoding.high
+            packer["depth_miss"] = encoding.miss
         for unit_index, sensor in enumerate(SENSORS):
             if sensor in objects.attachments:
                 objects.attachments[sensor].use(unit_index)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from floors import floor_plan, scene_mesh
 
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.library.sources import shipped_scenes
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.agents import NavMeshAgents
@@ -48,9 +49,11 @@ def walk(
         active &= actions != 0
         if not active.any():
             break
+        commands = DiscreteActions(forward_step, turn_deg).decode(actions)
         navmeshes.step(
-            actions, slots, polygon, position, heading, active=active, moved_out=moved, collided_out=collided, **how
-        )
+            commands, slots, polygon, position, heading, sliding=sliding, active=active, moved_out=moved,
+            collided_out=collided,
+        )  # fmt: skip
         path += moved
     navmeshes.distance(slots, polygon, position, goal_index, last)
     return first, np.where(active, np.inf, last), path

@@ -118,7 +118,7 @@ def test_float_rows_of_the_scratch_space_come_before_integer_rows():
 def test_mip_levels_are_as_exact_as_they_say():
     size = 512
     levels = 9
-    array = packet.new_packet.py_func()
+    array = packet.new_packets.py_func(1)[0]
     floats = array.view(np.float32)
 
     @numba.njit

@@ -1,0 +1,127 @@
+"""The protocol of actions: which actions an agent has, and the motion that each of them commands.
+
+Pass an object of a class like those in ``actions.discrete`` and ``actions.continuous`` to an environment as
+``actions=``. Write your own as a frozen dataclass: batches may share it, so it must not store anything about a run.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.state import AgentState, Commands
+
+MAX_AMOUNT = 1e4  # metres or radians: the greatest motion in a step
+MAX_PITCH = np.pi / 2  # radians: no agent looks further up or down
+
+
+class Actions(Protocol):
+    """The actions of an agent.
+
+    Attributes:
+        space: Gymnasium's space of one agent's action, with a shape and a dtype.
+    """
+
+    @property
+    @abstractmethod
+    def space(self) -> gymnasium.Space:
+        """Gymnasium's space of one agent's action, with a shape and a dtype."""
+
+    @abstractmethod
+    def validate(self, actions: Any, num_agents: int) -> np.ndarray:
+        """Return actions as an array [N, *space.shape] of the space's dtype.
+
+        Raises:
+            ValueError: The actions have another shape, or one is not in the space; the message names its row.
+        """
+
+    @abstractmethod
+    def decode(self, actions: np.ndarray) -> Commands:
+        """Return the motion that validated actions [N, *space.shape] command: finite numbers, and none with STOP."""
+
+    def follow(
+        self, navmeshes: NavMeshAgents, agents: AgentState, goal_index: np.ndarray, goal_radius: float, sliding: bool
+    ) -> np.ndarray:
+        """Return the actions [N, *space.shape] of the greedy follower of the shortest path.
+
+        Args:
+            navmeshes: The navmeshes of the agents' scenes.
+            agents: The pose of every agent.
+            goal_index: [N] int32, row of the scene's goals.
+            goal_radius: Metres; the action is STOP within this distance, and where there is no path.
+            sliding: Whether the agents slide along walls.
+
+        Raises:
+            NotImplementedError: These actions have no follower.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no follow(): write one to use shortest_path_actions()")
+
+
+def check_commands(commands: Commands) -> None:
+    """Check motion before it reaches the kernels, which would never end a walk of infinite length.
+
+    Raises:
+        ValueError: A number is not finite or exceeds ``MAX_AMOUNT``; the message names its row.
+    """
+    for name in ("turn", "forward", "side"):
+        amounts = getattr(commands, name)
+        wrong = ~(np.abs(amounts) <= MAX_AMOUNT)  # also NaN
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                f"{name}[{row}] = {amounts[row]} of the commands: let decode() and the noise return finite numbers of "
+                f"at most {MAX_AMOUNT:g}"
+            )
+
+
+def validate_discrete(actions: Any, num_agents: int, names: list[str]) -> np.ndarray:
+    """Return discrete actions as int64 [N].
+
+    Args:
+        actions: [N] integers.
+        num_agents: N.
+        names: The name of each action.
+
+    Raises:
+        ValueError: The actions have another shape or dtype, or one is not from 0 to ``len(names) - 1``.
+    """
+    actions = np.asarray(actions)
+    if actions.shape != (num_agents,) or actions.dtype.kind not in "iu":
+        raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass integers ({num_agents},)")
+    wrong = (actions < 0) | (actions >= len(names))
+    if wrong.any():
+        index = int(wrong.argmax())
+        choices = [f"{number} {name}" for number, name in enumerate(names)]
+        listed = ", ".join(choices[:-1]) + f" or {choices[-1]}"
+        raise ValueError(f"actions[{index}] = {actions[index]}: choose {listed}")
+    return actions.astype(np.int64, copy=False)
+
+
+def validate_box(actions: Any, num_agents: int, names: tuple[str, ...]) -> np.ndarray:
+    """Return actions whose components lie between -1 and 1 as float32 [N, D].
+
+    Args:
+        actions: [N, D] numbers.
+        num_agents: N.
+        names: The name of each of the D components.
+
+    Raises:
+        ValueError: The actions have another shape or dtype, or a component is NaN or not from -1 to 1.
+    """
+    actions = np.asarray(actions)
+    shape = (num_agents, len(names))
+    if actions.shape != shape or actions.dtype.kind not in "iuf":
+        raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass numbers {shape}: {', '.join(names)}")
+    actions = np.ascontiguousarray(actions, np.float32)
+    wrong = ~(np.abs(actions) <= 1)  # also NaN
+    if wrong.any():
+        row, column = (int(index) for index in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"actions[{row}, {column}] = {actions[row, column]} ({names[column]}): pass numbers from -1 to 1, or wrap "
+            "the environment in gymnasium.wrappers.vector.ClipAction"
+        )
+    return actions

@@ -1,0 +1,148 @@
+"""EpisodeSet: the episodes of one scene as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpisodeSet:
+    """The episodes of one scene, one row each.
+
+    Goals are stored separately because episodes may share them. They form sets: an agent that reaches any goal of a set
+    has reached the set. In PointNav each set holds one goal. An episode may be a tour, a sequence of sets to be reached
+    in order.
+    """
+
+    ids: tuple[str, ...]  # [E] names from the file, or "0", "1", ...
+    start: np.ndarray  # [E, 3] float32, metres, on the navmesh
+    heading: np.ndarray  # [E] float32, radians
+    goals: np.ndarray  # [G, 3] float32, metres
+    targets: np.ndarray  # [G, 3] float32, metres; centre of the object that is seen from each goal, or the goal itself
+    first_goal: np.ndarray  # [H + 1] int32, first goal of every set
+    tour: np.ndarray  # [E, T] int32, the sets to be reached, in order; -1 after the last
+    leg_distance: np.ndarray  # [E, T] float32, geodesic length of every leg of the tour, metres; 0 after the last
+    nearest_goal: np.ndarray  # [E] int32, the goal of the first set that is nearest to the start
+    view_index: np.ndarray  # [E] int32, the goal from which a goal camera looks
+    category: np.ndarray  # [E] int32, row of categories; 0 if there are none
+    categories: tuple[str, ...] = ()  # names of the objects' categories
+
+    def __len__(self) -> int:
+        """Return the number of episodes."""
+        return len(self.start)
+
+    @property
+    def goal_index(self) -> np.ndarray:
+        """[E] int32: the first set of every episode."""
+        return self.tour[:, 0]
+
+    @property
+    def goal(self) -> np.ndarray:
+        """[E, 3] float32, metres: the first goal of every episode, the nearest one of its set."""
+        return self.goals[self.nearest_goal]
+
+    @property
+    def target(self) -> np.ndarray:
+        """[E, 3] float32, metres: the target of the goal that is nearest to the start."""
+        return self.targets[self.nearest_goal]
+
+    @property
+    def distance(self) -> np.ndarray:
+        """[E] float32, metres: the geodesic distance from start to goal, or the length of the shortest tour."""
+        return self.leg_distance.sum(axis=1)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all arrays in bytes."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all arrays by name."""
+        return {name: getattr(self, name) for name in EPISODE_ARRAYS}
+
+
+EPISODE_ARRAYS = (
+    "start", "heading", "goals", "targets", "first_goal", "tour", "leg_distance", "nearest_goal", "view_index",
+    "category",
+)  # fmt: skip
+"""Names of the arrays of an EpisodeSet."""
+
+
+def episode_set(
+    start: np.ndarray, heading: np.ndarray, goal: np.ndarray, distance: np.ndarray, ids: tuple[str, ...] = ()
+) -> EpisodeSet:
+    """Return an EpisodeSet of start [E, 3], heading [E], goal [E, 3] and distance [E], with equal goals stored once."""
+    goals, goal_index = np.unique(np.asarray(goal, np.float32).reshape(-1, 3), axis=0, return_inverse=True)
+    goal_index = goal_index.reshape(-1).astype(np.int32)
+    return EpisodeSet(
+        ids=ids or _numbers(len(start)),
+        start=np.asarray(start, np.float32),
+        heading=np.asarray(heading, np.float32),
+        goals=goals,
+        targets=goals,
+        first_goal=np.arange(len(goals) + 1, dtype=np.int32),
+        tour=goal_index[:, None],
+        leg_distance=np.asarray(distance, np.float32)[:, None],
+        nearest_goal=goal_index,
+        view_index=goal_index,
+        category=np.zeros(len(start), np.int32),
+    )
+
+
+def tour_set(
+    start: np.ndarray, heading: np.ndarray, goals: np.ndarray, leg_distance: np.ndarray, ids: tuple[str, ...] = ()
+) -> EpisodeSet:
+    """Return an EpisodeSet of tours: start [E, 3], heading [E], goals [E, T, 3] in order, leg_distance [E, T]."""
+    count, length = leg_distance.shape
+    first = np.arange(count, dtype=np.int32) * np.int32(length)
+    goals = np.asarray(goals, np.float32).reshape(-1, 3)
+    return EpisodeSet(
+        ids=ids or _numbers(count),
+        start=np.asarray(start, np.float32),
+        heading=np.asarray(heading, np.float32),
+        goals=goals,
+        targets=goals,
+        first_goal=np.arange(len(goals) + 1, dtype=np.int32),
+        tour=np.arange(len(goals), dtype=np.int32).reshape(count, length),
+        leg_distance=np.asarray(leg_distance, np.float32),
+        nearest_goal=first,
+        view_index=first,
+        category=np.zeros(count, np.int32),
+    )
+
+
+def check_episode_arrays(arrays: dict[str, np.ndarray]) -> None:
+    """Raise ValueError or KeyError unless arrays by name, such as those of a cache, can form an EpisodeSet.
+
+    Every index must lie within the array that it indexes.
+    """
+    count = len(arrays["start"])
+    num_goals = len(arrays["goals"])
+    num_sets = len(arrays["first_goal"]) - 1
+    tour_length = arrays["tour"].shape[1] if arrays["tour"].ndim == 2 else 0
+    shapes: dict[str, tuple[tuple[int, ...], type]] = {
+        "start": ((count, 3), np.float32), "heading": ((count,), np.float32), "goals": ((num_goals, 3), np.float32),
+        "targets": ((num_goals, 3), np.float32), "first_goal": ((num_sets + 1,), np.int32),
+        "tour": ((count, max(tour_length, 1)), np.int32),
+        "leg_distance": ((count, max(tour_length, 1)), np.float32), "nearest_goal": ((count,), np.int32),
+        "view_index": ((count,), np.int32), "category": ((count,), np.int32),
+    }  # fmt: skip
+    for name, (shape, dtype) in shapes.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype != dtype or (dtype is np.float32 and not np.isfinite(array).all()):
+            raise ValueError(f"episodes: {name} is {array.dtype} {array.shape}, expected finite {dtype} {shape}")
+    limits = {"tour": (-1, num_sets), "nearest_goal": (0, num_goals), "view_index": (0, num_goals)}
+    for name, (low, high) in limits.items():
+        if count and not (arrays[name].min() >= low and arrays[name].max() < high):
+            raise ValueError(f"episodes: {name} must lie in [{low}, {high})")
+    first = arrays["first_goal"]
+    if first[0] != 0 or first[-1] != num_goals or (np.diff(first) < 1).any():
+        raise ValueError(f"episodes: first_goal must rise from 0 to {num_goals}")
+    if count and ((arrays["tour"][:, 0] < 0).any() or arrays["category"].min() < 0):
+        raise ValueError("episodes: tours must begin with a set, and categories must not be negative")
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(str(index) for index in range(count))

@@ -1,0 +1,314 @@
+"""Objects as goals: their instances and view points, and episodes that lead to them.
+
+A view point is a place on the navmesh at most a metre from an object, from which a camera sees the object. These are
+Habitat's rules for ObjectNav (habitat-lab, ``object_nav_task.py``): an agent succeeds where it calls STOP within 0.1 m
+of any view point of any object of the category.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.episodes.episode_set import EpisodeSet
+from gym_batchnav.episodes.sampling import SamplingRules
+from gym_batchnav.geometry import Camera, look_at
+from gym_batchnav.homes.classes import semantic_class
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.render.api import make_renderer
+from gym_batchnav.scene.scene import Scene
+
+CATEGORIES = ("chair", "bed", "plant", "toilet", "tv", "sofa")
+"""The categories of Habitat's ObjectNav challenges of 2022 and 2023 (there, "tv" is called "tv_monitor")."""
+
+_VIEW = Camera(width=32, height=32, hfov_deg=90.0)
+_VIEWS_AT_ONCE = 256
+_NUM_DIRECTIONS = 64  # in which the outline of an object is measured
+_BELOW_CENTRE = 1.0  # metres; candidates are searched on the floor nearest to this far below an object's centre
+_MAX_ROUNDS = 1000  # of tries to find starts
+_POINTS_TRIED = 1000  # random points, one of which must be a possible start for an object to be a goal
+_NEAREST_TRIED = 16  # goals nearest in a straight line, among which the nearest one is searched first
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRules:
+    """The rules of view points; the distance is Habitat's.
+
+    Attributes:
+        max_distance: Largest horizontal distance from the convex outline of the object, metres.
+        spacing: Distance between neighbouring view points, metres.
+        eye_height: Height of the camera above the navmesh, metres.
+        min_coverage: Least fraction of the pixels of a 90-degree view towards the object that must show it.
+        min_points: Objects with fewer view points are left out, since agents would miss them.
+    """
+
+    max_distance: float = 1.0
+    spacing: float = 0.15
+    eye_height: float = 1.25
+    min_coverage: float = 0.005
+    min_points: int = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectInstance:
+    """One object of a scene with its view points."""
+
+    object_id: int  # semantic id
+    name: str
+    category: str
+    center: np.ndarray  # [3] float32, metres
+    points: np.ndarray  # [V, 3] float32, metres, on the navmesh
+    coverage: np.ndarray  # [V] float32, fraction of the view's pixels that show the object
+
+
+def object_category(name: str) -> str:
+    """Return the category of an object by its name.
+
+    It is the semantic class of the objects of generated scenes (see ``semantic_class``), and otherwise the name in
+    lower case without a number at its end: ``"chair"`` for ``"Chair.012"``.
+    """
+    try:
+        return semantic_class(name)
+    except ValueError:
+        return re.sub(r"[\s_.\-]*\d*$", "", name).lower()
+
+
+def find_instances(
+    scene: Scene, navmesh: NavMesh, categories: Sequence[str], rules: ViewRules | None = None
+) -> list[ObjectInstance]:
+    """Return the objects of some categories that have view points, with these, ordered by category.
+
+    Raises:
+        RuntimeError: If Embree, which traces the rays, cannot run here.
+    """
+    rules = rules or ViewRules()
+    numbers = {name: number for number, name in enumerate(categories)}
+    wanted = [
+        (numbers[category], object_id, name)
+        for object_id, name in enumerate(scene.objects, 1)
+        if (category := object_category(name)) in numbers
+    ]
+    drawer = _ObjectViews(scene, rules.eye_height)
+    try:
+        found = []
+        for number, object_id, name in sorted(wanted):
+            vertices = scene.vertices[np.unique(scene.triangles[scene.triangle_object == object_id])]
+            if not len(vertices):
+                continue
+            center = (vertices.min(axis=0) + vertices.max(axis=0)) / 2
+            points = _candidates(navmesh, vertices, center, rules)
+            coverage = drawer.coverage(object_id, center, points)
+            seen = coverage >= rules.min_coverage
+            if seen.sum() >= rules.min_points:
+                found.append(ObjectInstance(object_id, name, categories[number], center, points[seen], coverage[seen]))
+    finally:
+        drawer.close()
+    return found
+
+
+class _ObjectViews:
+    """Measures how much of an object is seen from points of a scene."""
+
+    def __init__(self, scene: Scene, eye_height: float) -> None:
+        self._eye_height = eye_height
+        self._renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
+        self._target = self._renderer.target(_VIEW, ("semantic",), num_views=_VIEWS_AT_ONCE, buffers=1)
+
+    def coverage(self, object_id: int, center: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Return the fraction [V] float32 of pixels that show an object in views from points [V, 3] at its centre."""
+        coverage = np.empty(len(points), np.float32)
+        for first in range(0, len(points), _VIEWS_AT_ONCE):
+            chunk = points[first : first + _VIEWS_AT_ONCE]
+            eyes = chunk + np.array([0, self._eye_height, 0], np.float32)
+            # From right above or below, the centre gives no direction.
+            eyes[:, 0] += np.where(np.linalg.norm(eyes - center, axis=1) < 1e-3, np.float32(1e-2), np.float32(0))
+            views = np.stack([look_at(eye, center) for eye in eyes])
+            ids = self._target.render(np.zeros(len(chunk), np.int32), views)["semantic"]
+            coverage[first : first + len(chunk)] = (ids == object_id).mean(axis=(1, 2, 3))
+        return coverage
+
+    def close(self) -> None:
+        """Release the renderer."""
+        self._target.close()
+        self._renderer.close()
+
+
+def _candidates(navmesh: NavMesh, vertices: np.ndarray, center: np.ndarray, rules: ViewRules) -> np.ndarray:
+    """Return the points [V, 3] float32 of a grid on the navmesh that are near enough to an object."""
+    reach = rules.max_distance
+    low = np.ceil((vertices.min(axis=0) - reach) / rules.spacing)
+    high = np.floor((vertices.max(axis=0) + reach) / rules.spacing)
+    x, z = (np.arange(low[axis], high[axis] + 1) * rules.spacing for axis in (0, 2))
+    grid = np.stack([axis.reshape(-1) for axis in np.meshgrid(x, z)], axis=1)
+    grid = grid[_outline_distance(vertices[:, [0, 2]], grid) <= reach]
+    points = np.insert(grid, 1, center[1] - _BELOW_CENTRE, axis=1)
+    snapped, polygons = navmesh.snap_with_polygon(points)
+    large = navmesh.island_radius >= SamplingRules().min_island_radius
+    on_grid = np.hypot(*(snapped - points)[:, [0, 2]].T) < 0.1 * rules.spacing
+    fits = (polygons >= 0) & on_grid & large[navmesh.polygon_island[polygons]] & (snapped[:, 1] <= center[1] + 0.5)
+    return snapped[fits]
+
+
+def _outline_distance(vertices: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the distance [M] of points [M, 2] to the convex hull of vertices [V, 2], 0 inside.
+
+    The distance to a convex set is the largest gap along any direction. With 64 directions it is at most 0.2% short.
+    """
+    angles = np.arange(_NUM_DIRECTIONS) * (2 * np.pi / _NUM_DIRECTIONS)
+    directions = np.stack([np.cos(angles), np.sin(angles)])
+    return np.maximum(0.0, (points @ directions - (vertices @ directions).max(axis=0)).max(axis=1))
+
+
+def sample_object_episodes(
+    navmesh: NavMesh,
+    instances: Sequence[ObjectInstance],
+    categories: Sequence[str],
+    num_episodes: int,
+    rng: np.random.Generator,
+    per_instance: bool = False,
+    rules: SamplingRules | None = None,
+) -> EpisodeSet:
+    """Sample episodes that lead to objects.
+
+    The category is uniform among those of the scene that agents can walk to, and the start is uniform among the points
+    whose geodesic distance to the nearest view point lies within the limits of the rules. Headings are uniform.
+
+    Args:
+        navmesh: The navmesh.
+        instances: The objects, ordered by category; see ``find_instances``.
+        categories: Names of all categories.
+        num_episodes: Number of episodes.
+        rng: Source of random numbers.
+        per_instance: Whether the goal is one object, chosen uniformly within the category, instead of any.
+        rules: Limits of the distance.
+
+    Raises:
+        ValueError: If there are no instances, or no start at such a distance from one.
+    """
+    rules = rules or SamplingRules()
+    if not instances:
+        raise ValueError(f"no object of the categories {', '.join(categories)} has view points in this scene")
+    owner = np.repeat(np.arange(len(instances)), [len(one.points) for one in instances])  # of every goal
+    numbers = np.array([categories.index(one.category) for one in instances])  # of every instance
+    group = np.arange(len(instances)) if per_instance else np.unique(numbers, return_inverse=True)[1]  # its set
+    goals = np.concatenate([one.points for one in instances])
+    first_goal = np.searchsorted(group[owner], np.arange(group.max() + 2)).astype(np.int32)
+    navmeshes = NavMeshAgents(1)
+    navmeshes.set_slot(0, navmesh.tables(goals, first_goal=first_goal))
+    reachable = _have_starts(navmesh, navmeshes, len(first_goal) - 1, rng, rules)
+    if not reachable.any():
+        limits = f"{rules.min_distance} to {rules.max_distance} m"
+        raise ValueError(f"no start found {limits} from any of the objects: choose other distances or categories")
+    possible = reachable[group]
+    present = np.unique(numbers[possible])
+    category = present[rng.integers(len(present), size=num_episodes)]
+    goal_set = np.array([rng.choice(group[possible & (numbers == number)]) for number in category], np.int32)
+    start, distance = _starts(navmesh, navmeshes, goal_set, rng, rules)
+    nearest = nearest_goals(navmesh, start, goals, first_goal, goal_set, distance)
+    heading = rng.uniform(-np.pi, np.pi, num_episodes).astype(np.float32)
+    view = nearest
+    if per_instance:
+        coverage = np.concatenate([one.coverage for one in instances])
+        view = np.array([_good_view(coverage, first_goal[one : one + 2], rng) for one in goal_set], np.int32)
+    return EpisodeSet(
+        ids=tuple(str(index) for index in range(num_episodes)),
+        start=start,
+        heading=heading,
+        goals=goals,
+        targets=np.stack([one.center for one in instances])[owner].astype(np.float32),
+        first_goal=first_goal,
+        tour=goal_set[:, None],
+        leg_distance=distance[:, None],
+        nearest_goal=nearest,
+        view_index=view,
+        category=category.astype(np.int32),
+        categories=tuple(categories),
+    )
+
+
+def _good_view(coverage: np.ndarray, ends: np.ndarray, rng: np.random.Generator) -> int:
+    """Return one of the goals from ``ends[0]`` to ``ends[1] - 1`` whose view shows more than the median."""
+    mine = coverage[ends[0] : ends[1]]
+    return int(ends[0] + rng.choice(np.flatnonzero(mine >= np.median(mine))))
+
+
+def _have_starts(
+    navmesh: NavMesh, navmeshes: NavMeshAgents, num_sets: int, rng: np.random.Generator, rules: SamplingRules
+) -> np.ndarray:
+    """Return whether any of some random points lies at an allowed distance from each set [H] bool of slot 0.
+
+    View points in a closed room may have no such start.
+    """
+    points, polygons = navmesh.random_points_and_polygons(_POINTS_TRIED, rng)
+    slots = np.zeros(_POINTS_TRIED, np.int32)
+    found = np.empty((num_sets, _POINTS_TRIED), np.float32)
+    for number, row in enumerate(found):
+        navmeshes.distance(slots, polygons, points, np.full(_POINTS_TRIED, number, np.int32), row)
+    return np.any((found >= rules.min_distance) & (found <= rules.max_distance), axis=1)
+
+
+def _starts(
+    navmesh: NavMesh, navmeshes: NavMeshAgents, goal_set: np.ndarray, rng: np.random.Generator, rules: SamplingRules
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return starts [E, 3] float32 and their distances [E] float32 to the sets [E] int32 of slot 0."""
+    start = np.empty((len(goal_set), 3), np.float32)
+    distance = np.empty(len(goal_set), np.float32)
+    left = np.arange(len(goal_set))
+    for _ in range(_MAX_ROUNDS):
+        tried = np.resize(left, max(len(left), _POINTS_TRIED))  # several points for each of the last ones
+        points, polygons = navmesh.random_points_and_polygons(len(tried), rng)
+        found = np.empty(len(tried), np.float32)
+        navmeshes.distance(np.zeros(len(tried), np.int32), polygons, points, goal_set[tried], found)
+        fits = np.nonzero((found >= rules.min_distance) & (found <= rules.max_distance))[0]
+        rows, first = np.unique(tried[fits], return_index=True)
+        start[rows] = points[fits[first]]
+        distance[rows] = found[fits[first]]
+        left = np.setdiff1d(left, rows)
+        if not len(left):
+            return start, distance
+    raise ValueError(
+        f"no start found {rules.min_distance} to {rules.max_distance} m from the objects: choose other distances"
+    )
+
+
+def nearest_goals(
+    navmesh: NavMesh,
+    start: np.ndarray,
+    goals: np.ndarray,
+    first_goal: np.ndarray,
+    goal_set: np.ndarray,
+    distance: np.ndarray,
+) -> np.ndarray:
+    """Return the goal [E] int32 of each set that is nearest to a start.
+
+    Args:
+        navmesh: The navmesh.
+        start: [E, 3], metres.
+        goals: [G, 3], metres.
+        first_goal: [H + 1] int, first goal of every set.
+        goal_set: [E] int, the set of every start.
+        distance: [E], metres, the geodesic distance to the nearest goal of the set.
+    """
+    nearest = np.empty(len(start), np.int32)
+    for number in np.unique(goal_set):
+        rows = np.nonzero(goal_set == number)[0]
+        members = np.arange(first_goal[number], first_goal[number + 1])
+        straight = np.linalg.norm(goals[members] - start[rows][:, None], axis=2)  # [R, M]
+        count = min(_NEAREST_TRIED, len(members))
+        for size in dict.fromkeys((count, len(members))):
+            tried = np.argsort(straight, axis=1)[:, :size]
+            # The nearest goal is no farther in a straight line than along the path.
+            near = np.take_along_axis(straight, tried, axis=1) <= distance[rows, None] + 1e-3
+            row, column = np.nonzero(near)
+            lengths = np.full(tried.shape, np.inf)
+            lengths[near] = navmesh.geodesic_distance(start[rows[row]], goals[members[tried[row, column]]])
+            nearest[rows] = members[np.take_along_axis(tried, lengths.argmin(axis=1)[:, None], axis=1)[:, 0]]
+            missed = lengths.min(axis=1) > distance[rows] + 1e-3  # the nearest one is mostly among the first
+            rows = rows[missed]
+            straight = straight[missed]
+    return nearest

@@ -1,0 +1,106 @@
+"""The kinds of episodes that a task can ask for where a scene comes without any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gym_batchnav.episodes.episode_set import EpisodeSet
+from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
+from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.scene import Scene
+
+
+class EpisodeSampler(Protocol):
+    """Samples the episodes of a scene; a frozen dataclass of plain values, so that workers can rebuild it."""
+
+    def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
+        """Return ``num_episodes`` episodes of a scene.
+
+        Raises:
+            ValueError: If the scene has no place for such episodes.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class PointEpisodes:
+    """Pairs of a start and a goal, as in PointNav; see ``sample_episodes``."""
+
+    def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
+        """Return PointNav episodes."""
+        return sample_episodes(navmesh, num_episodes, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class TourEpisodes:
+    """A start and several goals in order; see ``sample_tours``.
+
+    Attributes:
+        num_goals: Number of goals per episode.
+    """
+
+    num_goals: int = 3
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is a goal."""
+        if isinstance(self.num_goals, bool) or not isinstance(self.num_goals, int) or not 1 <= self.num_goals <= 100:
+            raise ValueError(f"num_goals={self.num_goals!r}: pass a whole number from 1 to 100")
+
+    def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
+        """Return episodes with several goals."""
+        return sample_tours(navmesh, num_episodes, self.num_goals, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEpisodes:
+    """Episodes that lead to view points of objects; see ``sample_object_episodes``.
+
+    Attributes:
+        categories: Names of the categories, see ``object_category``; those that a scene lacks are not drawn there.
+        per_instance: Whether the goal is one object, instead of any of its category.
+        eye_height: Height of the camera above the navmesh from which objects must be seen, metres.
+    """
+
+    categories: tuple[str, ...] = CATEGORIES
+    per_instance: bool = False
+    eye_height: float = 1.25
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there are categories, each once."""
+        names = self.categories
+        fits = isinstance(names, tuple) and names and all(isinstance(name, str) and name for name in names)
+        if not fits or len(set(names)) < len(names):
+            raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
+
+    def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
+        """Return episodes that lead to objects."""
+        instances = find_instances(scene, navmesh, self.categories, ViewRules(eye_height=self.eye_height))
+        return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
+
+
+_KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes)
+
+
+def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any]:
+    """Return a sampler of this module as JSON values, for ``sampler_from_json``.
+
+    Raises:
+        ValueError: If it is of another kind, which worker processes could not rebuild.
+    """
+    if type(sampler) not in _KINDS:
+        kinds = ", ".join(kind.__name__ for kind in _KINDS)
+        raise ValueError(f"sampler={sampler!r}: pass one of {kinds}")
+    return {"kind": type(sampler).__name__, **asdict(sampler)}  # type: ignore[call-overload]  # all are dataclasses
+
+
+def sampler_from_json(values: Mapping[str, Any]) -> EpisodeSampler:
+    """Return the sampler that ``sampler_to_json`` described."""
+    kind = next(kind for kind in _KINDS if kind.__name__ == values["kind"])
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    del fields["kind"]
+    sampler: EpisodeSampler = kind(**fields)
+    return sampler

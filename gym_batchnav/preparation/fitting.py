@@ -1,0 +1,104 @@
+"""Fitting of episodes from files to the navmesh in use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
+from gym_batchnav.episodes.objects import nearest_goals
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.system.notices import warn_user
+
+MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
+
+
+def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
+    """Fit episodes from a file to the navmesh: snap them, recompute distances, and drop those without a path.
+
+    An episode is dropped if its start or goal is farther than ``MAX_SHIFT`` from the navmesh, which happens if the
+    agent is larger than the one the episode was made for, or if no path connects them.
+
+    Raises:
+        ValueError: If none is left.
+    """
+    start = navmesh.snap(episodes.start)
+    goal = navmesh.snap(episodes.goal)
+    near = is_near(episodes.start, start) & is_near(episodes.goal, goal)
+    distance = np.full(len(episodes), np.inf)
+    distance[near] = navmesh.geodesic_distance(start[near], goal[near])
+    fits = np.isfinite(distance)
+    ids = _remaining_ids(episodes, near, fits, where)
+    return episode_set(start[fits], episodes.heading[fits], goal[fits], distance[fits], ids)
+
+
+def fit_object_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
+    """Fit episodes with sets of goals from a file to the navmesh: snap them, and recompute distances.
+
+    Goals that are farther than ``MAX_SHIFT`` from the navmesh are left out. An episode is dropped if its start is too
+    far, or if no path leads to any goal of its set.
+
+    Raises:
+        ValueError: If no episode is left.
+    """
+    start, polygons = navmesh.snap_with_polygon(episodes.start)
+    goals = navmesh.snap(episodes.goals)
+    kept = is_near(episodes.goals, goals)
+    counts = np.concatenate([[0], np.cumsum(kept)])
+    first_goal = counts[episodes.first_goal].astype(np.int32)
+    near = is_near(episodes.start, start) & (np.diff(first_goal)[episodes.goal_index] > 0)
+    distance = np.full(len(episodes), np.inf, np.float32)
+    if near.any():
+        navmeshes = NavMeshAgents(1)
+        navmeshes.set_slot(0, navmesh.tables(goals[kept], first_goal=first_goal))
+        found = np.empty(int(near.sum()), np.float32)
+        goal_set = np.ascontiguousarray(episodes.goal_index[near])
+        navmeshes.distance(np.zeros(len(found), np.int32), polygons[near], start[near], goal_set, found)
+        distance[near] = found
+    fits = np.isfinite(distance)
+    ids = _remaining_ids(episodes, near, fits, where)
+    nearest = nearest_goals(navmesh, start[fits], goals[kept], first_goal, episodes.goal_index[fits], distance[fits])
+    return replace(
+        episodes,
+        ids=ids,
+        start=start[fits],
+        heading=episodes.heading[fits],
+        goals=goals[kept],
+        targets=episodes.targets[kept],
+        first_goal=first_goal,
+        tour=episodes.tour[fits],
+        leg_distance=distance[fits, None],
+        nearest_goal=nearest,
+        view_index=nearest,
+        category=episodes.category[fits],
+    )
+
+
+def _remaining_ids(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, where: str) -> tuple[str, ...]:
+    """Return the ids of the episodes that fit [E] bool, and warn of the others.
+
+    Raises:
+        ValueError: If none is left.
+    """
+    ids = tuple(name for name, fit in zip(episodes.ids, fits, strict=True) if fit)
+    if not fits.all():
+        left_out = [name for name, fit in zip(episodes.ids, fits, strict=True) if not fit]
+        many = ", ..." if len(left_out) > 5 else ""
+        sentence = (
+            f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
+            f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from the navmesh of this agent, "
+            f"{int((near & ~fits).sum())} have no path to their goal; "
+            "use the navmesh_settings= or the navmesh that they were made for"
+        )
+        if not ids:
+            raise ValueError(sentence)
+        warn_user(sentence)
+    return ids
+
+
+def is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
+    """Return whether points [N, 3] moved by less than ``MAX_SHIFT``, horizontally and vertically; False for NaN."""
+    shift = np.abs(snapped - points)
+    return (np.hypot(shift[:, 0], shift[:, 2]) <= MAX_SHIFT) & (shift[:, 1] <= MAX_SHIFT)

@@ -1,0 +1,266 @@
+"""Cameras whose rays come from a table, and the kernel that draws their views.
+
+A table serves every lens, and sensors that need the rays themselves. The pinhole's arithmetic, in ``trace.py``, is
+faster where it suffices.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import carray, njit
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.render.embree.packet import (
+    AXES,
+    DIRECTION,
+    FAR,
+    HIT,
+    NORMAL,
+    NOTHING,
+    ORIGIN,
+    PARALLEL,
+    SHOWN,
+    TRIANGLE,
+    Lens,
+    Surfaces,
+    filter_hits,
+    intersect,
+    new_packets,
+    pointer,
+    start_view,
+)
+from gym_batchnav.render.embree.trace import Shading, Tracer, Views, shade_hits
+from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.parallel import for_each
+
+_SIDE = 4  # pixels per side of a packet
+_RIGHT, _UP, _AHEAD, _ORIGIN_RIGHT, _ORIGIN_UP, _END = range(6)
+
+
+class RayTable(NamedTuple):
+    """The rays of a camera, in its own frame; both arrays cover whole packets of 4x4 pixels.
+
+    The texture footprints of the pixels of a packet are computed from one pair of axes: how the direction of a ray
+    changes to the next pixel, on average over the packet. The origin takes its place if rays are parallel.
+    """
+
+    rays: (
+        np.ndarray
+    )  # [4 h, 4 w, 6] float32: direction (right, up, ahead), origin (right, up) in metres, end of the ray
+    axes: np.ndarray  # [h, w, 2, 3] float32: change to the next pixel on the right and above, as (right, up, ahead)
+    parallel: np.float32  # 1 if the rays are parallel
+
+
+class RayOutput(NamedTuple):
+    """The pictures to write; those of absent sensors have no pixels: [N, 0, 0]."""
+
+    depth: np.ndarray  # [N, H, W] float32
+    rgb: np.ndarray  # [N, H, W, 3] uint8
+    semantic: np.ndarray  # [N, H, W] int32
+    normals: np.ndarray  # [N, H, W, 3] float32
+    points: np.ndarray  # [N, H, W, 3] float32
+
+
+def ray_table(camera: Camera, lens: Lens) -> RayTable:
+    """Return the rays of a camera.
+
+    Args:
+        camera: The camera.
+        lens: The same as kernels take it.
+    """
+    rows = -(-camera.height // _SIDE)
+    columns = -(-camera.width // _SIDE)
+    rays = np.zeros((_SIDE * rows, _SIDE * columns, 6), np.float32)
+    rays[..., _AHEAD] = 1
+    rays[..., _END] = -1  # Embree ignores a ray that ends before it begins
+    changes = np.full((_SIDE * rows, _SIDE * columns, 2, 3), np.nan)
+    image = slice(camera.height), slice(camera.width)
+    if camera.lens is None:
+        # As in the kernel for pinholes, to the bit.
+        half = np.float32(0.5)
+        x = np.arange(camera.width, dtype=np.float32) + half
+        y = np.arange(camera.height, dtype=np.float32)[:, None] + half
+        rays[(*image, _RIGHT)] = lens.left + x * lens.pixel
+        rays[(*image, _UP)] = lens.top - y * lens.pixel
+        rays[(*image, _END)] = lens.far
+        changes[image] = [[lens.pixel, 0, 0], [0, lens.pixel, 0]]
+        return RayTable(rays, _packet_means(changes, rows, columns), np.float32(0))
+    y, x = np.mgrid[: camera.height, : camera.width] + 0.5
+    size = (camera.width, camera.height)
+    direction, origin = camera.lens.rays(x, y, *size)
+    has_ray = ~np.isnan(direction).any(axis=-1)
+    whole = np.concatenate([direction, origin, np.full((*x.shape, 1), lens.far)], axis=-1)
+    rays[image][has_ray] = whole[has_ray]
+    part = "origin" if camera.lens.is_parallel else "direction"
+    for axis, (dx, dy) in enumerate(((0.5, 0), (0, -0.5))):  # rows count downwards
+        after = getattr(camera.lens.rays(x + dx, y + dy, *size), part)
+        before = getattr(camera.lens.rays(x - dx, y - dy, *size), part)
+        changes[image][:, :, axis] = 0 if camera.lens.is_parallel else np.nan
+        changes[image][:, :, axis, : after.shape[-1]] = after - before
+    return RayTable(rays, _packet_means(changes, rows, columns), np.float32(camera.lens.is_parallel))
+
+
+def _packet_means(changes: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Return the means [h, w, 2, 3] float32 of changes [4 h, 4 w, 2, 3] over packets; zero where all are NaN."""
+    packets = changes.reshape(rows, _SIDE, columns, _SIDE, 2, 3)
+    known = ~np.isnan(packets).any(axis=(-1, -2), keepdims=True)
+    total = np.where(known, packets, 0).sum(axis=(1, 3))
+    return (total / np.maximum(known.sum(axis=(1, 3)), 1)).astype(np.float32)
+
+
+@njit(**ENTRY)
+def draw_rays(
+    tracer: Tracer, views: Views, table: RayTable, lens: Lens, shading: Shading, bands: int, out: RayOutput
+) -> None:
+    """Draw any of the five sensors.
+
+    Args:
+        tracer: Embree's functions.
+        views: The views.
+        table: The rays of the camera.
+        lens: Size and encoding of the pictures; its image plane is not read.
+        shading: Inputs of shading; read for colours and masked triangles.
+        bands: Number of bands per view, so that a few views can keep all threads busy.
+        out: The pictures, written.
+    """
+    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, table, lens, shading, out))
+
+
+@njit(**INNER)
+def _draw_band(
+    item: int,
+    bands: int,
+    tracer: Tracer,
+    views: Views,
+    table: RayTable,
+    lens: Lens,
+    shading: Shading,
+    out: RayOutput,
+) -> None:
+    """Draw band ``item % bands`` of view ``views.order[item // bands]``."""
+    rows = (lens.height + 4 * bands - 1) // (4 * bands) * 4
+    n = views.order[item // bands]
+    first_row = item % bands * rows
+    last_row = min(first_row + rows, lens.height)
+    slot = views.table[views.slots[n]]
+    view = views.matrices[n]
+    rgb = out.rgb[n]
+    axes = np.empty((2, 3), np.float32)
+    eye = np.empty(3, np.float32)
+    packets = new_packets(1)
+    packet = packets[0]
+    narrow = new_packets(1)[0]
+    floats = packet.view(np.float32)
+    start_view(packet, floats, view, lens.near)
+    for axis in range(3):
+        eye[axis] = floats[ORIGIN + 16 * axis]
+    if slot.masked != 0:
+        starts = np.int64(shading.level_starts.ctypes.data)
+        last = len(shading.level_starts) - 1
+        surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
+        filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
+        floats[PARALLEL] = table.parallel
+    for y in range(first_row, last_row, 4):
+        for x in range(0, lens.width, 4):
+            _turn_axes(view, table.axes[y >> 2, x >> 2], axes)
+            for axis in range(2):
+                for k in range(3):
+                    floats[AXES + 3 * axis + k] = axes[axis, k]
+            _aim(packet, floats, view, eye, table.rays, x, y)
+            intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
+            _write_geometry(packet, floats, view, slot, lens, out, n, x, y)
+            if rgb.size:
+                if table.parallel != 0:
+                    for lane in range(16):  # the footprints of parallel rays do not grow with the distance
+                        floats[FAR + lane] = np.float32(1.0)
+                shade_hits(packets, packets.view(np.float32), views.lights[n], axes, shading, slot)
+                for lane in range(16):
+                    column = x + (lane & 3)
+                    row = y + (lane >> 2)
+                    if column < lens.width and row < lens.height:
+                        hit = packet[HIT + lane] != NOTHING
+                        for k in range(3):
+                            rgb[row, column, k] = shading.encode[packet[SHOWN + 16 * k + lane]] if hit else 0
+
+
+@njit(**INNER)
+def _turn_axes(view: np.ndarray, local: np.ndarray, axes: np.ndarray) -> None:
+    """Turn axes [2, 3] (right, up, ahead) of a camera's frame into the world."""
+    for axis in range(2):
+        for k in range(3):
+            turned = local[axis, 0] * view[0, k] + local[axis, 1] * view[1, k]
+            axes[axis, k] = turned - local[axis, 2] * view[2, k]
+
+
+@njit(**INNER)
+def _aim(
+    packet: np.ndarray, floats: np.ndarray, view: np.ndarray, eye: np.ndarray, rays: np.ndarray, x: int, y: int
+) -> None:
+    """Aim the rays of the 4x4 pixels from (x, y).
+
+    Args:
+        packet: The packet as int32.
+        floats: The packet as float32.
+        view: [4, 4] float32, world-to-camera.
+        eye: [3] float32, the camera's position.
+        rays: See ``RayTable``.
+        x: Column of the first pixel.
+        y: Row of the first pixel.
+    """
+    for lane in range(16):
+        ray = rays[y + (lane >> 2), x + (lane & 3)]
+        for k in range(3):
+            floats[ORIGIN + 16 * k + lane] = eye[k] + ray[_ORIGIN_RIGHT] * view[0, k] + ray[_ORIGIN_UP] * view[1, k]
+            across = ray[_RIGHT] * view[0, k] + ray[_UP] * view[1, k]
+            floats[DIRECTION + 16 * k + lane] = across - ray[_AHEAD] * view[2, k]
+        floats[FAR + lane] = ray[_END]
+        packet[HIT + lane] = NOTHING
+
+
+@njit(**INNER)
+def _write_geometry(
+    packet: np.ndarray,
+    floats: np.ndarray,
+    view: np.ndarray,
+    slot: np.record,
+    lens: Lens,
+    out: RayOutput,
+    n: int,
+    x: int,
+    y: int,
+) -> None:
+    """Write depth, semantic, normals and points of the 4x4 pixels from (x, y) of view n."""
+    objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
+    depth = out.depth[n]
+    semantic = out.semantic[n]
+    normals = out.normals[n]
+    points = out.points[n]
+    for lane in range(16):
+        column = x + (lane & 3)
+        row = y + (lane >> 2)
+        if column >= lens.width or row >= lens.height:
+            continue
+        hit = packet[HIT + lane] != NOTHING
+        length = floats[FAR + lane]
+        if depth.size:
+            metres = max(min(length, lens.max_depth), lens.min_depth)
+            depth[row, column] = (metres - lens.offset) / lens.unit if hit else lens.miss
+        if semantic.size:
+            semantic[row, column] = objects[packet[TRIANGLE + lane]] if hit else 0
+        if points.size:
+            for k in range(3):
+                reached = floats[ORIGIN + 16 * k + lane] + length * floats[DIRECTION + 16 * k + lane]
+                points[row, column, k] = reached if hit else np.float32(0.0)
+        if normals.size:
+            nx = floats[NORMAL + lane]
+            ny = floats[NORMAL + 16 + lane]
+            nz = floats[NORMAL + 32 + lane]
+            away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
+            away += nz * floats[DIRECTION + 32 + lane]
+            scale = np.divide(np.float32(1.0), np.sqrt(nx * nx + ny * ny + nz * nz))
+            scale = -scale if away > np.float32(0.0) else scale
+            for k in range(3):
+                turned = (view[k, 0] * nx + view[k, 1] * ny + view[k, 2] * nz) * scale
+                normals[row, column, k] = turned if hit else np.float32(0.0)

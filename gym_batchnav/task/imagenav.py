@@ -1,0 +1,164 @@
+"""ImageNav and InstanceImageNav: go to the place or the object that a picture shows, and call STOP there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from gym_batchnav.episodes.objects import CATEGORIES
+from gym_batchnav.episodes.samplers import ObjectEpisodes
+from gym_batchnav.geometry import Camera
+from gym_batchnav.task.api import Sensor, Task, TaskState
+from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
+from gym_batchnav.task.pointnav import progress
+
+_MEASURES = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGoal(Sensor):
+    """A picture from the goal [H, W, 3] uint8, in a direction drawn once per episode: Habitat's ``imagegoal``.
+
+    It is drawn when an episode begins, for all environments that begin one at once, and kept.
+
+    Attributes:
+        camera: The camera that takes the picture.
+    """
+
+    camera: Camera = field(default=Camera())
+
+    name = "imagegoal"
+
+    @property
+    def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
+        """The space of one picture."""
+        return _picture_space(self.camera)
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return memory for the pictures."""
+        return {self.name: np.zeros((num_envs, *self.space.shape), np.uint8)}
+
+    def begin(self, state: TaskState, indices: np.ndarray) -> None:
+        """Draw the pictures."""
+        heading = (state.uniform(self.name, 1)[indices, 0] * 2 - 1) * np.pi
+        slots = state.agents.slot[indices]
+        state.memory[self.name][indices] = state.pictures(slots, state.episodes.goal[indices], heading, self.camera)
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """Return the pictures [N, H, W, 3]."""
+        return state.memory[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceImageGoal(Sensor):
+    """A picture of the object that is the goal [H, W, 3] uint8, from one of its view points.
+
+    It is drawn when an episode begins, for all environments that begin one at once, and kept. It is Habitat's
+    ``instance_imagegoal``.
+
+    Attributes:
+        camera: The camera that takes the picture, with its own lens.
+    """
+
+    camera: Camera = field(default=Camera(width=128, height=128, hfov_deg=60.0))
+
+    name = "instance_imagegoal"
+
+    @property
+    def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
+        """The space of one picture."""
+        return _picture_space(self.camera)
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return memory for the pictures."""
+        return {self.name: np.zeros((num_envs, *self.space.shape), np.uint8)}
+
+    def begin(self, state: TaskState, indices: np.ndarray) -> None:
+        """Draw the pictures."""
+        episodes = state.episodes
+        heading = np.zeros(len(indices))
+        pictures = state.pictures(
+            state.agents.slot[indices],
+            episodes.viewpoint[indices],
+            heading,
+            self.camera,
+            episodes.target[indices],
+        )
+        state.memory[self.name][indices] = pictures
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """Return the pictures [N, H, W, 3]."""
+        return state.memory[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageNav(Task):
+    """Habitat's ImageNav: STOP within ``success_distance`` of the place of a picture is a success.
+
+    The episodes are those of PointNav. Habitat's protocol allows 1,000 steps, as ``BatchNav/ImageNav-v0`` does.
+
+    Attributes:
+        camera: The camera of the goal picture; pass the agents' camera for Habitat's protocol.
+        success_distance: Geodesic metres below which STOP succeeds.
+        success_reward: Reward of a success.
+        step_reward: Reward of every step.
+    """
+
+    camera: Camera = field(default=Camera())
+    success_distance: float = 1.0
+    success_reward: float = 2.5
+    step_reward: float = -0.01
+
+    measures = _MEASURES
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The goal picture."""
+        return (ImageGoal(self.camera),)
+
+    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the reward [N] float64 of the step."""
+        return self.step_reward + progress(state.episodes) + self.success_reward * measures["success"]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceImageNav(Task):
+    """Habitat's InstanceImageNav: go to the one object that a picture shows, and call STOP at a view point of it.
+
+    Attributes:
+        camera: The camera of the goal picture, with its own lens, size and ``eye_height``.
+        categories: Names of the categories of the objects; see ``ObjectNav``.
+        success_distance: Geodesic metres to a view point of the object below which STOP succeeds.
+        success_reward: Reward of a success.
+        step_reward: Reward of every step.
+    """
+
+    camera: Camera = field(default=InstanceImageGoal().camera)
+    categories: tuple[str, ...] = CATEGORIES
+    success_distance: float = 0.1
+    success_reward: float = 2.5
+    step_reward: float = -0.01
+
+    measures = _MEASURES
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The goal picture."""
+        return (InstanceImageGoal(self.camera),)
+
+    @property
+    def sampler(self) -> ObjectEpisodes:  # type: ignore[override]  # a constant that depends on fields
+        """Samples the episodes."""
+        return ObjectEpisodes(self.categories, per_instance=True, eye_height=self.camera.eye_height)
+
+    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the reward [N] float64 of the step."""
+        return self.step_reward + progress(state.episodes) + self.success_reward * measures["success"]
+
+
+def _picture_space(camera: Camera) -> Box:
+    """Return the space of a camera's RGB picture."""
+    return Box(0, 255, (camera.height, camera.width, 3), np.uint8)

@@ -1,0 +1,77 @@
+"""ObjectNav: go to any object of a category, and call STOP beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from gym_batchnav.episodes.objects import CATEGORIES
+from gym_batchnav.episodes.samplers import ObjectEpisodes
+from gym_batchnav.task.api import Sensor, Task, TaskState
+from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
+from gym_batchnav.task.pointnav import progress
+from gym_batchnav.task.sensors import GPS, Compass
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectGoal(Sensor):
+    """The category of the object to go to [1] int64, a row of the task's categories: Habitat's ``objectgoal``.
+
+    Attributes:
+        num_categories: Number of categories.
+    """
+
+    num_categories: int = len(CATEGORIES)
+
+    name = "objectgoal"
+
+    @property
+    def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
+        """The space of one reading."""
+        return Box(0, self.num_categories - 1, (1,), np.int64)
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """Return the categories [N, 1]."""
+        return state.episodes.category.astype(np.int64)[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectNav(Task):
+    """Habitat's ObjectNav: STOP near a view point of any object of the category is a success.
+
+    A view point is a place on the navmesh at most 1 m from an object, from which the object is seen.
+    ``distance_to_goal`` is the geodesic distance to the nearest view point of the category.
+
+    Attributes:
+        categories: Names of the categories. Generated homes have those of ``homes.SEMANTIC_CLASSES``; in other scenes
+            the category is an object's name without its number.
+        success_distance: Geodesic metres to a view point below which STOP succeeds; Habitat's challenges use 0.1.
+        success_reward: Reward of a success.
+        step_reward: Reward of every step.
+        eye_height: Height of the camera above the navmesh from which objects must be seen in sampled episodes, metres.
+    """
+
+    categories: tuple[str, ...] = CATEGORIES
+    success_distance: float = 0.1
+    success_reward: float = 2.5
+    step_reward: float = -0.01
+    eye_height: float = 1.25
+
+    measures = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The category, GPS and compass."""
+        return ObjectGoal(len(self.categories)), GPS(), Compass()
+
+    @property
+    def sampler(self) -> ObjectEpisodes:  # type: ignore[override]  # a constant that depends on fields
+        """Samples the episodes of scenes without an episode file."""
+        return ObjectEpisodes(self.categories, eye_height=self.eye_height)
+
+    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the reward [N] float64 of the step."""
+        return self.step_reward + progress(state.episodes) + self.success_reward * measures["success"]

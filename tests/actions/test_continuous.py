@@ -1,0 +1,259 @@
+"""Continuous actions: closed forms of the motion, walls, STOP, and the whole environment with each of them."""
+
+import gymnasium
+import numpy as np
+import pytest
+from floors import floor_plan
+from gymnasium.wrappers import vector
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gym_batchnav import BatchNavEnv
+from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.state import Commands, agent_state
+from gym_batchnav.task.sensors import PreviousAction
+from gym_batchnav.testing import check_vector_env
+
+KINDS = {"velocity": VelocityActions, "waypoint": WaypointActions, "holonomic": HolonomicActions}
+HALL = ["0" * 12] * 12
+BLIND = {"scenes": "apartment_4", "sensors": (), "num_episodes": 5}
+unit = st.floats(-1, 1, width=32)
+
+
+def move(mesh, position, heading, commands, sliding=True):
+    """The agents after a step on a mesh, the metres that they walked, and whether they collided."""
+    size = len(position)
+    navmeshes = NavMeshAgents(1)
+    navmeshes.set_slot(0, mesh.tables(np.asarray(position[:1])))
+    agents = agent_state(size)
+    agents.position[:], agents.polygon[:] = mesh.snap_with_polygon(np.asarray(position, float))
+    agents.heading[:] = heading
+    moved = np.zeros(size, np.float32)
+    collided = np.zeros(size, bool)
+    navmeshes.step(
+        commands, agents.slot, agents.polygon, agents.position, agents.heading, sliding=sliding,
+        active=np.ones(size, bool), moved_out=moved, collided_out=collided,
+    )  # fmt: skip
+    return agents, moved, collided
+
+
+def still(size):
+    return np.zeros(size), np.zeros(size, bool)
+
+
+@given(linear=st.floats(0.05, 2), side=st.floats(-1, 1), angular=st.floats(-3, 3), heading=st.floats(-3, 3))
+@settings(max_examples=60, deadline=None)
+def test_velocities_are_integrated_exactly(linear, side, angular, heading):
+    """The reference follows the velocities in 20,000 small steps."""
+    stop = np.zeros(1, bool)
+    amounts = (np.array([angular]), np.array([linear]), np.array([side]))
+    commands = Commands(*amounts, stop, is_arc=True, longest_part=0.25)
+    agents, moved, collided = move(floor_plan(HALL), np.array([[6, 0, 6]]), heading, commands)
+    heading = np.float32(heading)
+    angles = heading + angular * (np.arange(20_000) + 0.5) / 20_000
+    sin = np.mean(np.sin(angles))
+    cos = np.mean(np.cos(angles))
+    expected = np.array([6 - sin * linear + cos * side, 0, 6 - cos * linear - sin * side])
+    length = np.hypot(linear, side)
+    np.testing.assert_allclose(agents.position[0], expected, atol=3e-6)
+    np.testing.assert_allclose(np.cos(agents.heading - heading - angular), 1, atol=1e-6)
+    assert 0.998 * length <= moved[0] <= length * (1 + 1e-6) and not collided[0]
+
+
+def test_a_full_circle_ends_where_it_began():
+    zero, stop = still(1)
+    commands = Commands(zero + 2 * np.pi, zero + 6, zero, stop, is_arc=True, longest_part=0.25)
+    agents, moved, _ = move(floor_plan(HALL), np.array([[6, 0, 6]]), 1.0, commands)
+    np.testing.assert_allclose(agents.position, [[6, 0, 6]], atol=1e-5)
+    assert abs(moved[0] - 6) < 0.01  # a point that only jumped to the end would not have moved
+
+
+def test_sideways_is_to_the_right_of_the_new_heading():
+    zero, stop = still(1)
+    commands = Commands(zero + np.pi / 2, zero + 1.0, zero + 0.5, stop)
+    agents, moved, _ = move(floor_plan(HALL), np.array([[6, 0, 6]]), 0.0, commands)
+    np.testing.assert_allclose(agents.position, [[5, 0, 5.5]], atol=1e-6)  # now facing -x, so -z is on the right
+    np.testing.assert_allclose(moved, np.hypot(1, 0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("sliding", [True, False])
+def test_a_long_walk_is_the_sum_of_short_ones(sliding):
+    """The reference calls NavMesh.move part by part."""
+    mesh = floor_plan(["000000", "0.0.00", "000000", "00..00", "000000"])
+    rng = np.random.default_rng(0)
+    start = mesh.random_points(300, rng)
+    heading = rng.uniform(-np.pi, np.pi, 300).astype(np.float32)
+    length = rng.uniform(0.3, 4, 300)
+    zero, stop = still(300)
+    agents, moved, collided = move(mesh, start, heading, Commands(zero, length, zero, stop, longest_part=0.25), sliding)
+    parts = np.ceil(length / 0.25).astype(int)
+    at = start.astype(np.float64)
+    walked = np.zeros(300)
+    hit = np.zeros(300, bool)
+    for part in range(parts.max()):
+        share = np.where(part < parts, length / parts, 0)
+        ends = at - share[:, None] * np.stack([np.sin(heading), 0 * heading, np.cos(heading)], 1)
+        to, blocked = mesh.move(at, ends, sliding)
+        walked += np.linalg.norm(to - at, axis=1)
+        hit |= blocked & (part < parts)
+        at = to.astype(np.float64)
+    near = np.linalg.norm(agents.position - at, axis=1) < 1e-3
+    assert near.mean() > 0.99  # rounding of the reference's points may decide on which side of a corner one passes
+    np.testing.assert_allclose(moved[near], walked[near], atol=1e-3)
+    assert (collided == hit)[near].mean() > 0.99 and 0.2 < collided.mean() < 0.9
+
+
+@pytest.mark.parametrize("sliding", [True, False])
+def test_no_walk_goes_through_a_wall(sliding):
+    """An agent that passed a wall would end farther away, along the floor, than it has walked."""
+    mesh = floor_plan(["00000", "0...0", "00000", "0.0.0", "00000"])
+    rng = np.random.default_rng(1)
+    start = mesh.random_points(500, rng)
+    zero, stop = still(500)
+    for is_arc in (False, True):
+        turn = rng.uniform(-np.pi, np.pi, 500)
+        commands = Commands(turn, zero + 4, zero + 1, stop, is_arc=is_arc, longest_part=0.25)
+        agents, moved, collided = move(mesh, start, 0.5, commands, sliding)
+        cut = 0.15 if sliding else 2e-3  # metres: a slide of 0.25 m may cut a corner, as in Habitat
+        assert (mesh.geodesic_distance(start, agents.position) <= moved + cut).all()
+        assert collided.mean() > 0.3
+
+
+def test_one_long_try_step_does_jump():
+    """As in Habitat, which is why continuous walks have parts."""
+    mesh = floor_plan(["00000", "0...0", "00000", "0.0.0", "00000"])
+    rng = np.random.default_rng(1)
+    start = mesh.random_points(500, rng)
+    zero, stop = still(500)
+    agents, moved, _ = move(mesh, start, 0.5, Commands(zero, zero + 4, zero, stop))
+    assert (mesh.geodesic_distance(start, agents.position) > moved + 0.5).any()
+
+
+@given(a=unit, b=unit)
+@settings(max_examples=50, deadline=None)
+def test_velocities_have_their_units(a, b):
+    kind = VelocityActions(
+        (-0.5, 1.5), (-20, 60), time_step=0.2, min_linear=0, min_angular_deg=0, look_range_deg=(-9, 9)
+    )
+    commands = kind.decode(kind.validate(np.array([[a, b, 1]]), 1))
+    np.testing.assert_allclose(commands.forward, 0.2 * (-0.5 + (a + 1)), atol=1e-9)
+    np.testing.assert_allclose(np.degrees(commands.turn), 0.2 * (-20 + 40 * (b + 1)), atol=1e-9)
+    np.testing.assert_allclose(np.degrees(commands.look), 1.8, atol=1e-9)
+    assert commands.is_arc and not commands.stop[0]
+
+
+def test_waypoints_and_holonomic_moves_have_their_units():
+    commands = WaypointActions(3.0, 90).decode(np.array([[0, 1], [1, -0.5]], np.float32))
+    np.testing.assert_allclose(commands.forward, [1.5, 3])
+    np.testing.assert_allclose(np.degrees(commands.turn), [90, -45])
+    commands = HolonomicActions(0.2, 0.1, 30).decode(np.array([[1, -1, 0.5]], np.float32))
+    np.testing.assert_allclose([*commands.forward, *commands.side, *np.degrees(commands.turn)], [0.2, -0.1, 15])
+
+
+CALLS = [  # actions, and whether each calls STOP
+    (VelocityActions(), [[-1, 0], [-0.81, 0.09], [-0.79, 0], [-1, 0.11]], [True, True, False, False]),
+    (WaypointActions(), [[-1, 0], [-0.91, -0.04], [-0.89, 0], [-1, 0.06]], [True, True, False, False]),
+    (HolonomicActions(), [[0, 0, 0], [0.09, 0, -0.09], [0.08, 0.08, 0], [0, 0, 0.11]], [True, True, False, False]),
+    (VelocityActions(stop_component=True), [[1, 1, 0.1], [-1, 0, 0], [-1, 0, -1]], [True, False, False]),
+    (WaypointActions(stop_component=True), [[1, 1, 0.1], [-1, 0, 0], [-1, 0, -1]], [True, False, False]),
+    (HolonomicActions(stop_component=True), [[1, 1, 1, 0.1], [0, 0, 0, 0]], [True, False]),
+]
+
+
+@pytest.mark.parametrize(("kind", "actions", "stops"), CALLS)
+def test_stop_is_called_by_standing_still_or_by_a_component(kind, actions, stops):
+    commands = kind.decode(np.array(actions, np.float32))
+    assert commands.stop.tolist() == stops
+    for amount in (commands.turn, commands.forward, commands.side):
+        assert not amount[commands.stop].any()  # an agent that stops does not move
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ([1.5, 0], r"actions\[1, 0\] = 1\.5 \((linear|distance|forward)\): pass numbers from -1 to 1"),
+        ([0, np.nan], r"actions\[1, 1\] = nan \((angular|angle|side)\)"),
+        ([0, -np.inf], r"actions\[1, 1\] = -inf"),
+    ],
+)
+def test_actions_outside_the_box_are_refused(kind, wrong, text):
+    actions = np.zeros((3, len(kind().components)))
+    actions[1, :2] = wrong
+    with pytest.raises(ValueError, match=text):
+        kind().validate(actions, 3)
+
+
+@pytest.mark.parametrize("given", [np.zeros((2, 2)), np.zeros(3), np.zeros((3, 2), object), [["a", "b"]] * 3])
+def test_actions_of_another_shape_are_refused(given):
+    with pytest.raises(ValueError, match=r"pass numbers \(3, 2\): linear, angular"):
+        VelocityActions().validate(given, 3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: VelocityActions(linear_range=(0.1, 0.2)),
+        lambda: VelocityActions(linear_range=(-1, 0)),
+        lambda: VelocityActions(angular_range_deg=(10, -10)),
+        lambda: VelocityActions(angular_range_deg=30),
+        lambda: VelocityActions(time_step=0),
+        lambda: VelocityActions(min_linear=-1),
+        lambda: WaypointActions(max_angle_deg=181),
+        lambda: WaypointActions(max_distance=0),
+        lambda: HolonomicActions(max_side=np.inf),
+    ],
+)
+def test_limits_are_checked(make):
+    with pytest.raises(ValueError, match="="):
+        make()
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_batch_keeps_the_rules(name, mode):
+    """Spaces, autoreset, seeding, independence of the environments."""
+    keywords = {"sensors": (PreviousAction(),), "max_episode_steps": 9, "autoreset_mode": mode, "num_episodes": 5}
+    check_vector_env(lambda: BatchNavEnv(3, actions=name, scenes="apartment_4", **keywords), steps=30, strict=True)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_previous_action_is_the_action(name):
+    env = BatchNavEnv(3, actions=name, **{**BLIND, "sensors": (PreviousAction(),)})
+    observation, _ = env.reset(seed=0)
+    env.action_space.seed(1)
+    space = env.single_action_space
+    assert env.single_observation_space["previous_action"] == space
+    assert not observation["previous_action"].any() and observation["previous_action"].shape == (3, *space.shape)
+    actions = env.action_space.sample()
+    np.testing.assert_array_equal(env.step(actions)[0]["previous_action"], actions)
+    state = env.get_state()
+    env.step(env.action_space.sample())
+    np.testing.assert_array_equal(env.set_state(state)["previous_action"], actions)
+    env.close()
+
+
+def test_a_single_environment_is_a_batch_of_one():
+    single = gymnasium.make("BatchNav/PointNav-v0", actions="velocity", **BLIND)
+    batch = BatchNavEnv(2, actions="velocity", **BLIND)
+    single.reset(seed=0), batch.reset(seed=0)
+    assert single.action_space == batch.single_action_space
+    for actions in np.random.default_rng(0).uniform(-0.5, 1, (20, 2, 2)):  # never STOP
+        goal = single.step(actions[0])[0]["pointgoal_with_gps_compass"]
+        np.testing.assert_array_equal(goal, batch.step(actions)[0]["pointgoal_with_gps_compass"][0])
+    single.close()
+    batch.close()
+
+
+def test_gymnasiums_wrappers_for_continuous_actions():
+    env = BatchNavEnv(2, actions="velocity", **BLIND)
+    clipped = vector.ClipAction(env)
+    clipped.reset(seed=0)
+    clipped.step(np.array([[5.0, 0.0], [-3.0, 9.0]], np.float32))
+    np.testing.assert_allclose(np.degrees(env.agents.heading - env.episodes.start_heading)[1] % 360, 10, atol=1e-3)
+    rescaled = vector.RescaleAction(env, min_action=0.0, max_action=2.0)
+    rescaled.reset(seed=0)
+    rescaled.step(np.array([[2.0, 1.0], [1.0, 1.0]], np.float32))
+    assert env.episodes.path_length[0] > env.episodes.path_length[1] > 0
+    env.close()

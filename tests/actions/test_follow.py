@@ -1,0 +1,113 @@
+"""The shortest-path follower in every action space, and agents that act at random."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gym_batchnav import BatchNavEnv
+from gym_batchnav.actions.api import Actions
+from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
+from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.episodes.habitat import write_episodes
+from gym_batchnav.episodes.sampling import sample_episodes
+from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
+from gym_batchnav.evaluation.evaluate import evaluate
+from gym_batchnav.library.sources import shipped_scenes
+from gym_batchnav.navmesh.mesh import NavMesh
+
+KINDS = ["discrete", "velocity", "waypoint", "holonomic"]
+ODD = [  # limits that a follower could stumble over
+    VelocityActions(stop_component=True, look_range_deg=(-30, 30)),
+    VelocityActions((-0.1, 2.5), (-300, 300), time_step=0.1),
+    VelocityActions(angular_range_deg=(0.0, 20.0)),  # turns left only
+    WaypointActions(0.3, 45, stop_component=True),
+    WaypointActions(5, 180, min_angle_deg=0.1),
+    HolonomicActions(0.25, 0.05, 5, stop_component=True),
+    HolonomicActions(0.1, 0.4, 90),
+    DiscreteActions(0.25, 10, look_angle_deg=30),
+]
+
+
+def follow(num_envs, actions, **keywords):
+    env = BatchNavEnv(num_envs, actions=actions, sensors=(), episode_order="once", **keywords)
+    episodes = evaluate(env, ShortestPathAgent())
+    env.close()
+    return episodes
+
+
+@pytest.mark.parametrize("actions", [*KINDS, *ODD], ids=str)
+def test_the_follower_needs_nearly_shortest_paths(actions):
+    episodes = follow(50, actions, scenes="apartment_4")
+    assert len(episodes) == 100 and episodes.success.all() and episodes.spl.mean() > 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sliding", [True, False])
+@pytest.mark.parametrize("actions", KINDS)
+def test_the_follower_in_all_apartments(actions, sliding, tmp_path: Path):
+    sampled = {}
+    for index, (name, scene) in enumerate(shipped_scenes().items()):
+        navmesh = NavMesh.load(scene.with_suffix(".navmesh"))
+        sampled[f"{name}.glb"] = sample_episodes(navmesh, 125, np.random.default_rng([2, index]))
+    write_episodes(sampled, tmp_path / "sampled.json.gz")
+    episodes = follow(250, actions, sliding=sliding, episode_file=tmp_path / "sampled.json.gz")
+    assert len(episodes) == 1000 and episodes.success.all() and episodes.spl.mean() > 0.97
+
+
+def test_the_follower_reaches_its_goals_in_spite_of_noise():
+    for actions in KINDS:
+        episodes = follow(50, actions, scenes="apartment_4", actuation_noise="locobot")
+        assert episodes.success.mean() > 0.97 and 0.5 < episodes.spl.mean() < 0.99
+
+
+@pytest.mark.parametrize("actions", ["velocity", "holonomic", VelocityActions(stop_component=True), ODD[-1]], ids=str)
+def test_random_agents_do_not_depend_on_the_number_of_environments(actions):
+    found = []
+    for num_envs in (3, 20):
+        env = BatchNavEnv(num_envs, scenes="apartment_4", actions=actions, sensors=(), max_episode_steps=40)
+        found.append(evaluate(env, RandomAgent(seed=5), episodes_per_scene=30))
+        if num_envs == 20:
+            with_another_seed = evaluate(env, RandomAgent(seed=6), episodes_per_scene=30)
+        env.close()
+    np.testing.assert_array_equal(found[0].path_length, found[1].path_length)
+    np.testing.assert_array_equal(found[0].num_steps, found[1].num_steps)
+    assert found[0].path_length.mean() > 0 and (found[0].num_steps == 40).any()
+    assert actions == "holonomic" or (found[0].num_steps < 40).any()  # standing still in three ways at once is rare
+    assert (with_another_seed.path_length != found[0].path_length).any()
+
+
+class Forward(Actions):
+    """One number: metres ahead."""
+
+    space = VelocityActions().space
+
+    def validate(self, actions, num_agents):
+        return np.asarray(actions, np.float32)
+
+    def decode(self, actions):
+        return VelocityActions().decode(actions)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1e5])
+@pytest.mark.parametrize("name", ["turn", "forward", "side"])
+def test_motion_that_no_kernel_could_end_is_refused(name, wrong, monkeypatch):
+    env = BatchNavEnv(2, scenes="apartment_4", actions=Forward(), sensors=())
+    env.reset(seed=0)
+    good = VelocityActions().decode(np.zeros((2, 2), np.float32))
+    amounts = getattr(good, name).copy()
+    amounts[1] = wrong
+    monkeypatch.setattr(Forward, "decode", lambda self, actions: good._replace(**{name: amounts}))
+    with pytest.raises(ValueError, match=rf"{name}\[1\] = "):
+        env.step(np.zeros((2, 2)))
+    env.close()
+
+
+def test_own_actions_may_lack_a_follower():
+    env = BatchNavEnv(2, scenes="apartment_4", actions=Forward(), sensors=())
+    env.reset(seed=0)
+    env.step(np.zeros((2, 2)))
+    assert env.episodes.path_length.all()
+    with pytest.raises(NotImplementedError, match=r"Forward has no follow\(\)"):
+        env.shortest_path_actions()
+    env.close()

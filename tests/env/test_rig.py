@@ -1,0 +1,242 @@
+"""Several cameras per agent: keys, groups, and images equal to those of one camera each."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rooms import box_room
+from walks import assert_equal, walk
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.flat import make_image, make_scan
+from gym_batchnav.env.memory import bytes_per_environment
+from gym_batchnav.env.rig import CameraRig
+from gym_batchnav.env.settings import BatchSettings
+from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.lenses import Equirectangular, Fisheye
+from gym_batchnav.task.components import Components
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.testing import check_vector_env
+
+N = 5
+SENSORS = ("rgb", "depth", "semantic")
+FRONT = Camera(20, 16)
+LEFT = replace(FRONT, yaw_deg=90, offset=(-0.1, 0.05))
+BACK = replace(FRONT, yaw_deg=180, pitch_deg=-20, eye_height=0.6)
+WIDE = Camera(24, 10, hfov_deg=120, normalize_depth=False, max_depth=5)
+RIG = {"front": FRONT, "left": LEFT, "wide": WIDE, "back": BACK}
+
+
+@pytest.fixture
+def make(tmp_path, library):
+    made = []
+
+    def make(num_envs=N, kind=BatchNavEnv, **kwargs):
+        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "renderer": "embree"}
+        made.append(kind(*([num_envs] if kind is not SingleEnv else []), **{**keywords, **kwargs}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def only(observation, camera):
+    """The images of one camera under the names that they have without others."""
+    return {key.partition("/")[2]: image for key, image in observation.items() if key.startswith(f"{camera}/")}
+
+
+def life(env):
+    """Copies of the observations of a reset and ten steps, and of every ``final_obs``."""
+    seen = [env.reset(seed=3)[0]]
+    seen[0] = {key: image.copy() for key, image in seen[0].items()}
+    for step in range(10):
+        observation, _, _, _, info = walk(env, 1, seed=step)[0]
+        seen += [{key: image.copy() for key, image in one.items()} for one in (observation, info.get("final_obs", {}))]
+    return seen
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+@pytest.mark.parametrize("reuse_buffers", [False, True])
+def test_each_camera_of_several_sees_what_it_sees_alone_to_the_bit(make, mode, reuse_buffers):
+    keywords = {"sensors": SENSORS, "autoreset_mode": mode, "max_episode_steps": 7, "reuse_buffers": reuse_buffers}
+    together = life(make(camera=RIG, **keywords))
+    assert sum(map(bool, together)) > 11 if mode == "same_step" else sum(map(bool, together)) == 11
+    for name, camera in RIG.items():
+        for seen, alone in zip(together, life(make(camera=camera, **keywords)), strict=True):
+            assert_equal(only(seen, name), {key: image for key, image in alone.items() if key in SENSORS})
+
+
+@pytest.mark.opengl
+def test_opengl_draws_several_cameras_like_embree(make):
+    seen = [
+        make(camera=RIG, sensors=("depth", "semantic"), renderer=name).reset(seed=3)[0] for name in ("opengl", "embree")
+    ]
+    for key in seen[0]:
+        assert np.isclose(seen[0][key], seen[1][key], rtol=1e-2, atol=1e-3).mean() > 0.99, key
+
+
+def test_the_order_of_the_cameras_does_not_matter(make):
+    backwards = dict(reversed(RIG.items()))
+    first, second = make(camera=RIG), make(camera=backwards)
+    assert_equal(first.reset(seed=1)[0], second.reset(seed=1)[0])
+    assert_equal(walk(first, 3)[-1][0], walk(second, 3)[-1][0])
+
+
+def test_cameras_that_differ_only_in_their_place_are_drawn_in_one_call(make, monkeypatch):
+    env = make(camera=RIG)
+    drawn = []
+    make_target = env.renderer.target
+
+    def target(camera, sensors, num_views, **kwargs):
+        drawn.append((camera.width, num_views))
+        return make_target(camera, sensors, num_views=num_views, **kwargs)
+
+    monkeypatch.setattr(env.renderer, "target", target)
+    env.reset(seed=0)
+    assert sorted(drawn) == [(20, 3 * N), (24, N)]
+    assert env.cameras.num_views == 4 * N
+
+
+def test_sensors_of_one_camera_or_of_each():
+    rig = CameraRig(RIG, ("depth", "front/rgb", "wide/rgb"))
+    assert set(rig.keys) == {"front/depth", "left/depth", "wide/depth", "back/depth", "front/rgb", "wide/rgb"}
+    assert {frozenset(group.names) for group in rig.groups} == {
+        frozenset({"front"}), frozenset({"left", "back"}), frozenset({"wide"}),
+    }  # fmt: skip
+    assert CameraRig(RIG, ()).groups == () and CameraRig(RIG, ("left/depth",)).keys == ("left/depth",)
+    assert CameraRig(FRONT).keys == ("depth",) and CameraRig({"front": FRONT}).keys == ("front/depth",)
+
+
+def test_observations_lie_in_their_spaces_and_the_batch_passes_its_own_check(make):
+    env = make(3, camera=RIG, sensors=SENSORS)
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observation)
+    assert observation["wide/depth"].shape == (3, 10, 24, 1) and observation["wide/depth"].max() > 1
+    assert observation["left/rgb"].flags.c_contiguous
+    check_vector_env(lambda: make(3, camera=RIG), steps=40)
+
+
+def test_resets_draw_only_what_has_changed_with_every_camera(make):
+    env, fresh = (make(camera=RIG, sensors=SENSORS, autoreset_mode="disabled") for _ in range(2))
+    for one in (env, fresh):
+        one.reset(seed=2)
+    mask = np.arange(N) == 3
+    partly = env.reset(options={"reset_mask": mask})[0]
+    fresh.reset(options={"reset_mask": mask})
+    fresh.cameras._kept = None  # draw everything
+    assert_equal(partly, fresh.set_pose(fresh.agents.position.copy(), fresh.agents.heading.copy()))
+
+
+def test_pictures_come_from_the_first_camera_or_a_named_one(make):
+    env = make(camera=RIG)
+    env.reset(seed=0)
+    left = make(camera=LEFT)
+    left.reset(seed=0)
+    np.testing.assert_array_equal(env.pictures(size=32), env.pictures(size=32, camera="front"))
+    np.testing.assert_array_equal(env.pictures(size=32, camera="left"), left.pictures(size=32))
+    with pytest.raises(ValueError, match="'right'"):
+        env.pictures(camera="right")
+
+
+def test_a_single_environment_has_several_cameras(make):
+    env = make(kind=SingleEnv, camera=RIG, render_mode="rgb_array")
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observation) and observation["wide/depth"].shape == (10, 24, 1)
+    assert env.render().shape == (256, 256, 3)
+
+
+def test_a_notebook_shows_every_camera(make):
+    env = make(camera=RIG)
+    env.reset(seed=0)
+    shown = env._repr_mimebundle_()
+    assert all(f"{name}: " in shown["text/html"] for name in RIG) and "90 degrees to the left" in shown["text/html"]
+
+
+def test_memory_counts_every_camera():
+    components = Components(PointNav(), (), ())
+    one, two = (
+        bytes_per_environment(BatchSettings(camera=camera), components)
+        for camera in (FRONT, {"front": FRONT, "left": LEFT})
+    )
+    none = bytes_per_environment(BatchSettings(camera=FRONT, sensors=()), components)
+    assert two - one == one - none + 3 * 64  # the matrices of one view are counted for blind agents, too
+
+
+@pytest.mark.parametrize("make_flat", [make_image, make_scan])
+def test_one_array_holds_the_images_of_one_camera(make_flat, library):
+    with pytest.raises(ValueError, match=r"'front', 'left'.*pass a Camera"):
+        make_flat(2, camera={"front": FRONT, "left": LEFT}, library=library, renderer="embree")
+
+
+def test_lenses_and_lidars_are_cameras_like_others(make):
+    cameras = {
+        "front": FRONT, "around": Camera(32, 16, lens=Equirectangular()), "back": replace(FRONT, yaw_deg=180),
+        "lidar": Camera.lidar(36, elevations_deg=(0.0, 10.0), max_range=4),
+    }  # fmt: skip
+    sensors = ("depth", "front/rgb", "around/rgb", "around/normals", "front/points", "around/semantic")
+    env = make(camera=cameras, sensors=sensors, renderer="auto")
+    observation, _ = env.reset(seed=0)
+    assert env.renderer.name == "embree" and env.observation_space.contains(observation)
+    assert observation["lidar/depth"].shape == (N, 2, 36, 1) and 1 < observation["lidar/depth"].max() <= 4
+    for name, camera in cameras.items():
+        alone = make(camera=camera, sensors=tuple(key.partition("/")[2] for key in observation if key.startswith(name)))
+        assert_equal(only(observation, name), only_images(alone.reset(seed=0)[0]))
+    assert env.pictures(camera="lidar", size=24).shape == (N, 24, 24, 3)
+    assert "Beams" in env._repr_mimebundle_()["text/html"]
+    scan = make_scan(2, camera=Camera.lidar(40, normalize_depth=True), library=env.library, num_episodes=20)
+    assert scan.reset(seed=0)[0].shape == (2, 43)
+    scan.close()
+
+
+def only_images(observation):
+    """An observation without the goal."""
+    return {key: image for key, image in observation.items() if image.ndim == 4}
+
+
+def test_what_opengl_cannot_draw_is_refused_when_the_batch_is_made():
+    for camera, sensors in ((Camera(lens=Fisheye()), ("depth",)), ({"a": FRONT}, ("a/normals",))):
+        with pytest.raises(ValueError, match="pass renderer='embree'"):
+            BatchSettings(camera=camera, sensors=sensors, renderer="opengl")
+    with pytest.raises(ValueError, match="draws into main memory"):
+        BatchSettings(camera=Camera(lens=Fisheye()), obs_device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("camera", "sensors", "message"),
+    [
+        ({}, ("depth",), "one or more Cameras"),
+        ([FRONT], ("depth",), "one or more Cameras"),
+        ({"front": 64}, ("depth",), "'front': 64"),
+        ({"": FRONT}, ("depth",), "without '/'"),
+        ({"a/b": FRONT}, ("depth",), "without '/'"),
+        ({"a.b": FRONT}, ("depth",), "without '/'"),
+        ({1: FRONT}, ("depth",), "without '/'"),
+        (RIG, ("right/depth",), "'right'; the cameras are 'front', 'left', 'wide', 'back'"),
+        (RIG, ("front/heat",), "'heat' is not one of"),
+        (RIG, ("depth", "left/depth"), "'left/depth' is listed twice"),
+        (FRONT, ("depth", "depth"), "'depth' is listed twice"),
+        (FRONT, ("front/depth",), "pass camera={'front'"),
+        (FRONT, ("/depth",), "there is no camera ''"),
+        (FRONT, "depth", "pass a tuple"),
+    ],
+)
+def test_what_no_agent_can_carry_is_refused_by_name(camera, sensors, message):
+    with pytest.raises(ValueError, match=message.replace("{", r"\{")):
+        BatchSettings(camera=camera, sensors=sensors)
+
+
+def test_keys_with_a_slash_name_modules_of_torch():
+    torch = pytest.importorskip("torch")
+    assert torch.nn.ModuleDict({"front/depth": torch.nn.Identity()})["front/depth"] is not None
+    with pytest.raises(KeyError):
+        torch.nn.ModuleDict({"front.depth": torch.nn.Identity()})
+
+
+def test_rooms_are_seen_from_every_side(make):
+    env = make(scenes=[box_room()], library=None, camera={"front": FRONT, "back": replace(FRONT, yaw_deg=180)})
+    seen = env.reset(seed=0)[0]
+    turned = env.set_pose(env.agents.position.copy(), env.agents.heading + np.float32(np.pi))
+    for one, other in (("front", "back"), ("back", "front")):
+        assert np.isclose(turned[f"{one}/depth"], seen[f"{other}/depth"], atol=1e-4).mean() > 0.99

@@ -1,0 +1,52 @@
+"""The registered ids, as single environments and as batches."""
+
+import gymnasium
+import numpy as np
+import pytest
+from furnished import furnished
+from rooms import box_room
+
+from gym_batchnav.testing import check_vector_env
+
+IDS = {
+    "Explore": "cells_visited",
+    "Flee": "distance_from_start",
+    "MultiGoalNav": "progress",
+    "ObjectNav": "distance_to_goal",
+    "ImageNav": "distance_to_goal",
+    "InstanceImageNav": "distance_to_goal",
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_single_environment_equals_a_batch_of_one(name, tmp_path):
+    scene = (
+        furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0))) if name in ("ObjectNav", "InstanceImageNav") else box_room()
+    )
+    keywords = {"scenes": [scene], "num_episodes": 10, "cache_dir": tmp_path, "sensors": ("depth",)}
+    one = gymnasium.make(f"BatchNav/{name}-v0", **keywords)
+    batch = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=2, **keywords)
+    seen, info = one.reset(seed=5)
+    seen_by_batch, infos = batch.reset(seed=5)
+    for _ in range(6):
+        assert set(seen) == set(seen_by_batch) and IDS[name] in info
+        for sensor, values in seen.items():
+            np.testing.assert_array_equal(values, seen_by_batch[sensor][0])
+        assert info[IDS[name]] == infos[IDS[name]][0]
+        seen, *_, info = one.step(1)
+        seen_by_batch, *_, infos = batch.step(np.array([1, 2]))
+    assert gymnasium.spec(f"BatchNav/{name}-v0").max_episode_steps == batch.unwrapped.max_episode_steps
+    one.close()
+    batch.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IDS)
+def test_batches_keep_gymnasiums_contract(name, tmp_path):
+    scene = furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0)))
+    keywords = {"scenes": [scene], "num_episodes": 10, "cache_dir": tmp_path, "max_episode_steps": 30}
+
+    def make():
+        return gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, autoreset_mode="same_step", **keywords)
+
+    check_vector_env(make, steps=80, strict=True)

@@ -1,0 +1,157 @@
+"""Habitat's ObjectNav datasets: written, read, fitted and refused."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from furnished import CATEGORIES, CRATES, furnished
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.episodes.habitat import read_episodes
+from gym_batchnav.episodes.habitat_objects import read_object_episodes, write_object_episodes
+from gym_batchnav.episodes.objects import find_instances, sample_object_episodes
+from gym_batchnav.evaluation.agents import ObjectOracleAgent
+from gym_batchnav.evaluation.evaluate import evaluate
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.preparation.fitting import fit_object_episodes
+from gym_batchnav.task.multigoal import MultiGoalNav
+from gym_batchnav.task.objectnav import ObjectNav
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    scene = furnished()
+    mesh = NavMesh.build(scene.vertices, scene.triangles)
+    instances = find_instances(scene, mesh, CATEGORIES)
+    return mesh, instances, sample_object_episodes(mesh, instances, CATEGORIES, 25, np.random.default_rng(0))
+
+
+@pytest.fixture
+def file(sampled, tmp_path):
+    path = tmp_path / "objects.json.gz"
+    write_object_episodes({"rooms/furnished.glb": (sampled[2], sampled[1])}, path)
+    return path
+
+
+def changed(path, change):
+    """Write a changed copy of a dataset and return its path."""
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    change(document)
+    copy = path.with_name("changed.json")
+    copy.write_text(json.dumps(document))
+    return copy
+
+
+def test_written_episodes_are_read_again(sampled, file):
+    mesh, _, episodes = sampled
+    read = fit_object_episodes(read_object_episodes(file, CATEGORIES)["furnished"], mesh, "file")
+    assert read.ids == episodes.ids and read.categories == CATEGORIES
+    for name in ("start", "heading", "distance", "goal", "target"):
+        np.testing.assert_allclose(getattr(read, name), getattr(episodes, name), atol=2e-3)
+    np.testing.assert_array_equal(read.category, episodes.category)
+    for row in range(25):
+        mine, theirs = (
+            {tuple(goal) for goal in one.goals[slice(*one.first_goal[one.goal_index[row] :][:2])]}
+            for one in (read, episodes)
+        )
+        assert mine == theirs
+
+
+def test_the_file_has_habitats_fields(file):
+    document = json.loads(gzip.decompress(file.read_bytes()))
+    assert set(document) == {
+        "episodes", "category_to_task_category_id", "category_to_scene_annotation_category_id", "goals_by_category",
+    }  # fmt: skip
+    row = document["episodes"][0]
+    assert row["goals"] == [] and row["object_category"] in ("table", "crate")
+    goals = document["goals_by_category"][f"furnished.glb_{row['object_category']}"]
+    assert row["info"]["closest_goal_object_id"] in {goal["object_id"] for goal in goals}
+    crates = document["goals_by_category"]["furnished.glb_crate"]
+    assert [goal["object_name"] for goal in crates] == ["crate_1", "crate_2"]
+    view = crates[0]["view_points"][0]
+    x, y, z, w = view["agent_state"]["rotation"]
+    ahead = np.array([-2 * (x * z + w * y), 0, -(1 - 2 * (x * x + y * y))])  # -z, rotated by the quaternion
+    towards = np.mean(CRATES["crate_1"], axis=0) - view["agent_state"]["position"]
+    towards[1] = 0
+    np.testing.assert_allclose(ahead, towards / np.linalg.norm(towards), atol=1e-5)
+    assert 0 < view["iou"] <= 1
+
+
+def test_an_environment_runs_a_file(file, tmp_path):
+    keywords = {"scenes": [furnished()], "sensors": (), "cache_dir": tmp_path, "episode_file": file}
+    env = BatchNavEnv(4, task=ObjectNav(CATEGORIES), **keywords)
+    episodes = evaluate(env, ObjectOracleAgent())
+    assert len(episodes) == 25 and episodes.success.all()
+    env.close()
+    with pytest.raises(ValueError, match=r"'crate' is not one of.*ObjectNav\(categories=\.\.\.\)"):
+        BatchNavEnv(4, task=ObjectNav(("table",)), **keywords)
+    with pytest.raises(ValueError, match=r"episodes of ObjectNav.*pass task=ObjectNav"):
+        BatchNavEnv(4, **keywords)
+    with pytest.raises(ValueError, match="no file can be read for TourEpisodes"):
+        BatchNavEnv(4, task=MultiGoalNav(), **keywords)
+
+
+def test_goals_may_be_part_of_the_episodes(sampled, file):
+    def move(document):
+        goals = document.pop("goals_by_category")
+        for row in document["episodes"]:
+            row["goals"] = goals[f"furnished.glb_{row['object_category']}"]
+
+    old = read_object_episodes(changed(file, move), CATEGORIES)["furnished"]
+    read = fit_object_episodes(old, sampled[0], "file")
+    np.testing.assert_allclose(read.distance, sampled[2].distance, atol=2e-3)
+
+
+def test_categories_of_a_file_are_found_in_order(file):
+    names = [row["object_category"] for row in json.loads(gzip.decompress(file.read_bytes()))["episodes"]]
+    assert read_object_episodes(file)["furnished"].categories == tuple(dict.fromkeys(names))
+
+
+def test_scenes_are_read_from_the_content_folder(file, tmp_path):
+    (tmp_path / "content").mkdir()
+    file.rename(tmp_path / "content" / "furnished.json.gz")
+    (tmp_path / "val.json").write_text('{"episodes": [], "category_to_task_category_id": {"crate": 0}}')
+    assert len(read_object_episodes(tmp_path / "val.json", CATEGORIES)["furnished"]) == 25
+
+
+def test_view_points_off_the_navmesh_are_left_out(sampled, file):
+    def move(document):
+        for view in document["goals_by_category"]["furnished.glb_crate"][0]["view_points"]:
+            view["agent_state"]["position"][1] += 9.0
+
+    mesh, instances, episodes = sampled
+    read = fit_object_episodes(read_object_episodes(changed(file, move), CATEGORIES)["furnished"], mesh, "file")
+    assert len(read) == 25 and len(read.goals) == len(episodes.goals) - len(instances[1].points)
+    crates = read.category == 1
+    assert (read.distance[crates] >= episodes.distance[crates] - 1e-3).all()
+    np.testing.assert_allclose(read.target[crates], np.tile(instances[2].center, (crates.sum(), 1)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda d: d.update(goals_by_category=[]), "goals_by_category is \\[\\]"),
+        (lambda d: d["goals_by_category"].clear(), "is missing: give a list of objects"),
+        (lambda d: [goal.clear() for goal in d["goals_by_category"]["furnished.glb_crate"]], "position of a goal"),
+        (lambda d: [g.update(view_points=[]) for g in d["goals_by_category"]["furnished.glb_crate"]], "no view points"),
+        (lambda d: [g.update(view_points=[{}]) for g in d["goals_by_category"]["furnished.glb_crate"]], "agent_state"),
+        (lambda d: [g.update(view_points=3) for g in d["goals_by_category"]["furnished.glb_crate"]], "malformed"),
+        (lambda d: d["episodes"][3].update(object_category=None), "episode 3 is malformed: object_category is missing"),
+        (lambda d: d["episodes"][3].update(scene_id="a/" * 99), "episode 3 .*over 64 folders"),
+        (lambda d: d["episodes"].clear(), "there are no episodes"),
+    ],
+)
+def test_damaged_files_are_refused_by_name(file, change, match):
+    copy = changed(file, change)
+    with pytest.raises(ValueError, match=match) as caught:
+        read_object_episodes(copy, CATEGORIES)
+    assert str(copy) in str(caught.value)
+
+
+def test_pointnav_episodes_are_refused(tmp_path):
+    row = {"start_position": [0, 0, 0], "start_rotation": [0, 0, 0, 1], "goals": [{"position": [1, 0, 0]}]}
+    (tmp_path / "points.json").write_text(json.dumps({"episodes": [row]}))
+    assert len(read_episodes(tmp_path / "points.json"))
+    with pytest.raises(ValueError, match="the file is no ObjectNav dataset"):
+        read_object_episodes(tmp_path / "points.json", CATEGORIES)

@@ -1,0 +1,125 @@
+"""ImageNav and InstanceImageNav: the goal picture is what an agent at the goal would see."""
+
+import itertools
+
+import numpy as np
+import pytest
+from furnished import CATEGORIES, furnished
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.state import agent_state, episode_state
+from gym_batchnav.task.api import TaskState
+from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageNav
+
+CAMERA = Camera(width=32, height=24, eye_height=1.0)
+NORMAL = Camera(width=33, height=33, hfov_deg=40.0)  # odd, so that there is a pixel in the middle
+
+
+@pytest.fixture(scope="module")
+def library():
+    return SceneLibrary.from_scenes([furnished()])
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    made = []
+
+    def make(task, num_envs=6, **keywords):
+        defaults = {"library": library, "num_episodes": 30, "cache_dir": tmp_path, "renderer": "embree"}
+        made.append(BatchNavEnv(num_envs, **{**defaults, "task": task, "sensors": ("rgb",), **keywords}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def test_an_agent_at_the_goal_sees_the_goal_picture(make):
+    env = make(ImageNav(CAMERA), camera=CAMERA)
+    observation, _ = env.reset(seed=0)
+    heading = (env.task_state.uniform("imagegoal", 1)[:, 0] * 2 - 1) * np.pi
+    there = env.set_pose(env.episodes.goal, heading)
+    assert observation["imagegoal"].shape == (6, 24, 32, 3) and observation["imagegoal"].std() > 5
+    np.testing.assert_array_equal(there["rgb"], observation["imagegoal"])
+
+
+def test_the_picture_stays_until_the_next_episode(make):
+    env = make(ImageNav(CAMERA), autoreset_mode="same_step", max_episode_steps=7)
+    before = env.reset(seed=0)[0]["imagegoal"]
+    for step in range(1, 15):
+        observation, *_, info = env.step(np.full(6, 1 + step % 2))
+        if step % 7 == 0:
+            np.testing.assert_array_equal(info["final_obs"]["imagegoal"], before)
+            assert (observation["imagegoal"] != before).any(axis=(1, 2, 3)).all()
+            before = observation["imagegoal"]
+        np.testing.assert_array_equal(observation["imagegoal"], before)
+
+
+def test_a_batch_equals_single_environments(make):
+    batch = make(ImageNav(CAMERA), num_envs=4)
+    pictures = batch.reset(seed=3)[0]["imagegoal"]
+    for index in range(4):
+        one = make(ImageNav(CAMERA), num_envs=1)
+        np.testing.assert_array_equal(one.reset(seed=3 + index)[0]["imagegoal"][0], pictures[index])
+
+
+def test_headings_are_uniform(make):
+    env = make(ImageNav(Camera(width=1, height=1)), num_envs=400, sensors=())
+    env.reset(seed=0)
+    heading = env.task_state.uniform("imagegoal", 1)[:, 0]
+    assert 0.4 < heading.mean() < 0.6 and heading.min() < 0.02 and heading.max() > 0.98
+
+
+def test_stop_within_a_metre_is_success(make):
+    env = make(ImageNav(CAMERA))
+    env.reset(seed=0)
+    mesh = env.simulator.navmesh(0)
+    near = env.episodes.goal + np.array([[0.7, 0, 0], [-0.7, 0, 0], [0, 0, 0.7], [0, 0, -0.7], [0, 0, 0], [0.3, 0, 0]])
+    env.set_pose(mesh.snap(near.astype(np.float32)), np.zeros(6))
+    expected = env.episodes.distance < 1.0
+    assert expected.any()
+    *_, info = env.step(np.zeros(6, int))
+    np.testing.assert_array_equal(info["success"], expected)
+
+
+def test_a_saved_state_keeps_the_pictures(make):
+    env = make(ImageNav(CAMERA))
+    observation, _ = env.reset(seed=0)
+    other = make(ImageNav(CAMERA))
+    other.reset(seed=9)
+    np.testing.assert_array_equal(other.set_state(env.get_state())["imagegoal"], observation["imagegoal"])
+
+
+def test_the_instance_is_in_the_middle_of_its_picture(make):
+    env = make(InstanceImageNav(NORMAL, CATEGORIES), num_envs=12)
+    observation, _ = env.reset(seed=0)
+    pictures = observation["instance_imagegoal"]
+    assert pictures.shape == (12, 33, 33, 3)
+    offset = env.episodes.target - env.episodes.viewpoint
+    assert (np.hypot(offset[:, 0], offset[:, 2]) < 2.0).all() and (env.episodes.goal != env.episodes.viewpoint).any()
+    scene = furnished()
+    for index in range(12):
+        # The colours of objects differ, and shading only scales them.
+        ids = [number for number in range(len(scene.objects)) if scene.objects[number].startswith(("crate", "table"))]
+        colors = scene.materials.base_color[ids, :3]
+        shown = (pictures[index, 16, 16] / 255.0) ** 2.2
+        alike = colors @ shown / np.linalg.norm(colors, axis=1) / np.linalg.norm(shown)
+        assert alike.max() > 0.999, f"environment {index} shows {shown}"
+
+
+def test_an_instance_is_the_only_goal(make):
+    env = make(InstanceImageNav(NORMAL, CATEGORIES))
+    env.reset(seed=0)
+    episodes = env.simulator.episode_set(0)
+    assert len(episodes.first_goal) == 4
+    ends = itertools.pairwise(episodes.first_goal)
+    members = [set(map(tuple, episodes.targets[first:end])) for first, end in ends]
+    assert [len(one) for one in members] == [1, 1, 1]
+
+
+def test_without_a_renderer_no_picture_is_drawn():
+    state = TaskState(agent_state(1), episode_state(1), {}, None, 500, 1.0)
+    with pytest.raises(RuntimeError, match="draw pictures in an environment"):
+        ImageGoal().begin(state, np.arange(1))

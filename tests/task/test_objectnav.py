@@ -1,0 +1,74 @@
+"""ObjectNav in a room with two crates and a table."""
+
+import numpy as np
+import pytest
+from furnished import CATEGORIES, furnished
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import ObjectOracleAgent
+from gym_batchnav.evaluation.evaluate import evaluate
+from gym_batchnav.geometry import polar_goals
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.task.objectnav import ObjectNav
+
+
+@pytest.fixture(scope="module")
+def library():
+    return SceneLibrary.from_scenes([furnished()])
+
+
+@pytest.fixture
+def env(library, tmp_path):
+    env = BatchNavEnv(8, library=library, num_episodes=40, cache_dir=tmp_path, sensors=(), task=ObjectNav(CATEGORIES))
+    yield env
+    env.close()
+
+
+def test_the_oracle_succeeds_and_faces_the_object(env):
+    angles = []
+
+    class Watched(ObjectOracleAgent):
+        def act(self, env, observation, begun):
+            actions = super().act(env, observation, begun)
+            polar = polar_goals(env.agents.position, env.agents.heading, env.episodes.target)
+            stops = (actions == 0) & env.episodes.valid & ~env.episodes.done
+            angles.extend(polar[stops, 1])
+            return actions
+
+    episodes = evaluate(env, Watched())
+    assert len(episodes) == 40 and episodes.success.all() and episodes.spl.mean() > 0.95
+    assert len(angles) >= 40 and np.abs(angles).max() <= np.radians(5.2)
+
+
+def test_the_goal_is_a_category_that_the_scene_has(env):
+    observation, _ = env.reset(seed=0)
+    assert set(observation) == {"objectgoal", "gps", "compass"}
+    goals = observation["objectgoal"]
+    assert goals.shape == (8, 1) and set(goals[:, 0]) <= {0, 1}  # no lamp
+    np.testing.assert_array_equal(goals[:, 0], env.episodes.category)
+    for _ in range(5):
+        again, *_ = env.step(np.full(8, 2))
+        np.testing.assert_array_equal(again["objectgoal"], goals)
+
+
+def test_the_distance_is_that_to_the_nearest_view_point(env):
+    env.reset(seed=0)
+    episodes = env.simulator.episode_set(0)
+    mesh = env.simulator.navmesh(0)
+    for _ in range(20):
+        _, _, _, _, info = env.step(np.random.default_rng(0).integers(1, 4, 8))
+        for index in range(8):
+            members = episodes.goals[slice(*episodes.first_goal[env.episodes.goal_index[index] :][:2])]
+            lengths = mesh.geodesic_distance(np.repeat(env.agents.position[[index]], len(members), axis=0), members)
+            assert info["distance_to_goal"][index] == pytest.approx(lengths.min(), abs=2e-3)
+
+
+def test_episodes_come_from_the_cache_unchanged(library, tmp_path):
+    sets = []
+    for _ in range(2):
+        env = BatchNavEnv(1, scenes=[furnished()], num_episodes=9, cache_dir=tmp_path, task=ObjectNav(CATEGORIES))
+        sets.append(env.simulator.episode_set(0))
+        env.close()
+    for name, array in sets[0].arrays().items():
+        np.testing.assert_array_equal(array, getattr(sets[1], name))
+    assert sets[1].categories == CATEGORIES
