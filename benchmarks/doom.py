@@ -35,6 +35,7 @@ SMALLEST = (160, 120)
 SIZES = ((64, 64), SMALLEST, (320, 240))
 SENSORS = {"rgb": ("rgb",), "rgb+depth": ("depth", "rgb")}
 NUM_VIEWS = 256
+SHARE = 512  # frames per process and call, so that processes seldom wait for each other
 WALK = 64  # tics between two places of a walk
 LOGIC = "without drawing"
 PRESSING_AT_RANDOM = "rgb, buttons at random"  # as in benchmarks/peers.py; such agents mostly face walls
@@ -294,12 +295,12 @@ def compare(folder: Path, scenario: str, python: Path, seconds: float, processes
             for sensors in (*SENSORS, PRESSING_AT_RANDOM, LOGIC) if size == SMALLEST else SENSORS:
                 doom = Contender([*command, shown, sensors], processes, folder)
                 stack.callback(doom.close)
-                workloads["ViZDoom", f"{shown} {sensors}"] = partial(doom.draw, 64 * processes)
+                workloads["ViZDoom", f"{shown} {sensors}"] = partial(doom.draw, SHARE * processes)
             if size == SMALLEST:
                 sensors = f"{IN_A_VECTOR} {2 * processes} environments"
                 doom = Contender([*command, shown, sensors], 1, folder)
                 stack.callback(doom.close)
-                workloads["ViZDoom", f"{shown} {sensors}"] = partial(doom.draw, 64 * processes)
+                workloads["ViZDoom", f"{shown} {sensors}"] = partial(doom.draw, SHARE * processes)
             for place in places:
                 for sensors, names in SENSORS.items():
                     workloads[f"ours, {place.name}", f"{shown} {sensors}"] = place.frames(Camera(*size), names)
