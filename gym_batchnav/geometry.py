@@ -94,7 +94,7 @@ class Camera:
             raise ValueError(f"near={self.near}: the near plane must lie in front of the camera")
         if not self.max_depth > self.near:
             raise ValueError(f"max_depth={self.max_depth}: it must be greater than near={self.near}")
-        if not 0.0 <= self.min_depth < self.max_depth:
+        if not (0.0 <= self.min_depth and np.float32(self.min_depth) < np.float32(self.max_depth)):
             raise ValueError(f"min_depth={self.min_depth}: pass metres from 0 to less than max_depth={self.max_depth}")
         if not isinstance(self.offset, (tuple, list)) or len(self.offset) != 2 or not all(map(_is_number, self.offset)):
             raise ValueError(f"offset={self.offset!r}: pass two numbers of metres, to the right and forward")

@@ -16,6 +16,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import AgentState, Commands
 
 MAX_AMOUNT = 1e4  # metres or radians: the greatest motion in a step
+MIN_PART = 1e-3  # metres: the shortest part of a long motion
 MAX_PITCH = np.pi / 2  # radians: no agent looks further up or down
 
 
@@ -65,10 +66,15 @@ def check_commands(commands: Commands) -> None:
     """Check motion before it reaches the kernels, which would never end a walk of infinite length.
 
     Raises:
-        ValueError: A number is not finite or exceeds ``MAX_AMOUNT``; the message names its row.
+        ValueError: A number is not finite or exceeds ``MAX_AMOUNT``, and the message names its row; or
+            ``longest_part`` is less than ``MIN_PART``.
     """
-    for name in ("turn", "forward", "side"):
+    if not commands.longest_part >= MIN_PART:
+        raise ValueError(f"longest_part={commands.longest_part} of the commands: return {MIN_PART:g} m or more")
+    for name in ("turn", "forward", "side", "look"):
         amounts = getattr(commands, name)
+        if amounts is None:
+            continue
         wrong = ~(np.abs(amounts) <= MAX_AMOUNT)  # also NaN
         if wrong.any():
             row = int(wrong.argmax())

@@ -12,7 +12,7 @@ from gymnasium.spaces import Discrete
 from gym_batchnav.actions.api import Actions, validate_discrete
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import NUM_ACTIONS, Action, AgentState, Commands
-from gym_batchnav.system.numbers import check_positive
+from gym_batchnav.system.numbers import check_between
 
 _STOP = int(Action.STOP)  # NumPy compares arrays with plain integers faster
 _NAMES = [action.name for action in Action]
@@ -31,7 +31,7 @@ class DiscreteActions(Actions):
             stays within 90 degrees up and down.
 
     Raises:
-        ValueError: A value is not a positive number.
+        ValueError: A step is not from 0.001 to 100 m, or an angle not from 0.1 to 180 degrees.
     """
 
     forward_step: float = 0.25
@@ -39,10 +39,11 @@ class DiscreteActions(Actions):
     look_angle_deg: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is a positive number."""
-        check_positive(forward_step=self.forward_step, turn_angle_deg=self.turn_angle_deg)
+        """Raise ValueError unless every value is within its bounds."""
+        check_between(0.001, 100.0, forward_step=self.forward_step)
+        check_between(0.1, 180.0, turn_angle_deg=self.turn_angle_deg)
         if self.look_angle_deg is not None:
-            check_positive(look_angle_deg=self.look_angle_deg)
+            check_between(0.1, 180.0, look_angle_deg=self.look_angle_deg)
 
     @property
     def turn_angle(self) -> float:

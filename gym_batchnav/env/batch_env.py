@@ -59,8 +59,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             list of these.
         sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"`` (see
             ``render.api.SENSOR_FORMATS``), or none of them for blind agents; and Sensor objects (see ``task.api``) in
-            addition to those of the task. Of several cameras, ``"depth"`` means that of each, ``"front/depth"`` that of
-            one.
+            addition to those of the task. All of several cameras record ``"depth"``; one records ``"front/depth"``.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measure objects (see ``task.api``) to report in addition to those of the task.
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor

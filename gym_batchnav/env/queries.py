@@ -35,7 +35,7 @@ class BatchQueries:
 
     @property
     def actions(self) -> Actions:
-        """What the agents' actions mean: DiscreteActions, VelocityActions, ..."""
+        """The meaning of the agents' actions: DiscreteActions, VelocityActions, ..."""
         return self.simulator.actions
 
     @property

@@ -102,7 +102,7 @@ class BatchSettings:
 
     @property
     def action_kind(self) -> Actions:
-        """What the agents' actions mean."""
+        """The meaning of the agents' actions."""
         return make_actions(self.actions, self.forward_step, self.turn_angle_deg)
 
     @property

@@ -32,13 +32,13 @@ class Simulator:
         preparer: Makes the navmesh, tables and episodes of each scene.
         episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
         memory: Arrays [N, ...] by name in which tasks, sensors and measures keep data of the current episodes.
-        actions: What the agents' actions mean; DiscreteActions() by default.
+        actions: The meaning of the agents' actions; DiscreteActions() by default.
         actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
 
     Attributes:
         library: The scenes.
-        actions: What the agents' actions mean.
+        actions: The meaning of the agents' actions.
         actuation_noise: Changes the motions that actions command, or None.
         sliding: Whether the agents slide along walls.
         agents: AgentState, written in place.

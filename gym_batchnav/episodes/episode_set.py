@@ -119,6 +119,8 @@ def check_episode_arrays(arrays: dict[str, np.ndarray]) -> None:
     Every index must lie within the array that it indexes.
     """
     count = len(arrays["start"])
+    if not count or not len(arrays["first_goal"]):
+        raise ValueError("episodes: there must be at least one, with at least one set of goals")
     num_goals = len(arrays["goals"])
     num_sets = len(arrays["first_goal"]) - 1
     tour_length = arrays["tour"].shape[1] if arrays["tour"].ndim == 2 else 0
@@ -135,13 +137,16 @@ def check_episode_arrays(arrays: dict[str, np.ndarray]) -> None:
             raise ValueError(f"episodes: {name} is {array.dtype} {array.shape}, expected finite {dtype} {shape}")
     limits = {"tour": (-1, num_sets), "nearest_goal": (0, num_goals), "view_index": (0, num_goals)}
     for name, (low, high) in limits.items():
-        if count and not (arrays[name].min() >= low and arrays[name].max() < high):
+        if not (arrays[name].min() >= low and arrays[name].max() < high):
             raise ValueError(f"episodes: {name} must lie in [{low}, {high})")
     first = arrays["first_goal"]
     if first[0] != 0 or first[-1] != num_goals or (np.diff(first) < 1).any():
         raise ValueError(f"episodes: first_goal must rise from 0 to {num_goals}")
-    if count and ((arrays["tour"][:, 0] < 0).any() or arrays["category"].min() < 0):
-        raise ValueError("episodes: tours must begin with a set, and categories must not be negative")
+    visits = arrays["tour"] >= 0
+    if not visits[:, 0].all() or (visits[:, 1:] & ~visits[:, :-1]).any():
+        raise ValueError("episodes: tours must begin with a set, and have no gap before their last one")
+    if arrays["category"].min() < 0 or (arrays["leg_distance"] < 0).any():
+        raise ValueError("episodes: categories and distances must not be negative")
 
 
 def _numbers(count: int) -> tuple[str, ...]:

@@ -22,6 +22,13 @@ def check_not_negative(**values: float) -> None:
             raise ValueError(f"{name}={value!r}: pass a number of at least 0")
 
 
+def check_between(least: float, most: float, **values: float) -> None:
+    """Raise ValueError unless every value is a number from ``least`` to ``most``."""
+    for name, value in values.items():
+        if not (_is_number(value) and least <= value <= most):
+            raise ValueError(f"{name}={value!r}: pass a positive number from {least:g} to {most:g}")
+
+
 def check_range(name: str, given: Any, most: float) -> None:
     """Raise ValueError unless a range is two numbers, the second greater, that contain 0 and are at most ``most``."""
     pair = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))

@@ -53,7 +53,7 @@ _take: Any = intrinsic(_type_take)
 
 @njit(parallel=True, **INNER)
 def _run(task: int, arguments: int, count: int) -> int:
-    """Call a task with the items 0 to ``count`` - 1 on all threads; return the number of items handed out.
+    """Call a task with the items 0 to ``count`` - 1 on all threads; the value returned has no meaning.
 
     Each thread takes the next few items whenever it has finished its last ones. Items may differ in cost, and other
     programs may slow a thread down, so threads that got equal numbers of items at once would wait for the slowest.
@@ -68,7 +68,7 @@ def _run(task: int, arguments: int, count: int) -> int:
             for item in range(first, min(first + taken_at_once, count)):
                 _call(task, arguments, item)
             first = _take(address, taken_at_once)
-    return counter[0]  # the counter must live until here
+    return counter[0]  # returned so that the counter lives until here
 
 
 def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any) -> Any:

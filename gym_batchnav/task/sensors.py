@@ -96,7 +96,7 @@ class PreviousAction(Sensor):
         space: The space of the readings; the environment sets it according to its actions.
     """
 
-    space: Space = field(default_factory=lambda: Discrete(1 + NUM_ACTIONS), repr=False)
+    space: Space = field(default_factory=lambda: Discrete(1 + NUM_ACTIONS), repr=False, hash=False)
 
     name = "previous_action"
 
