@@ -116,7 +116,7 @@ class Camera:
         eye_height: float = 0.25,
         **fields: Any,
     ) -> Camera:
-        """Return a lidar: a camera whose depth is the range of each beam, in metres, [elevations, beams].
+        """Return a lidar: a camera whose depth is the range of each beam, in metres, [elevations, beams, 1].
 
         Args:
             num_beams: Beams per elevation, evenly spaced from left to right.
@@ -269,16 +269,26 @@ def camera_to_world(views: np.ndarray) -> np.ndarray:
 
 
 def look_at(eye: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the world-to-camera matrix [4, 4] float32 of an upright camera at ``eye`` [3] facing ``target`` [3]."""
-    backward = np.asarray(eye, np.float64) - np.asarray(target, np.float64)
-    backward /= np.linalg.norm(backward)
-    up = np.array([0.0, 1.0, 0.0]) if abs(backward[1]) < 0.999 else np.array([0.0, 0.0, -1.0])
-    right = np.cross(up, backward)
-    right /= np.linalg.norm(right)
-    view = np.eye(4)
-    view[:3, :3] = np.stack([right, np.cross(backward, right), backward])
-    view[:3, 3] = -view[:3, :3] @ np.asarray(eye, np.float64)
-    return view.astype(np.float32)
+    """Return the world-to-camera matrices of upright cameras.
+
+    Args:
+        eye: [..., 3], metres, the cameras.
+        target: [..., 3], metres, the points that they face.
+
+    Returns:
+        [..., 4, 4] float32.
+    """
+    eye = np.asarray(eye, np.float64)
+    backward = eye - np.asarray(target, np.float64)
+    backward /= np.linalg.norm(backward, axis=-1, keepdims=True)
+    is_steep = np.abs(backward[..., 1:2]) >= 0.999
+    right = np.cross(np.where(is_steep, [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]), backward)
+    right /= np.linalg.norm(right, axis=-1, keepdims=True)
+    views = np.zeros((*backward.shape[:-1], 4, 4))
+    views[..., :3, :3] = np.stack([right, np.cross(backward, right), backward], axis=-2)
+    views[..., :3, 3] = -(views[..., :3, :3] @ eye[..., None])[..., 0]
+    views[..., 3, 3] = 1
+    return views.astype(np.float32)
 
 
 def projection_matrix(camera: Camera) -> np.ndarray:

@@ -32,6 +32,16 @@ def test_a_point_ahead_lies_on_the_cameras_axis(x, z, heading, distance):
     np.testing.assert_allclose(seen[:3], [0, 0, -distance], atol=2e-4)
 
 
+def test_look_at_takes_many_cameras_at_once():
+    eyes = np.array([[0, 1, 0], [2.0, 0.5, -1], [0, 5, 0]])
+    targets = np.array([[1.0, 1, 1], [0, 0, 0], [0, 0, 0]])
+    views = look_at(eyes, targets)
+    for view, eye, target in zip(views, eyes, targets, strict=True):
+        np.testing.assert_array_equal(view, look_at(eye, target))
+        np.testing.assert_allclose((view @ [*target, 1])[:3], [0, 0, -np.linalg.norm(target - eye)], atol=1e-6)
+    np.testing.assert_array_equal(look_at(eyes, targets[1])[1], views[1])
+
+
 @given(x=metres, y=metres, z=metres, heading=angles)
 def test_view_matrices_are_rigid_and_agree_with_look_at(x, y, z, heading):
     position = np.array([[x, y, z]], np.float32)

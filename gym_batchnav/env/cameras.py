@@ -122,6 +122,7 @@ class AgentCameras:
         images: dict[str, Any] = {}
         for group, target in zip(self.rig.groups, self._targets, strict=True):
             images |= self._split(group, target.finish(), self.num_agents)
+        images = {key: images[key] for key in self.rig.keys if key in images}  # no target before the first batch
         self._drawing = False
         if self._reuse_buffers or self.device == "cuda" or not images:
             return images
@@ -170,7 +171,7 @@ class AgentCameras:
         except BaseException:  # otherwise a batch that has begun would never finish
             self._partial_targets = closed(self._partial_targets)
             raise
-        return images
+        return {key: images[key] for key in self.rig.keys}
 
     def _make_targets(self, buffers: int) -> list[Target]:
         """Make one target per group of cameras."""

@@ -126,8 +126,8 @@ def _only_camera(env: BatchNavEnv) -> Camera:
 class ScanObservation(_OneArray):
     """A depth scan and the goal in one row [W + 3] float32: ``BatchNav/PointNav-v0`` without images.
 
-    The first W numbers are depths from left to right in [0, 1], for 0 to ``camera.max_depth`` metres along the view
-    axis; the last three are ``encode_goal``.
+    The first W numbers are depths from left to right in [0, 1], as the camera encodes
+    them (see ``Camera.normalize_depth``); the last three are ``encode_goal``.
 
     Args:
         env: A batch whose only sensor is depth, with a camera one pixel high.
@@ -163,8 +163,9 @@ class ImageObservation(_OneArray):
 
     The channels are red, green, blue (sensor ``"rgb"``), depth (sensor ``"depth"``), then the goal. Each goal channel
     is constant over the image: ``128 + 127 cos a``, ``128 + 127 sin a`` and ``255 d / (1 + d)``, rounded, for a goal at
-    angle a and distance d. Depth is ``255 depth / max_depth``, rounded. Decoding recovers the angle within 0.4 degrees,
-    the distance within ``(1 + d)^2 / 500`` metres and the depth within ``max_depth / 510``.
+    angle a and distance d. Depth is the camera's, from ``min_depth`` to ``max_depth``, scaled to 255 and rounded.
+    Decoding recovers the angle within 0.4 degrees, the distance within ``(1 + d)^2 / 500`` metres and the depth within
+    ``(max_depth - min_depth) / 510``.
 
     Args:
         env: A batch with the sensors ``("rgb",)``, ``("depth",)`` or both.

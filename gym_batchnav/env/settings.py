@@ -14,7 +14,7 @@ from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.choice import make_actions, make_noise
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.rig import CameraRig, CameraSpec
-from gym_batchnav.episodes.samplers import EpisodeSampler
+from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
@@ -156,7 +156,7 @@ class BatchSettings:
             self.num_envs,
             self.renderer_name,
             draws=bool(rig.keys),
-            samples=not are_shipped(scenes),
+            samples=not are_shipped(scenes) or not isinstance(preparer.sampler, PointEpisodes),
             lenses=rig.needs_embree,
         )
         return make_library(

@@ -356,16 +356,17 @@ class Simulator:
         self.agents.slot[indices] = slot
         self.agents.pitch[indices] = 0
         self._place(indices, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
+        nearest = episodes.nearest_goal[rows]
         state.episode[indices] = rows
-        state.goal_index[indices] = episodes.goal_index[rows]
-        state.goal[indices] = episodes.goal[rows]
+        state.goal_index[indices] = episodes.tour[rows, 0]
+        state.goal[indices] = episodes.goals[nearest]
         state.start[indices] = episodes.start[rows]
         state.start_heading[indices] = episodes.heading[rows]
         state.num_goals[indices] = (episodes.tour[rows] >= 0).sum(axis=1)
         state.category[indices] = episodes.category[rows]
-        state.target[indices] = episodes.target[rows]
+        state.target[indices] = episodes.targets[nearest]
         state.viewpoint[indices] = episodes.goals[episodes.view_index[rows]]
-        state.start_distance[indices] = episodes.distance[rows]
+        state.start_distance[indices] = episodes.leg_distance[rows].sum(axis=1)
         for distance in (state.previous_distance, state.distance):
             distance[indices] = episodes.leg_distance[rows, 0]
         counters = (state.path_length, state.num_steps, state.num_collisions, state.stopped)
@@ -428,3 +429,8 @@ class Simulator:
             rows = np.asarray({**state["agents"], **state["episodes"]}[name])
             if (rows < 0).any() or (rows >= np.array(limit)[slot]).any():
                 raise ValueError(f"state array {name!r} does not fit: it belongs to other scenes or episodes")
+        episodes = state["episodes"]
+        reached = np.asarray(episodes["num_reached"])
+        tours = np.array([0 if one is None else one.episode_set.tour.shape[1] for one in navigations])[slot]
+        if (reached < 0).any() or (reached > episodes["num_goals"]).any() or (episodes["num_goals"] > tours).any():
+            raise ValueError("state arrays 'num_reached' and 'num_goals' do not fit: they belong to other episodes")

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.env.cameras import AgentCameras, scatter
 from gym_batchnav.env.infos import end_info, step_info
 from gym_batchnav.env.simulator import Simulator
-from gym_batchnav.geometry import Camera, look_at, view_matrices
+from gym_batchnav.geometry import Camera, camera_views, look_at
 from gym_batchnav.state import read_only
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.components import Components, Measures
@@ -84,10 +84,9 @@ class Stepper:
         """Return pictures from places in the scenes of slots; see ``task.api.Pictures``."""
         floor = self.simulator.visible_floor(slots, position)
         if targets is None:
-            views = view_matrices(floor, heading, camera.eye_height)
+            views = camera_views(camera, floor, heading)
         else:
-            eyes = floor + np.array([0, camera.eye_height, 0], np.float32)
-            views = np.stack([look_at(eye, target) for eye, target in zip(eyes, targets, strict=True)])
+            views = look_at(floor + np.array([0, camera.eye_height, 0], np.float32), targets)
         return self.cameras.pictures_at(slots, views, camera)
 
     @property

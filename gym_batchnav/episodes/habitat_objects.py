@@ -87,7 +87,7 @@ def _read_file(
     goals = document.get("goals_by_category", {})
     if not isinstance(goals, dict):
         raise ValueError(f"{path}: goals_by_category is {beginning_of(goals)}: give an object of lists of goals")
-    sets: dict[str, _Set] = {}
+    sets: dict[Any, _Set] = {}  # by scene and category, or by episode if it has its own
     for index, row in enumerate(document["episodes"]):
         try:
             parts = scene_parts(row)
@@ -97,11 +97,13 @@ def _read_file(
                     f"object_category {one.category!r} is not one of the task's categories {', '.join(categories)}: "
                     "pass task=ObjectNav(categories=...) with the categories of the file"
                 )
-            if one.key not in sets:
-                sets[one.key] = _parse_goals(row.get("goals") or goals.get(one.key), one.key)
+            own = row.get("goals")
+            key = index if own else (parts, one.key)
+            if key not in sets:
+                sets[key] = _parse_goals(own or goals.get(one.key), one.key)
         except (TypeError, KeyError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
-        found.setdefault(parts, []).append((one, sets[one.key]))
+        found.setdefault(parts, []).append((one, sets[key]))
     return size
 
 
@@ -167,8 +169,11 @@ def write_object_episodes(
         path: The file, ``.json`` or ``.json.gz``.
 
     Raises:
-        ValueError: If the path has another ending.
+        ValueError: If the path has another ending, or two scenes have the same file name.
     """
+    files = [scene_id.rsplit("/", 1)[-1] for scene_id in by_scene]
+    if len(set(files)) < len(files):
+        raise ValueError("scenes with the same file name in different folders: Habitat's format names goals by file")
     names = dict.fromkeys(name for episodes, _ in by_scene.values() for name in episodes.categories)
     ids = {name: number for number, name in enumerate(names)}
     rows = []

@@ -32,6 +32,7 @@ _NUM_DIRECTIONS = 64  # in which the outline of an object is measured
 _BELOW_CENTRE = 1.0  # metres; candidates are searched on the floor nearest to this far below an object's centre
 _MAX_ROUNDS = 1000  # of tries to find starts
 _POINTS_TRIED = 1000  # random points, one of which must be a possible start for an object to be a goal
+_MAX_PAIRS = 2**20  # of starts and goals compared at a time, which limits the memory
 _NEAREST_TRIED = 16  # goals nearest in a straight line, among which the nearest one is searched first
 
 
@@ -125,9 +126,9 @@ class _ObjectViews:
         for first in range(0, len(points), _VIEWS_AT_ONCE):
             chunk = points[first : first + _VIEWS_AT_ONCE]
             eyes = chunk + np.array([0, self._eye_height, 0], np.float32)
-            # From right above or below, the centre gives no direction.
+            # A camera in the centre has no direction to look in.
             eyes[:, 0] += np.where(np.linalg.norm(eyes - center, axis=1) < 1e-3, np.float32(1e-2), np.float32(0))
-            views = np.stack([look_at(eye, center) for eye in eyes])
+            views = look_at(eyes, center)
             ids = self._target.render(np.zeros(len(chunk), np.int32), views)["semantic"]
             coverage[first : first + len(chunk)] = (ids == object_id).mean(axis=(1, 2, 3))
         return coverage
@@ -296,19 +297,30 @@ def nearest_goals(
     """
     nearest = np.empty(len(start), np.int32)
     for number in np.unique(goal_set):
-        rows = np.nonzero(goal_set == number)[0]
         members = np.arange(first_goal[number], first_goal[number + 1])
-        straight = np.linalg.norm(goals[members] - start[rows][:, None], axis=2)  # [R, M]
-        count = min(_NEAREST_TRIED, len(members))
-        for size in dict.fromkeys((count, len(members))):
-            tried = np.argsort(straight, axis=1)[:, :size]
-            # The nearest goal is no farther in a straight line than along the path.
-            near = np.take_along_axis(straight, tried, axis=1) <= distance[rows, None] + 1e-3
-            row, column = np.nonzero(near)
-            lengths = np.full(tried.shape, np.inf)
-            lengths[near] = navmesh.geodesic_distance(start[rows[row]], goals[members[tried[row, column]]])
-            nearest[rows] = members[np.take_along_axis(tried, lengths.argmin(axis=1)[:, None], axis=1)[:, 0]]
-            missed = lengths.min(axis=1) > distance[rows] + 1e-3  # the nearest one is mostly among the first
-            rows = rows[missed]
-            straight = straight[missed]
+        of_set = np.nonzero(goal_set == number)[0]
+        for rows in np.array_split(of_set, -(-len(of_set) * len(members) // _MAX_PAIRS)):
+            nearest[rows] = _nearest_of_set(navmesh, start[rows], goals, members, distance[rows])
+    return nearest
+
+
+def _nearest_of_set(
+    navmesh: NavMesh, start: np.ndarray, goals: np.ndarray, members: np.ndarray, distance: np.ndarray
+) -> np.ndarray:
+    """Return which of the goals ``members`` [M] is nearest to each start [R, 3], at a distance [R]; [R] int."""
+    nearest = np.empty(len(start), np.int32)
+    rows = np.arange(len(start))
+    straight = np.linalg.norm(goals[members] - start[:, None], axis=2)  # [R, M]
+    count = min(_NEAREST_TRIED, len(members))
+    for size in dict.fromkeys((count, len(members))):
+        tried = np.argsort(straight, axis=1)[:, :size]
+        # The nearest goal is no farther in a straight line than along the path.
+        near = np.take_along_axis(straight, tried, axis=1) <= distance[rows, None] + 1e-3
+        row, column = np.nonzero(near)
+        lengths = np.full(tried.shape, np.inf)
+        lengths[near] = navmesh.geodesic_distance(start[rows[row]], goals[members[tried[row, column]]])
+        nearest[rows] = members[np.take_along_axis(tried, lengths.argmin(axis=1)[:, None], axis=1)[:, 0]]
+        missed = lengths.min(axis=1) > distance[rows] + 1e-3  # the nearest one is mostly among the first
+        rows = rows[missed]
+        straight = straight[missed]
     return nearest

@@ -62,14 +62,15 @@ class Pictures(Protocol):
         camera: Camera,
         targets: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return RGB pictures [M, H, W, 3] uint8 of a camera ``eye_height`` above the visible floor.
+        """Return RGB pictures [M, H, W, 3] uint8 of a camera on agents that stand on the visible floor.
 
         Args:
             slots: [M] int, the slots of the scenes.
             position: [M, 3], metres, on the navmesh.
-            heading: [M], radians; the camera looks level in this direction.
+            heading: [M], radians, of the agents; the camera is placed on them as its fields say.
             camera: The camera.
-            targets: [M, 3], metres, points to look at instead.
+            targets: [M, 3], metres, points to look at instead, upright and from right above the position, whatever the
+                camera's angles and offset.
         """
 
 

@@ -60,7 +60,7 @@ class InstanceImageGoal(Sensor):
     ``instance_imagegoal``.
 
     Attributes:
-        camera: The camera that takes the picture, with its own lens.
+        camera: The camera that takes the picture, with its own lens; its angles and offset are not used.
     """
 
     camera: Camera = field(default=Camera(width=128, height=128, hfov_deg=60.0))
@@ -129,7 +129,8 @@ class InstanceImageNav(Task):
     """Habitat's InstanceImageNav: go to the one object that a picture shows, and call STOP at a view point of it.
 
     Attributes:
-        camera: The camera of the goal picture, with its own lens, size and ``eye_height``.
+        camera: The camera of the goal picture, with its own lens, size and ``eye_height``; its angles and offset are
+            not used.
         categories: Names of the categories of the objects; see ``ObjectNav``.
         success_distance: Geodesic metres to a view point of the object below which STOP succeeds.
         success_reward: Reward of a success.

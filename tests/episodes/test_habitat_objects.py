@@ -103,6 +103,24 @@ def test_goals_may_be_part_of_the_episodes(sampled, file):
     np.testing.assert_allclose(read.distance, sampled[2].distance, atol=2e-3)
 
 
+def test_episodes_of_one_category_may_have_their_own_goals(file):
+    def shift(document):  # the same object twice, 1 m apart
+        row = document["episodes"][0]
+        goals = document["goals_by_category"][f"furnished.glb_{row['object_category']}"][:1]
+        moved = json.loads(json.dumps(goals))
+        moved[0]["position"][0] += 1.0
+        document["episodes"] = [dict(row, goals=goals), dict(row, goals=moved)]
+
+    first, second = read_object_episodes(changed(file, shift), CATEGORIES)["furnished"].target
+    np.testing.assert_allclose(second - first, [1, 0, 0], atol=1e-5)
+
+
+def test_scenes_of_the_same_file_name_are_refused(sampled, tmp_path):
+    entry = (sampled[2], sampled[1])
+    with pytest.raises(ValueError, match="same file name in different folders"):
+        write_object_episodes({"a/room.glb": entry, "b/room.glb": entry}, tmp_path / "objects.json.gz")
+
+
 def test_categories_of_a_file_are_found_in_order(file):
     names = [row["object_category"] for row in json.loads(gzip.decompress(file.read_bytes()))["episodes"]]
     assert read_object_episodes(file)["furnished"].categories == tuple(dict.fromkeys(names))

@@ -45,6 +45,15 @@ def test_an_agent_at_the_goal_sees_the_goal_picture(make):
     np.testing.assert_array_equal(there["rgb"], observation["imagegoal"])
 
 
+def test_the_goal_camera_is_placed_on_the_agent_like_its_own(make):
+    camera = Camera(width=32, height=24, pitch_deg=-20, yaw_deg=15, roll_deg=5, offset=(0.1, 0.2))
+    env = make(ImageNav(camera), camera=camera)
+    observation, _ = env.reset(seed=0)
+    heading = (env.task_state.uniform("imagegoal", 1)[:, 0] * 2 - 1) * np.pi
+    there = env.set_pose(env.episodes.goal, heading)
+    np.testing.assert_array_equal(there["rgb"], observation["imagegoal"])
+
+
 def test_the_picture_stays_until_the_next_episode(make):
     env = make(ImageNav(CAMERA), autoreset_mode="same_step", max_episode_steps=7)
     before = env.reset(seed=0)[0]["imagegoal"]

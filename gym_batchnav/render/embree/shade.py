@@ -122,12 +122,12 @@ def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) ->
 def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
     """Write the texture coordinates and the squares of the longer axes of the pixels' footprints, in textures.
 
-    For a ray of direction D (of length one along the view axis) and length t that hits a plane of normal n, the hit
+    For a ray of direction D and length t (in lengths of D) that hits a plane of normal n, the hit
     point moves by t (dD - D (n . dD) / (n . D)) on the plane when the direction changes by dD, here by one pixel.
 
     Args:
         floats: The packet as float32.
-        axes: [2, 3] float32, the camera's axes to the right and up, a pixel long.
+        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
     """
     ax = axes[0, 0]
     ay = axes[0, 1]
