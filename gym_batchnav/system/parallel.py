@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import njit, prange, types
 from numba.core import cgutils
@@ -52,23 +51,27 @@ _take: Any = intrinsic(_type_take)
 
 
 @njit(parallel=True, **INNER)
-def _run(task: int, arguments: int, count: int) -> int:
-    """Call a task with the items 0 to ``count`` - 1 on all threads; the value returned has no meaning.
+def _run(task: int, arguments: int, count: int, counter: int) -> None:
+    """Call a task with the items 0 to ``count`` - 1 on all threads.
 
     Each thread takes the next few items whenever it has finished its last ones. Items may differ in cost, and other
     programs may slow a thread down, so threads that got equal numbers of items at once would wait for the slowest.
+
+    Args:
+        task: Address of the task.
+        arguments: Address of its arguments.
+        count: Number of items.
+        counter: Address of an int64, 0 at first: the next item. It is the caller's, because Numba frees an array as
+            soon as it does not see it used, and does not see uses of its address.
     """
     taken_at_once = max(1, count // _TURNS)
-    counter = np.zeros(1, np.int64)
-    address = counter.ctypes.data
     # Numba gives each thread an equal share of these turns. Asking for the number of threads would prevent caching.
     for _ in prange(_TURNS):
-        first = _take(address, taken_at_once)
+        first = _take(counter, taken_at_once)
         while first < count:
             for item in range(first, min(first + taken_at_once, count)):
                 _call(task, arguments, item)
-            first = _take(address, taken_at_once)
-    return counter[0]  # returned so that the counter lives until here
+            first = _take(counter, taken_at_once)
 
 
 def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any) -> Any:
@@ -80,7 +83,7 @@ def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any)
     called = kernel.get_call_type(typing_context, item_types, {})
     assert called.return_type == types.none, "a parallel loop has no results"
     run = types.Dispatcher(_run)
-    run_types = run.get_call_type(typing_context, (types.int64,) * 3, {})
+    run_types = run.get_call_type(typing_context, (types.int64,) * 4, {})
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         _, number, given = args
@@ -89,8 +92,11 @@ def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any)
         builder.store(given, values)
         number = context.cast(builder, number, signature.args[1], types.int64)
         task = _define_task(context, builder, _compiled(context, kernel, called), called, given.type)
-        addresses = [builder.ptrtoint(task, _WORD), builder.ptrtoint(values, _WORD), number]
-        context.call_internal(builder, _compiled(context, run, run_types), run_types, addresses)
+        counter = builder.alloca(_WORD)
+        builder.store(_WORD(0), counter)
+        pointers = [builder.ptrtoint(one, _WORD) for one in (task, values, counter)]
+        run_arguments = [pointers[0], pointers[1], number, pointers[2]]
+        context.call_internal(builder, _compiled(context, run, run_types), run_types, run_arguments)
         return context.get_dummy_value()
 
     return types.void(kernel, count, arguments), generate

@@ -9,9 +9,9 @@ from gym_batchnav.system.parallel import for_each
 
 @numba.njit
 def _count(item: int, runs: np.ndarray) -> None:
-    for _ in range(1000 * (item % 7)):  # items of unequal cost
-        runs[item] += 2
-        runs[item] -= 2
+    for size in range(1, 100 * (item % 7)):  # items of unequal cost
+        runs[item] += np.full(size % 40 + 1, 2).size  # small arrays, which take the place of any that was freed
+        runs[item] -= size % 40 + 1
     runs[item] += 1
 
 
