@@ -32,7 +32,7 @@ from gym_batchnav.render.embree.packet import (
     start_view,
 )
 from gym_batchnav.render.embree.trace import Shading, Tracer, Views, shade_hits
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.parallel import for_each
 
 _SIDE = 4  # pixels per side of a packet
@@ -149,9 +149,9 @@ def _draw_band(
     rgb = out.rgb[n]
     axes = np.empty((2, 3), np.float32)
     eye = np.empty(3, np.float32)
-    packets = new_packets(1)
+    packets = new_packets(to_int64(1))
     packet = packets[0]
-    narrow = new_packets(1)[0]
+    narrow = new_packets(to_int64(1))[0]
     floats = packet.view(np.float32)
     start_view(packet, floats, view, lens.near)
     for axis in range(3):

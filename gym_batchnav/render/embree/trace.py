@@ -41,7 +41,7 @@ from gym_batchnav.render.embree.shade import (
     row_of,
 )
 from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.parallel import for_each
 
 # The record of a slot for kernels, all zero for an empty slot. The fields of surfaces are zero if no kernel reads them.
@@ -127,9 +127,9 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
     semantic = out.semantic[n]
     objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
     axes = view[:2, :3] * lens.pixel
-    packets = new_packets(GROUP)
+    packets = new_packets(to_int64(GROUP))
     floats = packets.view(np.float32)
-    narrow = new_packets(1)[0]
+    narrow = new_packets(to_int64(1))[0]
     for k in range(GROUP):
         start_view(packets[k], floats[k], view, lens.near)
         if slot.masked != 0:
