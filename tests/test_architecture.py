@@ -15,8 +15,8 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
     "state", "lenses", "geometry", "system", "navmesh", "scene", "homes", "library", "render", "noise", "episodes",
-    "actions", "task",
-    "preparation", "env", "evaluation", "adapters", "viz", "train", "testing", "bench", "diagnosis", "cli", "__main__",
+    "actions", "task", "preparation", "protocols", "env", "evaluation", "adapters", "viz", "train", "testing", "bench",
+    "diagnosis", "cli", "__main__",
 ]  # fmt: skip
 MAX_LINES = 450
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

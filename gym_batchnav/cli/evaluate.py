@@ -57,8 +57,9 @@ def evaluate(
 
     All scenes have the same number of episodes, and the episodes do not depend on --num-envs. The environments have the
     settings of the training, which the policy's file describes. The table has means and their 95% intervals, from a
-    bootstrap over scenes and the episodes in them. With --out: results.json, episodes.csv, trajectories.png (from
-    above; the shortest paths in grey) and clip.gif of the longest episodes.
+    bootstrap over scenes and the episodes in them. With --out: results.json, protocol.json (settings, checksums,
+    versions and seeds), episodes.csv, trajectories.png (from above; the shortest paths in grey) and clip.gif of the
+    longest episodes.
 
     Example: gym-batchnav evaluate --policy runs/mine/policy.safetensors --episodes 500 --out report
     """

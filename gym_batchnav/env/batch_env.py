@@ -27,6 +27,7 @@ from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.delays import SensorTiming
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.observer import Observer
+from gym_batchnav.env.protocol_card import fills_in_protocol
 from gym_batchnav.env.queries import BatchQueries
 from gym_batchnav.env.rig import CameraSpec
 from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice, check_counts
@@ -37,6 +38,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.noise.api import SensorNoise
+from gym_batchnav.protocols import NavigationProtocol
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
@@ -57,6 +59,9 @@ class BatchNavEnv(BatchQueries, VectorEnv):
 
     Args:
         num_envs: N, the number of environments, one agent each.
+        protocol: Name of a paper's or challenge's protocol, such as ``"pointnav-2021"``, or a NavigationProtocol. It
+            brings its task, camera, noise and limits; keywords that are passed beside it take the place of its own. See
+            ``gym_batchnav.protocols`` and ``protocol_card``.
         scenes: ``"apartments"`` (the shipped ones, the default), one of their names, the path of a scene file, a folder
             or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a
             list of these.
@@ -119,10 +124,12 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012 - Gymnasium's form
     closed = True  # until the constructor ends, so that Gymnasium does not close a batch that could not be made
 
+    @fills_in_protocol
     def __init__(
         self,
         num_envs: int = 1,
         *,
+        protocol: str | NavigationProtocol | None = None,
         scenes: SceneSpec | None = None,
         sensors: Sequence[str | Sensor] = ("depth",),
         task: Task | None = None,
@@ -154,7 +161,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         cache_dir: str | Path | None = None,
     ) -> None:
         settings = BatchSettings(
-            num_envs=num_envs, sensors=sensors, camera=camera, sensor_noise=sensor_noise,
+            num_envs=num_envs, protocol=protocol, sensors=sensors, camera=camera, sensor_noise=sensor_noise,
             sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
             num_episodes=num_episodes, navmesh_settings=navmesh_settings, actions=actions,

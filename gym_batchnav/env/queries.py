@@ -5,7 +5,8 @@ from __future__ import annotations
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.cameras import AgentCameras
-from gym_batchnav.env.settings import check_counts
+from gym_batchnav.env.protocol_card import ProtocolCard, make_card
+from gym_batchnav.env.settings import BatchSettings, check_counts
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Stepper
 from gym_batchnav.library.library import SceneLibrary
@@ -21,6 +22,7 @@ class BatchQueries:
 
     Attributes:
         num_envs: N.
+        settings: The plain keywords.
         simulator: Moves the agents and tracks their episodes.
         cameras: Renders the agents' views.
         components: The task with all sensors and measures.
@@ -28,6 +30,7 @@ class BatchQueries:
     """
 
     num_envs: int
+    settings: BatchSettings
     simulator: Simulator
     cameras: AgentCameras
     components: Components
@@ -87,6 +90,13 @@ class BatchQueries:
     def timings(self) -> dict[str, float]:
         """Seconds spent since the environment was made, by phase of the step; see PHASES."""
         return self.stepper.timings
+
+    def protocol_card(self) -> ProtocolCard:
+        """Return what a result must state to be repeated: settings, checksums, versions, renderer and seeds.
+
+        Print it, or write its ``to_json()`` beside the result.
+        """
+        return make_card(self.settings, self.components, self.simulator, self.cameras)
 
     def scene_name(self, index: int) -> str:
         """Return the name of the scene that environment ``index`` is in."""

@@ -25,6 +25,7 @@ from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
+from gym_batchnav.protocols import NavigationProtocol, protocol_of
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.components import Components
@@ -42,6 +43,7 @@ class BatchSettings:
     """
 
     num_envs: int = 1
+    protocol: str | NavigationProtocol | None = None
     sensors: Sequence[str | Sensor] = ("depth",)
     camera: CameraSpec = None
     sensor_noise: Mapping[str, SensorNoise] | None = None
@@ -75,6 +77,8 @@ class BatchSettings:
         check_counts(**{name: getattr(self, name) for name in counts})
         _ = self.action_kind
         _ = self.noise
+        if self.protocol is not None:
+            protocol_of(self.protocol)
         flags = ("sliding", "reuse_buffers", "deterministic_rotation")
         check_flags(**{name: getattr(self, name) for name in flags})
         if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):

@@ -6,6 +6,7 @@ from typing import Any
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.protocols import protocol_of
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
@@ -15,32 +16,39 @@ from gym_batchnav.task.objectnav import ObjectNav
 
 def make_explore(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/Explore-v0``; takes the keywords of BatchNavEnv, with ``task`` Explore() by default."""
-    return BatchNavEnv(num_envs, **{"task": Explore(), **keywords})
+    return _make(num_envs, {"task": Explore()}, keywords)
 
 
 def make_flee(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/Flee-v0``; takes the keywords of BatchNavEnv, with ``task`` Flee() by default."""
-    return BatchNavEnv(num_envs, **{"task": Flee(), **keywords})
+    return _make(num_envs, {"task": Flee()}, keywords)
 
 
 def make_multigoalnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/MultiGoalNav-v0``; takes the keywords of BatchNavEnv, with ``task`` MultiGoalNav() by default."""
-    return BatchNavEnv(num_envs, **{"task": MultiGoalNav(), **keywords})
+    return _make(num_envs, {"task": MultiGoalNav()}, keywords)
 
 
 def make_objectnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/ObjectNav-v0``; takes the keywords of BatchNavEnv, with ``task`` ObjectNav() by default."""
-    return BatchNavEnv(num_envs, **{"task": ObjectNav(), **keywords})
+    return _make(num_envs, {"task": ObjectNav()}, keywords)
 
 
 def make_imagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/ImageNav-v0``; takes the keywords of BatchNavEnv, by default with RGB and ``task`` ImageNav()."""
-    return BatchNavEnv(num_envs, **{"task": ImageNav(), "sensors": ("rgb",), **keywords})
+    return _make(num_envs, {"task": ImageNav(), "sensors": ("rgb",)}, keywords)
 
 
 def make_instanceimagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/InstanceImageNav-v0``, by default with RGB and ``task`` InstanceImageNav()."""
-    return BatchNavEnv(num_envs, **{"task": InstanceImageNav(), "sensors": ("rgb",), **keywords})
+    return _make(num_envs, {"task": InstanceImageNav(), "sensors": ("rgb",)}, keywords)
+
+
+def _make(num_envs: int, defaults: dict[str, Any], keywords: dict[str, Any]) -> BatchNavEnv:
+    """Make a batch with the defaults of an id, a protocol in their place, and the user's keywords in place of both."""
+    protocol = keywords.get("protocol")
+    brought = {} if protocol is None else protocol_of(protocol).keywords()
+    return BatchNavEnv(num_envs, **{**defaults, **brought, **keywords})
 
 
 class SingleExplore(SingleEnv):

@@ -72,6 +72,7 @@ class Comparison:
     def write(self, out: Path, summary: dict[str, Any]) -> dict[Path, str]:
         """Write figures, episodes, maps and a clip into a folder; return a description of each file."""
         write_atomically(out / "results.json", (json.dumps(summary, indent=1) + "\n").encode())
+        write_atomically(out / "protocol.json", (self.env.protocol_card().to_json() + "\n").encode())
         write_atomically(out / "episodes.csv", episode_table(self.env, self.results).encode())
         shown = longest_episodes(self.results["policy"], SHOWN_SCENES, SHOWN_EPISODES)
         env = BatchNavEnv(
@@ -92,6 +93,7 @@ class Comparison:
             env.close()
         return {
             out / "results.json": "the figures",
+            out / "protocol.json": "settings, checksums of scenes and episodes, versions and seeds",
             out / "episodes.csv": "every episode of every agent",
             out / "trajectories.png": "trajectories from above, the shortest paths in grey",
             out / "clip.gif": "the longest episodes of the first scene",

@@ -66,7 +66,7 @@ def test_the_figures_are_those_of_the_episodes(reported):
 
 
 def test_pictures_are_drawn(reported):
-    names = ["clip.gif", "episodes.csv", "results.json", "trajectories.png"]
+    names = ["clip.gif", "episodes.csv", "protocol.json", "results.json", "trajectories.png"]
     assert sorted(path.name for path in reported.iterdir()) == names
     for name in ("clip.gif", "trajectories.png"):
         with Image.open(reported / name) as image:

@@ -1,0 +1,184 @@
+"""Protocols by name: their values against the table of their sources, overrides, and cards."""
+
+import json
+import runpy
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, LoCoBotNoise, PointNav, RedwoodNoise
+from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.protocols import PROTOCOLS, NavigationProtocol, protocol_of
+
+# From the files and papers that `source` names: width, height, hfov, height of the camera, pitch, nearest and farthest
+# depth; height and radius of the body; metres and degrees of a move and a turn, degrees of a look; sliding; success
+# distance; steps.
+VALUES = {
+    "pointnav-gibson-2019": (256, 256, 90, 1.25, 0, 0, 10, 1.5, 0.1, 0.25, 10, None, True, 0.2, 500),
+    "pointnav-2021": (640, 360, 70, 0.88, -20, 0.1, 10, 0.88, 0.18, 0.25, 30, None, False, 0.36, 500),
+    "objectnav-hm3d-2022": (640, 480, 79, 0.88, 0, 0.5, 5, 0.88, 0.18, 0.25, 30, 30, False, 0.1, 500),
+    "objectnav-2023": (480, 640, 42, 1.31, 0, 0.5, 5, 1.41, 0.17, 0.25, 10, 10, False, 0.1, 500),
+    "instanceimagenav-2023": (480, 640, 42, 1.31, 0, 0.5, 5, 1.41, 0.17, 0.25, 10, 10, False, 0.1, 1000),
+    "imagenav": (256, 256, 90, 1.25, 0, 0, 10, 1.5, 0.1, 0.25, 10, None, True, 1.0, 1000),
+    "bps-2021": (64, 64, 90, 1.25, 0, 0, 10, 1.5, 0.1, 0.25, 10, None, True, 0.2, 500),
+}
+OBSERVED = {  # besides images
+    "pointnav-gibson-2019": {"pointgoal_with_gps_compass"},
+    "pointnav-2021": {"pointgoal"},
+    "objectnav-hm3d-2022": {"objectgoal", "gps", "compass"},
+    "objectnav-2023": {"objectgoal", "gps", "compass"},
+    "instanceimagenav-2023": {"instance_imagegoal", "gps", "compass"},
+    "imagenav": {"imagegoal"},
+    "bps-2021": {"pointgoal_with_gps_compass"},
+}
+SCENES = {"scenes": ["apartment_4"], "num_episodes": 12}
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(num_envs=2, **keywords):
+        made.append(BatchNavEnv(num_envs, **{**SCENES, "cache_dir": tmp_path, "renderer": "embree", **keywords}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def values_of(protocol: NavigationProtocol):
+    camera = protocol.camera
+    body = protocol.navmesh_settings
+    actions = protocol.actions
+    if hasattr(actions, "forward_step"):
+        motion = (actions.forward_step, actions.turn_angle_deg, actions.look_angle_deg)
+    else:  # in a second
+        motion = (actions.linear_range[1], actions.angular_range_deg[1], actions.look_range_deg[1])
+        assert actions.time_step == 1 and actions.stop_component
+    return (
+        camera.width, camera.height, camera.hfov_deg, camera.eye_height, camera.pitch_deg,
+        camera.min_depth, camera.max_depth, body.agent_height, body.agent_radius, *motion,
+        protocol.sliding, protocol.task.success_distance, protocol.max_episode_steps,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_values_are_those_of_the_source(name):
+    assert values_of(PROTOCOLS[name]) == VALUES[name]
+    assert PROTOCOLS[name].name == name and len(PROTOCOLS[name].source) > 20
+
+
+def test_noise_sliding_and_the_stretch_body_are_those_of_the_source():
+    noisy = PROTOCOLS["pointnav-2021"]
+    assert noisy.sensor_noise == {"rgb": GaussianNoise(intensity=0.1), "depth": RedwoodNoise(multiplier=1.0)}
+    assert noisy.actuation_noise == LoCoBotNoise(multiplier=0.5)
+    assert all(one.sensor_noise is None and one.actuation_noise is None for one in PROTOCOLS.values() if one != noisy)
+    for name in ("objectnav-2023", "instanceimagenav-2023"):
+        body = PROTOCOLS[name].navmesh_settings
+        assert (body.agent_max_climb, body.cell_height) == (0.1, 0.05)
+    assert PROTOCOLS["bps-2021"].task == PointNav.bps_paper()
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_runs(make, name):
+    env = make(protocol=name)
+    observation, _ = env.reset(seed=0)
+    camera = PROTOCOLS[name].camera
+    images = {sensor for sensor in PROTOCOLS[name].sensors if isinstance(sensor, str)}
+    assert set(observation) == images | OBSERVED[name]
+    assert observation["depth"].shape == (2, camera.height, camera.width, 1)
+    assert env.settings.navmesh_settings == env.navmesh_of(0).settings == PROTOCOLS[name].navmesh_settings
+    observation = env.step(env.shortest_path_actions())[0]
+    assert env.observation_space.contains(observation)
+    card = env.protocol_card()
+    assert card.protocol == name and card.changed == {}
+
+
+def test_keywords_beside_a_protocol_take_the_place_of_its_own(make):
+    env = make(protocol="pointnav-2021", camera=Camera(8, 6), sensors=("rgb",), sensor_noise=None, sliding=True)
+    assert env.observation_space["rgb"].shape == (2, 6, 8, 3)
+    assert env.max_episode_steps == 500 and env.simulator.sliding and env.simulator.actuation_noise is not None
+    card = env.protocol_card()
+    assert set(card.changed) == {"camera", "sensors", "sensor_noise", "sliding"}
+    assert card.changed["sliding"] == ("False", "True")
+    default = make(protocol="objectnav-hm3d-2022", max_episode_steps=500, forward_step=0.25, sensors=("depth",))
+    assert set(default.protocol_card().changed) == {"sensors"}, "a value that is the same is no change"
+
+
+def test_a_protocol_is_a_keyword_of_every_id(tmp_path):
+    keywords = {**SCENES, "protocol": "objectnav-hm3d-2022", "sensors": (), "cache_dir": tmp_path}
+    for name in ("PointNav", "ObjectNav", "ImageNav"):
+        envs = gymnasium.make_vec(f"BatchNav/{name}-v0", 2, **keywords)
+        assert set(envs.single_observation_space) == {"objectgoal", "gps", "compass"}
+        envs.close()
+    single = SingleEnv(**keywords)
+    assert single.action_space.n == 6 and single.batch.protocol_card().protocol == "objectnav-hm3d-2022"
+    single.close()
+
+
+def test_an_own_protocol_works(make):
+    mine = NavigationProtocol(name="mine", source="here", task=PointNav(), camera=Camera(8, 8), max_episode_steps=7)
+    env = make(protocol=mine, sensors=("depth",))
+    assert env.max_episode_steps == 7
+    assert "mine (here)" in str(env.protocol_card())
+
+
+@pytest.mark.parametrize("wrong", ["pointnav", 3, PointNav])
+def test_an_unknown_protocol_is_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=r"protocol=.*'pointnav-2021'.*NavigationProtocol"):
+        BatchNavEnv(2, protocol=wrong)
+    with pytest.raises(ValueError, match="protocol="):
+        protocol_of(wrong)
+
+
+class TestCard:
+    def test_it_states_what_a_result_depends_on(self, make):
+        env = make(num_envs=3, sensors=("depth",), camera=Camera(8, 8), episode_order="once")
+        env.reset(seed=5)
+        card = env.protocol_card()
+        assert card.protocol == "" and card.seeds == (5, 6, 7) and card.episode_order == "once"
+        assert card.renderer.startswith("embree") and {"python", "numpy", "gymnasium"} <= set(card.versions)
+        (scene,) = card.scenes
+        assert scene.name == "apartment_4" and scene.num_episodes == len(env.simulator.episode_set(0))
+        text = str(card)
+        for part in ("apartment_4", scene.scene, scene.episodes, "5 to 7", "once", "exact", card.checksum):
+            assert part in text
+        assert json.loads(card.to_json())["scenes"][0]["navmesh"] == scene.navmesh
+
+    def test_checksums_tell_what_differs(self, make):
+        first = make(sensors=())
+        first.reset(seed=1)
+        same = make(sensors=())
+        same.reset(seed=1)
+        assert first.protocol_card() == same.protocol_card()
+        other_seed = make(sensors=())
+        other_seed.reset(seed=2)
+        fewer = make(sensors=(), scenes="procedural:7?area=30", num_episodes=11)
+        fewer.reset(seed=1)
+        more = make(sensors=(), scenes="procedural:7?area=30", num_episodes=12)
+        more.reset(seed=1)
+        cards = [env.protocol_card() for env in (first, other_seed, fewer, more)]
+        assert len({card.checksum for card in cards}) == 4
+        assert cards[2].scenes[0].scene == cards[3].scenes[0].scene
+        assert cards[2].scenes[0].episodes != cards[3].scenes[0].episodes
+        assert cards[0].scenes[0].scene != cards[2].scenes[0].scene
+
+    def test_seeds_that_do_not_follow_each_other_are_listed(self, make):
+        env = make(sensors=())
+        env.reset(seed=[9, 4])
+        assert "seeds      9, 4" in str(env.protocol_card())
+        assert env.protocol_card().renderer == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_oracles_succeed_in_a_thousand_episodes(name):
+    run = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "oracles.py"))["run"]
+    episodes = run(name, "procedural:0-9?area=60", 100)
+    assert len(episodes) == 1000
+    # Motors with noise move the agent by more than the success distance now and then.
+    assert np.mean(episodes.success) >= (0.9 if PROTOCOLS[name].actuation_noise else 0.99)
+    assert np.mean(episodes.spl) >= 0.8
