@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gym_batchnav.system.numbers import is_number
+
 
 class Rays(NamedTuple):
     """Rays in the camera's frame, float64; NaN where an image has no ray, such as outside of its circle."""
@@ -256,6 +258,5 @@ def _at_angles(azimuth: np.ndarray, elevation: np.ndarray) -> np.ndarray:
 
 def _check(lens: str, name: str, value: object, least: float, most: float) -> None:
     """Raise ValueError unless a value is a number from ``least`` to ``most``."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not least <= value <= most:  # type: ignore[operator]
+    if not is_number(value) or not least <= value <= most:
         raise ValueError(f"{lens}({name}={value!r}): pass a number from {least:g} to {most:g}")

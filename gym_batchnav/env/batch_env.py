@@ -27,7 +27,7 @@ from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.queries import BatchQueries
 from gym_batchnav.env.rig import CameraSpec
-from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice, check_counts
+from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
@@ -35,6 +35,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.api import Renderer
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
@@ -24,6 +23,7 @@ from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
+from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Sensor
 
 RENDER_MODES = ("rgb_array",)
@@ -169,20 +169,6 @@ class BatchSettings:
             deterministic=self.deterministic_rotation,
             max_scene_bytes=self.max_scene_bytes,
         )
-
-
-def check_counts(**counts: int) -> None:
-    """Raise ValueError unless every value is an int of at least 1."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise ValueError(f"{name}={count!r}: pass a whole number of at least 1")
-
-
-def check_flags(**flags: bool) -> None:
-    """Raise ValueError unless every value is True or False."""
-    for name, flag in flags.items():
-        if not isinstance(flag, (bool, np.bool_)):
-            raise ValueError(f"{name}={flag!r}: pass True or False")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:

@@ -13,6 +13,7 @@ from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances,
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import check_flags
 
 
 class EpisodeSampler(Protocol):
@@ -70,15 +71,22 @@ class ObjectEpisodes:
     eye_height: float = 1.25
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there are categories, each once."""
+        """Raise ValueError unless there are categories, each once, and the other fields are valid."""
         names = self.categories
         fits = isinstance(names, tuple) and names and all(isinstance(name, str) and name for name in names)
         if not fits or len(set(names)) < len(names):
             raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
+        check_flags(per_instance=self.per_instance)
+        _ = self.view_rules  # checks the height
+
+    @property
+    def view_rules(self) -> ViewRules:
+        """The rules of the view points."""
+        return ViewRules(eye_height=self.eye_height)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes that lead to objects."""
-        instances = find_instances(scene, navmesh, self.categories, ViewRules(eye_height=self.eye_height))
+        instances = find_instances(scene, navmesh, self.categories, self.view_rules)
         return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
 
 

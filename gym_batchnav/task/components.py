@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS, locked
+from gym_batchnav.system.numbers import is_number
 from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
 
 _COMMON = ("memory", "begin", "update")
@@ -278,7 +279,7 @@ def _check_role(role: str, one: object) -> None:
 def _check_distance(task: Task) -> None:
     """Raise ValueError unless a task's ``success_distance`` is a positive number."""
     distance = task.success_distance
-    if not isinstance(distance, (int, float, np.integer, np.floating)) or not 0 < distance < np.inf:
+    if not is_number(distance) or distance <= 0:
         raise ValueError(f"success_distance={distance!r} of {_kind(task)}: pass a positive number of metres")
 
 

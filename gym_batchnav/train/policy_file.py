@@ -19,13 +19,13 @@ from safetensors.torch import save as pack_tensors
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.rig import picture_spaces
-from gym_batchnav.env.settings import check_choice, check_counts, check_flags
+from gym_batchnav.env.settings import check_choice
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import lens_of, lens_record
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.checks import check_sensors
-from gym_batchnav.system.numbers import check_positive
+from gym_batchnav.system.numbers import check_counts, check_flags, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.explore import Explore
