@@ -354,22 +354,34 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         shown = self.cameras.camera if camera is None else self.cameras.rig.cameras[camera]
         return self.cameras.pictures(self.agents, indices, replace(shown, width=size, height=size))
 
-    def set_pose(self, position: np.ndarray, heading: np.ndarray, mask: np.ndarray | None = None) -> Observation:
+    def set_pose(
+        self,
+        position: np.ndarray,
+        heading: np.ndarray,
+        mask: np.ndarray | None = None,
+        *,
+        pitch: np.ndarray | None = None,
+    ) -> Observation:
         """Move agents to given poses in their scenes and return the observations there; their episodes continue.
 
         Args:
             position: [N, 3], metres, each navigable (see ``NavMesh.snap``).
             heading: [N], radians.
             mask: [N] bool, the agents to move; all by default.
+            pitch: [N], radians by which the agents tilt their cameras, from -pi/2 to pi/2, up positive. By default they
+                keep their pitch.
 
         Raises:
-            ValueError: A shape is wrong, a position is not navigable or a heading is not finite; no agent moves then.
+            ValueError: A shape is wrong, a position is not navigable, a heading is not finite or a pitch not within its
+                limits; no agent moves then.
         """
         self._check_ready("set_pose")
         mask = mask_of("mask", mask, self.num_envs)
         position = numbers_of("position", position, (self.num_envs, 3))
         heading = numbers_of("heading", heading, (self.num_envs,))
-        self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask])
+        if pitch is not None:
+            pitch = numbers_of("pitch", pitch, (self.num_envs,))[mask]
+        self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask], pitch)
         return self.stepper.observe()
 
     def get_state(self) -> dict[str, Any]:

@@ -656,6 +656,10 @@ class TestWrongUse:
             with pytest.raises(ValueError, match=named):
                 env.set_pose(np.array(wrong), np.array(heading))
             np.testing.assert_array_equal(env.agents.position, position)
+        for pitch in ([0, np.nan], [1.6, 0], [0, -1.6], [0], "up"):
+            with pytest.raises(ValueError, match="pitch"):
+                env.set_pose(position, np.ones(2), pitch=np.array(pitch))
+            assert not env.agents.pitch.any() and (env.agents.heading != 1).all()
         walk(env, 2)
 
     def test_nothing_interferes_with_a_step_in_flight(self, make):
