@@ -17,7 +17,7 @@ from gym_batchnav.system.numbers import check_finite, check_flags, is_number
 
 
 class DepthEncoding(NamedTuple):
-    """How a depth of d metres is written: as ``(clip(d, nearest, farthest) - offset) / unit``."""
+    """The encoding of depth: d metres are written as ``(clip(d, nearest, farthest) - offset) / unit``."""
 
     nearest: float  # metres
     farthest: float  # metres

@@ -170,20 +170,20 @@ class Orthographic(Lens):
     """A parallel projection along the view axis. Depth is measured from the camera's plane, along the axis.
 
     Attributes:
-        width: Width of the image in the world, metres.
+        extent: Width of the image in the world, metres.
     """
 
-    width: float = 4.0
+    extent: float = 4.0
 
     is_parallel = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the width is positive."""
-        _check("Orthographic", "width", self.width, 1e-3, 1e4)
+        """Raise ValueError unless the extent is positive."""
+        _check("Orthographic", "extent", self.extent, 1e-3, 1e4)
 
     def rays(self, x: np.ndarray, y: np.ndarray, width: int, height: int) -> Rays:
         """Return the rays at image coordinates; see ``Lens.rays``."""
-        pixel = self.width / width
+        pixel = self.extent / width
         origin = np.stack(np.broadcast_arrays((x - width / 2) * pixel, (height / 2 - y) * pixel), axis=-1)
         direction = np.zeros((*origin.shape[:-1], 3))
         direction[..., 2] = 1

@@ -17,8 +17,8 @@ CameraSpec = Camera | Mapping[str, Camera] | None
 ONLY = ""  # name of a camera that was passed without a name
 
 
-class Recording(NamedTuple):
-    """An image of an observation: the name of the camera that records it, and the sensor."""
+class CameraSensor(NamedTuple):
+    """A sensor of one camera, which records an image of an observation."""
 
     camera: str
     sensor: str
@@ -157,9 +157,9 @@ def picture_spaces(camera: Camera, sensors: Sequence[str]) -> dict[str, Box]:
     return spaces
 
 
-def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[str, Recording]:
+def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[str, CameraSensor]:
     """Return the images of an observation by key."""
-    found: dict[str, Recording] = {}
+    found: dict[str, CameraSensor] = {}
     for text in sensors:
         camera, slash, sensor = text.rpartition("/")
         if sensor not in SENSOR_FORMATS:
@@ -174,5 +174,5 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
             key = key_of(name, sensor)
             if key in found:
                 raise ValueError(f"sensors={tuple(sensors)!r}: {key!r} is listed twice; list each image once")
-            found[key] = Recording(name, sensor)
+            found[key] = CameraSensor(name, sensor)
     return found
