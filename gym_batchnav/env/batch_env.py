@@ -154,10 +154,10 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
             deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
         )  # fmt: skip
-        self.settings = settings
         self.components = Components(
             PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
         )
+        self.settings = settings = replace(settings, picture_cameras=self.components.picture_cameras)
         check_memory(settings, self.components)
         preparer = settings.preparer(self.components.task.sampler)
         library = settings.library(scenes, library, preparer)

@@ -15,6 +15,7 @@ from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.rig import CameraRig, CameraSpec
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
+from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, are_shipped
@@ -23,15 +24,20 @@ from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
+from gym_batchnav.render.checks import check_opengl, needs_ray_table
 from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Sensor
 
 RENDER_MODES = ("rgb_array",)
+_PICTURE = ("rgb",)  # the sensor of pictures that a task takes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchSettings:
     """The plain keywords of a BatchNavEnv; see there.
+
+    Attributes:
+        picture_cameras: Cameras with which the task takes pictures, besides those of the agents.
 
     Raises:
         ValueError: A value is wrong; the message names the keyword, the value and the choices.
@@ -62,6 +68,7 @@ class BatchSettings:
     deterministic_rotation: bool = False
     max_scene_bytes: int | None = None
     cache_dir: str | Path | None = None
+    picture_cameras: tuple[Camera, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every value is valid."""
@@ -77,6 +84,8 @@ class BatchSettings:
         rig = self.rig()
         if self.renderer_name == "opengl":
             rig.check_opengl()
+            for camera in self.picture_cameras:
+                check_picture_camera(camera)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)
@@ -96,9 +105,14 @@ class BatchSettings:
     @property
     def renderer_name(self) -> str:
         """``"auto"``, ``"opengl"`` or ``"embree"``; ``"auto"`` becomes ``"embree"`` where only Embree will do."""
-        if self.renderer == "auto" and self.rig().needs_embree:
+        if self.renderer == "auto" and self.needs_embree:
             return "embree"
         return self.renderer if isinstance(self.renderer, str) else self.renderer.name
+
+    @property
+    def needs_embree(self) -> bool:
+        """Whether a camera of the agents or of the task is one that OpenGL cannot draw."""
+        return self.rig().needs_embree or any(needs_ray_table(one, _PICTURE) for one in self.picture_cameras)
 
     @property
     def action_kind(self) -> Actions:
@@ -155,9 +169,9 @@ class BatchSettings:
         warm_up_batch(
             self.num_envs,
             self.renderer_name,
-            draws=bool(rig.keys),
+            draws=bool(rig.keys or self.picture_cameras),
             samples=not are_shipped(scenes) or not isinstance(preparer.sampler, PointEpisodes),
-            lenses=rig.needs_embree,
+            lenses=self.needs_embree,
         )
         return make_library(
             scenes,
@@ -169,6 +183,14 @@ class BatchSettings:
             deterministic=self.deterministic_rotation,
             max_scene_bytes=self.max_scene_bytes,
         )
+
+
+def check_picture_camera(camera: Camera) -> None:
+    """Raise ValueError if OpenGL cannot draw the pictures that a task takes with a camera."""
+    try:
+        check_opengl(camera, _PICTURE)
+    except ValueError as error:
+        raise ValueError(f"camera of a picture that the task takes: {error}") from error
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:

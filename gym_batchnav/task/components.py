@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS, locked
 from gym_batchnav.system.numbers import is_number
@@ -95,6 +96,11 @@ class Components:
     def spaces(self) -> dict[str, gymnasium.Space]:
         """The space of one environment's reading of every sensor, by name."""
         return {name: sensor.space for name, sensor in self.sensors.items()}
+
+    @property
+    def picture_cameras(self) -> tuple[Camera, ...]:
+        """The cameras with which components take pictures, each once."""
+        return tuple(dict.fromkeys(camera for one in self._all for camera in getattr(one, "picture_cameras", ())))
 
     def memory_nbytes(self) -> int:
         """Return the bytes of the components' memory per environment."""

@@ -31,6 +31,11 @@ class GoalPicture(Sensor):
             raise ValueError(f"camera={self.camera!r} of the goal: pass a Camera")
 
     @property
+    def picture_cameras(self) -> tuple[Camera, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The camera that takes the picture."""
+        return (self.camera,)
+
+    @property
     def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
         """The space of one picture."""
         return Box(0, 255, (self.camera.height, self.camera.width, 3), np.uint8)
