@@ -17,7 +17,11 @@ from gym_batchnav.system.numbers import check_flags
 
 
 class EpisodeSampler(Protocol):
-    """Samples the episodes of a scene; a frozen dataclass of plain values, so that workers can rebuild it."""
+    """Samples the episodes of a scene.
+
+    Equal samplers share their results, so write your own as a frozen dataclass. The episodes of your own sampler are
+    sampled in the process that steps, maybe in a thread, and are not stored in the cache.
+    """
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return ``num_episodes`` episodes of a scene.
@@ -93,16 +97,18 @@ class ObjectEpisodes:
 _KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes)
 
 
-def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any]:
-    """Return a sampler of this module as JSON values, for ``sampler_from_json``.
+def is_rebuildable(sampler: EpisodeSampler) -> bool:
+    """Return whether a sampler is one of this module, which its values describe."""
+    return type(sampler) in _KINDS
 
-    Raises:
-        ValueError: If it is of another kind, which worker processes could not rebuild.
-    """
-    if type(sampler) not in _KINDS:
-        kinds = ", ".join(kind.__name__ for kind in _KINDS)
-        raise ValueError(f"sampler={sampler!r}: pass one of {kinds}")
-    return {"kind": type(sampler).__name__, **asdict(sampler)}  # type: ignore[call-overload]  # all are dataclasses
+
+def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:
+    """Return a sampler of this module as JSON values, for ``sampler_from_json``; None for a user's own."""
+    if not is_rebuildable(sampler):
+        return None
+    values = asdict(sampler)  # type: ignore[call-overload]  # all are dataclasses
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+    return {"kind": type(sampler).__name__, **plain}
 
 
 def sampler_from_json(values: Mapping[str, Any]) -> EpisodeSampler:

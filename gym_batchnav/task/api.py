@@ -220,7 +220,8 @@ class Task(Component, Protocol):
             more.
         success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
             measures of success, by tours of several goals, and by the shortest-path follower.
-        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default.
+        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default. See
+            ``EpisodeSampler`` for how to write your own.
     """
 
     sensors: tuple[Sensor, ...] = ()

@@ -58,8 +58,8 @@ class Components:
         end_measures: Names of those that are reported when an episode ends.
 
     Raises:
-        ValueError: An object lacks a required attribute, a name is taken or not an identifier, a space has no shape, or
-            the task's ``success_distance`` is not a positive number.
+        ValueError: An object lacks a required attribute, a name is taken or not an identifier, a space has no shape,
+            the task's ``success_distance`` is not a positive number, or its ``sampler`` cannot sample.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Components:
     ) -> None:
         _check_role("task", task)
         _check_distance(task)
+        _check_sampler(task)
         of_task = f" of {_kind(task)}"
         self.task = task
         own = _as_sequence("sensors" + of_task, task.sensors)
@@ -287,6 +288,16 @@ def _check_distance(task: Task) -> None:
     distance = task.success_distance
     if not is_number(distance) or distance <= 0:
         raise ValueError(f"success_distance={distance!r} of {_kind(task)}: pass a positive number of metres")
+
+
+def _check_sampler(task: Task) -> None:
+    """Raise ValueError unless a task's ``sampler`` is an object that can sample."""
+    sampler = task.sampler
+    if isinstance(sampler, type) or not callable(getattr(sampler, "sample", None)):
+        raise ValueError(
+            f"sampler={sampler!r} of {_kind(task)}: pass an object with a method sample, such as PointEpisodes() of "
+            "gym_batchnav.episodes.samplers"
+        )
 
 
 def _as_sequence(role: str, given: Any) -> Sequence[Any]:
