@@ -18,7 +18,6 @@ from safetensors.torch import save as pack_tensors
 
 from gym_batchnav.actions.choice import make_noise
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.rig import picture_spaces
 from gym_batchnav.env.settings import check_choice
@@ -37,7 +36,7 @@ from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy
-from gym_batchnav.train.records import CLASS, KNOWN, fields_of, is_known, is_record, record_of, value_of
+from gym_batchnav.train.records import fields_of, is_known, is_object, is_record, record_of, value_of
 
 FORMAT = "gym_batchnav policy 2"
 MAX_BYTES = 256 * 2**20
@@ -50,9 +49,10 @@ TASKS: dict[str, type[Task]] = {
 }
 WORLD = (
     "task", "task_settings", "sensors", "task_sensors", "camera", "forward_step", "turn_angle_deg", "sliding",
-    "actuation_noise", "max_episode_steps", "navmesh_settings",
+    "actuation_noise", "sensor_noise", "sensor_timing", "max_episode_steps", "navmesh_settings",
 )  # fmt: skip
-LATER = {"actuation_noise": None}  # settings that older files do not have, and their values there
+# Settings that older files do not have, and their values there.
+LATER: dict[str, Any] = {"actuation_noise": None, "sensor_noise": {}, "sensor_timing": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class PolicyAbout:
             and the other fields have their defaults.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built.
         actuation_noise: Record of the noise of the agents' motion, or None.
+        sensor_noise: Records of the noise of images, by sensor.
+        sensor_timing: Records of the timing of sensors, by sensor.
     """
 
     kind: str
@@ -93,6 +95,8 @@ class PolicyAbout:
     task_settings: dict[str, Any] = field(default_factory=lambda: fields_of(PointNav()))
     navmesh_settings: NavMeshSettings = field(default_factory=NavMeshSettings)
     actuation_noise: dict[str, Any] | None = None
+    sensor_noise: dict[str, Any] = field(default_factory=dict)
+    sensor_timing: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError unless an environment can have these settings."""
@@ -113,11 +117,19 @@ class PolicyAbout:
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name}={getattr(self, name)!r}: pass a value of type {kind.__name__}")
         self._check_task_settings()
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Raise ValueError unless noise and timing are records of objects."""
         noise = self.actuation_noise
-        if noise is not None and not (isinstance(noise, dict) and CLASS in noise and is_record(noise)):
+        if noise is not None and not is_object(noise):
             raise ValueError(f"actuation_noise={noise!r}: pass the record of a noise, or None")
-        if noise is not None and noise[CLASS] in KNOWN:
+        if noise is not None and is_known(noise):
             make_noise(value_of(noise))
+        for name in ("sensor_noise", "sensor_timing"):
+            records = getattr(self, name)
+            if not isinstance(records, dict) or not all(map(is_object, records.values())):
+                raise ValueError(f"{name}={records!r}: pass records of objects by sensor")
 
     def _check_task_settings(self) -> None:
         """Raise ValueError unless the task's settings are records, and those of its class."""
@@ -143,13 +155,6 @@ class PolicyAbout:
             raise ValueError(f"the policy was trained in the task {self.task!r}: make an environment with that task")
         return TASKS[self.task](**{name: value_of(record) for name, record in self.task_settings.items()})
 
-    def make_noise(self) -> ActuationNoise | None:
-        """Return the noise of the agents' motion in the training; ValueError for a user's."""
-        noise = self.actuation_noise
-        if noise is not None and noise[CLASS] not in KNOWN:
-            raise ValueError(f"the policy was trained with the noise {noise[CLASS]!r}: make an environment with it")
-        return value_of(noise)
-
     def env_keywords(self) -> dict[str, Any]:
         """Return the keywords of a BatchNavEnv like that of the training, without the scenes.
 
@@ -161,7 +166,10 @@ class PolicyAbout:
         if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes beside scenes are used as they are
             keywords["navmesh_settings"] = self.navmesh_settings
         if self.actuation_noise is not None:
-            keywords["actuation_noise"] = self.make_noise()
+            keywords["actuation_noise"] = _made(self.actuation_noise)
+        for name in ("sensor_noise", "sensor_timing"):
+            if records := getattr(self, name):
+                keywords[name] = {sensor: _made(record) for sensor, record in records.items()}
         return keywords
 
     def observation_space(self) -> gymnasium.spaces.Dict:
@@ -180,12 +188,15 @@ class PolicyAbout:
                 {name: value for name, value in one.items() if name[:7] != "camera."} for one in (own, others)
             )
         lines = []
+        read = {*self.sensors, *self.task_sensors, PREVIOUS_ACTION}
         for name in sorted(own.keys() | others.keys()):
             value = own.get(name)
             found = others.get(name)
             if name == "sensors":
                 missing = [sensor for sensor in self.sensors if sensor not in other.sensors]
                 lines += [f"it has no sensor {sensor!r}, which the policy needs" for sensor in missing]
+            elif name.startswith(("sensor_noise.", "sensor_timing.")) and name.split(".")[1] not in read:
+                continue
             elif name.startswith("task_sensors."):
                 if name in own and value != found:
                     lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
@@ -238,6 +249,8 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         task_settings=fields_of(env.task),
         navmesh_settings=env.simulator.navmesh(int(env.library.active[0])).settings,
         actuation_noise=record_of(env.simulator.actuation_noise),
+        sensor_noise=record_of(env.settings.sensor_noise or {}),
+        sensor_timing=record_of(env.settings.sensor_timing or {}),
     )
 
 
@@ -337,6 +350,17 @@ def _record(about: PolicyAbout) -> dict[str, Any]:
     described = asdict(about)
     described["camera"]["lens"] = None if lens is None else lens_record(lens)
     return described
+
+
+def _made(record: dict[str, Any]) -> Any:
+    """Return the object of a record.
+
+    Raises:
+        ValueError: It is of a user's class, or a file that it names would be read.
+    """
+    if not is_known(record) or record.get("distortion") is not None:
+        raise ValueError(f"the policy was trained with {record!r}: make an environment with it")
+    return value_of(record)
 
 
 def _complete(about: PolicyAbout) -> dict[str, Any]:

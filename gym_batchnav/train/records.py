@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -10,13 +11,19 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.actions.noise import LoCoBotNoise
+from gym_batchnav.env.delays import SensorTiming
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import LENSES
+from gym_batchnav.noise.depth import RedwoodNoise
+from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
 from gym_batchnav.task.sensors import PointGoal, StaticPointGoal
 
 CLASS = "class"  # key of an object's class in its record
 # Classes of which objects are made from records; they are named without their modules.
-_CLASSES: tuple[type[Any], ...] = (Camera, *LENSES, PointGoal, StaticPointGoal, LoCoBotNoise)
+_CLASSES: tuple[type[Any], ...] = (
+    Camera, *LENSES, PointGoal, StaticPointGoal, LoCoBotNoise, GaussianNoise, SpeckleNoise, SaltAndPepperNoise,
+    PoissonNoise, RedwoodNoise, SensorTiming,
+)  # fmt: skip
 KNOWN = {one.__name__: one for one in _CLASSES}
 
 
@@ -26,6 +33,8 @@ def record_of(value: object) -> Any:
     The dict of an object has its class and, if it is a dataclass, its fields. Classes that are not in ``KNOWN`` are
     named ``module:name``.
     """
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -43,7 +52,7 @@ def fields_of(value: object) -> dict[str, Any]:
     """Return the records of the fields of a dataclass, by name; none for other objects."""
     if not is_dataclass(value) or isinstance(value, type):
         return {}
-    return {one.name: record_of(getattr(value, one.name)) for one in fields(value)}
+    return {one.name: record_of(getattr(value, one.name)) for one in fields(value) if one.init}
 
 
 def name_of(kind: type) -> str:
@@ -74,6 +83,11 @@ def is_known(record: Any) -> bool:
     if isinstance(record, list):
         return all(map(is_known, record))
     return not isinstance(record, dict) or (record.get(CLASS) in KNOWN and all(map(is_known, record.values())))
+
+
+def is_object(value: object) -> bool:
+    """Return whether a value is the record of an object."""
+    return isinstance(value, dict) and isinstance(value.get(CLASS), str) and is_record(value)
 
 
 def is_record(value: object) -> bool:

@@ -14,9 +14,12 @@ from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
 from gym_batchnav import BatchNavEnv, DiscreteActions, LoCoBotNoise  # noqa: E402
+from gym_batchnav.env.delays import SensorTiming  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.lenses import Cylindrical, Equirectangular  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
+from gym_batchnav.noise.depth import RedwoodNoise  # noqa: E402
+from gym_batchnav.noise.rgb import GaussianNoise  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.flee import Flee  # noqa: E402
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
@@ -24,9 +27,10 @@ from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
 from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.task.sensors import StaticPointGoal  # noqa: E402
-from gym_batchnav.train.policy import PREVIOUS_ACTION, make_policy  # noqa: E402
+from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import (  # noqa: E402
+    LATER,
     MAX_HEADER_BYTES,
     PolicyAbout,
     check_world,
@@ -113,6 +117,7 @@ WITH_PICTURE = fields_of(ImageNav())
         {"navmesh_settings": {"cells": 1}}, {"navmesh_settings": 3},
         {"actuation_noise": "locobot"}, {"actuation_noise": {"class": "Camera"}}, {"actuation_noise": {"size": 1}},
         {"actuation_noise": {"class": "LoCoBotNoise", "multiplier": -1}},
+        {"sensor_noise": None}, {"sensor_noise": {"depth": 3}}, {"sensor_timing": {"depth": {"period": 2}}},
         {"actuation_noise": {"class": "LoCoBotNoise", "power": 1}},
         {"task": "ImageNav", "task_settings": {**WITH_PICTURE, "camera": {"class": "Camera", "width": 0}}},
         {"task": "ImageNav", "task_settings": {**WITH_PICTURE, "camera": {"class": "Camera", "zoom": 0}}},
@@ -159,7 +164,8 @@ def test_a_file_without_a_setting_of_the_world_is_damaged(path):
         header = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}
     about = json.loads(header["about"])
-    assert about.pop("actuation_noise", "missing") is None  # older files do not have it
+    for name in LATER:
+        assert about.pop(name) == LATER[name]  # older files do not have it
     for name in about:
         rest = {key: value for key, value in about.items() if key != name}
         path.write_bytes(pack_arrays(arrays, {**header, "about": json.dumps(rest)}))
@@ -275,10 +281,26 @@ def test_noise_comes_back_and_a_users_noise_is_named(path):
 
     changed(path, {"actuation_noise": record_of(Drift())})
     about = load_policy(path)[1]
-    with pytest.raises(ValueError, match=r"trained with the noise '.*Drift': make an environment with it"):
+    with pytest.raises(ValueError, match=r"trained with .*Drift.*: make an environment with it"):
         about.env_keywords()
     other = dataclasses.replace(about, actuation_noise=record_of(Drift(strength=3.0)))
     assert about.differences(other) == ["actuation_noise.strength is 3.0, the policy was trained with 2.0"]
+
+
+def test_noise_and_timing_of_sensors_come_back(path):
+    noise = {"depth": RedwoodNoise(2.0), "rgb": GaussianNoise(0.1)}
+    timing = {"depth": SensorTiming(2, 1), GOAL: SensorTiming(latency=3)}
+    changed(path, {"sensor_noise": record_of(noise), "sensor_timing": record_of(timing)})
+    about = load_policy(path)[1]
+    assert about.env_keywords()["sensor_noise"] == noise and about.env_keywords()["sensor_timing"] == timing
+    plain = dataclasses.replace(about, sensor_noise={}, sensor_timing={})
+    found = {line.split(" ")[0] for line in about.differences(plain)}
+    assert {"sensor_noise.depth.multiplier", "sensor_timing.depth.period", f"sensor_timing.{GOAL}.latency"} <= found
+    assert not any("rgb" in name for name in found)  # the policy does not read it
+    assert about.differences(plain) and plain.differences(about)
+    changed(path, {"sensor_noise": {"depth": {"class": "RedwoodNoise", "distortion": "/etc/passwd"}}})
+    with pytest.raises(ValueError, match="make an environment with it"):
+        load_policy(path)[1].env_keywords()
 
 
 def test_an_environment_with_another_noise_or_goal_is_refused():
