@@ -13,6 +13,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.state import AgentState, EpisodeState
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.task.api import Task, TaskState
 from gym_batchnav.task.components import Components
 

@@ -245,19 +245,25 @@ class Simulator:
             self._update_distance()
             state.previous_distance[rows] = state.distance[rows]
 
-    def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
+    def set_pose(
+        self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray, pitch: np.ndarray | None = None
+    ) -> None:
         """Move agents to given poses in their scenes; their episodes continue.
 
         Args:
             indices: [M] int, the agents.
             position: [M, 3], metres, each navigable.
             heading: [M], radians.
+            pitch: [M], radians, at most ``MAX_PITCH`` up and down; None to keep it.
 
         Raises:
-            ValueError: A position is not navigable or a heading is not finite; no agent is moved then.
+            ValueError: A position is not navigable, a heading is not finite, or a pitch is NaN or too large; no agent
+                is moved then.
         """
         if not np.isfinite(heading).all():
             raise ValueError("headings must be finite numbers of radians")
+        if pitch is not None and not (np.abs(pitch) <= np.float32(MAX_PITCH)).all():
+            raise ValueError("pitches must be from -pi/2 to pi/2 radians")
         slots = self.agents.slot[indices]
         snapped = np.empty((len(indices), 3), np.float32)
         polygon = np.empty(len(indices), np.int32)
@@ -269,6 +275,8 @@ class Simulator:
                 raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it first")
             snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
         self._place(indices, polygon, snapped, heading)
+        if pitch is not None:
+            self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:

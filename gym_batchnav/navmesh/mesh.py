@@ -22,6 +22,7 @@ from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
+from gym_batchnav.system.numbers import check_not_negative
 from gym_batchnav.system.wording import counted
 
 __all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
@@ -388,7 +389,11 @@ class NavMesh:
 
         Returns:
             [N, R] float64, metres, at most ``reach``; 0 for points that are not near the navmesh.
+
+        Raises:
+            ValueError: If a heading is not finite, or ``reach`` is negative or not finite.
         """
+        check_not_negative(reach=reach)
         snapped, polygons = self.snap_with_polygon(points)
         headings = np.ascontiguousarray(headings, np.float64)
         if headings.ndim != 2 or len(headings) != len(snapped) or not np.isfinite(headings).all():

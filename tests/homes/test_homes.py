@@ -36,7 +36,7 @@ def home(seed: int, area: float, storeys: int = 1, closed_doors: int = 0) -> tup
 
 
 def digest(scene: Scene) -> str:
-    """Of all bytes that a scene is made of."""
+    """Return a digest of all bytes of a scene."""
     assert scene.uvs is not None and scene.colors is not None
     arrays = [scene.vertices, scene.triangles, scene.triangle_material, scene.triangle_object, scene.uvs, scene.colors]
     arrays += [scene.materials.base_color, scene.materials.texture, *scene.textures]
