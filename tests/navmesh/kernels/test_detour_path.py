@@ -4,24 +4,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detour_twin import twin_length, twin_path
+from detour_twin import twin_corridor, twin_length, twin_path
 from floors import SCENES, floor_plan, mesh_of, oracle, scene_mesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR, MAX_NODES
+from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR, MAX_NODES, Vertex, find_corridor, make_search
+from gym_batchnav.navmesh.kernels.ground import make_ground
+from gym_batchnav.navmesh.kernels.layout import Ground
 
 
 def length_of(points: np.ndarray) -> float:
     return float(np.linalg.norm(np.diff(points.astype(np.float64), axis=0), axis=1).sum())
 
 
-def rough_mesh(seed: int, size: int, jitter: float) -> NavMesh:
-    """A grid of squares and triangles with holes; with jitter, its vertices are shifted and have random heights."""
+def rough_mesh(seed: int, size: int, jitter: float, widest: float = 1.0) -> NavMesh:
+    """A grid of rectangles and triangles with holes; with jitter, its vertices are shifted and have random heights."""
     rng = np.random.default_rng(seed)
-    z, x = np.divmod(np.arange((size + 1) ** 2), size + 1)
+    row, column = np.divmod(np.arange((size + 1) ** 2), size + 1)
+    x, z = np.cumsum(rng.choice([1.0, widest], (2, size + 1), p=[0.8, 0.2]), axis=1)
+    x = x[column]
+    z = z[row]
     shift = rng.uniform(-jitter, jitter, (3, len(x)))
     vertices = np.stack([x + shift[0], np.abs(shift[1]), z + shift[2]], axis=1)
     polygons = []
@@ -75,7 +81,6 @@ def test_detour_cannot_reach_other_islands(data_dir: Path) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from([0.0, 0.02, 0.2]))
 def test_like_the_twin(seed: int, size: int, jitter: float) -> None:
-    """Without jitter many nodes have equal totals, so that the order of the heap decides."""
     mesh = rough_mesh(seed, size, jitter)
     if not mesh.num_polygons:
         return
@@ -86,6 +91,30 @@ def test_like_the_twin(seed: int, size: int, jitter: float) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
     for a, b in zip(points[:6], points[6:], strict=True):
         np.testing.assert_array_equal(mesh.shortest_path(a, b, "detour"), twin_path(mesh, a, b))
+
+
+@njit
+def corridor_between(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
+    search = make_search(len(ground.num_vertices))
+    start = Vertex(points[0, 0], points[0, 1], points[0, 2])
+    end = Vertex(points[1, 0], points[1, 1], points[1, 2])
+    length = find_corridor(ground, search, np.int64(polygons[0]), start, np.int64(polygons[1]), end)
+    return search.corridor[:length].copy()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2]), st.sampled_from([1.0, 50.0]))
+def test_corridors_are_those_of_the_twin(seed: int, jitter: float, widest: float) -> None:
+    """Without jitter many nodes have equal totals, so that the order of the heap decides between corridors."""
+    mesh = rough_mesh(seed, 12, jitter, widest)
+    ground = make_ground(mesh.data)
+    points, polygons = mesh.random_points_and_polygons(20, np.random.default_rng(seed))
+    points = mesh.vertices[mesh.polygons[polygons, 0]] if seed % 2 else points  # more ties between corners
+    for k in range(0, 20, 2):
+        if mesh.polygon_island[polygons[k]] == mesh.polygon_island[polygons[k + 1]]:
+            ends = np.ascontiguousarray(points[k : k + 2])
+            wanted = twin_corridor(mesh, int(polygons[k]), ends[0], int(polygons[k + 1]), ends[1])
+            assert corridor_between(ground, polygons[k : k + 2], ends).tolist() == wanted
 
 
 @settings(deadline=None, max_examples=60)
