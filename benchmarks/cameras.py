@@ -30,9 +30,12 @@ NUM_ENVS = 256
 ACTIONS = 64  # steps between two resets
 
 
-def stepping(stack: ExitStack, camera: Any, sensors: tuple[str, ...], renderer: str) -> Callable[[], int]:
+def stepping(
+    stack: ExitStack, camera: Any, sensors: tuple[str, ...], renderer: str, **keywords: Any
+) -> Callable[[], int]:
     """Return a function that takes a step of a new batch and returns the number of environments."""
-    env = stack.enter_context(closing(BatchNavEnv(NUM_ENVS, camera=camera, sensors=sensors, renderer=renderer)))
+    env = BatchNavEnv(NUM_ENVS, camera=camera, sensors=sensors, renderer=renderer, **keywords)
+    stack.enter_context(closing(env))
     rng = np.random.default_rng(0)
     actions = [rng.choice(4, NUM_ENVS, p=[0.0, 0.6, 0.2, 0.2]) for _ in range(ACTIONS)]
     taken = 0

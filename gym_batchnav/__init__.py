@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from gym_batchnav.actions.discrete import DiscreteActions
     from gym_batchnav.actions.noise import LoCoBotNoise
     from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.env.delays import SensorTiming
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.noise.depth import RedwoodNoise
+    from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
     from gym_batchnav.scene.load import load_scene
     from gym_batchnav.scene.scene import Scene
     from gym_batchnav.state import Action
@@ -40,6 +43,7 @@ _EXPORTS = {
     "DiscreteActions": "gym_batchnav.actions.discrete",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
+    "GaussianNoise": "gym_batchnav.noise.rgb",
     "HolonomicActions": "gym_batchnav.actions.continuous",
     "ImageNav": "gym_batchnav.task.imagenav",
     "InstanceImageNav": "gym_batchnav.task.imagenav",
@@ -50,8 +54,13 @@ _EXPORTS = {
     "NavMeshSettings": "gym_batchnav.navmesh.mesh",
     "ObjectNav": "gym_batchnav.task.objectnav",
     "PointNav": "gym_batchnav.task.pointnav",
+    "PoissonNoise": "gym_batchnav.noise.rgb",
+    "RedwoodNoise": "gym_batchnav.noise.depth",
+    "SaltAndPepperNoise": "gym_batchnav.noise.rgb",
     "Scene": "gym_batchnav.scene.scene",
     "Sensor": "gym_batchnav.task.api",
+    "SensorTiming": "gym_batchnav.env.delays",
+    "SpeckleNoise": "gym_batchnav.noise.rgb",
     "Task": "gym_batchnav.task.api",
     "TaskState": "gym_batchnav.task.api",
     "VelocityActions": "gym_batchnav.actions.continuous",
@@ -66,6 +75,7 @@ __all__ = [
     "DiscreteActions",
     "Explore",
     "Flee",
+    "GaussianNoise",
     "HolonomicActions",
     "ImageNav",
     "InstanceImageNav",
@@ -76,8 +86,13 @@ __all__ = [
     "NavMeshSettings",
     "ObjectNav",
     "PointNav",
+    "PoissonNoise",
+    "RedwoodNoise",
+    "SaltAndPepperNoise",
     "Scene",
     "Sensor",
+    "SensorTiming",
+    "SpeckleNoise",
     "Task",
     "TaskState",
     "VelocityActions",

@@ -14,8 +14,8 @@ import gym_batchnav
 PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
-    "state", "lenses", "geometry", "system", "navmesh", "scene", "homes", "library", "render", "episodes", "actions",
-    "task",
+    "state", "lenses", "geometry", "system", "navmesh", "scene", "homes", "library", "render", "noise", "episodes",
+    "actions", "task",
     "preparation", "env", "evaluation", "adapters", "viz", "train", "testing", "bench", "diagnosis", "cli", "__main__",
 ]  # fmt: skip
 MAX_LINES = 450

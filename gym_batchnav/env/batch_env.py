@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,9 @@ from gym_batchnav.env.arguments import (
     seeds_of,
 )
 from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.delays import SensorTiming
 from gym_batchnav.env.memory import check_memory
+from gym_batchnav.env.observer import Observer
 from gym_batchnav.env.queries import BatchQueries
 from gym_batchnav.env.rig import CameraSpec
 from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice, check_counts
@@ -34,6 +36,7 @@ from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
@@ -65,6 +68,10 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
             under the agent). With several cameras by name, such as ``{"front": Camera(), "left": Camera(yaw_deg=90)}``,
             observations have a key per camera and sensor: ``"front/depth"``.
+        sensor_noise: Noise of images, by ``"rgb"`` for all cameras or ``"front/rgb"`` for one:
+            ``{"rgb": GaussianNoise(0.1), "depth": RedwoodNoise()}``; see ``gym_batchnav.noise``.
+        sensor_timing: When sensors read and when their readings arrive, by name like ``sensor_noise``:
+            ``{"rgb": SensorTiming(period=4, latency=1)}``. Tasks and measures read sensors without delay.
         renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or the Renderer of another
             batch with the same ``library``; the batch that made a renderer closes it.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
@@ -123,6 +130,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         task: Task | None = None,
         measures: Sequence[Measure] = (),
         camera: CameraSpec = None,
+        sensor_noise: Mapping[str, SensorNoise] | None = None,
+        sensor_timing: Mapping[str, SensorTiming] | None = None,
         renderer: str | Renderer = "auto",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int = 500,
@@ -148,7 +157,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         cache_dir: str | Path | None = None,
     ) -> None:
         settings = BatchSettings(
-            num_envs=num_envs, sensors=sensors, camera=camera, renderer=renderer, autoreset_mode=autoreset_mode,
+            num_envs=num_envs, sensors=sensors, camera=camera, sensor_noise=sensor_noise,
+            sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
             num_episodes=num_episodes, navmesh_settings=navmesh_settings, actions=actions,
             actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
@@ -160,6 +170,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self.components = Components(
             PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
         )
+        delays = settings.delays(self.components)
         check_memory(settings, self.components)
         preparer = settings.preparer(self.components.task.sampler)
         library = settings.library(scenes, library, preparer)
@@ -168,7 +179,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             num_envs,
             preparer,
             episode_order,
-            self.components.memory(num_envs),
+            {**self.components.memory(num_envs), **delays.memory(num_envs)},
             actions=settings.action_kind,
             actuation_noise=settings.noise,
             sliding=sliding,
@@ -189,7 +200,10 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self._claim = Claim("this environment")
-        self.stepper = Stepper(self.simulator, self.cameras, self.components, self.autoreset_mode, max_episode_steps)
+        observer = Observer(self.cameras, self.components, delays)
+        self.stepper = Stepper(
+            self.simulator, self.cameras, self.components, observer, self.autoreset_mode, max_episode_steps
+        )
         self.single_observation_space = Dict({**self.cameras.rig.spaces, **self.components.spaces})
         self.single_action_space = settings.action_kind.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)

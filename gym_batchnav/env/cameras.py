@@ -143,11 +143,8 @@ class AgentCameras:
         return fresh
 
     def images_of(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
-        """Return the views of agents ``indices`` [M] in rows of fresh arrays or tensors [N, ...], zero elsewhere."""
-        if not self.rig.groups:
-            return {}
-        images = self._render_rows(agents, indices)
-        return {name: scatter(image, indices, self.num_agents) for name, image in images.items()}
+        """Return the views of agents ``indices`` [M], arrays or tensors [M, ...] that are valid until the next call."""
+        return self._render_rows(agents, indices) if self.rig.groups else {}
 
     def _moved(self, agents: AgentState) -> np.ndarray:
         """Return which agents [N] bool have moved since the last ``begin``; all if a slot has changed."""

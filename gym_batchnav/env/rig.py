@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -10,10 +10,12 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from gym_batchnav.geometry import Camera
+from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.checks import check_opengl, needs_ray_table
 
 CameraSpec = Camera | Mapping[str, Camera] | None
+_FARTHEST = 1e6  # metres
 ONLY = ""  # name of a camera that was passed without a name
 
 
@@ -30,7 +32,8 @@ class CameraGroup:
 
     Attributes:
         names: C names of cameras.
-        cameras: The cameras, in the same order.
+        cameras: The cameras, in the same order, as they are drawn: where depth is to get noise, they write it in
+            metres, unclipped, and 0 where nothing is hit.
         sensors: Sensors that each of them records.
         keys: Key in the observation for each camera and each sensor: C tuples.
     """
@@ -47,9 +50,11 @@ class CameraRig:
     Args:
         spec: One camera, cameras by name, or None for ``Camera()``.
         sensors: Names of sensors. ``"depth"`` is recorded by every camera, ``"front/depth"`` by the camera ``front``.
+        noise: The noise of images, by ``"depth"`` for every camera or ``"front/depth"`` for one; None for none.
 
     Attributes:
         cameras: The cameras by name; the only one has the name ``ONLY`` if it was passed without one.
+        noise: The noise of images, by key in the observation.
         recordings: By key in the observation: ``"depth"`` of a camera without a name, otherwise ``"front/depth"``.
         groups: The cameras that record anything, in groups.
 
@@ -57,9 +62,15 @@ class CameraRig:
         ValueError: A camera, a name or a sensor is wrong; the message names it.
     """
 
-    def __init__(self, spec: CameraSpec = None, sensors: Sequence[str] = ("depth",)) -> None:
+    def __init__(
+        self,
+        spec: CameraSpec = None,
+        sensors: Sequence[str] = ("depth",),
+        noise: Mapping[str, SensorNoise] | None = None,
+    ) -> None:
         self.cameras = cameras_of(spec)
         self.recordings = _recordings(self.cameras, sensors)
+        self.noise = _noise_by_key(self.recordings, {} if noise is None else noise)
         self.groups = self._groups()
 
     @property
@@ -94,18 +105,27 @@ class CameraRig:
         """Return the sensors that a camera records."""
         return tuple(one.sensor for one in self.recordings.values() if one.camera == camera)
 
+    def drawn(self, name: str) -> Camera:
+        """Return a camera as it is drawn: with depth in metres, unclipped, if its depth is to get noise."""
+        camera = self.cameras[name]
+        if key_of(name, "depth") not in self.noise:
+            return camera
+        farthest = max(camera.max_depth, _FARTHEST)
+        return replace(camera, min_depth=0.0, max_depth=farthest, normalize_depth=False, depth_miss="zero")
+
     def _groups(self) -> tuple[CameraGroup, ...]:
         """Return the cameras that record anything in groups that differ only in their place on the agent."""
         found: dict[tuple[Camera, tuple[str, ...]], list[str]] = {}
-        for name, camera in self.cameras.items():
+        for name in self.cameras:
             sensors = self.sensors_of(name)
             if sensors:
-                alike = replace(camera, eye_height=0.0, offset=(0.0, 0.0), yaw_deg=0.0, pitch_deg=0.0, roll_deg=0.0)
+                drawn = self.drawn(name)
+                alike = replace(drawn, eye_height=0.0, offset=(0.0, 0.0), yaw_deg=0.0, pitch_deg=0.0, roll_deg=0.0)
                 found.setdefault((alike, tuple(sorted(sensors))), []).append(name)
         return tuple(
             CameraGroup(
                 names=tuple(names),
-                cameras=tuple(self.cameras[name] for name in names),
+                cameras=tuple(map(self.drawn, names)),
                 sensors=sensors,
                 keys=tuple(tuple(key_of(name, sensor) for sensor in sensors) for name in names),
             )
@@ -175,4 +195,34 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
             if key in found:
                 raise ValueError(f"sensors={tuple(sensors)!r}: {key!r} is listed twice; list each image once")
             found[key] = Recording(name, sensor)
+    return found
+
+
+def keys_matching(keyword: str, text: object, keys: Collection[str]) -> list[str]:
+    """Return the keys of an observation that a keyword's entry names: one key, or a sensor of all cameras.
+
+    Raises:
+        ValueError: There is no such key.
+    """
+    found = [key for key in keys if text in (key, key.rpartition("/")[2])]
+    if not found:
+        known = ", ".join(map(repr, keys)) or "none"
+        raise ValueError(f"{keyword}={{{text!r}: ...}}: the agents have no such sensor; theirs are {known}")
+    return found
+
+
+def _noise_by_key(recordings: Mapping[str, Recording], given: Mapping[str, SensorNoise]) -> dict[str, SensorNoise]:
+    """Return the noise of images by key in the observation."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"sensor_noise={given!r}: pass a dict, such as {{'rgb': GaussianNoise(0.1)}}")
+    found: dict[str, SensorNoise] = {}
+    for text, noise in given.items():
+        if isinstance(noise, type) or not hasattr(noise, "apply") or not hasattr(noise, "sensor"):
+            raise ValueError(f"sensor_noise={{{text!r}: {noise!r}}}: pass an object such as GaussianNoise(0.1)")
+        for key in keys_matching("sensor_noise", text, recordings):
+            if noise.sensor != recordings[key].sensor:
+                raise ValueError(f"sensor_noise={{{text!r}: {noise!r}}}: this is noise of {noise.sensor!r}")
+            if key in found:
+                raise ValueError(f"sensor_noise={given!r}: {key!r} has noise twice; name each image once")
+            found[key] = noise
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.choice import make_actions, make_noise
 from gym_batchnav.actions.noise import ActuationNoise
+from gym_batchnav.env.delays import Delays, SensorTiming
 from gym_batchnav.env.rig import CameraRig, CameraSpec
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
@@ -21,11 +22,13 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, are_shipped
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.methods import GEODESICS, is_detour
+from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
 from gym_batchnav.task.api import Sensor
+from gym_batchnav.task.components import Components
 
 RENDER_MODES = ("rgb_array",)
 
@@ -42,6 +45,8 @@ class BatchSettings:
     num_envs: int = 1
     sensors: Sequence[str | Sensor] = ("depth",)
     camera: CameraSpec = None
+    sensor_noise: Mapping[str, SensorNoise] | None = None
+    sensor_timing: Mapping[str, SensorTiming] | None = None
     renderer: str | Renderer = "auto"
     autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP
     max_episode_steps: int = 500
@@ -83,6 +88,9 @@ class BatchSettings:
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)
+        for name in ("sensor_noise", "sensor_timing"):
+            if getattr(self, name) and self.obs_device != "cpu":
+                raise ValueError(f"{name}= needs observations in main memory: use obs_device='cpu'")
         if self.buffers != BatchSettings.buffers and not self.reuse_buffers and self.obs_device == "cpu":
             raise ValueError(
                 f"buffers={self.buffers} has no effect on fresh arrays: also pass reuse_buffers=True, or leave it out"
@@ -117,7 +125,12 @@ class BatchSettings:
         """Return the cameras of an agent and the images that they record."""
         if not isinstance(self.sensors, (tuple, list)):
             raise ValueError(f"sensors={self.sensors!r}: pass a tuple, such as ('depth',), or () for blind agents")
-        return CameraRig(self.camera, [sensor for sensor in self.sensors if isinstance(sensor, str)])
+        sensors = [sensor for sensor in self.sensors if isinstance(sensor, str)]
+        return CameraRig(self.camera, sensors, self.sensor_noise)
+
+    def delays(self, components: Components) -> Delays:
+        """Return the timing of the sensors."""
+        return Delays(self.sensor_timing, {**self.rig().spaces, **components.spaces})
 
     @property
     def other_sensors(self) -> tuple[Sensor, ...]:
@@ -163,6 +176,7 @@ class BatchSettings:
             samples=not are_shipped(scenes) or not isinstance(preparer.sampler, PointEpisodes),
             lenses=rig.needs_embree,
             detour=is_detour(self.geodesic),
+            noise=bool(rig.noise),
         )
         return make_library(
             scenes,

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.env.cameras import AgentCameras, scatter
 from gym_batchnav.env.infos import end_info, step_info
+from gym_batchnav.env.observer import Observation, Observer
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.geometry import Camera, camera_views, look_at
 from gym_batchnav.state import read_only
@@ -20,7 +21,6 @@ from gym_batchnav.task.components import Components, Measures
 
 PHASES = ("move", "measure", "episodes", "render", "observe")
 
-Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a torch tensor
 Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
@@ -31,6 +31,7 @@ class Stepper:
         simulator: Moves the agents and tracks their episodes.
         cameras: Renders the agents' views.
         components: The task with all sensors and measures.
+        observer: Makes observations of the views and the readings of other sensors.
         autoreset_mode: Decides in which step the next episode begins.
         max_episode_steps: An episode that has not ended after this many actions is truncated.
 
@@ -44,12 +45,14 @@ class Stepper:
         simulator: Simulator,
         cameras: AgentCameras,
         components: Components,
+        observer: Observer,
         autoreset_mode: AutoresetMode,
         max_episode_steps: int,
     ) -> None:
         self.simulator = simulator
         self.cameras = cameras
         self.components = components
+        self.observer = observer
         self.autoreset_mode = autoreset_mode
         self.timings = dict.fromkeys(PHASES, 0.0)
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
@@ -213,22 +216,17 @@ class Stepper:
         return step_info(self.simulator, self.components, measures)
 
     def _observation(self, images: dict[str, Any]) -> Observation:
-        """Combine images with the readings of all other sensors."""
+        """Return observations with images, which are overwritten, and the readings of all other sensors."""
         clock = time.perf_counter()
-        readings = self.components.observe(self.state)
-        observation = {**images, **{name: self.cameras.to_device(values) for name, values in readings.items()}}
+        observation = self.observer.observe(self.state, images)
         self._tick("observe", clock)
         return observation
 
     def _observe_rows(self, indices: np.ndarray) -> Observation:
         """Return observations of all environments, with zeros in all rows except ``indices`` [M]."""
-        readings = self.components.observe(self.state)
-        count = self.simulator.num_agents
-        dense = {name: scatter(values[indices], indices, count) for name, values in readings.items()}
-        return {
-            **self.cameras.images_of(self.simulator.agents, indices),
-            **{name: self.cameras.to_device(values) for name, values in dense.items()},
-        }
+        images = self.cameras.images_of(self.simulator.agents, indices)
+        some = self.observer.observe(self.state, images, indices)
+        return {name: scatter(values, indices, self.simulator.num_agents) for name, values in some.items()}
 
     def _tick(self, phase: str, since: float) -> float:
         """Add the time since ``since`` to a phase of the step; return the current time."""

@@ -53,3 +53,15 @@ def step_uniform(noise: np.ndarray, num_steps: np.ndarray, purpose: str, size: i
     key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
     draw = key + num_steps[:, None].astype(np.uint64) * np.uint64(size) + np.arange(size, dtype=np.uint64)
     return keyed_uniform(noise[:, None], 0, draw)
+
+
+def step_keys(noise: np.ndarray, num_steps: np.ndarray, purpose: str) -> np.ndarray:
+    """Return keys [N] uint64 of the current step, for generators of many numbers; other purposes give other keys.
+
+    Args:
+        noise: [N] uint64, the key of each episode, see ``episode_key``.
+        num_steps: [N] int, actions taken so far in each episode.
+        purpose: Name of the use.
+    """
+    draw = (np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)) + num_steps.astype(np.uint64)
+    return _scramble(_scramble(noise + _GOLDEN) ^ (draw + _GOLDEN))

@@ -20,6 +20,8 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.navmesh.agents import DETOUR_PARALLEL_FROM, PARALLEL_FROM, NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
+from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
 from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.state import Commands
@@ -46,7 +48,10 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
     lenses = [_LENSES] if is_embree_installed() else []
     return compile_ahead(
-        [_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation, _DETOUR, _READING, _NOISE],
+        [
+            *(_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE),
+        ],
         processes,
     )
 
@@ -59,6 +64,7 @@ def warm_up_batch(
     samples: bool = False,
     lenses: bool = False,
     detour: bool = False,
+    noise: bool = False,
 ) -> None:
     """Compile the kernels of a batch of agents in scenes with navmeshes.
 
@@ -70,10 +76,13 @@ def warm_up_batch(
         samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
         lenses: Whether the agents have lenses or sensors that only Embree draws.
         detour: Whether distances are measured as Detour does.
+        noise: Whether images get noise.
     """
     workloads = [_drawing(renderer)] if draws else []
     if detour:
         workloads.append(_DETOUR)
+    if noise:
+        workloads.append(_IMAGE_NOISE)
     if lenses:
         workloads.append(_LENSES)
     workloads += [_PREPARING, _walking(num_envs)]
@@ -180,6 +189,16 @@ def draw_noise() -> None:
     truncated_normal(np.zeros((1, 3)), np.zeros((1, 3)), 3.0)
 
 
+def add_image_noise() -> None:
+    """Add every kind of noise to small images."""
+    keys = np.zeros(1, np.uint64)
+    for noise in (GaussianNoise(), SpeckleNoise(), PoissonNoise()):
+        noise.apply(np.zeros((1, 2, 2, 3), np.uint8), keys)
+    depth = np.ones((1, 2, 2, 1), np.float32)
+    RedwoodNoise().apply(depth, keys)
+    encode_depth(depth, Camera().depth_encoding)
+
+
 def read_small_obj() -> None:
     """Read an OBJ file of one triangle."""
     with tempfile.TemporaryDirectory() as folder:
@@ -196,7 +215,8 @@ _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
 _LENSES = Workload("drawing through lenses", draw_small_scene, ("embree", True))
 _DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
-_NOISE = Workload("noise", draw_noise)
+_NOISE = Workload("noise of motors", draw_noise)
+_IMAGE_NOISE = Workload("noise of images", add_image_noise)
 
 
 def _drawing(renderer: str) -> Workload:

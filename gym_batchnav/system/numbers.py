@@ -8,6 +8,13 @@ from typing import Any
 import numpy as np
 
 
+def check_finite(**values: float) -> None:
+    """Raise ValueError unless every value is a finite number."""
+    for name, value in values.items():
+        if not _is_number(value):
+            raise ValueError(f"{name}={value!r}: pass a finite number")
+
+
 def check_positive(**values: float) -> None:
     """Raise ValueError unless every value is a positive finite number."""
     for name, value in values.items():
@@ -26,7 +33,7 @@ def check_between(least: float, most: float, **values: float) -> None:
     """Raise ValueError unless every value is a number from ``least`` to ``most``."""
     for name, value in values.items():
         if not (_is_number(value) and least <= value <= most):
-            raise ValueError(f"{name}={value!r}: pass a positive number from {least:g} to {most:g}")
+            raise ValueError(f"{name}={value!r}: pass a number from {least:g} to {most:g}")
 
 
 def check_range(name: str, given: Any, most: float) -> None:

@@ -1,0 +1,117 @@
+"""Delays: sensors that do not read at every step, or whose readings arrive late."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.env.rig import keys_matching
+from gym_batchnav.state import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class SensorTiming:
+    """When a sensor reads, and when its readings arrive.
+
+    A sensor reads when an episode begins and at every ``period``-th step after it. A reading becomes part of the
+    observation ``latency`` steps later, and stays until the next one arrives; until the second arrives, that is the
+    first reading of the episode.
+
+    Attributes:
+        period: Steps from one reading to the next.
+        latency: Steps from a reading to its first observation.
+
+    Raises:
+        ValueError: The period is no whole number from 1 to 1,000, or the latency none from 0 to 1,000.
+    """
+
+    period: int = 1
+    latency: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless both are whole numbers within their bounds."""
+        for name, least in (("period", 1), ("latency", 0)):
+            steps = getattr(self, name)
+            if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or not least <= steps <= 1000:
+                raise ValueError(f"{name}={steps!r}: pass a whole number of steps from {least} to 1000")
+
+    @property
+    def num_kept(self) -> int:
+        """The number of readings that must be kept."""
+        return -(-self.latency // self.period) + 1
+
+
+class Delays:
+    """The timing of the sensors of a batch; its readings are kept in the batch's memory.
+
+    Args:
+        timing: The timing of sensors, by ``"depth"`` for every camera, ``"front/depth"`` for one, or the name of any
+            other sensor; None for none.
+        spaces: The space of each reading of one agent, with a shape and a dtype, by key in the observation.
+
+    Raises:
+        ValueError: The timing is not a dict of SensorTiming by sensor, or a sensor is named twice.
+    """
+
+    def __init__(self, timing: Mapping[str, SensorTiming] | None, spaces: Mapping[str, Any]) -> None:
+        found = _timing_by_key({} if timing is None else timing, spaces)
+        self._timing = {key: one for key, one in found.items() if one != SensorTiming()}
+        self._spaces = {key: spaces[key] for key in self._timing}
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return zeroed arrays [N, num_kept, ...] for the readings that are kept, by name in the batch's memory."""
+        kept = {}
+        for key, one in self._timing.items():
+            space = self._spaces[key]
+            kept[_name(key)] = np.zeros((num_envs, one.num_kept, *space.shape), space.dtype)
+        return kept
+
+    def apply(
+        self, readings: dict[str, np.ndarray], memory: Memory, rows: np.ndarray, num_steps: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Keep the current readings that are due, and return those that have arrived.
+
+        Applying them again in the same step changes nothing.
+
+        Args:
+            readings: The current readings of M agents, arrays [M, ...] by key.
+            memory: The batch's memory.
+            rows: [M] int, the agents.
+            num_steps: [M] int, steps since their episodes began.
+        """
+        return readings | {
+            key: _arrived(memory[_name(key)], one, readings[key], rows, num_steps) for key, one in self._timing.items()
+        }
+
+
+def _arrived(
+    kept: np.ndarray, timing: SensorTiming, reading: np.ndarray, rows: np.ndarray, num_steps: np.ndarray
+) -> np.ndarray:
+    """Write readings [M, ...] into those that are kept [N, num_kept, ...], and return those that have arrived."""
+    due = num_steps % timing.period == 0
+    kept[rows[due], num_steps[due] // timing.period % timing.num_kept] = reading[due]
+    read_at = np.maximum(num_steps - timing.latency, 0)
+    return kept[rows, read_at // timing.period % timing.num_kept]
+
+
+def _name(key: str) -> str:
+    """Return the name of a key's readings in the batch's memory, which no component can have."""
+    return f"kept {key}"
+
+
+def _timing_by_key(given: Mapping[str, SensorTiming], keys: Collection[str]) -> dict[str, SensorTiming]:
+    """Return the timing of sensors by key in the observation."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"sensor_timing={given!r}: pass a dict, such as {{'rgb': SensorTiming(period=4)}}")
+    found: dict[str, SensorTiming] = {}
+    for text, timing in given.items():
+        if not isinstance(timing, SensorTiming):
+            raise ValueError(f"sensor_timing={{{text!r}: {timing!r}}}: pass a SensorTiming")
+        for key in keys_matching("sensor_timing", text, keys):
+            if key in found:
+                raise ValueError(f"sensor_timing={given!r}: {key!r} has a timing twice; name each sensor once")
+            found[key] = timing
+    return found

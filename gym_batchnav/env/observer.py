@@ -1,0 +1,60 @@
+"""Observer: makes observations of images and of the readings of all other sensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.delays import Delays
+from gym_batchnav.episodes.draws import step_keys
+from gym_batchnav.noise.depth import encode_depth
+from gym_batchnav.task.api import TaskState
+from gym_batchnav.task.components import Components
+
+Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a torch tensor
+
+
+class Observer:
+    """Adds noise to images, reads all other sensors, and delays what arrives late.
+
+    Args:
+        cameras: The agents' cameras.
+        components: The task with all sensors.
+        delays: The timing of sensors.
+    """
+
+    def __init__(self, cameras: AgentCameras, components: Components, delays: Delays) -> None:
+        self._cameras = cameras
+        self._components = components
+        self._delays = delays
+
+    def observe(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None = None) -> Observation:
+        """Return the observations of all agents, or of the agents ``rows`` [M].
+
+        Args:
+            state: The state of the batch.
+            images: The agents' images by key, arrays or tensors [N, ...] or [M, ...], without noise; overwritten.
+            rows: [M] int; None for all.
+        """
+        readings = self._components.observe(state)
+        if rows is None:
+            rows = np.arange(state.num_envs)
+        else:
+            readings = {name: values[rows] for name, values in readings.items()}
+        self._add_noise(state, images, rows)
+        observation = {**images, **{name: self._cameras.to_device(values) for name, values in readings.items()}}
+        return self._delays.apply(observation, state.memory, rows, state.episodes.num_steps[rows])
+
+    def _add_noise(self, state: TaskState, images: dict[str, Any], rows: np.ndarray) -> None:
+        """Add noise to the images of agents ``rows`` [M], in place."""
+        rig = self._cameras.rig
+        episodes = state.episodes
+        for key, noise in rig.noise.items():
+            if key not in images:  # no images before the first batch
+                continue
+            noise.apply(images[key], step_keys(episodes.noise[rows], episodes.num_steps[rows], key))
+            camera, sensor = rig.recordings[key]
+            if sensor == "depth":
+                encode_depth(images[key], rig.cameras[camera].depth_encoding)

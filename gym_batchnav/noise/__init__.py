@@ -1,0 +1,1 @@
+"""Noise of images: Gaussian, Poisson, speckle and salt-and-pepper noise of RGB, and Redwood's noise of depth."""

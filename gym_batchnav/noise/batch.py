@@ -1,0 +1,40 @@
+"""Runs a kernel on the images of a batch, on one thread if they are few and otherwise on all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import get_num_threads, set_num_threads
+
+from gym_batchnav.system.process import PARALLEL_KERNELS
+
+_SERIAL_VALUES = 2**18  # about as long as it takes to wake the threads
+
+
+def run_on_images(kernel: Callable[..., None], images: np.ndarray, keys: np.ndarray, *tables: Any) -> None:
+    """Call ``kernel(rows, keys, *tables)`` with the images as rows.
+
+    Args:
+        kernel: A kernel that changes rows in place.
+        images: [N, ...], contiguous.
+        keys: [N] uint64.
+        *tables: Further arguments.
+
+    Raises:
+        ValueError: The images are not contiguous, or there is not one key per image.
+    """
+    if not images.flags.c_contiguous or keys.shape != (len(images),):
+        raise ValueError(f"images {images.shape} with keys {keys.shape}: pass contiguous images and one key for each")
+    if not images.size:
+        return
+    rows = images.reshape(len(images), -1)
+    keys = np.array(keys, np.uint64)
+    threads = get_num_threads()
+    with PARALLEL_KERNELS:
+        set_num_threads(1 if images.size <= _SERIAL_VALUES else threads)
+        try:
+            kernel(rows, keys, *tables)
+        finally:
+            set_num_threads(threads)

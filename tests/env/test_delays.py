@@ -1,0 +1,157 @@
+"""Periods and latencies of sensors, compared with lists of all past readings."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from walks import assert_equal
+
+from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, SensorTiming
+from gym_batchnav.env.memory import bytes_per_environment
+from gym_batchnav.env.settings import BatchSettings
+from gym_batchnav.task.components import Components
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.sensors import PreviousAction
+from gym_batchnav.testing import check_vector_env
+
+N = 5
+GOAL = "pointgoal_with_gps_compass"
+
+
+@pytest.fixture
+def make(tmp_path, library):
+    made = []
+
+    def make(**kwargs):
+        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "renderer": "embree"}
+        keywords |= {"sensors": ("rgb", "depth", PreviousAction()), "camera": Camera(12, 8), **kwargs}
+        made.append(BatchNavEnv(N, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def copies(observation):
+    return {key: values.copy() for key, values in observation.items()}
+
+
+class PastReadings:
+    """All readings of every episode, from which delayed readings are looked up."""
+
+    def __init__(self, timing):
+        self.timing = timing
+        self.past = [{} for _ in range(N)]  # by environment: readings by step
+
+    def expected(self, env, clean):
+        """The delayed observation, given the one without delay."""
+        delayed = copies(clean)
+        for index, step in enumerate(env.episodes.num_steps.tolist()):
+            if step == 0:
+                self.past[index] = {}
+            self.past[index][step] = {key: values[index] for key, values in copies(clean).items()}
+            for key, one in self.timing.items():
+                step_read = max(step - one.latency, 0) // one.period * one.period
+                delayed[key][index] = self.past[index][step_read][key]
+        return delayed
+
+
+TIMINGS = st.dictionaries(
+    st.sampled_from(["rgb", "depth", GOAL, "previous_action"]),
+    st.builds(SensorTiming, st.integers(1, 6), st.integers(0, 9)),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(timing=TIMINGS, mode=st.sampled_from(["next_step", "same_step", "disabled"]), seed=st.integers(0, 99))
+def test_observations_are_those_of_the_past(library, tmp_path_factory, timing, mode, seed):
+    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path_factory.mktemp("cache")}
+    keywords |= {"sensors": ("rgb", "depth", PreviousAction()), "camera": Camera(6, 4), "renderer": "embree"}
+    delayed = BatchNavEnv(N, sensor_timing=timing, autoreset_mode=mode, **keywords)
+    clean = BatchNavEnv(N, autoreset_mode=mode, **keywords)
+    past = PastReadings(timing)
+    rng = np.random.default_rng(seed)
+    seen, plain = (env.reset(seed=seed)[0] for env in (delayed, clean))
+    assert_equal(seen, past.expected(clean, plain))
+    for _ in range(30):
+        actions = rng.choice(4, N, p=[0.06, 0.44, 0.25, 0.25])
+        before = clean.episodes.num_steps.copy()
+        seen, _, _, _, info = delayed.step(actions)
+        plain, _, _, _, clean_info = clean.step(actions)
+        if "final_obs" in info:  # of the step before the new episode began, which the twin must see first
+            done = info["_final_obs"]
+            for key, one in timing.items():
+                for index in np.flatnonzero(done):
+                    step = int(before[index]) + 1
+                    past.past[index].setdefault(step, {})[key] = clean_info["final_obs"][key][index].copy()
+                    step_read = max(step - one.latency, 0) // one.period * one.period
+                    np.testing.assert_array_equal(info["final_obs"][key][index], past.past[index][step_read][key])
+        assert_equal(seen, past.expected(clean, plain))
+        if mode == "disabled" and clean.episodes.done.any():
+            options = {"reset_mask": clean.episodes.done.copy()}
+            seen, plain = (env.reset(options=options)[0] for env in (delayed, clean))
+            assert_equal(seen, past.expected(clean, plain))
+    delayed.close()
+    clean.close()
+
+
+def test_a_restored_state_holds_what_has_not_arrived_yet(make):
+    env = make(sensor_timing={"rgb": SensorTiming(3, 4), "depth": SensorTiming(latency=2)})
+    env.reset(seed=0)
+    for _ in range(5):
+        env.step(np.full(N, 1))
+    state = env.get_state()
+    first = [copies(env.step(np.full(N, 2))[0]) for _ in range(6)]
+    env.set_state(state)
+    for one in first:
+        assert_equal(env.step(np.full(N, 2))[0], one)
+
+
+def test_a_picture_keeps_the_noise_of_the_step_in_which_it_was_taken(make):
+    env = make(sensor_timing={"rgb": SensorTiming(4)}, sensor_noise={"rgb": GaussianNoise()})
+    pictures = [env.reset(seed=0)[0]["rgb"]] + [env.step(np.full(N, 2))[0]["rgb"] for _ in range(4)]
+    for picture in pictures[1:4]:
+        np.testing.assert_array_equal(picture, pictures[0])
+    assert (pictures[4] != pictures[0]).any()
+
+
+def test_tasks_read_without_delay(make):
+    env = make(sensor_timing={GOAL: SensorTiming(latency=3)})
+    env.reset(seed=0)
+    for _ in range(6):
+        seen = env.step(np.full(N, 2))[0]
+    assert (seen[GOAL] != env.task_state.reading(GOAL)).any()
+
+
+def test_the_checker_finds_no_fault(make):
+    check_vector_env(make(sensor_timing={"rgb": SensorTiming(2, 3), GOAL: SensorTiming(3, 1)}))
+
+
+def test_the_estimate_of_memory_counts_what_is_kept():
+    sizes = []
+    for timing in (None, {"rgb": SensorTiming(latency=9)}):
+        one = BatchSettings(sensors=("rgb",), sensor_timing=timing)
+        sizes.append(bytes_per_environment(one, Components(PointNav())))
+    assert sizes[1] - sizes[0] == 10 * 64 * 64 * 3
+
+
+@pytest.mark.parametrize(
+    ("timing", "message"),
+    [
+        ({"infrared": SensorTiming()}, "'infrared'.*no such sensor; theirs are 'depth', 'pointgoal_with_gps_compass'"),
+        ({"depth": 3}, "pass a SensorTiming"),
+        (SensorTiming(), "pass a dict"),
+    ],
+)
+def test_wrong_timing_is_refused_by_name(timing, message):
+    with pytest.raises(ValueError, match=f"(?s)sensor_timing=.*{message}"):
+        BatchNavEnv(2, sensor_timing=timing)
+
+
+@pytest.mark.parametrize("period", [0, -1, 1.5, True, 1001, "2"])
+def test_periods_are_checked(period):
+    with pytest.raises(ValueError, match="period="):
+        SensorTiming(period)
+    with pytest.raises(ValueError, match="latency="):
+        SensorTiming(latency=-1)
