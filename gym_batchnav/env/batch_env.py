@@ -94,6 +94,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         forward_step: Length of MOVE_FORWARD of ``actions="discrete"``, metres.
         turn_angle_deg: Angle of a turn of ``actions="discrete"``, degrees.
         sliding: Slide along walls; False stops at them.
+        geodesic: Method of the distances that tasks and measures read: ``"exact"``, or ``"detour"`` for those that
+            Habitat computes, which are longer where its paths are not the shortest.
         reuse_buffers: Return images in a ring of arrays that remain valid for ``buffers`` further steps, instead of
             fresh arrays.
         buffers: See ``reuse_buffers``.
@@ -150,6 +152,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         forward_step: float = 0.25,
         turn_angle_deg: float = 10.0,
         sliding: bool = True,
+        geodesic: str = "exact",
         reuse_buffers: bool = False,
         buffers: int = 2,
         obs_device: str = "cpu",
@@ -167,7 +170,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
             num_episodes=num_episodes, navmesh_settings=navmesh_settings, actions=actions,
             actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
-            sliding=sliding, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
+            sliding=sliding, geodesic=geodesic, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
             render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
             deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
         )  # fmt: skip
@@ -188,6 +191,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             actions=settings.action_kind,
             actuation_noise=settings.noise,
             sliding=sliding,
+            geodesic=geodesic,
         )
         self.cameras = AgentCameras(
             library,

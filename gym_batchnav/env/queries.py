@@ -6,7 +6,7 @@ from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.protocol_card import ProtocolCard, make_card
-from gym_batchnav.env.settings import BatchSettings, check_counts
+from gym_batchnav.env.settings import BatchSettings
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Stepper
 from gym_batchnav.library.library import SceneLibrary

@@ -21,6 +21,7 @@ from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, are_shipped
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.navmesh.methods import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
@@ -66,6 +67,7 @@ class BatchSettings:
     forward_step: float = 0.25
     turn_angle_deg: float = 10.0
     sliding: bool = True
+    geodesic: str = "exact"
     reuse_buffers: bool = False
     buffers: int = 2
     obs_device: str = "cpu"
@@ -95,6 +97,7 @@ class BatchSettings:
             rig.check_opengl()
             for camera in self.picture_cameras:
                 check_picture_camera(camera)
+        check_choice("geodesic", self.geodesic, GEODESICS)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)
@@ -159,6 +162,7 @@ class BatchSettings:
             episode_file=None if self.episode_file is None else Path(self.episode_file),
             num_episodes=self.num_episodes,
             sampler=sampler,
+            geodesic=self.geodesic,
             cache=DiskCache(None if self.cache_dir is None else Path(self.cache_dir)),
         )
 
@@ -189,6 +193,7 @@ class BatchSettings:
             draws=bool(rig.keys or self.picture_cameras),
             samples=not are_shipped(scenes) or not isinstance(preparer.sampler, PointEpisodes),
             lenses=self.needs_embree,
+            detour=is_detour(self.geodesic),
             noise=bool(rig.noise),
         )
         return make_library(

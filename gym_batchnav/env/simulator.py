@@ -35,12 +35,14 @@ class Simulator:
         actions: The meaning of the agents' actions; DiscreteActions() by default.
         actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
+        geodesic: The method that measures distances to goals, ``"exact"`` or ``"detour"``.
 
     Attributes:
         library: The scenes.
         actions: The meaning of the agents' actions.
         actuation_noise: Changes the motions that actions command, or None.
         sliding: Whether the agents slide along walls.
+        geodesic: The method that measures distances to goals.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
         memory: Memory of these arrays, written in place.
@@ -60,12 +62,14 @@ class Simulator:
         actions: Actions | None = None,
         actuation_noise: ActuationNoise | None = None,
         sliding: bool = True,
+        geodesic: str = "exact",
     ) -> None:
         self.library = library
         self.num_agents = num_agents
         self.actions = DiscreteActions() if actions is None else actions
         self.actuation_noise = actuation_noise
         self.sliding = sliding
+        self.geodesic = geodesic
         self.agents = agent_state(num_agents)
         self.episodes = episode_state(num_agents)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
@@ -414,7 +418,7 @@ class Simulator:
         agents = self.agents
         goal = self.episodes.goal_index
         out = self.episodes.distance
-        self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out)
+        self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out, self.geodesic)
 
     def _place(self, indices: np.ndarray, polygon: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
         """Write the poses of agents ``indices`` [M]."""

@@ -19,8 +19,15 @@ from gym_batchnav.library.refusals import SceneRefused, reason_of
 from gym_batchnav.navmesh.kernels.layout import Drops
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.methods import is_detour
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
-from gym_batchnav.preparation.fitting import MAX_SHIFT, fit_episodes, fit_object_episodes, is_near
+from gym_batchnav.preparation.fitting import (
+    MAX_SHIFT,
+    fit_episodes,
+    fit_object_episodes,
+    is_near,
+    measure_like_detour,
+)
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.code import code_digest
@@ -69,6 +76,8 @@ class NavigationPreparer:
         cache: Stores navmeshes, distances and episodes; None stores none.
         sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind. A sampler of
             the user's own runs in the process that steps, maybe in a thread, and its episodes are not stored.
+        geodesic: The method that measures the lengths of episodes, ``"exact"`` or ``"detour"``. Both sample the same
+            episodes.
     """
 
     settings: NavMeshSettings | None = None
@@ -77,13 +86,16 @@ class NavigationPreparer:
     # Not compared, since it does not affect the results, which equal preparers share.
     cache: DiskCache | None = field(default=None, compare=False)
     sampler: EpisodeSampler = field(default=PointEpisodes())
+    geodesic: str = "exact"
 
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
         navmesh, drops = self.ground(scene)
         episodes = self.episodes(scene, navmesh)
-        _, start_polygon = navmesh.snap_with_polygon(episodes.start)
         tables = navmesh.tables(episodes.goals, drops, episodes.first_goal)
+        if is_detour(self.geodesic):
+            episodes = measure_like_detour(episodes, navmesh, tables, f"scene {scene.name!r}, geodesic='detour'")
+        _, start_polygon = navmesh.snap_with_polygon(episodes.start)
         return Navigation(navmesh, tables, episodes, start_polygon)
 
     def ground(self, scene: Scene) -> tuple[NavMesh, Drops]:

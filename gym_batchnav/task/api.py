@@ -97,6 +97,7 @@ class TaskState:
             ``update``, the reading of a sensor with memory may still be that of the previous step.
         pictures: Draws pictures from other places than the agents', such as the goals; see ``Pictures``. Call it in
             ``begin``, and keep the result in memory.
+        geodesic: The method that measures distances, for methods of navmeshes such as ``geodesic_distance``.
     """
 
     agents: AgentState
@@ -107,6 +108,7 @@ class TaskState:
     success_distance: float
     reading: Callable[[str], np.ndarray] = _no_reading
     pictures: Pictures = _no_pictures
+    geodesic: str = "exact"
 
     @property
     def num_envs(self) -> int:

@@ -53,7 +53,7 @@ class DistanceFromStart(Measure):
             return np.linalg.norm(position.astype(np.float64) - start, axis=1)
         distance = np.empty(state.num_envs)
         for navmesh, rows in state.by_scene():
-            distance[rows] = navmesh.geodesic_distance(start[rows], position[rows])
+            distance[rows] = navmesh.geodesic_distance(start[rows], position[rows], state.geodesic)
         return distance
 
 
