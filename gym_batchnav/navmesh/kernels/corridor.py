@@ -20,6 +20,7 @@ from gym_batchnav.system.jit import INNER, to_int64
 
 MAX_NODES = 2048  # polygons that one search may reach
 MAX_CORRIDOR = 256  # polygons of a corridor, and points of a path
+_MAX_VISITS = 16 * MAX_NODES  # of nodes; a node is visited again only if its total was rounded differently
 HEURISTIC_SCALE = np.float32(0.999)  # Detour's H_SCALE
 _HALF = np.float32(0.5)
 _NEW = 0
@@ -116,7 +117,9 @@ def find_corridor(
     search.total[first] = distance_32(start, end) * HEURISTIC_SCALE
     _open(search, first)
     reached = to_int64(-1)
-    while reached < 0 and search.counts[_OPENED] > 0:
+    for _ in range(_MAX_VISITS):
+        if reached >= 0 or search.counts[_OPENED] == 0:
+            break
         node = _pop(search)
         search.state[node] = _CLOSED
         if search.polygon[node] == end_polygon:

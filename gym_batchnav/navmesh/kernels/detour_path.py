@@ -125,8 +125,8 @@ def _append(points: np.ndarray, count: int, point: Vertex) -> int:
 def _pull_string(ground: Ground, search: Search, length: int, start: Vertex, end: Vertex) -> int:
     """Pull a string taut in a corridor of the given number of polygons.
 
-    Every bend restarts the funnel at the portal after the one that it lies on, so the work is bounded by the square of
-    the length.
+    Every bend restarts the funnel at the portal after the one that it lies on. Each bend lies on a later portal than
+    the one before, so the loop ends within its bound.
 
     Returns:
         The number of points, which are in ``search.points``; at least ``MAX_CORRIDOR`` if there are too many.
@@ -140,7 +140,9 @@ def _pull_string(ground: Ground, search: Search, length: int, start: Vertex, end
     left_portal = to_int64(0)
     right_portal = to_int64(0)
     i = to_int64(0)
-    while i < length:
+    for _ in range(length * (length + 1)):
+        if i == length:
+            break
         new_left = goal
         new_right = goal
         if i + 1 < length:
@@ -180,6 +182,8 @@ def _path(ground: Ground, search: Search, start: Spot, goal: Spot) -> int:
         return to_int64(0)
     begin = Vertex(np.float32(start.x), np.float32(start.y), np.float32(start.z))
     end = Vertex(np.float32(goal.x), np.float32(goal.y), np.float32(goal.z))
+    if not np.isfinite(begin.x + begin.y + begin.z + end.x + end.y + end.z):
+        return to_int64(0)
     length = find_corridor(ground, search, start.polygon, begin, goal.polygon, end)
     count = _pull_string(ground, search, length, begin, end) if length > 0 else length
     return count if count < MAX_CORRIDOR else to_int64(0)

@@ -84,8 +84,10 @@ def test_like_the_twin(seed: int, size: int, jitter: float) -> None:
     mesh = rough_mesh(seed, size, jitter)
     if not mesh.num_polygons:
         return
-    points = mesh.random_points(12, np.random.default_rng(seed))
-    points[0] = mesh.vertices[mesh.polygons[0, 0]]  # on a corner
+    points, polygons = mesh.random_points_and_polygons(12, np.random.default_rng(seed))
+    corners = mesh.vertices[mesh.polygons[polygons, 1]]
+    points = corners if seed % 2 else points
+    points[0] = corners[0]
     got = mesh.geodesic_distance(points[:6], points[6:], "detour")
     wanted = [twin_length(mesh, a, b) for a, b in zip(points[:6], points[6:], strict=True)]
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
@@ -214,6 +216,20 @@ def test_a_batch_is_its_agents_one_by_one(size: int) -> None:
         members = goals[slots[i]][first[goal_set[i]] : first[goal_set[i] + 1]]
         lengths = meshes[slots[i]].geodesic_distance(np.repeat(position[i : i + 1], len(members), 0), members, "detour")
         assert got[i] == pytest.approx(lengths.min(), rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -3e38, 1e30])
+def test_agents_that_are_nowhere_do_not_hang(value: float) -> None:
+    mesh = floor_plan(["0000", "0..0", "0000"])
+    navmeshes = NavMeshAgents(1)
+    navmeshes.set_slot(0, mesh.tables(np.array([[2.5, 0, 2.5]])))
+    position = np.array([[value, 0, 0.5], [0.5, 0, value], [0.5, 0, 0.5]], np.float32)
+    out = np.empty(3, np.float32)
+    zeros = np.zeros(3, np.int32)
+    navmeshes.distance(zeros, zeros, position, zeros, out, "detour")
+    assert out[2] == pytest.approx(mesh.geodesic_distance(position[2:], np.array([[2.5, 0, 2.5]]), "detour")[0])
+    if not np.isfinite(value):
+        assert np.isposinf(out[:2]).all()
 
 
 def test_other_methods_are_refused() -> None:
