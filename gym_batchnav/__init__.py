@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gym_batchnav.actions.discrete import DiscreteActions
     from gym_batchnav.actions.noise import LoCoBotNoise
     from gym_batchnav.env.batch_env import BatchNavEnv
-    from gym_batchnav.env.delays import SensorTiming
     from gym_batchnav.geometry import Camera
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
     from gym_batchnav.noise.depth import RedwoodNoise
     from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
+    from gym_batchnav.noise.timing import SensorTiming
     from gym_batchnav.scene.load import load_scene
     from gym_batchnav.scene.scene import Scene
     from gym_batchnav.state import Action
@@ -59,7 +59,7 @@ _EXPORTS = {
     "SaltAndPepperNoise": "gym_batchnav.noise.rgb",
     "Scene": "gym_batchnav.scene.scene",
     "Sensor": "gym_batchnav.task.api",
-    "SensorTiming": "gym_batchnav.env.delays",
+    "SensorTiming": "gym_batchnav.noise.timing",
     "SpeckleNoise": "gym_batchnav.noise.rgb",
     "Task": "gym_batchnav.task.api",
     "TaskState": "gym_batchnav.task.api",
@@ -125,12 +125,6 @@ def __dir__() -> list[str]:
 # `make` keeps max_episode_steps for its TimeLimit, `make_vec` passes it on; 500 is also BatchNavEnv's default. Without
 # a registered limit, an environment could not know which limit `make` was given and would truncate at its own 500.
 gymnasium.register(
-    id="BatchNav/PointNav-v0",
-    entry_point="gym_batchnav.env.single:SingleEnv",
-    vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
-    max_episode_steps=500,
-)
-gymnasium.register(
     id="BatchNav/PointNavScan-v0",
     entry_point="gym_batchnav.env.flat:SingleScan",
     vector_entry_point="gym_batchnav.env.flat:make_scan",
@@ -149,6 +143,7 @@ _STEPS = {
     "InstanceImageNav": 1000,
     "MultiGoalNav": 2500,
     "ObjectNav": 500,
+    "PointNav": 500,
 }
 for _name, _steps in _STEPS.items():
     gymnasium.register(

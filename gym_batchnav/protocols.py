@@ -11,7 +11,8 @@ lower; see docs/from_habitat.md. In the protocols of Habitat, depth is zero wher
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from gym_batchnav.actions.api import Actions
@@ -23,6 +24,7 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.depth import RedwoodNoise
 from gym_batchnav.noise.rgb import GaussianNoise
+from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.task.api import Sensor, Task
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
 from gym_batchnav.task.objectnav import ObjectNav
@@ -49,6 +51,8 @@ class NavigationProtocol:
         sliding: Whether agents slide along walls.
         max_episode_steps: Limit of steps.
         navmesh_settings: The agent for which navmeshes are built.
+        geodesic: Method of distances, ``"exact"`` or ``"detour"``, that of Habitat.
+        sensor_timing: When sensors read and when their readings arrive.
     """
 
     name: str
@@ -63,6 +67,16 @@ class NavigationProtocol:
     sliding: bool = True
     max_episode_steps: int = 500
     navmesh_settings: NavMeshSettings = field(default=NavMeshSettings())
+    geodesic: str = "exact"
+    sensor_timing: Mapping[str, SensorTiming] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless name, source and notes are texts, and the task is one."""
+        for name in _NOT_KEYWORDS:
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name}={getattr(self, name)!r} of a protocol: pass a text")
+        if isinstance(self.task, type) or not hasattr(self.task, "reward"):
+            raise ValueError(f"task={self.task!r} of protocol {self.name!r}: pass a task such as PointNav()")
 
     def keywords(self) -> dict[str, Any]:
         """Return the keywords of BatchNavEnv."""
@@ -86,6 +100,7 @@ _ALL = (
         camera=Camera(256, 256, hfov_deg=90, eye_height=1.25, min_depth=0, max_depth=10, depth_miss="zero"),
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=10),
         navmesh_settings=NavMeshSettings(agent_radius=0.1, agent_height=1.5),
+        geodesic="detour",
     ),
     NavigationProtocol(
         name="pointnav-2021",
@@ -95,11 +110,12 @@ _ALL = (
         camera=Camera(
             640, 360, hfov_deg=70, eye_height=0.88, pitch_deg=-20, min_depth=0.1, max_depth=10, depth_miss="zero"
         ),
-        sensor_noise={"rgb": GaussianNoise(intensity=0.1), "depth": RedwoodNoise(multiplier=1.0)},
+        sensor_noise=MappingProxyType({"rgb": GaussianNoise(intensity=0.1), "depth": RedwoodNoise(multiplier=1.0)}),
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=30),
         actuation_noise=LoCoBotNoise(multiplier=0.5),
         sliding=False,
         navmesh_settings=_LOCOBOT,
+        geodesic="detour",
     ),
     NavigationProtocol(
         name="objectnav-hm3d-2022",
@@ -109,6 +125,7 @@ _ALL = (
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=30, look_angle_deg=30),
         sliding=False,
         navmesh_settings=_LOCOBOT,
+        geodesic="detour",
     ),
     NavigationProtocol(
         name="objectnav-2023",
@@ -119,6 +136,7 @@ _ALL = (
         actions=_STRETCH_ACTIONS,
         sliding=False,
         navmesh_settings=_STRETCH,
+        geodesic="detour",
     ),
     NavigationProtocol(
         name="instanceimagenav-2023",
@@ -131,6 +149,7 @@ _ALL = (
         sliding=False,
         max_episode_steps=1000,
         navmesh_settings=_STRETCH,
+        geodesic="detour",
     ),
     NavigationProtocol(
         name="imagenav",
@@ -141,6 +160,7 @@ _ALL = (
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=10),
         max_episode_steps=1000,
         navmesh_settings=NavMeshSettings(agent_radius=0.1, agent_height=1.5),
+        geodesic="detour",
     ),
     NavigationProtocol(
         name="bps-2021",
@@ -154,6 +174,24 @@ _ALL = (
     ),
 )
 PROTOCOLS: Mapping[str, NavigationProtocol] = {one.name: one for one in _ALL}
+
+
+def keywords_beside(protocol: NavigationProtocol, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a protocol together with those that the user has given, which take their place.
+
+    Lengths of steps and turns change the protocol's discrete actions. If sensors are given but no noise, the protocol's
+    noise stays with the sensors that are left.
+    """
+    brought = protocol.keywords()
+    merged = {**brought, **given}
+    motion = {name: given[name] for name in ("forward_step", "turn_angle_deg") if name in given}
+    if motion and "actions" not in given and isinstance(protocol.actions, DiscreteActions):
+        merged["actions"] = replace(protocol.actions, **motion)
+        merged = {name: value for name, value in merged.items() if name not in motion}
+    if "sensors" in given and "sensor_noise" not in given and protocol.sensor_noise is not None:
+        left = {name.rpartition("/")[2] for name in given["sensors"] if isinstance(name, str)}
+        merged["sensor_noise"] = {name: noise for name, noise in protocol.sensor_noise.items() if name in left} or None
+    return merged
 
 
 def protocol_of(protocol: str | NavigationProtocol) -> NavigationProtocol:

@@ -24,7 +24,6 @@ from gym_batchnav.env.arguments import (
     seeds_of,
 )
 from gym_batchnav.env.cameras import AgentCameras
-from gym_batchnav.env.delays import SensorTiming
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.observer import Observer
 from gym_batchnav.env.protocol_card import fills_in_protocol
@@ -38,6 +37,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.noise.api import SensorNoise
+from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.protocols import NavigationProtocol
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.system.numbers import check_counts

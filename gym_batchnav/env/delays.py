@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gym_batchnav.env.rig import keys_matching
+from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.state import Memory
-
-
-@dataclass(frozen=True, slots=True)
-class SensorTiming:
-    """When a sensor reads, and when its readings arrive.
-
-    A sensor reads when an episode begins and at every ``period``-th step after it. A reading becomes part of the
-    observation ``latency`` steps later, and stays until the next one arrives; until the second arrives, that is the
-    first reading of the episode.
-
-    Attributes:
-        period: Steps from one reading to the next.
-        latency: Steps from a reading to its first observation.
-
-    Raises:
-        ValueError: The period is no whole number from 1 to 1,000, or the latency none from 0 to 1,000.
-    """
-
-    period: int = 1
-    latency: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise ValueError unless both are whole numbers within their bounds."""
-        for name, least in (("period", 1), ("latency", 0)):
-            steps = getattr(self, name)
-            if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or not least <= steps <= 1000:
-                raise ValueError(f"{name}={steps!r}: pass a whole number of steps from {least} to 1000")
-
-    @property
-    def num_kept(self) -> int:
-        """The number of readings that must be kept."""
-        return -(-self.latency // self.period) + 1
 
 
 class Delays:
@@ -68,6 +37,15 @@ class Delays:
             space = self._spaces[key]
             kept[_name(key)] = np.zeros((num_envs, one.num_kept, *space.shape), space.dtype)
         return kept
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the readings that are kept for one agent."""
+        spaces = self._spaces
+        return sum(
+            one.num_kept * math.prod(spaces[key].shape) * spaces[key].dtype.itemsize
+            for key, one in self._timing.items()
+        )
 
     def apply(
         self, readings: dict[str, np.ndarray], memory: Memory, rows: np.ndarray, num_steps: np.ndarray

@@ -54,7 +54,8 @@ class Observer:
         for key, noise in rig.noise.items():
             if key not in images:  # no images before the first batch
                 continue
-            noise.apply(images[key], step_keys(episodes.noise[rows], episodes.num_steps[rows], key))
+            if noise.apply(images[key], step_keys(episodes.noise[rows], episodes.num_steps[rows], key)) is not None:
+                raise TypeError(f"sensor_noise={{{key!r}: {noise!r}}}: apply() returned a value; write into the images")
             camera, sensor = rig.recordings[key]
             if sensor == "depth":
                 encode_depth(images[key], rig.cameras[camera].depth_encoding)

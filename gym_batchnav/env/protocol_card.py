@@ -6,21 +6,20 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import numpy as np
 
 from gym_batchnav.env.cameras import AgentCameras
-from gym_batchnav.env.settings import BatchSettings
+from gym_batchnav.env.settings import BatchSettings, autoreset_mode_of
 from gym_batchnav.env.simulator import Simulator
-from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.geometry import Camera
-from gym_batchnav.protocols import protocol_of
-from gym_batchnav.scene.scene import Scene
+from gym_batchnav.protocols import keywords_beside, protocol_of
 from gym_batchnav.task.components import Components
 
 _PACKAGES = ("gym-batchnav", "gymnasium", "numpy", "numba", "moderngl", "embreex", "trimesh")
@@ -35,9 +34,10 @@ def fills_in_protocol(initialize: Callable[Arguments, None]) -> Callable[Argumen
     @wraps(initialize)
     def filled_in(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         protocol = kwargs.get("protocol")
-        if protocol is not None:
-            kwargs.update({**protocol_of(protocol).keywords(), **kwargs})  # type: ignore[arg-type]
-        initialize(*args, **kwargs)
+        if protocol is None:
+            initialize(*args, **kwargs)
+        else:
+            initialize(*args, **keywords_beside(protocol_of(protocol), kwargs))  # type: ignore[arg-type]
 
     return filled_in
 
@@ -68,28 +68,30 @@ class ProtocolCard:
     Attributes:
         protocol: Name of the protocol, or ``""`` if none was named.
         source: The source of its values.
-        changed: Settings that differ from the protocol's, by name: the protocol's value and this batch's.
-        settings: The batch's values of all settings that protocols have, by name.
+        notes: Differences from the source, and values that it leaves open.
+        changed: Settings that differ from the protocol's, by name: the protocol's value and this batch's, as text.
+        settings: The values of all settings on which results depend, by name, as JSON has them.
         scenes: The scenes that are resident now, with checksums.
         num_scenes: Number of scenes that were listed; those that are not resident are not loaded.
         episode_order: ``"random"`` or ``"once"``.
         geodesic: How distances are computed.
         renderer: The renderer and its device; ``""`` for blind agents.
-        seeds: The seed of every environment.
+        seeds: The seeds of the environments, as text: ``"0 to 63"``.
         versions: Versions of Python and packages.
         checksum: Checksum of all values above but ``versions`` and ``renderer``.
     """
 
     protocol: str
     source: str
+    notes: str
     changed: dict[str, tuple[str, str]]
-    settings: dict[str, str]
+    settings: dict[str, Any]
     scenes: tuple[SceneCard, ...]
     num_scenes: int
     episode_order: str
     geodesic: str
     renderer: str
-    seeds: tuple[int, ...]
+    seeds: str
     versions: dict[str, str]
     checksum: str = ""
 
@@ -101,10 +103,10 @@ class ProtocolCard:
         """Return the card as text, one fact per line."""
         named = f"{self.protocol} ({self.source})" if self.protocol else "none"
         lines = [f"protocol   {named}"]
+        lines += [f"  note     {self.notes}"] if self.notes else []
         for name, (theirs, ours) in self.changed.items():
             lines += [f"  changed  {name}: {ours}", f"           instead of {theirs}"]
-        if not self.protocol:
-            lines += [f"  {name}: {value}" for name, value in self.settings.items()]
+        lines += ["settings", *(f"  {name}: {json.dumps(value)}" for name, value in self.settings.items())]
         lines.append(f"scenes     {len(self.scenes)} resident of {self.num_scenes}")
         for one in self.scenes:
             lines.append(
@@ -114,7 +116,7 @@ class ProtocolCard:
             f"order      {self.episode_order}",
             f"distances  {self.geodesic}",
             f"renderer   {self.renderer or 'none'}",
-            f"seeds      {_ranges(self.seeds)}",
+            f"seeds      {self.seeds}",
             f"versions   {', '.join(f'{name} {number}' for name, number in self.versions.items())}",
             f"checksum   {self.checksum}",
         ]
@@ -122,26 +124,35 @@ class ProtocolCard:
 
 
 def make_card(
-    settings: BatchSettings, components: Components, simulator: Simulator, cameras: AgentCameras
+    settings: BatchSettings,
+    components: Components,
+    simulator: Simulator,
+    cameras: AgentCameras,
+    max_episode_steps: int,
 ) -> ProtocolCard:
-    """Return the card of a batch."""
-    values = _values(settings, components)
+    """Return the card of a batch whose episodes are truncated after ``max_episode_steps`` actions."""
+    values = {**_values(settings, components), "max_episode_steps": max_episode_steps}
     changed = {}
     name = ""
     source = ""
+    notes = ""
     if settings.protocol is not None:
         protocol = protocol_of(settings.protocol)
         name = protocol.name
         source = protocol.source
+        notes = protocol.notes
         theirs = protocol.keywords()
-        changed = {key: (repr(theirs[key]), repr(values[key])) for key in values if theirs[key] != values[key]}
+        changed = {
+            key: (repr(theirs[key]), repr(values[key])) for key in theirs if _plain(theirs[key]) != _plain(values[key])
+        }
     library = simulator.library
     scenes = tuple(
         SceneCard(
             name=library.name(slot),
-            scene=_scene_checksum(library.scene(slot)),
+            scene=_checksum(library.scene(slot), without=("name", "navmesh", "warnings", "metadata")),
             navmesh=_checksum(simulator.navmesh(slot).data),
-            episodes=_episodes_checksum(simulator.episode_set(slot)),
+            # Lengths are left out, since they depend on ``geodesic``.
+            episodes=_checksum(simulator.episode_set(slot), without=("leg_distance",)),
             num_episodes=len(simulator.episode_set(slot)),
         )
         for slot in library.active.tolist()
@@ -149,32 +160,62 @@ def make_card(
     facts: dict[str, Any] = {
         "protocol": name,
         "source": source,
+        "notes": notes,
         "changed": changed,
-        "settings": {key: repr(value) for key, value in values.items()},
+        "settings": {key: _plain(value) for key, value in values.items()},
         "scenes": scenes,
         "num_scenes": len(library.names),
         "episode_order": simulator.schedule.order,
         "geodesic": settings.geodesic,
-        "seeds": tuple(simulator.episodes.seed.tolist()),
+        "seeds": _ranges(tuple(simulator.episodes.seed.tolist())),
     }
-    checksum = hashlib.sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+    checksum = hashlib.sha256(json.dumps({**facts, "scenes": list(map(asdict, scenes))}).encode()).hexdigest()[:_DIGITS]
     renderer = f"{cameras.renderer.name} ({cameras.renderer.device})" if cameras.rig.groups else ""
     return ProtocolCard(**facts, renderer=renderer, versions=_versions(), checksum=checksum)
 
 
 def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
-    """Return the values of the settings that protocols have, by name."""
+    """Return the values of all settings on which results depend, by name; first those that protocols have."""
     return {
         "task": components.task,
         "camera": Camera() if settings.camera is None else settings.camera,
         "sensors": tuple(settings.sensors),
-        "sensor_noise": settings.sensor_noise,
+        "sensor_noise": settings.sensor_noise or None,
         "actions": settings.action_kind,
         "actuation_noise": settings.noise,
         "sliding": settings.sliding,
-        "max_episode_steps": settings.max_episode_steps,
         "navmesh_settings": settings.navmesh_settings,
+        "geodesic": settings.geodesic,
+        "sensor_timing": settings.sensor_timing or None,
+        "measures": tuple(components.measures.values()),
+        "num_envs": settings.num_envs,
+        "autoreset_mode": autoreset_mode_of(settings.autoreset_mode).name.lower(),
+        "num_episodes": settings.num_episodes,
+        "episode_file": None if settings.episode_file is None else Path(settings.episode_file).name,
+        "resident_scenes": settings.resident_scenes,
+        "rotate_every": settings.rotate_every,
+        "deterministic_rotation": settings.deterministic_rotation,
     }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses as objects with their type, all numbers as floats, others as text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {"type": type(value).__name__, **own}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:_DIGITS]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, float, np.number)):
+        return float(value)  # 90 and 90.0 are the same field of view
+    if value is None or isinstance(value, str):
+        return value
+    return f"{type(value).__module__}.{type(value).__qualname__}"  # the text of other objects may have an address
 
 
 def _versions() -> dict[str, str]:
@@ -193,16 +234,6 @@ def _ranges(seeds: tuple[int, ...]) -> str:
     if len(seeds) > 1 and all(later == seed + 1 for seed, later in pairwise(seeds)):
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds))
-
-
-def _scene_checksum(scene: Scene) -> str:
-    """Return a checksum of the geometry, materials and textures of a scene."""
-    return _checksum(scene, without=("name", "navmesh", "warnings", "metadata"))
-
-
-def _episodes_checksum(episodes: EpisodeSet) -> str:
-    """Return a checksum of episodes."""
-    return _checksum(episodes)
 
 
 def _checksum(record: Any, without: tuple[str, ...] = ()) -> str:

@@ -97,7 +97,7 @@ class BatchQueries:
 
         Print it, or write its ``to_json()`` beside the result.
         """
-        return make_card(self.settings, self.components, self.simulator, self.cameras)
+        return make_card(self.settings, self.components, self.simulator, self.cameras, self.max_episode_steps)
 
     def scene_name(self, index: int) -> str:
         """Return the name of the scene that environment ``index`` is in."""

@@ -218,7 +218,10 @@ def _noise_by_key(recordings: Mapping[str, CameraSensor], given: Mapping[str, Se
     found: dict[str, SensorNoise] = {}
     for text, noise in given.items():
         if isinstance(noise, type) or not hasattr(noise, "apply") or not hasattr(noise, "sensor"):
-            raise ValueError(f"sensor_noise={{{text!r}: {noise!r}}}: pass an object such as GaussianNoise(0.1)")
+            raise ValueError(
+                f"sensor_noise={{{text!r}: {noise!r}}}: pass an object such as GaussianNoise(0.1) for 'rgb' and "
+                "RedwoodNoise() for 'depth'"
+            )
         for key in keys_matching("sensor_noise", text, recordings):
             if noise.sensor != recordings[key].sensor:
                 raise ValueError(f"sensor_noise={{{text!r}: {noise!r}}}: this is noise of {noise.sensor!r}")

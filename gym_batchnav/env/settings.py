@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.choice import make_actions, make_noise
 from gym_batchnav.actions.noise import ActuationNoise
-from gym_batchnav.env.delays import Delays, SensorTiming
+from gym_batchnav.env.delays import Delays
 from gym_batchnav.env.rig import CameraRig, CameraSpec
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
@@ -23,6 +23,7 @@ from gym_batchnav.library.sources import SceneSpec, are_shipped
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.methods import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
+from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
@@ -142,7 +143,8 @@ class BatchSettings:
     def rig(self) -> CameraRig:
         """Return the cameras of an agent and the images that they record."""
         if not isinstance(self.sensors, (tuple, list)):
-            raise ValueError(f"sensors={self.sensors!r}: pass a tuple, such as ('depth',), or () for blind agents")
+            example = repr((self.sensors,)) if isinstance(self.sensors, str) else "('depth',)"
+            raise ValueError(f"sensors={self.sensors!r}: pass a tuple, such as {example}, or () for blind agents")
         sensors = [sensor for sensor in self.sensors if isinstance(sensor, str)]
         return CameraRig(self.camera, sensors, self.sensor_noise)
 

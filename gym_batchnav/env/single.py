@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.protocol_card import ProtocolCard, make_card
 
 NO_LIMIT = 2**31 - 1  # steps: the counter of an episode is an int32
 
@@ -82,6 +83,14 @@ class SingleEnv(gymnasium.Env):
         for name, values in self.batch.components.measure_ends(self.batch.task_state, np.ones(1, bool)).items():
             info[name] = values[0]
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
+
+    def protocol_card(self) -> ProtocolCard:
+        """Return what a result must state to be repeated; see ``BatchNavEnv.protocol_card``."""
+        batch = self.batch
+        limit = batch.max_episode_steps
+        if self._spec is not None and not self._has_limit:  # that of Gymnasium's TimeLimit
+            limit = self._spec.max_episode_steps or NO_LIMIT
+        return make_card(batch.settings, batch.components, batch.simulator, batch.cameras, limit)
 
     def render(self) -> np.ndarray | None:
         """Return the agent's view, [256, 256, 3] uint8; None without a render mode."""

@@ -1,4 +1,4 @@
-"""The environments behind the registered ids that are not PointNav: each is a BatchNavEnv with another default task."""
+"""The environments behind the registered ids: each is a BatchNavEnv with a default task."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from typing import Any
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.geometry import Camera
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav
+from gym_batchnav.task.pointnav import PointNav
+
+
+def make_pointnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/PointNav-v0``; takes the keywords of BatchNavEnv, with ``task`` PointNav() by default."""
+    return _make(num_envs, {"task": PointNav()}, keywords)
 
 
 def make_explore(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
@@ -35,8 +42,13 @@ def make_objectnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
 
 
 def make_imagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
-    """Make ``BatchNav/ImageNav-v0``; takes the keywords of BatchNavEnv, by default with RGB and ``task`` ImageNav()."""
-    return _make(num_envs, {"task": ImageNav(), "sensors": ("rgb",)}, keywords)
+    """Make ``BatchNav/ImageNav-v0``; takes the keywords of BatchNavEnv, by default with RGB and ``task`` ImageNav().
+
+    The goal pictures are taken with the agents' camera, if there is one and no ``task`` is given.
+    """
+    camera = keywords.get("camera")
+    task = ImageNav(camera) if isinstance(camera, Camera) else ImageNav()
+    return _make(num_envs, {"task": task, "sensors": ("rgb",)}, keywords)
 
 
 def make_instanceimagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
@@ -45,10 +57,27 @@ def make_instanceimagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
 
 
 def _make(num_envs: int, defaults: dict[str, Any], keywords: dict[str, Any]) -> BatchNavEnv:
-    """Make a batch with the defaults of an id, a protocol in their place, and the user's keywords in place of both."""
-    protocol = keywords.get("protocol")
-    brought = {} if protocol is None else protocol_of(protocol).keywords()
-    return BatchNavEnv(num_envs, **{**defaults, **brought, **keywords})
+    """Make a batch with the defaults of an id, a protocol in their place, and the user's keywords in place of both.
+
+    Raises:
+        ValueError: The protocol is one of another task.
+    """
+    if keywords.get("protocol") is None:
+        return BatchNavEnv(num_envs, **{**defaults, **keywords})
+    protocol = protocol_of(keywords["protocol"])
+    task = type(defaults["task"])
+    if "task" not in keywords and not isinstance(protocol.task, task):
+        theirs = type(protocol.task).__name__
+        raise ValueError(
+            f"protocol={protocol.name!r} is one of {theirs}, not of {task.__name__}: make BatchNav/{theirs}-v0 instead"
+        )
+    return BatchNavEnv(num_envs, **keywords)
+
+
+class SinglePointNav(SingleEnv):
+    """``BatchNav/PointNav-v0`` for one agent."""
+
+    make_batch = staticmethod(make_pointnav)
 
 
 class SingleExplore(SingleEnv):

@@ -289,7 +289,7 @@ def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) ->
     """Raise ValueError if there are keys of another task's dataset."""
     for key, task in others.items():
         if key in found:
-            remedy = "pass task=ObjectNav()" if task == "ObjectNav" else "no task here reads them"
+            remedy = "pass task=ObjectNav() (--task objectnav)" if task == "ObjectNav" else "no task here reads them"
             raise ValueError(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
 
 

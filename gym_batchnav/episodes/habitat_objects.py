@@ -24,6 +24,7 @@ from gym_batchnav.episodes.habitat import (
 )
 from gym_batchnav.episodes.objects import ObjectInstance
 
+_OTHER_NAMES = {"tv_monitor": "tv"}  # of categories in Habitat's datasets, by the names of generated homes
 _IDS = ("category_to_task_category_id", "category_to_scene_annotation_category_id")
 
 
@@ -55,7 +56,8 @@ def read_object_episodes(path: str | Path, categories: Sequence[str] | None = No
         categories: The task's categories, which number those of the episodes; None for those of the episodes in order.
 
     Returns:
-        One EpisodeSet per scene, by the scene's name; see ``habitat.read_episodes``. Distances are those of the file,
+        One EpisodeSet per scene, by the scene's name; see ``habitat.read_episodes``. Habitat's ``tv_monitor`` counts as
+        ``tv`` if only that is one of the categories. Distances are those of the file,
         or NaN; the first view point of a category stands for the nearest one.
 
     Raises:
@@ -92,6 +94,8 @@ def _read_file(
         try:
             parts = scene_parts(row)
             one = _parse_row(row, index)
+            if categories is not None and one.category not in categories:
+                one = one._replace(category=_OTHER_NAMES.get(one.category, one.category))
             if categories is not None and one.category not in categories:
                 raise ValueError(
                     f"object_category {one.category!r} is not one of the task's categories {', '.join(categories)}: "

@@ -1,4 +1,4 @@
-"""The protocol of sensor noise: changes images after they have been rendered.
+"""The interface of sensor noise, which changes images after they have been rendered.
 
 Pass objects to an environment as ``sensor_noise={"rgb": GaussianNoise(0.1)}``. Write your own as a frozen dataclass:
 batches may share it, so it must not store anything about a run, not even a random generator.
@@ -26,7 +26,7 @@ class SensorNoise(Protocol):
         """Add noise to images, in place.
 
         Each image must depend only on its own pixels and its own key, so that results depend neither on the number of
-        environments nor on that of threads. ``np.random.default_rng(int(key))`` makes a generator from a key.
+        environments nor on that of threads. Return nothing. ``np.random.default_rng(int(key))`` makes a generator from a key.
 
         Args:
             images: Of ``"rgb"``: [N, H, W, 3] uint8. Of ``"depth"``: [N, H, W, 1] float32, metres from the camera, not

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,7 +17,7 @@ from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.batch import run_on_images
 from gym_batchnav.noise.random import draw_words, normal_levels
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
-from gym_batchnav.system.numbers import check_not_negative
+from gym_batchnav.system.numbers import check_between
 from gym_batchnav.system.parallel import for_each
 
 _TABLE = (80, 80, 5)  # rows of 6 of 480 pixels, columns of 8 of 640 pixels, depths of 1, 3, 5, 7 and 9 m
@@ -26,6 +27,8 @@ _RANGE = 10.0  # metres; the camera sees nothing farther away
 _FOCAL_BASELINE = 35.130  # disparity in pixels of 1 m
 _DISPARITY_SIGMA = 0.027778  # pixels
 _DISPARITY_STEPS = 8.0  # steps per pixel to which disparity is rounded
+# What NumPy raises for headers that are damaged or claim impossible sizes.
+_UNREADABLE = (ValueError, OSError, EOFError, OverflowError, MemoryError, zipfile.BadZipFile, tokenize.TokenError)
 _LEAST_FACTOR = 1e-5  # of the table: below, the camera sees nothing
 
 
@@ -47,7 +50,7 @@ class RedwoodNoise(SensorNoise):
         distortion: Path of a .npy file with the table of distortion, [80, 80, 5] or [6400, 5] numbers; None for none.
 
     Raises:
-        ValueError: The multiplier is negative or no number, or the file holds no such table.
+        ValueError: The multiplier is not from 0 to 1000, or the file holds no such table.
         FileNotFoundError: There is no such file.
     """
 
@@ -59,7 +62,7 @@ class RedwoodNoise(SensorNoise):
 
     def __post_init__(self) -> None:
         """Read the table, and raise ValueError unless every field is valid."""
-        check_not_negative(multiplier=self.multiplier)
+        check_between(0, 1000, multiplier=self.multiplier)
         factors = np.ones((1, 1, 5), np.float32) if self.distortion is None else _read_table(self.distortion)
         object.__setattr__(self, "_factors", factors)
 
@@ -69,7 +72,7 @@ class RedwoodNoise(SensorNoise):
         shifts, errors = _tables(float(self.multiplier))
         rows = _bins(height, 480, 6) % len(self._factors)
         columns = _bins(width, 640, 8) % self._factors.shape[1]
-        run_on_images(measure_all, images, keys, shifts, errors, rows, columns, self._factors)
+        run_on_images(measure_all, images, keys, np.float32, shifts, errors, rows, columns, self._factors)
 
 
 @lru_cache(maxsize=16)
@@ -90,6 +93,8 @@ def _bins(size: int, table_size: int, bin_size: int) -> np.ndarray:
 
 def _read_table(path: str | PathLike[str]) -> np.ndarray:
     """Return a table of distortion [80, 80, 5] float32 from a file."""
+    if not isinstance(path, (str, PathLike)):
+        raise ValueError(f"distortion={path!r}: pass the path of a .npy file")
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"distortion='{path}': there is no such file")
@@ -97,12 +102,14 @@ def _read_table(path: str | PathLike[str]) -> np.ndarray:
         raise ValueError(f"distortion='{path}': a table of distortion takes less than 1 MiB")
     try:
         table = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"distortion='{path}' is no .npy file of numbers: {error}") from error
     expected = isinstance(table, np.ndarray) and table.size == np.prod(_TABLE) and table.dtype.kind in "fiu"
-    if not expected or not np.isfinite(table).all():
+    with np.errstate(over="ignore"):
+        factors = np.ascontiguousarray(table.reshape(_TABLE), np.float32) if expected else np.full(1, np.nan)
+    if not np.isfinite(factors).all():
         raise ValueError(f"distortion='{path}': pass a table of {_TABLE} finite numbers")
-    return np.ascontiguousarray(table.reshape(_TABLE), np.float32)
+    return factors
 
 
 def encode_depth(images: np.ndarray, encoding: DepthEncoding) -> None:
@@ -113,7 +120,7 @@ def encode_depth(images: np.ndarray, encoding: DepthEncoding) -> None:
         encoding: The camera's encoding.
     """
     no_keys = np.zeros(len(images), np.uint64)
-    run_on_images(encode_all, images, no_keys, np.array(encoding, np.float32))
+    run_on_images(encode_all, images, no_keys, np.float32, np.array(encoding, np.float32))
 
 
 @njit(**INNER)

@@ -17,7 +17,7 @@ from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.batch import run_on_images
 from gym_batchnav.noise.random import NUM_LEVELS, WORDS, draw_words, normal_levels
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
-from gym_batchnav.system.numbers import check_between, check_finite, check_not_negative
+from gym_batchnav.system.numbers import check_between
 from gym_batchnav.system.parallel import for_each
 
 _ROUNDING = 1e-9  # a product such as 0.2 * 255 is not quite a whole number
@@ -33,7 +33,7 @@ class GaussianNoise(SensorNoise):
         sigma: Standard deviation of the noise before the factor.
 
     Raises:
-        ValueError: A number is not finite, or the intensity or sigma is negative.
+        ValueError: The intensity or sigma is not from 0 to 1000, or the mean not from -1000 to 1000.
     """
 
     intensity: float = 0.2
@@ -43,14 +43,13 @@ class GaussianNoise(SensorNoise):
     sensor = "rgb"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every number is finite, and intensity and sigma are not negative."""
-        check_not_negative(intensity=self.intensity, sigma=self.sigma)
-        check_finite(mean=self.mean)
+        """Raise ValueError unless every number is within its bounds."""
+        _check_normal(self.intensity, self.mean, self.sigma)
 
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
         shifts = _normal_shifts(float(self.intensity), float(self.mean), float(self.sigma))
-        run_on_images(shift_all, images, keys, shifts)
+        run_on_images(shift_all, images, keys, np.uint8, shifts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class SpeckleNoise(SensorNoise):
         sigma: Standard deviation of the noise before the factor.
 
     Raises:
-        ValueError: A number is not finite, or the intensity or sigma is negative.
+        ValueError: The intensity or sigma is not from 0 to 1000, or the mean not from -1000 to 1000.
     """
 
     intensity: float = 0.2
@@ -73,14 +72,13 @@ class SpeckleNoise(SensorNoise):
     sensor = "rgb"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every number is finite, and intensity and sigma are not negative."""
-        check_not_negative(intensity=self.intensity, sigma=self.sigma)
-        check_finite(mean=self.mean)
+        """Raise ValueError unless every number is within its bounds."""
+        _check_normal(self.intensity, self.mean, self.sigma)
 
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
-        factors = 1 + self.intensity * (self.mean + self.sigma * normal_levels())
-        run_on_images(scale_all, images, keys, factors.astype(np.float32))
+        factors = _normal_factors(float(self.intensity), float(self.mean), float(self.sigma))
+        run_on_images(scale_all, images, keys, np.uint8, factors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +106,7 @@ class SaltAndPepperNoise(SensorNoise):
 
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
-        changed = round(NUM_LEVELS * self.amount)
-        salted = round(changed * self.salt)
-        shifts = np.zeros(NUM_LEVELS, np.int16)
-        shifts[:salted] = 255
-        shifts[salted:changed] = -255
-        run_on_images(shift_all, images, keys, shifts)
+        run_on_images(shift_all, images, keys, np.uint8, _salt_and_pepper_shifts(self.amount, self.salt))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +120,13 @@ class PoissonNoise(SensorNoise):
 
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
-        run_on_images(count_all, images, keys, *_poisson_tables())
+        run_on_images(count_all, images, keys, np.uint8, *_poisson_tables())
+
+
+def _check_normal(intensity: float, mean: float, sigma: float) -> None:
+    """Raise ValueError unless the numbers of normal noise are within bounds that no sensible noise reaches."""
+    check_between(0, 1000, intensity=intensity, sigma=sigma)
+    check_between(-1000, 1000, mean=mean)
 
 
 @lru_cache(maxsize=16)
@@ -136,6 +135,23 @@ def _normal_shifts(intensity: float, mean: float, sigma: float) -> np.ndarray:
     shifts = 255 * intensity * (mean + sigma * normal_levels())
     # The sum of a whole number and the noise is rounded down, so the noise may be rounded down before.
     return np.clip(np.floor(shifts + _ROUNDING), -255, 255).astype(np.int16)
+
+
+@lru_cache(maxsize=16)
+def _normal_factors(intensity: float, mean: float, sigma: float) -> np.ndarray:
+    """Return factors [65536] float32 by which noise multiplies a value, by random number."""
+    return (1 + intensity * (mean + sigma * normal_levels())).astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _salt_and_pepper_shifts(amount: float, salt: float) -> np.ndarray:
+    """Return what is added to a value [65536] int16, by random number, before the sum is clipped to 0 to 255."""
+    changed = round(NUM_LEVELS * amount)
+    salted = round(changed * salt)
+    shifts = np.zeros(NUM_LEVELS, np.int16)
+    shifts[:salted] = 255
+    shifts[salted:changed] = -255
+    return shifts
 
 
 @lru_cache(maxsize=1)

@@ -236,7 +236,7 @@ def cached_episodes(
     if not is_own:
         try:
             _check_episodes(episodes, navmesh)
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"sampler={sampler!r} gave episodes that cannot be run: {error}") from error
     elif cache is not None:
         cache.store(key, {**episodes.arrays(), "categories": np.array(episodes.categories, str)})
@@ -277,6 +277,10 @@ def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_epi
 def _check_episodes(episodes: EpisodeSet, navmesh: NavMesh) -> None:
     """Raise ValueError unless episodes can be run: starts and goals are on the navmesh, with a path between them."""
     check_episode_arrays(episodes.arrays())
+    if len(episodes.ids) != len(episodes):
+        raise ValueError(f"there are {len(episodes.ids)} ids for {len(episodes)} episodes")
+    if episodes.category.max(initial=0) > max(0, len(episodes.categories) - 1):
+        raise ValueError(f"a category is number {episodes.category.max()}, but there are {len(episodes.categories)}")
     snapped_start, start_polygon = navmesh.snap_with_polygon(episodes.start)
     snapped_goals, goal_polygon = navmesh.snap_with_polygon(episodes.goals)
     if not (is_near(episodes.start, snapped_start).all() and is_near(episodes.goals, snapped_goals).all()):

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.actions.noise import LoCoBotNoise
-from gym_batchnav.env.delays import SensorTiming
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import LENSES
 from gym_batchnav.noise.depth import RedwoodNoise
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
+from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.task.sensors import PointGoal, StaticPointGoal
 
 CLASS = "class"  # key of an object's class in its record
@@ -75,6 +75,8 @@ def value_of(record: Any) -> Any:
     name = record.get(CLASS)
     if not isinstance(name, str) or name not in KNOWN:
         raise ValueError(f"{name!r} cannot be made from a file: choose one of {', '.join(KNOWN)}")
+    if record.get("distortion") is not None:
+        raise ValueError(f"{name} with a file as distortion cannot be made from a file")
     return KNOWN[name](**{key: value_of(one) for key, one in record.items() if key != CLASS})
 
 
