@@ -21,7 +21,13 @@ from gym_batchnav.task.api import Measure  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.task.sensors import GPS, PreviousAction  # noqa: E402
-from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, VectorEmbedding, make_policy  # noqa: E402
+from gym_batchnav.train.policy import (  # noqa: E402
+    GOAL,
+    PREVIOUS_ACTION,
+    VectorEmbedding,
+    make_policy,
+    num_categories,
+)
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
@@ -73,6 +79,29 @@ class TestReadings:
     def test_whole_numbers_are_readings_too(self):
         read = identity(Box(0, 4, (2,), np.int64))
         np.testing.assert_allclose(read(torch.tensor([[4, 1]]))[0, :2].detach(), [1, -0.5])
+
+    def test_a_category_has_a_row_of_its_own(self):
+        policy = make_policy("blind", Dict({"objectgoal": Box(2, 7, (1,), np.int64)}))
+        (embedding,) = policy.vector_embeddings
+        assert embedding.rows.weight.shape == (6, 32) and policy.task_sensors == ("objectgoal",)
+        found = embedding(torch.tensor([[[2], [7]], [[4], [2]]]))
+        torch.testing.assert_close(found, embedding.rows.weight[torch.tensor([[0, 5], [2, 0]])])
+
+    @pytest.mark.parametrize(
+        ("box", "count"),
+        [
+            (Box(0, 999, (1,), np.int64), 1000),
+            (Box(-3, 3, (1,), np.int8), 7),
+            (Box(0, 255, (1,), np.uint8), 256),
+            (Box(0, 1000, (1,), np.int64), 0),
+            (Box(-(2**63), 2**63 - 1, (1,), np.int64), 0),
+            (Box(0, 4, (2,), np.int64), 0),
+            (Box(0, 4, (1,), np.float32), 0),
+            (Box(0, 4, (1, 1), np.int64), 0),
+        ],
+    )
+    def test_single_integers_with_few_values_are_categories(self, box, count):
+        assert num_categories(box) == count
 
     def test_a_policy_heeds_each_sensor(self):
         space = Dict({"values": Box(-1, 1, (3,)), "gps": GPS().space, GOAL: Box(-9, 9, (2,))})
