@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from furnished import CATEGORIES, furnished
 from gymnasium.spaces import Box, Dict, Discrete
 from rooms import box_room
 
@@ -19,6 +20,8 @@ from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.api import Measure  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
+from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
+from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.task.sensors import GPS, PreviousAction  # noqa: E402
 from gym_batchnav.train.policy import (  # noqa: E402
@@ -31,6 +34,8 @@ from gym_batchnav.train.policy import (  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
+
+CAMERA = Camera(16, 16)
 
 
 class Nothing(Measure):
@@ -137,6 +142,21 @@ class TestLearning:
         assert len(report.episodes["cells_visited"]) == 16 and (report.episodes["cells_visited"] >= 1).all()
         assert all(np.isfinite(value) for value in report.losses.values())
         assert any((before[name] != value).any() for name, value in policy.state_dict().items())
+
+    @pytest.mark.parametrize("task", [ObjectNav(CATEGORIES), ImageNav(CAMERA), InstanceImageNav(CAMERA, CATEGORIES)])
+    def test_goals_that_are_objects_or_pictures_are_learned_from(self, make, task):
+        furnished_room = SceneLibrary.from_scenes([furnished()])
+        env = make(6, autoreset_mode="same_step", sensors=("rgb",), task=task, library=furnished_room, camera=CAMERA)
+        policy = make_policy("small", env.single_observation_space)
+        assert set(policy.task_sensors) == {sensor.name for sensor in task.sensors}
+        before = copy.deepcopy(policy.state_dict())
+        report = PPO(env, policy, PPOConfig(total_frames=1000, num_steps=25)).iterate()
+        assert all(np.isfinite(value) for value in report.losses.values())
+        unchanged = [name for name, value in policy.state_dict().items() if (before[name] == value).all()]
+        assert not any(name.endswith("weight") for name in unchanged)
+        assert len(evaluate(env, PolicyAgent(policy))) == 12
+        with pytest.raises(ValueError, match=f"reads .*{task.sensors[0].name}"):
+            evaluate(make(task=PointNav(), sensors=("rgb",)), PolicyAgent(policy))
 
     def test_nobody_imitates_a_follower_to_an_unknown_goal(self, make):
         env = make(autoreset_mode="same_step")
