@@ -40,6 +40,7 @@ from gym_batchnav.train.ppo import PPO, PPOConfig
 HOME = "procedural:0?area=25&closed_doors=0&triangles=8000"
 NUM_EPISODES = 1000
 CAMERA = Camera(32, 32)
+WIDE_CAMERA = Camera(32, 32, hfov_deg=120)
 GOAL_CAMERA = Camera(32, 32, hfov_deg=60)
 
 
@@ -53,6 +54,7 @@ class Course:
         oracle: The agent that knows the scene, if the task has a goal.
         policy: Kind of policy, see ``make_policy``.
         sensors: Image sensors.
+        camera: The agents' camera.
         frames: Environment steps of the training, summed over environments.
         max_episode_steps: Limit of steps.
         num_envs: N.
@@ -65,6 +67,7 @@ class Course:
     oracle: Agent | None = None
     policy: str = "blind"
     sensors: tuple[str, ...] = ()
+    camera: Camera = CAMERA
     frames: int = 1_000_000
     max_episode_steps: int = 200
     num_envs: int = 128
@@ -78,7 +81,7 @@ class Course:
             scenes=HOME,
             task=self.task,
             sensors=self.sensors,
-            camera=CAMERA,
+            camera=self.camera,
             turn_angle_deg=30,
             max_episode_steps=self.max_episode_steps,
             num_episodes=NUM_EPISODES,
@@ -92,14 +95,15 @@ COURSES = {
     "MultiGoalNav": Course(MultiGoalNav(), oracle=ShortestPathAgent(), max_episode_steps=300),
     "ObjectNav": Course(ObjectNav(step_reward=0), oracle=ObjectOracleAgent()),
     "ImageNav": Course(
-        ImageNav(CAMERA, step_reward=0, success_reward=10),
+        ImageNav(WIDE_CAMERA, step_reward=0, success_reward=5),
         oracle=ShortestPathAgent(),
         policy="small",
         sensors=("rgb",),
+        camera=WIDE_CAMERA,
         frames=450_000,
         max_episode_steps=100,
         learning_rate=2e-3,
-        entropy_weight=0.003,
+        entropy_weight=0.006,
     ),
     "InstanceImageNav": Course(
         InstanceImageNav(GOAL_CAMERA, step_reward=0, success_reward=10),
@@ -109,7 +113,6 @@ COURSES = {
         frames=450_000,
         max_episode_steps=100,
         learning_rate=2e-3,
-        entropy_weight=0.003,
     ),
     "Explore": Course(Explore(), score="cells_visited", frames=400_000),
     "Flee": Course(Flee(), score="distance_from_start", frames=400_000),
