@@ -59,7 +59,6 @@ class Course:
         max_episode_steps: Limit of steps.
         num_envs: N.
         learning_rate: Learning rate of AdamW.
-        entropy_weight: Weight of the entropy bonus.
     """
 
     task: Task
@@ -72,7 +71,6 @@ class Course:
     max_episode_steps: int = 200
     num_envs: int = 128
     learning_rate: float = 2.5e-3
-    entropy_weight: float = 0.01
 
     def make_env(self, num_envs: int, **keywords: Any) -> BatchNavEnv:
         """Make an environment of the task: turns of 30 degrees, as in Habitat's challenges."""
@@ -95,7 +93,7 @@ COURSES = {
     "MultiGoalNav": Course(MultiGoalNav(), oracle=ShortestPathAgent(), max_episode_steps=300),
     "ObjectNav": Course(ObjectNav(step_reward=0), oracle=ObjectOracleAgent()),
     "ImageNav": Course(
-        ImageNav(WIDE_CAMERA, step_reward=0, success_reward=5),
+        ImageNav(WIDE_CAMERA, step_reward=0, success_reward=10),
         oracle=ShortestPathAgent(),
         policy="small",
         sensors=("rgb",),
@@ -103,7 +101,6 @@ COURSES = {
         frames=450_000,
         max_episode_steps=100,
         learning_rate=2e-3,
-        entropy_weight=0.006,
     ),
     "InstanceImageNav": Course(
         InstanceImageNav(GOAL_CAMERA, step_reward=0, success_reward=10),
@@ -133,7 +130,6 @@ def learn(course: Course, frames: int, minutes: float, window: int, show: Consol
         optimizer="adamw",
         learning_rate=course.learning_rate,
         scale_learning_rate=False,
-        entropy_weight=course.entropy_weight,
     )
     ppo = PPO(env, policy, config)
     begin = time.perf_counter()
