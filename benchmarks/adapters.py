@@ -150,7 +150,7 @@ def alone(batch: BatchNavEnv) -> Step:
 
 
 def seconds_of(step: Step, actions: np.ndarray) -> float:
-    """Of as many steps as there are rows of actions [T, N]."""
+    """Return the seconds of as many steps as there are rows of actions [T, N]."""
     start = time.perf_counter()
     for row in actions:
         step(row)

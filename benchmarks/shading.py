@@ -1,4 +1,4 @@
-"""What colours cost: frames/s of steps with depth and RGB relative to steps with depth alone.
+"""The cost of colours: frames/s of steps with depth and RGB relative to steps with depth alone.
 
 Two batches of the same scenes, seeds and actions step in turns, so that a busy machine slows both.
 

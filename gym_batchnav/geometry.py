@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gym_batchnav.lenses import Beams, Lens
+from gym_batchnav.system.numbers import check_finite, check_flags, is_number
 
 
 class DepthEncoding(NamedTuple):
-    """How a depth of d metres is written: as ``(clip(d, nearest, farthest) - offset) / unit``."""
+    """The encoding of depth: d metres are written as ``(clip(d, nearest, farthest) - offset) / unit``."""
 
     nearest: float  # metres
     farthest: float  # metres
@@ -80,12 +81,9 @@ class Camera:
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= 4096:
                 raise ValueError(f"{name}={size!r}: pass a whole number of pixels from 1 to 4096")
-        for name in ("hfov_deg", "eye_height", "near", "max_depth", "min_depth", "yaw_deg", "pitch_deg", "roll_deg"):
-            if not _is_number(getattr(self, name)):
-                raise ValueError(f"{name}={getattr(self, name)!r}: pass a finite number")
-        for name in ("normalize_depth", "lit", "cull_backfaces"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name}={getattr(self, name)!r}: pass True or False")
+        numbers = ("hfov_deg", "eye_height", "near", "max_depth", "min_depth", "yaw_deg", "pitch_deg", "roll_deg")
+        check_finite(**{name: getattr(self, name) for name in numbers})
+        check_flags(**{name: getattr(self, name) for name in ("normalize_depth", "lit", "cull_backfaces")})
         if not 1.0 <= self.hfov_deg <= 170.0:
             raise ValueError(f"hfov_deg={self.hfov_deg}: pass a horizontal field of view from 1 to 170 degrees")
         if abs(self.eye_height) > 1000.0:
@@ -96,7 +94,7 @@ class Camera:
             raise ValueError(f"max_depth={self.max_depth}: it must be greater than near={self.near}")
         if not (0.0 <= self.min_depth and np.float32(self.min_depth) < np.float32(self.max_depth)):
             raise ValueError(f"min_depth={self.min_depth}: pass metres from 0 to less than max_depth={self.max_depth}")
-        if not isinstance(self.offset, (tuple, list)) or len(self.offset) != 2 or not all(map(_is_number, self.offset)):
+        if not isinstance(self.offset, (tuple, list)) or len(self.offset) != 2 or not all(map(is_number, self.offset)):
             raise ValueError(f"offset={self.offset!r}: pass two numbers of metres, to the right and forward")
         if max(map(abs, self.offset)) > 1000.0:
             raise ValueError(f"offset={self.offset!r}: pass metres from -1000 to 1000")
@@ -165,11 +163,6 @@ class Camera:
     def tan_half_height(self) -> float:
         """Half the height of the image plane at unit distance; pixels are square."""
         return self.tan_half_width * self.height / self.width
-
-
-def _is_number(value: object) -> bool:
-    """Return whether a value is a finite number."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def forward_vectors(heading: np.ndarray) -> np.ndarray:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gym_batchnav.system.numbers import is_number
+
 
 class Rays(NamedTuple):
     """Rays in the camera's frame, float64; NaN where an image has no ray, such as outside of its circle."""
@@ -168,20 +170,20 @@ class Orthographic(Lens):
     """A parallel projection along the view axis. Depth is measured from the camera's plane, along the axis.
 
     Attributes:
-        width: Width of the image in the world, metres.
+        extent: Width of the image in the world, metres.
     """
 
-    width: float = 4.0
+    extent: float = 4.0
 
     is_parallel = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the width is positive."""
-        _check("Orthographic", "width", self.width, 1e-3, 1e4)
+        """Raise ValueError unless the extent is positive."""
+        _check("Orthographic", "extent", self.extent, 1e-3, 1e4)
 
     def rays(self, x: np.ndarray, y: np.ndarray, width: int, height: int) -> Rays:
         """Return the rays at image coordinates; see ``Lens.rays``."""
-        pixel = self.width / width
+        pixel = self.extent / width
         origin = np.stack(np.broadcast_arrays((x - width / 2) * pixel, (height / 2 - y) * pixel), axis=-1)
         direction = np.zeros((*origin.shape[:-1], 3))
         direction[..., 2] = 1
@@ -256,6 +258,5 @@ def _at_angles(azimuth: np.ndarray, elevation: np.ndarray) -> np.ndarray:
 
 def _check(lens: str, name: str, value: object, least: float, most: float) -> None:
     """Raise ValueError unless a value is a number from ``least`` to ``most``."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not least <= value <= most:  # type: ignore[operator]
+    if not is_number(value) or not least <= value <= most:
         raise ValueError(f"{lens}({name}={value!r}): pass a number from {least:g} to {most:g}")

@@ -70,7 +70,7 @@ class EpisodeState:
         episode: [N] int32, row in the scene's EpisodeSet.
         start: [N, 3] float32, metres.
         start_heading: [N] float32, radians.
-        goal: [N, 3] float32, metres; of several goals of equal worth, the one nearest to the start.
+        goal: [N, 3] float32, metres; the next one of a tour, and of a set of goals the one nearest to the start.
         goal_index: [N] int32, row in the scene's sets of goals.
         num_goals: [N] int32, number of goals to be reached one after the other; 1 except in tours.
         num_reached: [N] int32, number of these that have been reached.

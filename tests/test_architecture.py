@@ -14,7 +14,7 @@ import gym_batchnav
 PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
-    "state", "lenses", "geometry", "system", "navmesh", "scene", "homes", "library", "render", "noise", "episodes",
+    "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise", "episodes",
     "actions", "task", "preparation", "protocols", "env", "evaluation", "adapters", "viz", "train", "testing", "bench",
     "diagnosis", "cli", "__main__",
 ]  # fmt: skip

@@ -143,7 +143,7 @@ def test_a_lidar_is_a_camera_of_beams_in_metres():
         (lambda: DoubleSphere(0, 1.5, 0.3), "alpha=1.5"),
         (lambda: DoubleSphere(0, 0.5, 0), "focal=0"),
         (lambda: DoubleSphere(0, 0.5, 0.3, (0.5,)), "center"),
-        (lambda: Orthographic(width=-1), "width=-1"),
+        (lambda: Orthographic(extent=-1), "extent=-1"),
         (lambda: Beams(elevations_deg=()), "elevations_deg"),
         (lambda: Beams(elevations_deg=(91,)), "elevations_deg=91"),
         (lambda: Camera(lens="fisheye"), "gym_batchnav.lenses"),

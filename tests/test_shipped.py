@@ -1,4 +1,4 @@
-"""What the package promises of its own apartments, and the same on a real house."""
+"""The shipped apartments keep the promises of the documentation, and so does a real house."""
 
 import gymnasium
 import numba

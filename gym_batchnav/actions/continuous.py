@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from gym_batchnav.actions.api import MAX_PITCH, Actions, validate_box
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import AgentState, Commands
-from gym_batchnav.system.numbers import check_not_negative, check_positive, check_range
+from gym_batchnav.system.numbers import check_between, check_flags, check_not_negative, check_positive, check_range
 
 LONGEST_PART = 0.25  # metres: Habitat's step; longer walks are done in parts, so that they cannot jump over a wall
 MARGIN = 1.05  # factor by which the follower keeps above the thresholds of STOP
@@ -48,6 +48,33 @@ class _BoxActions(Actions):
     def validate(self, actions: Any, num_agents: int) -> np.ndarray:
         """Return actions as float32 [N, D]; ValueError for another shape, dtype or value."""
         return validate_box(actions, num_agents, self.components)
+
+    def _check_thresholds(self, **greatest: float) -> None:
+        """Raise ValueError unless agents can both move and call STOP.
+
+        Args:
+            greatest: The greatest motion, by the name of its threshold.
+        """
+        check_flags(stop_component=self.stop_component)
+        check_not_negative(**{name: getattr(self, name) for name in greatest})
+        if self.stop_component:
+            return
+        for name, most in greatest.items():
+            threshold = getattr(self, name)
+            if not 0 < MARGIN * threshold <= most:
+                raise ValueError(
+                    f"{name}={threshold!r}: with motions of at most {most:g}, pass a positive number of at most "
+                    f"{most / MARGIN:g}, so that agents can both call STOP and move, or stop_component=True"
+                )
+
+    def _commands(
+        self, stop: np.ndarray, turn: np.ndarray, forward: np.ndarray, side: np.ndarray | None = None, **others: Any
+    ) -> Commands:
+        """Return commands in which agents that ``stop`` [N] bool do not move; see ``Commands``."""
+        zero = np.zeros(len(stop))
+        side = zero if side is None else np.where(stop, 0.0, side)
+        motion = (np.where(stop, 0.0, turn), np.where(stop, 0.0, forward), side)
+        return Commands(*motion, stop, longest_part=LONGEST_PART, **others)
 
     def _stop(self, actions: np.ndarray, stands: np.ndarray) -> np.ndarray:
         """Return whether each agent calls STOP [N] bool; ``stands`` [N] bool: its motion is below the thresholds."""
@@ -98,13 +125,14 @@ class VelocityActions(_BoxActions):
         check_positive(time_step=self.time_step)
         check_range("linear_range", self.linear_range, 10.0)
         check_range("angular_range_deg", self.angular_range_deg, 3600.0)
-        check_not_negative(min_linear=self.min_linear, min_angular_deg=self.min_angular_deg)
         if self.look_range_deg is not None:
             check_range("look_range_deg", self.look_range_deg, 3600.0)
         if self.linear_range[1] <= 0:
             raise ValueError(f"linear_range={self.linear_range}: pass a positive greatest velocity")
         if self.time_step > 60:
             raise ValueError(f"time_step={self.time_step}: pass at most 60 seconds")
+        fastest_turn = max(map(abs, self.angular_range_deg))
+        self._check_thresholds(min_linear=self.linear_range[1], min_angular_deg=fastest_turn)
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -122,15 +150,8 @@ class VelocityActions(_BoxActions):
         if self.look_range_deg is not None:
             look = np.radians(_spread(actions[:, 2], self.look_range_deg)) * self.time_step
             look = np.where(stop, 0.0, np.clip(look, -2 * MAX_PITCH, 2 * MAX_PITCH))
-        return Commands(
-            turn=np.where(stop, 0.0, np.radians(angular) * self.time_step),
-            forward=np.where(stop, 0.0, linear * self.time_step),
-            side=np.zeros(len(actions)),
-            stop=stop,
-            look=look,
-            is_arc=True,
-            longest_part=LONGEST_PART,
-        )
+        turn = np.radians(angular) * self.time_step
+        return self._commands(stop, turn, linear * self.time_step, look=look, is_arc=True)
 
     def follow(
         self, navmeshes: NavMeshAgents, agents: AgentState, goal_index: np.ndarray, goal_radius: float, sliding: bool
@@ -180,9 +201,10 @@ class WaypointActions(_BoxActions):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every value is within its bounds."""
-        check_range("max_distance", (0.0, self.max_distance), 1000.0)
-        check_range("max_angle_deg", (0.0, self.max_angle_deg), 180.0)
-        check_not_negative(min_distance=self.min_distance, min_angle_deg=self.min_angle_deg)
+        check_positive(max_distance=self.max_distance, max_angle_deg=self.max_angle_deg)
+        check_between(0.0, 1000.0, max_distance=self.max_distance)
+        check_between(0.0, 180.0, max_angle_deg=self.max_angle_deg)
+        self._check_thresholds(min_distance=self.max_distance, min_angle_deg=self.max_angle_deg)
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -194,13 +216,7 @@ class WaypointActions(_BoxActions):
         distance = _spread(actions[:, 0], (0.0, self.max_distance))
         angle = _spread(actions[:, 1], (-self.max_angle_deg, self.max_angle_deg))
         stop = self._stop(actions, (distance < self.min_distance) & (np.abs(angle) < self.min_angle_deg))
-        return Commands(
-            turn=np.where(stop, 0.0, np.radians(angle)),
-            forward=np.where(stop, 0.0, distance),
-            side=np.zeros(len(actions)),
-            stop=stop,
-            longest_part=LONGEST_PART,
-        )
+        return self._commands(stop, np.radians(angle), distance)
 
     def follow(
         self, navmeshes: NavMeshAgents, agents: AgentState, goal_index: np.ndarray, goal_radius: float, sliding: bool
@@ -246,10 +262,10 @@ class HolonomicActions(_BoxActions):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every value is within its bounds."""
-        check_range("max_forward", (0.0, self.max_forward), 1000.0)
-        check_range("max_side", (0.0, self.max_side), 1000.0)
-        check_range("max_turn_deg", (0.0, self.max_turn_deg), 3600.0)
-        check_not_negative(min_move=self.min_move, min_turn_deg=self.min_turn_deg)
+        check_positive(max_forward=self.max_forward, max_side=self.max_side, max_turn_deg=self.max_turn_deg)
+        check_between(0.0, 1000.0, max_forward=self.max_forward, max_side=self.max_side)
+        check_between(0.0, 3600.0, max_turn_deg=self.max_turn_deg)
+        self._check_thresholds(min_move=min(self.max_forward, self.max_side), min_turn_deg=self.max_turn_deg)
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -262,14 +278,7 @@ class HolonomicActions(_BoxActions):
         forward, side, turn = (actions[:, :3] * scale).T
         is_small = (np.hypot(forward, side) < self.min_move) & (np.abs(turn) < np.radians(self.min_turn_deg))
         stop = self._stop(actions, is_small)
-        return Commands(
-            turn=np.where(stop, 0.0, turn),
-            forward=np.where(stop, 0.0, forward),
-            side=np.where(stop, 0.0, side),
-            stop=stop,
-            is_arc=True,
-            longest_part=LONGEST_PART,
-        )
+        return self._commands(stop, turn, forward, side, is_arc=True)
 
     def follow(
         self, navmeshes: NavMeshAgents, agents: AgentState, goal_index: np.ndarray, goal_radius: float, sliding: bool

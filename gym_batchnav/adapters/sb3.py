@@ -14,9 +14,10 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.settings import check_choice, check_counts
+from gym_batchnav.env.settings import check_choice
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.system.wording import counted
 
@@ -444,7 +445,6 @@ def _warn_of_small_pictures(space: Any) -> None:
     spaces: Any = space.spaces if isinstance(space, Dict) else {"observation": space}
     for name, one in spaces.items():
         if one.dtype == np.uint8 and len(one.shape) == 3 and min(one.shape[:2]) < SMALLEST_PICTURE:
-            size = f"{one.shape[1]}x{one.shape[0]}"
             least = f"camera=Camera({SMALLEST_PICTURE}, {SMALLEST_PICTURE})"
-            message = f"{name} of {size} pixels is too small for SB3's NatureCNN: use {least} or a network of your own"
-            warnings.warn(message, stacklevel=3)
+            found = f"{name} of {one.shape[1]}x{one.shape[0]} pixels is too small for SB3's NatureCNN"
+            warnings.warn(f"{found}: use {least} or a network of your own", stacklevel=3)

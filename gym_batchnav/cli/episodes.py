@@ -122,27 +122,31 @@ def info(
 
     if file.is_dir():
         raise IsADirectoryError(f"'{file}' is a folder: pass a file of episodes in it, .json or .json.gz")
-    rows = {}
+    rows: dict[str, dict[str, float]] = {}
     dataset = read_object_episodes(file) if task is TaskName.OBJECTNAV else read_episodes(file)
     for name, found in sorted(dataset.items()):
-        straight = np.linalg.norm(found.start - found.goal, axis=1)
         rows[name] = {
             "episodes": len(found),
             "goals": len(found.goals),
             "distance_min": float(found.distance.min()),
             "distance_mean": float(found.distance.mean()),
             "distance_max": float(found.distance.max()),
-            "detour_mean": float(np.mean(found.distance / np.maximum(straight, 1e-6))),
         }
+        if task is TaskName.POINTNAV:  # the file of an object episode does not say which view point is the nearest
+            straight = np.linalg.norm(found.start - found.goal, axis=1)
+            rows[name]["detour_mean"] = float(np.mean(found.distance / np.maximum(straight, 1e-6)))
     if as_json:
         print(json.dumps({"file": str(file), "scenes": rows}))
         return
     total = sum(int(row["episodes"]) for row in rows.values())
     content = f"{counted(total, 'episode')} in {counted(len(rows), 'scene')}"
     table = Table(title=f"{escape(file.name)}: {content} (geodesic distances in metres)")
-    for heading in ("scene", "episodes", "goals", "nearest", "mean", "farthest", "geodesic / straight"):
+    columns = {"distance_min": "nearest", "distance_mean": "mean", "distance_max": "farthest"}
+    if task is TaskName.POINTNAV:
+        columns["detour_mean"] = "geodesic / straight"
+    for heading in ("scene", "episodes", "goals", *columns.values()):
         table.add_column(heading, justify="left" if heading == "scene" else "right")
     for name, row in rows.items():
-        distances = (f"{row[key]:.2f}" for key in ("distance_min", "distance_mean", "distance_max", "detour_mean"))
-        table.add_row(escape(name), f"{row['episodes']:,}", f"{row['goals']:,}", *distances)
+        numbers = (f"{row[key]:.2f}" for key in columns)
+        table.add_row(escape(name), f"{row['episodes']:,}", f"{row['goals']:,}", *numbers)
     Console().print(table)

@@ -30,7 +30,7 @@ from gym_batchnav.env.observer import Observer
 from gym_batchnav.env.protocol_card import fills_in_protocol
 from gym_batchnav.env.queries import BatchQueries
 from gym_batchnav.env.rig import CameraSpec
-from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice, check_counts
+from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
@@ -40,6 +40,7 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.protocols import NavigationProtocol
 from gym_batchnav.render.api import Renderer
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
@@ -93,6 +94,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         forward_step: Length of MOVE_FORWARD of ``actions="discrete"``, metres.
         turn_angle_deg: Angle of a turn of ``actions="discrete"``, degrees.
         sliding: Slide along walls; False stops at them.
+        geodesic: Method of the distances that tasks and measures read: ``"exact"``, or ``"detour"`` for those that
+            Habitat computes, which are longer where its paths are not the shortest.
         reuse_buffers: Return images in a ring of arrays that remain valid for ``buffers`` further steps, instead of
             fresh arrays.
         buffers: See ``reuse_buffers``.
@@ -149,6 +152,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         forward_step: float = 0.25,
         turn_angle_deg: float = 10.0,
         sliding: bool = True,
+        geodesic: str = "exact",
         reuse_buffers: bool = False,
         buffers: int = 2,
         obs_device: str = "cpu",
@@ -166,14 +170,14 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
             num_episodes=num_episodes, navmesh_settings=navmesh_settings, actions=actions,
             actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
-            sliding=sliding, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
+            sliding=sliding, geodesic=geodesic, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
             render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
             deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
         )  # fmt: skip
-        self.settings = settings
         self.components = Components(
             PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
         )
+        self.settings = settings = replace(settings, picture_cameras=self.components.picture_cameras)
         delays = settings.delays(self.components)
         check_memory(settings, self.components)
         preparer = settings.preparer(self.components.task.sampler)
@@ -187,6 +191,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             actions=settings.action_kind,
             actuation_noise=settings.noise,
             sliding=sliding,
+            geodesic=geodesic,
         )
         self.cameras = AgentCameras(
             library,
@@ -374,22 +379,34 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         shown = self.cameras.camera if camera is None else self.cameras.rig.cameras[camera]
         return self.cameras.pictures(self.agents, indices, replace(shown, width=size, height=size))
 
-    def set_pose(self, position: np.ndarray, heading: np.ndarray, mask: np.ndarray | None = None) -> Observation:
+    def set_pose(
+        self,
+        position: np.ndarray,
+        heading: np.ndarray,
+        mask: np.ndarray | None = None,
+        *,
+        pitch: np.ndarray | None = None,
+    ) -> Observation:
         """Move agents to given poses in their scenes and return the observations there; their episodes continue.
 
         Args:
             position: [N, 3], metres, each navigable (see ``NavMesh.snap``).
             heading: [N], radians.
             mask: [N] bool, the agents to move; all by default.
+            pitch: [N], radians by which the agents tilt their cameras, from -pi/2 to pi/2, up positive. By default they
+                keep their pitch.
 
         Raises:
-            ValueError: A shape is wrong, a position is not navigable or a heading is not finite; no agent moves then.
+            ValueError: A shape is wrong, a position is not navigable, a heading is not finite or a pitch not within its
+                limits; no agent moves then.
         """
         self._check_ready("set_pose")
         mask = mask_of("mask", mask, self.num_envs)
         position = numbers_of("position", position, (self.num_envs, 3))
         heading = numbers_of("heading", heading, (self.num_envs,))
-        self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask])
+        if pitch is not None:
+            pitch = numbers_of("pitch", pitch, (self.num_envs,))[mask]
+        self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask], pitch)
         return self.stepper.observe()
 
     def get_state(self) -> dict[str, Any]:

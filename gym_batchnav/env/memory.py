@@ -6,7 +6,9 @@ import math
 import os
 from pathlib import Path
 
+from gym_batchnav.env.cameras import PICTURE_VIEWS
 from gym_batchnav.env.settings import BatchSettings
+from gym_batchnav.render.checks import needs_ray_table, ray_table_bytes
 from gym_batchnav.state import agent_state, arrays_of, episode_state
 from gym_batchnav.task.components import Components
 
@@ -22,15 +24,34 @@ def check_memory(settings: BatchSettings, components: Components) -> None:
     """
     available = available_memory()
     one = bytes_per_environment(settings, components)
-    if available is None or settings.num_envs * one <= available:
+    shared = shared_bytes(settings)
+    needed = shared + settings.num_envs * one
+    if available is None or needed <= available:
         return
-    fits = max(1, available // one)
+    fits = max(1, (available - shared) // one)
     hint = "use a smaller camera=, fewer sensors= or " if settings.rig().keys else "use "
+    if shared + one > available:
+        hint = "use a smaller camera and "
+    together = f" and {shared:,} together" if shared else ""
     raise ValueError(
-        f"num_envs={settings.num_envs}: these environments need about {settings.num_envs * one / 2**30:,.1f} GiB "
-        f"({one:,} bytes each), but only {available / 2**30:,.1f} GiB of main memory are available: {hint}at most "
-        f"num_envs={fits}"
+        f"num_envs={settings.num_envs}: these environments need about {needed / 2**30:,.1f} GiB "
+        f"({one:,} bytes each{together}), but only {available / 2**30:,.1f} GiB of main memory are available: {hint}at "
+        f"most num_envs={fits}"
     )
+
+
+def shared_bytes(settings: BatchSettings) -> int:
+    """Return the minimum main memory, in bytes, that a batch of any size needs for its cameras.
+
+    It holds a table of rays for each lens, and some pictures that the task takes.
+    """
+    tabled = [group.cameras[0] for group in settings.rig().groups if needs_ray_table(group.cameras[0], group.sensors)]
+    tabled += [camera for camera in settings.picture_cameras if needs_ray_table(camera, ("rgb",))]
+    tables = [ray_table_bytes(camera) for camera in tabled]
+    pictures = sum(3 * camera.width * camera.height for camera in settings.picture_cameras)
+    # Tables are made one after the other.
+    most = max((meanwhile for _, meanwhile in tables), default=0)
+    return sum(kept for kept, _ in tables) + most + PICTURE_VIEWS * pictures
 
 
 def bytes_per_environment(settings: BatchSettings, components: Components) -> int:

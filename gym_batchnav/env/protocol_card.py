@@ -154,7 +154,7 @@ def make_card(
         "scenes": scenes,
         "num_scenes": len(library.names),
         "episode_order": simulator.schedule.order,
-        "geodesic": "exact",
+        "geodesic": settings.geodesic,
         "seeds": tuple(simulator.episodes.seed.tolist()),
     }
     checksum = hashlib.sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]

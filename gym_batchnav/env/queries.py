@@ -6,13 +6,14 @@ from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.protocol_card import ProtocolCard, make_card
-from gym_batchnav.env.settings import BatchSettings, check_counts
+from gym_batchnav.env.settings import BatchSettings
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Stepper
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.state import AgentState, EpisodeState
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.task.api import Task, TaskState
 from gym_batchnav.task.components import Components
 

@@ -19,8 +19,8 @@ _FARTHEST = 1e6  # metres
 ONLY = ""  # name of a camera that was passed without a name
 
 
-class Recording(NamedTuple):
-    """An image of an observation: the name of the camera that records it, and the sensor."""
+class CameraSensor(NamedTuple):
+    """A sensor of one camera, which records an image of an observation."""
 
     camera: str
     sensor: str
@@ -177,9 +177,9 @@ def picture_spaces(camera: Camera, sensors: Sequence[str]) -> dict[str, Box]:
     return spaces
 
 
-def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[str, Recording]:
+def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[str, CameraSensor]:
     """Return the images of an observation by key."""
-    found: dict[str, Recording] = {}
+    found: dict[str, CameraSensor] = {}
     for text in sensors:
         camera, slash, sensor = text.rpartition("/")
         if sensor not in SENSOR_FORMATS:
@@ -194,7 +194,7 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
             key = key_of(name, sensor)
             if key in found:
                 raise ValueError(f"sensors={tuple(sensors)!r}: {key!r} is listed twice; list each image once")
-            found[key] = Recording(name, sensor)
+            found[key] = CameraSensor(name, sensor)
     return found
 
 
@@ -211,7 +211,7 @@ def keys_matching(keyword: str, text: object, keys: Collection[str]) -> list[str
     return found
 
 
-def _noise_by_key(recordings: Mapping[str, Recording], given: Mapping[str, SensorNoise]) -> dict[str, SensorNoise]:
+def _noise_by_key(recordings: Mapping[str, CameraSensor], given: Mapping[str, SensorNoise]) -> dict[str, SensorNoise]:
     """Return the noise of images by key in the observation."""
     if not isinstance(given, Mapping):
         raise ValueError(f"sensor_noise={given!r}: pass a dict, such as {{'rgb': GaussianNoise(0.1)}}")

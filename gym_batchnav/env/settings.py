@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
@@ -17,25 +16,33 @@ from gym_batchnav.env.delays import Delays, SensorTiming
 from gym_batchnav.env.rig import CameraRig, CameraSpec
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
+from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, are_shipped
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.navmesh.methods import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.preparation.kernels import warm_up_batch
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.protocols import NavigationProtocol, protocol_of
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
+from gym_batchnav.render.checks import check_opengl, needs_ray_table
+from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.components import Components
 
 RENDER_MODES = ("rgb_array",)
+_PICTURE = ("rgb",)  # the sensor of pictures that a task takes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchSettings:
     """The plain keywords of a BatchNavEnv; see there.
+
+    Attributes:
+        picture_cameras: Cameras with which the task takes pictures, besides those of the agents.
 
     Raises:
         ValueError: A value is wrong; the message names the keyword, the value and the choices.
@@ -60,6 +67,7 @@ class BatchSettings:
     forward_step: float = 0.25
     turn_angle_deg: float = 10.0
     sliding: bool = True
+    geodesic: str = "exact"
     reuse_buffers: bool = False
     buffers: int = 2
     obs_device: str = "cpu"
@@ -69,6 +77,7 @@ class BatchSettings:
     deterministic_rotation: bool = False
     max_scene_bytes: int | None = None
     cache_dir: str | Path | None = None
+    picture_cameras: tuple[Camera, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every value is valid."""
@@ -86,6 +95,9 @@ class BatchSettings:
         rig = self.rig()
         if self.renderer_name == "opengl":
             rig.check_opengl()
+            for camera in self.picture_cameras:
+                check_picture_camera(camera)
+        check_choice("geodesic", self.geodesic, GEODESICS)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)
@@ -108,9 +120,14 @@ class BatchSettings:
     @property
     def renderer_name(self) -> str:
         """``"auto"``, ``"opengl"`` or ``"embree"``; ``"auto"`` becomes ``"embree"`` where only Embree will do."""
-        if self.renderer == "auto" and self.rig().needs_embree:
+        if self.renderer == "auto" and self.needs_embree:
             return "embree"
         return self.renderer if isinstance(self.renderer, str) else self.renderer.name
+
+    @property
+    def needs_embree(self) -> bool:
+        """Whether a camera of the agents or of the task is one that OpenGL cannot draw."""
+        return self.rig().needs_embree or any(needs_ray_table(one, _PICTURE) for one in self.picture_cameras)
 
     @property
     def action_kind(self) -> Actions:
@@ -145,6 +162,7 @@ class BatchSettings:
             episode_file=None if self.episode_file is None else Path(self.episode_file),
             num_episodes=self.num_episodes,
             sampler=sampler,
+            geodesic=self.geodesic,
             cache=DiskCache(None if self.cache_dir is None else Path(self.cache_dir)),
         )
 
@@ -172,9 +190,10 @@ class BatchSettings:
         warm_up_batch(
             self.num_envs,
             self.renderer_name,
-            draws=bool(rig.keys),
+            draws=bool(rig.keys or self.picture_cameras),
             samples=not are_shipped(scenes) or not isinstance(preparer.sampler, PointEpisodes),
-            lenses=rig.needs_embree,
+            lenses=self.needs_embree,
+            detour=is_detour(self.geodesic),
             noise=bool(rig.noise),
         )
         return make_library(
@@ -189,18 +208,12 @@ class BatchSettings:
         )
 
 
-def check_counts(**counts: int) -> None:
-    """Raise ValueError unless every value is an int of at least 1."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise ValueError(f"{name}={count!r}: pass a whole number of at least 1")
-
-
-def check_flags(**flags: bool) -> None:
-    """Raise ValueError unless every value is True or False."""
-    for name, flag in flags.items():
-        if not isinstance(flag, (bool, np.bool_)):
-            raise ValueError(f"{name}={flag!r}: pass True or False")
+def check_picture_camera(camera: Camera) -> None:
+    """Raise ValueError if OpenGL cannot draw the pictures that a task takes with a camera."""
+    try:
+        check_opengl(camera, _PICTURE)
+    except ValueError as error:
+        raise ValueError(f"camera of a picture that the task takes: {error}") from error
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:

@@ -35,12 +35,14 @@ class Simulator:
         actions: The meaning of the agents' actions; DiscreteActions() by default.
         actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
+        geodesic: The method that measures distances to goals, ``"exact"`` or ``"detour"``.
 
     Attributes:
         library: The scenes.
         actions: The meaning of the agents' actions.
         actuation_noise: Changes the motions that actions command, or None.
         sliding: Whether the agents slide along walls.
+        geodesic: The method that measures distances to goals.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
         memory: Memory of these arrays, written in place.
@@ -60,12 +62,14 @@ class Simulator:
         actions: Actions | None = None,
         actuation_noise: ActuationNoise | None = None,
         sliding: bool = True,
+        geodesic: str = "exact",
     ) -> None:
         self.library = library
         self.num_agents = num_agents
         self.actions = DiscreteActions() if actions is None else actions
         self.actuation_noise = actuation_noise
         self.sliding = sliding
+        self.geodesic = geodesic
         self.agents = agent_state(num_agents)
         self.episodes = episode_state(num_agents)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
@@ -245,19 +249,25 @@ class Simulator:
             self._update_distance()
             state.previous_distance[rows] = state.distance[rows]
 
-    def set_pose(self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
+    def set_pose(
+        self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray, pitch: np.ndarray | None = None
+    ) -> None:
         """Move agents to given poses in their scenes; their episodes continue.
 
         Args:
             indices: [M] int, the agents.
             position: [M, 3], metres, each navigable.
             heading: [M], radians.
+            pitch: [M], radians, at most ``MAX_PITCH`` up and down; None to keep it.
 
         Raises:
-            ValueError: A position is not navigable or a heading is not finite; no agent is moved then.
+            ValueError: A position is not navigable, a heading is not finite, or a pitch is NaN or too large; no agent
+                is moved then.
         """
         if not np.isfinite(heading).all():
             raise ValueError("headings must be finite numbers of radians")
+        if pitch is not None and not (np.abs(pitch) <= np.float32(MAX_PITCH)).all():
+            raise ValueError("pitches must be from -pi/2 to pi/2 radians")
         slots = self.agents.slot[indices]
         snapped = np.empty((len(indices), 3), np.float32)
         polygon = np.empty(len(indices), np.int32)
@@ -269,6 +279,8 @@ class Simulator:
                 raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it first")
             snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
         self._place(indices, polygon, snapped, heading)
+        if pitch is not None:
+            self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:
@@ -406,7 +418,7 @@ class Simulator:
         agents = self.agents
         goal = self.episodes.goal_index
         out = self.episodes.distance
-        self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out)
+        self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out, self.geodesic)
 
     def _place(self, indices: np.ndarray, polygon: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
         """Write the poses of agents ``indices`` [M]."""

@@ -68,6 +68,7 @@ class Stepper:
             navmesh=self.simulator.navmesh,
             max_episode_steps=max_episode_steps,
             success_distance=self.components.task.success_distance,
+            geodesic=self.simulator.geodesic,
             reading=self._reading,
             pictures=self._pictures,
         )

@@ -53,6 +53,16 @@ class EpisodeSet:
         """[E] float32, metres: the geodesic distance from start to goal, or the length of the shortest tour."""
         return self.leg_distance.sum(axis=1)
 
+    def tour_goals(self, row: int) -> np.ndarray:
+        """Return the goals [n, 3] float32, metres, of an episode in order: the first ones of their sets.
+
+        Of the first set it is the goal that is nearest to the start.
+        """
+        sets = self.tour[row]
+        goals = self.goals[self.first_goal[sets[sets >= 0]]]
+        goals[0] = self.goals[self.nearest_goal[row]]
+        return goals
+
     @property
     def nbytes(self) -> int:
         """The size of all arrays in bytes."""

@@ -22,6 +22,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import check_between, check_counts, check_length
 
 CATEGORIES = ("chair", "bed", "plant", "toilet", "tv", "sofa")
 """The categories of Habitat's ObjectNav challenges of 2022 and 2023 (there, "tv" is called "tv_monitor")."""
@@ -53,6 +54,13 @@ class ViewRules:
     eye_height: float = 1.25
     min_coverage: float = 0.005
     min_points: int = 10
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every field is valid."""
+        check_length(max_distance=self.max_distance, spacing=self.spacing)
+        check_between(-1000, 1000, eye_height=self.eye_height)
+        check_between(0, 1, min_coverage=self.min_coverage)
+        check_counts(min_points=self.min_points)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,10 +13,15 @@ from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances,
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import check_flags
 
 
 class EpisodeSampler(Protocol):
-    """Samples the episodes of a scene; a frozen dataclass of plain values, so that workers can rebuild it."""
+    """Samples the episodes of a scene.
+
+    Equal samplers share their results, so write your own as a frozen dataclass. The episodes of your own sampler are
+    sampled in the process that steps, maybe in a thread, and are not stored in the cache.
+    """
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return ``num_episodes`` episodes of a scene.
@@ -70,31 +75,40 @@ class ObjectEpisodes:
     eye_height: float = 1.25
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there are categories, each once."""
+        """Raise ValueError unless there are categories, each once, and the other fields are valid."""
         names = self.categories
         fits = isinstance(names, tuple) and names and all(isinstance(name, str) and name for name in names)
         if not fits or len(set(names)) < len(names):
             raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
+        check_flags(per_instance=self.per_instance)
+        _ = self.view_rules  # checks the height
+
+    @property
+    def view_rules(self) -> ViewRules:
+        """The rules of the view points."""
+        return ViewRules(eye_height=self.eye_height)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes that lead to objects."""
-        instances = find_instances(scene, navmesh, self.categories, ViewRules(eye_height=self.eye_height))
+        instances = find_instances(scene, navmesh, self.categories, self.view_rules)
         return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
 
 
 _KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes)
 
 
-def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any]:
-    """Return a sampler of this module as JSON values, for ``sampler_from_json``.
+def is_rebuildable(sampler: EpisodeSampler) -> bool:
+    """Return whether a sampler is one of this module, which its values describe."""
+    return type(sampler) in _KINDS
 
-    Raises:
-        ValueError: If it is of another kind, which worker processes could not rebuild.
-    """
-    if type(sampler) not in _KINDS:
-        kinds = ", ".join(kind.__name__ for kind in _KINDS)
-        raise ValueError(f"sampler={sampler!r}: pass one of {kinds}")
-    return {"kind": type(sampler).__name__, **asdict(sampler)}  # type: ignore[call-overload]  # all are dataclasses
+
+def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:
+    """Return a sampler of this module as JSON values, for ``sampler_from_json``; None for a user's own."""
+    if not is_rebuildable(sampler):
+        return None
+    values = asdict(sampler)  # type: ignore[call-overload]  # all are dataclasses
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+    return {"kind": type(sampler).__name__, **plain}
 
 
 def sampler_from_json(values: Mapping[str, Any]) -> EpisodeSampler:

@@ -115,19 +115,33 @@ class ObjectOracleAgent:
 
     def reset(self, env: BatchNavEnv) -> None:
         """Raise ValueError unless actions are discrete."""
-        if not isinstance(env.simulator.actions, DiscreteActions):
-            raise ValueError(f"ObjectOracleAgent turns by discrete actions, not {env.simulator.actions}")
+        kind = env.simulator.actions
+        if not isinstance(kind, DiscreteActions):
+            raise ValueError(f"ObjectOracleAgent turns by discrete actions, not {kind}")
+        self._turn_angle = kind.turn_angle
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the follower's actions [N] int64, with turns to the object instead of STOP until it is ahead."""
         actions = env.shortest_path_actions()
-        angle = polar_goals(env.agents.position, env.agents.heading, env.episodes.target)[:, 1]
+        arrived = np.nonzero((actions == int(Action.STOP)) & env.episodes.valid)[0]
+        if len(arrived) == 0:
+            return actions
+        centre = np.stack([_object_here(env, index) for index in arrived.tolist()])
+        angle = polar_goals(env.agents.position[arrived], env.agents.heading[arrived], centre)[:, 1]
         turn = np.where(angle > 0, int(Action.TURN_LEFT), int(Action.TURN_RIGHT))
         # Half a turn and a bit, since rounding could otherwise make the agent turn to and fro.
-        kind = env.simulator.actions
-        assert isinstance(kind, DiscreteActions)
-        faces = np.abs(angle) <= 0.51 * kind.turn_angle
-        return np.where((actions == int(Action.STOP)) & ~faces, turn, actions)
+        faces = np.abs(angle) <= 0.51 * self._turn_angle
+        actions[arrived] = np.where(faces, int(Action.STOP), turn)
+        return actions
+
+
+def _object_here(env: BatchNavEnv, index: int) -> np.ndarray:
+    """Return the centre [3], metres, of the object at whose view point an agent stands: the nearest of its goals."""
+    episodes = env.simulator.episode_set(int(env.agents.slot[index]))
+    goal_set = env.episodes.goal_index[index]
+    members = slice(episodes.first_goal[goal_set], episodes.first_goal[goal_set + 1])
+    nearest = np.linalg.norm(episodes.goals[members] - env.agents.position[index], axis=1).argmin()
+    return episodes.targets[members][nearest]
 
 
 def uniform_draws(env: BatchNavEnv, seed: int, draw: int = 0) -> np.ndarray:

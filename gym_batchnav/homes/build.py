@@ -32,7 +32,7 @@ class Solid(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How finely curves are cut: 1 is good to look at from a step away, a tenth is the coarsest."""
+    """The fineness of curves: 1 looks good from a step away, 0.1 is the coarsest."""
 
     level: float
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -70,7 +69,7 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
         facts = json.loads(arrays["facts"].tobytes())
         navmesh = None
         if facts["navmesh"] is not None:
-            settings = _settings(facts["navmesh"])
+            settings = NavMeshSettings(**facts["navmesh"])
             navmesh = NavMesh(
                 NavMeshData(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
             )
@@ -95,17 +94,6 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"not a stored scene: a {type(value).__name__} instead of text")
     return value
-
-
-def _settings(stored: Mapping[str, Any]) -> NavMeshSettings:
-    """Return the settings of a navmesh; raise ValueError unless each is a finite number, or a flag as its default."""
-    settings = NavMeshSettings(**stored)
-    for each in fields(NavMeshSettings):
-        value = getattr(settings, each.name)
-        is_flag = isinstance(each.default, bool)
-        if isinstance(value, bool) != is_flag or not (isinstance(value, (int, float)) and abs(value) < math.inf):
-            raise ValueError(f"not a stored scene: {each.name} is a {type(value).__name__}, or not finite")
-    return settings
 
 
 def _metadata(stored: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:

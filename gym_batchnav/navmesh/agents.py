@@ -14,6 +14,8 @@ from gym_batchnav.navmesh.kernels.blocks import (
     Outcome,
     Places,
     Walks,
+    detour_block,
+    detour_parallel,
     distance_block,
     distance_parallel,
     follow_block,
@@ -27,11 +29,14 @@ from gym_batchnav.navmesh.kernels.blocks import (
 from gym_batchnav.navmesh.kernels.follow import Stride
 from gym_batchnav.navmesh.kernels.layout import ROW_LENGTH
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
+from gym_batchnav.navmesh.methods import is_detour
 from gym_batchnav.state import Commands
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
 BLOCK = 64  # agents that a thread takes at a time
 PARALLEL_FROM = 512  # agents; with fewer, starting threads costs more time than it saves
+DETOUR_BLOCK = 8  # agents that a thread takes at a time for Detour's distances, which take about 20 us each
+DETOUR_PARALLEL_FROM = 16  # agents
 
 
 class NavMeshAgents:
@@ -127,7 +132,13 @@ class NavMeshAgents:
             step_block(0, size, *arguments)
 
     def distance(
-        self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray, goal_index: np.ndarray, out: np.ndarray
+        self,
+        slots: np.ndarray,
+        polygon: np.ndarray,
+        position: np.ndarray,
+        goal_index: np.ndarray,
+        out: np.ndarray,
+        method: str = "exact",
     ) -> None:
         """Compute the geodesic distance of every agent to the nearest goal of a set of its slot.
 
@@ -137,15 +148,23 @@ class NavMeshAgents:
             position: [N, 3] float32, metres.
             goal_index: [N] int32, row of the sets of goals that the slot's tables were prepared for.
             out: [N] float32, written: metres, inf across islands.
+            method: ``"exact"``, or ``"detour"`` for the lengths of the paths that Habitat finds, which may be longer.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.
+            ValueError: If there is no such method.
         """
         size = _check(slots, polygon, position)
         _expect("goal_index", goal_index, np.int32, (size,))
         _expect("out", out, np.float32, (size,))
         arguments = (self._table, Places(slots, polygon, position), goal_index, out)
-        if _is_parallel(size):
+        if is_detour(method):
+            if _is_parallel(size, DETOUR_PARALLEL_FROM):
+                with PARALLEL_KERNELS:
+                    detour_parallel(DETOUR_BLOCK, *arguments)
+            else:
+                detour_block(0, size, *arguments)
+        elif _is_parallel(size):
             with PARALLEL_KERNELS:
                 distance_parallel(BLOCK, *arguments)
         else:
@@ -251,8 +270,8 @@ class NavMeshAgents:
         return walks
 
 
-def _is_parallel(size: int) -> bool:
-    return size >= PARALLEL_FROM and numba.get_num_threads() > 1
+def _is_parallel(size: int, least: int = PARALLEL_FROM) -> bool:
+    return size >= least and numba.get_num_threads() > 1
 
 
 def _check(slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> int:

@@ -14,14 +14,17 @@ import numpy as np
 from gym_batchnav.navmesh.build import build_navmesh
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.kernels.cells import make_cells
+from gym_batchnav.navmesh.kernels.detour_path import detour_distances, detour_points
 from gym_batchnav.navmesh.kernels.floor import check_drops, lower_points, make_drops, no_drops
 from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances, sight_distances
-from gym_batchnav.navmesh.kernels.ground import cover_map, fill_heights, make_ground, snap_points
+from gym_batchnav.navmesh.kernels.ground import cover_map, fan_areas, fill_heights, make_ground, snap_points
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Ground, check_parts, make_row
 from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
+from gym_batchnav.navmesh.methods import is_detour
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
+from gym_batchnav.system.numbers import check_not_negative
 from gym_batchnav.system.wording import counted
 
 __all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
@@ -227,7 +230,7 @@ class NavMesh:
     @cached_property
     def polygon_area_xz(self) -> np.ndarray:
         """[P] float64, square metres: area of every polygon seen from above."""
-        return _fan_areas(self._ground.outline).sum(axis=1)
+        return fan_areas(self._ground.outline).sum(axis=1)
 
     @property
     def navigable_area(self) -> float:
@@ -297,12 +300,13 @@ class NavMesh:
         move_points(self._row, polygons, starts.astype(np.float64), ends, sliding, out, collided)
         return out, collided
 
-    def geodesic_distance(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+    def geodesic_distance(self, starts: np.ndarray, goals: np.ndarray, method: str = "exact") -> np.ndarray:
         """Return the length of the shortest path between every pair of points.
 
         Args:
             starts: [N, 3], metres.
             goals: [N, 3], metres.
+            method: ``"exact"``, or ``"detour"`` for the lengths of the paths that Habitat finds, which may be longer.
 
         Returns:
             [N] float64, metres; inf across islands and for points that are not near the navmesh.
@@ -311,12 +315,20 @@ class NavMesh:
         if starts.shape != goals.shape:
             raise ValueError(f"goals have the shape {goals.shape} and starts {starts.shape}: pass equal shapes")
         out = np.empty(len(starts))
-        pair_distances(self._ground, self._corners, polygons, starts, goal_polygons, goals, out)
+        if is_detour(method):
+            detour_distances(self._ground, polygons, starts, goal_polygons, goals, out)
+        else:
+            pair_distances(self._ground, self._corners, polygons, starts, goal_polygons, goals, out)
         return out
 
-    def shortest_path(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """Return the points [M, 3] float32 of the shortest path from start [3] to goal [3]; none if unreachable."""
+    def shortest_path(self, start: np.ndarray, goal: np.ndarray, method: str = "exact") -> np.ndarray:
+        """Return the points [M, 3] float32 of the path from start [3] to goal [3]; none if unreachable.
+
+        ``method`` is that of ``geodesic_distance``.
+        """
         ends, polygons = self.snap_with_polygon(np.stack([start, goal]))
+        if is_detour(method):
+            return detour_points(self._ground, polygons, ends)
         length, bends = corners_on_path(self._ground, self._corners, polygons, ends)
         if not np.isfinite(length):
             return np.zeros((0, 3), np.float32)
@@ -353,7 +365,7 @@ class NavMesh:
         polygons = np.minimum(polygons, np.flatnonzero(area)[-1], dtype=np.int32)
         outline = self._ground.outline[polygons]
         fan = outline[:, 1:] - outline[:, :1]
-        sizes = _fan_areas(outline).cumsum(axis=1)
+        sizes = fan_areas(outline).cumsum(axis=1)
         triangle = (draws[:, 1:2] * sizes[:, -1:] >= sizes[:, :-1]).sum(axis=1)
         rows = np.arange(n)
         root = np.sqrt(draws[:, 2:3])
@@ -388,7 +400,11 @@ class NavMesh:
 
         Returns:
             [N, R] float64, metres, at most ``reach``; 0 for points that are not near the navmesh.
+
+        Raises:
+            ValueError: If a heading is not finite, or ``reach`` is negative or not finite.
         """
+        check_not_negative(reach=reach)
         snapped, polygons = self.snap_with_polygon(points)
         headings = np.ascontiguousarray(headings, np.float64)
         if headings.ndim != 2 or len(headings) != len(snapped) or not np.isfinite(headings).all():
@@ -431,12 +447,3 @@ class NavMesh:
         for row, z in enumerate(low[2] + np.arange(nz) * cell):
             rows[row] = self.is_navigable(np.stack([x, np.full(nx, height), np.full(nx, z)], axis=-1))
         return rows
-
-
-def _fan_areas(outline: np.ndarray) -> np.ndarray:
-    """Return the areas [n, 4], in square metres, of the fans of triangles that make up outlines [n, 6, 2].
-
-    Outlines are padded with their first vertex, so the padding adds triangles without area.
-    """
-    fan = outline[:, 1:] - outline[:, :1]
-    return np.abs(fan[:, :-1, 0] * fan[:, 1:, 1] - fan[:, :-1, 1] * fan[:, 1:, 0]) / 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from gym_batchnav.navmesh.topology import polygon_edges
+from gym_batchnav.system.numbers import is_number
 
 MAX_VERTICES = 6  # per polygon
 MAX_POLYGONS = 1 << 17
@@ -56,10 +57,9 @@ class NavMeshSettings:
         for setting in fields(self):
             value = getattr(self, setting.name)
             is_flag = isinstance(value, (bool, np.bool_))
-            is_number = isinstance(value, (int, float, np.integer, np.floating)) and not is_flag
             if isinstance(setting.default, bool) and not is_flag:
                 raise ValueError(f"{setting.name}={str(value)[:100]}: pass True or False")
-            if not isinstance(setting.default, bool) and not (is_number and -LARGEST <= value <= LARGEST):
+            if not isinstance(setting.default, bool) and not (is_number(value) and -LARGEST <= value <= LARGEST):
                 raise ValueError(f"{setting.name}={str(value)[:100]}: pass a number of at most {LARGEST:g}")
 
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from gym_batchnav.episodes.samplers import sampler_from_json
+from gym_batchnav.episodes.samplers import PointEpisodes, sampler_from_json
 from gym_batchnav.library.cache import CacheWarning, DiskCache
 from gym_batchnav.library.refusals import is_lasting, reason_of
 from gym_batchnav.library.sources import source_from_recipe
@@ -108,14 +108,19 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
     settings = request["settings"]
     episode_file = request["episode_file"]
+    sampler = request["sampler"]
     preparer = NavigationPreparer(
         settings=None if settings is None else NavMeshSettings(**settings),
         episode_file=None if episode_file is None else Path(episode_file),
         num_episodes=request["num_episodes"],
-        sampler=sampler_from_json(request["sampler"]),
+        sampler=PointEpisodes() if sampler is None else sampler_from_json(sampler),
         cache=disk,
     )
-    preparer(source_from_recipe(request["recipe"], disk).load())
+    scene = source_from_recipe(request["recipe"], disk).load()
+    if sampler is None:  # of the user, who samples the episodes in the parent process
+        preparer.ground(scene)
+    else:
+        preparer(scene)
 
 
 class _Disk(DiskCache):

@@ -9,6 +9,9 @@ import numpy as np
 from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
 from gym_batchnav.episodes.objects import nearest_goals
 from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.kernels.blocks import Places, detour_block
+from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR, MAX_NODES
+from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.notices import warn_user
 
@@ -73,6 +76,56 @@ def fit_object_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> E
         nearest_goal=nearest,
         view_index=nearest,
         category=episodes.category[fits],
+    )
+
+
+def measure_like_detour(episodes: EpisodeSet, navmesh: NavMesh, tables: NavigationTables, where: str) -> EpisodeSet:
+    """Replace the lengths of all legs by those that Detour finds, and leave out episodes for which it finds no path.
+
+    Detour gives up on large navmeshes; see ``navmesh.kernels.corridor``. The nearest goals remain the exact ones.
+
+    Args:
+        episodes: The episodes.
+        navmesh: The navmesh.
+        tables: Its tables with the goals of the episodes.
+        where: Name of the episodes in warnings and errors.
+
+    Raises:
+        ValueError: If no episode is left.
+    """
+    table = tables.row()[None]
+    slots = np.zeros(len(episodes), np.int32)
+    position = np.ascontiguousarray(episodes.start)
+    _, polygon = navmesh.snap_with_polygon(position)
+    leg_distance = np.empty_like(episodes.leg_distance)
+    for leg in range(episodes.tour.shape[1]):
+        goal_set = np.ascontiguousarray(episodes.tour[:, leg])
+        length = np.empty(len(episodes), np.float32)
+        # Not the parallel kernel: a background thread may prepare scenes, and steps would wait for it.
+        detour_block(0, len(episodes), table, Places(slots, polygon, position), goal_set, length)
+        leg_distance[:, leg] = np.where(goal_set >= 0, length, 0)
+        last = episodes.first_goal[np.maximum(goal_set, 0)]  # the sets of tours hold one goal each
+        position = tables.goals.point[last]
+        polygon = tables.goals.polygon[last]
+    found = np.isfinite(leg_distance).all(axis=1)
+    if not found.all():
+        sentence = (
+            f"{where}: left out {int((~found).sum())} of {len(episodes)} episodes, because Detour finds no path within "
+            f"its limits of {MAX_NODES} polygons searched and {MAX_CORRIDOR} on the path: pass geodesic='exact'"
+        )
+        if not found.any():
+            raise ValueError(sentence)
+        warn_user(sentence)
+    return replace(
+        episodes,
+        ids=tuple(name for name, kept in zip(episodes.ids, found, strict=True) if kept),
+        start=episodes.start[found],
+        heading=episodes.heading[found],
+        tour=episodes.tour[found],
+        leg_distance=leg_distance[found],
+        nearest_goal=episodes.nearest_goal[found],
+        view_index=episodes.view_index[found],
+        category=episodes.category[found],
     )
 
 

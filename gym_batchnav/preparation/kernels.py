@@ -18,7 +18,7 @@ from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
-from gym_batchnav.navmesh.agents import PARALLEL_FROM, NavMeshAgents
+from gym_batchnav.navmesh.agents import DETOUR_PARALLEL_FROM, PARALLEL_FROM, NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
@@ -48,7 +48,10 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
     lenses = [_LENSES] if is_embree_installed() else []
     return compile_ahead(
-        [_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation, _READING, _NOISE, _IMAGE_NOISE],
+        [
+            *(_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE),
+        ],
         processes,
     )
 
@@ -60,6 +63,7 @@ def warm_up_batch(
     follows: bool = False,
     samples: bool = False,
     lenses: bool = False,
+    detour: bool = False,
     noise: bool = False,
 ) -> None:
     """Compile the kernels of a batch of agents in scenes with navmeshes.
@@ -71,9 +75,12 @@ def warm_up_batch(
         follows: Whether the shortest-path follower will be used.
         samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
         lenses: Whether the agents have lenses or sensors that only Embree draws.
+        detour: Whether distances are measured as Detour does.
         noise: Whether images get noise.
     """
     workloads = [_drawing(renderer)] if draws else []
+    if detour:
+        workloads.append(_DETOUR)
     if noise:
         workloads.append(_IMAGE_NOISE)
     if lenses:
@@ -166,6 +173,17 @@ def follow_nowhere(num_agents: int) -> None:
     NavMeshAgents(1).next_walk(*nobody[:3], goals, longest=0.25)
 
 
+def measure_like_detour_nowhere() -> None:
+    """Measure distances as Detour does: of few and of many agents in an empty slot, and on a shipped navmesh."""
+    for num_agents in (1, DETOUR_PARALLEL_FROM):
+        slots, polygon, position, _ = _nobody(num_agents)
+        metres = np.zeros(num_agents, np.float32)
+        NavMeshAgents(1).distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres, method="detour")
+    navmesh, points = _small_navmesh()
+    navmesh.geodesic_distance(points, points[::-1], method="detour")
+    navmesh.shortest_path(points[0], points[1], method="detour")
+
+
 def draw_noise() -> None:
     """Draw the noise of one agent's motion."""
     truncated_normal(np.zeros((1, 3)), np.zeros((1, 3)), 3.0)
@@ -196,6 +214,7 @@ _QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
 _LENSES = Workload("drawing through lenses", draw_small_scene, ("embree", True))
+_DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
 

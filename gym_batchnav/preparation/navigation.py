@@ -10,18 +10,24 @@ from pathlib import Path
 
 import numpy as np
 
-from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays, episode_set
+from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
 from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_in, state_of_files
 from gym_batchnav.episodes.habitat_objects import read_object_episodes
-from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes
-from gym_batchnav.episodes.sampling import sample_episodes
+from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.refusals import SceneRefused, reason_of
 from gym_batchnav.navmesh.kernels.layout import Drops
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh.methods import is_detour
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
-from gym_batchnav.preparation.fitting import MAX_SHIFT, fit_episodes, fit_object_episodes, is_near
+from gym_batchnav.preparation.fitting import (
+    MAX_SHIFT,
+    fit_episodes,
+    fit_object_episodes,
+    is_near,
+    measure_like_detour,
+)
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.code import code_digest
@@ -32,7 +38,6 @@ _geodesics_digest = partial(code_digest, "navmesh/mesh.py", without=("navmesh/bu
 _floor_digest = partial(code_digest, "navmesh/kernels/floor.py", packages=_COMPILERS)
 _sampler_digest = partial(code_digest, "episodes/sampling.py", without=("navmesh/build/",), packages=_COMPILERS)
 _other_sampler_digest = partial(code_digest, "episodes/samplers.py", without=("navmesh/build/",), packages=_COMPILERS)
-_EPISODE_ARRAYS = ("start", "heading", "goal", "distance")
 
 
 def makers_digest() -> str:
@@ -69,7 +74,10 @@ class NavigationPreparer:
             there is one, and otherwise samples episodes.
         num_episodes: Number of episodes to sample for a scene without any; they depend on its name alone.
         cache: Stores navmeshes, distances and episodes; None stores none.
-        sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind.
+        sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind. A sampler of
+            the user's own runs in the process that steps, maybe in a thread, and its episodes are not stored.
+        geodesic: The method that measures the lengths of episodes, ``"exact"`` or ``"detour"``. Both sample the same
+            episodes.
     """
 
     settings: NavMeshSettings | None = None
@@ -78,14 +86,22 @@ class NavigationPreparer:
     # Not compared, since it does not affect the results, which equal preparers share.
     cache: DiskCache | None = field(default=None, compare=False)
     sampler: EpisodeSampler = field(default=PointEpisodes())
+    geodesic: str = "exact"
 
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
-        navmesh = self.navmesh(scene)
+        navmesh, drops = self.ground(scene)
         episodes = self.episodes(scene, navmesh)
+        tables = navmesh.tables(episodes.goals, drops, episodes.first_goal)
+        if is_detour(self.geodesic):
+            episodes = measure_like_detour(episodes, navmesh, tables, f"scene {scene.name!r}, geodesic='detour'")
         _, start_polygon = navmesh.snap_with_polygon(episodes.start)
-        tables = navmesh.tables(episodes.goals, cached_drops(scene, navmesh, self.cache), episodes.first_goal)
         return Navigation(navmesh, tables, episodes, start_polygon)
+
+    def ground(self, scene: Scene) -> tuple[NavMesh, Drops]:
+        """Return the navmesh of a scene, and the distances of the visible floor below it."""
+        navmesh = self.navmesh(scene)
+        return navmesh, cached_drops(scene, navmesh, self.cache)
 
     def navmesh(self, scene: Scene) -> NavMesh:
         """Return the scene's own navmesh, or one built for the settings, with its tables for distances.
@@ -102,13 +118,11 @@ class NavigationPreparer:
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """Return the scene's episodes: from ``episode_file``, from the file next to the scene, or sampled."""
-        points = isinstance(self.sampler, PointEpisodes)
+        points = type(self.sampler) is PointEpisodes
         file = self.episode_file or (_episode_file_beside(scene) if points else None)
         if file is None:
             try:
-                if points:
-                    return sampled_episodes(scene.name, navmesh, self.num_episodes, self.cache)
-                return other_episodes(scene, navmesh, self.num_episodes, self.sampler, self.cache)
+                return cached_episodes(scene, navmesh, self.num_episodes, self.sampler, self.cache)
             except ValueError as error:
                 raise SceneRefused(scene.name, reason_of(error)) from error
         objects = isinstance(self.sampler, ObjectEpisodes) and not self.sampler.per_instance
@@ -199,47 +213,42 @@ def _geometry_of(scene: Scene) -> str:
     return content.hexdigest()
 
 
-def sampled_episodes(name: str, navmesh: NavMesh, num_episodes: int, cache: DiskCache | None) -> EpisodeSet:
-    """Return the sampled episodes of a scene, from the cache or sampled and stored there.
+def cached_episodes(
+    scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler, cache: DiskCache | None
+) -> EpisodeSet:
+    """Return the episodes of a sampler, from the cache or sampled and stored there.
+
+    Those of a user's sampler are not stored, because no key would change whenever the sampler changes.
 
     Raises:
-        ValueError: If the navmesh has no space for episodes.
+        ValueError: If the scene has no place for such episodes, or a user's sampler gives impossible ones.
     """
-    key = f"episodes-{_sampler_digest()}-{num_episodes}-{_content_of(navmesh)}-{name}"
-    arrays = cache.load(key) if cache is not None else None
+    is_own = is_rebuildable(sampler)
+    key = _episodes_key(scene, navmesh, num_episodes, sampler) if cache is not None and is_own else ""
+    arrays = cache.load(key) if cache is not None and is_own else None
     if arrays is not None:
         try:
             return _stored_episodes(arrays, navmesh, num_episodes)
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
-    seed = list(name.encode(errors="surrogatepass"))  # file names need not be UTF-8
-    episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
-    if cache is not None:
-        cache.store(key, {array: getattr(episodes, array) for array in _EPISODE_ARRAYS})
-    return episodes
-
-
-def other_episodes(
-    scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler, cache: DiskCache | None
-) -> EpisodeSet:
-    """Return the episodes of a sampler, from the cache or sampled and stored there.
-
-    Raises:
-        ValueError: If the scene has no place for such episodes.
-    """
-    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}-{_objects_of(scene)}"
-    key = f"episodes-{_other_sampler_digest()}-{sampler!r}-{num_episodes}-{content}-{scene.name}"
-    arrays = cache.load(key) if cache is not None else None
-    if arrays is not None:
-        try:
-            return _stored_kind(arrays, navmesh)
-        except (ValueError, KeyError, TypeError):
-            pass  # an entry that does not validate is replaced
-    seed = list(scene.name.encode(errors="surrogatepass"))
+    seed = list(scene.name.encode(errors="surrogatepass"))  # file names need not be UTF-8
     episodes = sampler.sample(scene, navmesh, num_episodes, np.random.default_rng(seed))
-    if cache is not None:
+    if not is_own:
+        try:
+            _check_episodes(episodes, navmesh)
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"sampler={sampler!r} gave episodes that cannot be run: {error}") from error
+    elif cache is not None:
         cache.store(key, {**episodes.arrays(), "categories": np.array(episodes.categories, str)})
     return episodes
+
+
+def _episodes_key(scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler) -> str:
+    """Return the key of a sampler's episodes in the cache."""
+    if isinstance(sampler, PointEpisodes):  # they depend on the navmesh alone
+        return f"episodes-{_sampler_digest()}-{num_episodes}-{_content_of(navmesh)}-{scene.name}"
+    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}-{_objects_of(scene)}"
+    return f"episodes-{_other_sampler_digest()}-{sampler!r}-{num_episodes}-{content}-{scene.name}"
 
 
 def _objects_of(scene: Scene) -> str:
@@ -249,43 +258,34 @@ def _objects_of(scene: Scene) -> str:
     return content.hexdigest()
 
 
-def _stored_kind(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> EpisodeSet:
-    """Return the episodes of a cache entry of ``other_episodes``.
-
-    Raises:
-        ValueError: If they cannot be episodes on this navmesh.
-        KeyError: If an array is missing.
-    """
-    found = {name: arrays[name] for name in EPISODE_ARRAYS}
-    check_episode_arrays(found)
-    for points in (found["start"], found["goals"]):
-        if not is_near(points, navmesh.snap(points)).all():
-            raise ValueError("not stored episodes: some lie nowhere near the navmesh")
-    ids = tuple(str(index) for index in range(len(found["start"])))
-    return EpisodeSet(ids=ids, **found, categories=tuple(arrays["categories"].tolist()))
-
-
 def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_episodes: int) -> EpisodeSet:
     """Return the episodes of a cache entry.
 
     Raises:
-        ValueError: If they are not such as the sampler makes on this navmesh.
+        ValueError: If they are not such as a sampler makes on this navmesh.
         KeyError: If an array is missing.
     """
-    shapes = {"start": (num_episodes, 3), "heading": (num_episodes,)}
-    shapes |= {"goal": shapes["start"], "distance": shapes["heading"]}
-    for name, shape in shapes.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
-            raise ValueError(f"not stored episodes: {name} is {array.dtype} {array.shape}")
-    start, heading, goal, distance = (arrays[name] for name in _EPISODE_ARRAYS)
-    (snapped_start, start_polygon), (snapped_goal, goal_polygon) = map(navmesh.snap_with_polygon, (start, goal))
-    near = is_near(start, snapped_start) & is_near(goal, snapped_goal)
-    joined = navmesh.polygon_island[start_polygon] == navmesh.polygon_island[goal_polygon]
-    straight = np.linalg.norm(np.subtract(goal, start, dtype=np.float64), axis=1)
-    if not (near & joined & (distance >= straight - MAX_SHIFT)).all():
-        raise ValueError("not stored episodes: some have no path of that length on the navmesh")
-    return episode_set(start, heading, goal, distance)
+    ids = tuple(str(index) for index in range(len(arrays["start"])))
+    found = {name: arrays[name] for name in EPISODE_ARRAYS}
+    episodes = EpisodeSet(ids=ids, **found, categories=tuple(arrays["categories"].tolist()))
+    _check_episodes(episodes, navmesh)
+    if len(episodes) != num_episodes:
+        raise ValueError(f"not stored episodes: {len(episodes)} instead of {num_episodes}")
+    return episodes
+
+
+def _check_episodes(episodes: EpisodeSet, navmesh: NavMesh) -> None:
+    """Raise ValueError unless episodes can be run: starts and goals are on the navmesh, with a path between them."""
+    check_episode_arrays(episodes.arrays())
+    snapped_start, start_polygon = navmesh.snap_with_polygon(episodes.start)
+    snapped_goals, goal_polygon = navmesh.snap_with_polygon(episodes.goals)
+    if not (is_near(episodes.start, snapped_start).all() and is_near(episodes.goals, snapped_goals).all()):
+        raise ValueError("some starts or goals lie nowhere near the navmesh")
+    nearest = episodes.nearest_goal
+    joined = navmesh.polygon_island[start_polygon] == navmesh.polygon_island[goal_polygon[nearest]]
+    straight = np.linalg.norm(np.subtract(episodes.goals[nearest], episodes.start, dtype=np.float64), axis=1)
+    if not (joined & (episodes.leg_distance[:, 0] >= straight - MAX_SHIFT)).all():
+        raise ValueError("some have no path of that length on the navmesh")
 
 
 def _content_of(navmesh: NavMesh) -> str:

@@ -22,6 +22,15 @@ def needs_ray_table(camera: Camera, sensors: Sequence[str]) -> bool:
     return camera.lens is not None or not set(sensors) <= set(SENSORS)
 
 
+def ray_table_bytes(camera: Camera) -> tuple[int, int]:
+    """Return the main memory that a camera's table of rays takes, in bytes, and that its computation takes besides.
+
+    A ray has six float32, and a packet of 16 rays six more. The computation takes at least this much.
+    """
+    pixels = camera.width * camera.height
+    return 24 * pixels + 24 * pixels // 16, (96 if camera.lens is None else 238) * pixels
+
+
 def check_opengl(camera: Camera, sensors: Sequence[str]) -> None:
     """Raise ValueError, naming lens or sensor, if OpenGL cannot draw what a camera records."""
     if camera.lens is not None:

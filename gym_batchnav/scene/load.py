@@ -17,6 +17,7 @@ from gym_batchnav.scene.frame import place
 from gym_batchnav.scene.habitat.stage import read_stage_config
 from gym_batchnav.scene.json_values import MAX_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import is_number
 
 __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "load_scene"]
 
@@ -79,7 +80,7 @@ def load_scene(
     path = Path(path)
     if up not in ("auto", "y", "z"):
         raise ValueError(f"up={up!r}: choose 'auto', 'y' or 'z'")
-    if scale != "auto" and not (isinstance(scale, (int, float)) and 0 < scale < np.inf):
+    if scale != "auto" and not (is_number(scale) and scale > 0):
         raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, or 'auto'")
     suffix = path.suffix.lower()
     if path.is_dir():

@@ -1,44 +1,52 @@
-"""Checks of numbers that are given as arguments."""
+"""Checks of numbers and flags that are given as arguments."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
 
 import numpy as np
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a finite real number; bools are none."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond the range of float64
+        return False
+
+
 def check_finite(**values: float) -> None:
     """Raise ValueError unless every value is a finite number."""
-    for name, value in values.items():
-        if not _is_number(value):
-            raise ValueError(f"{name}={value!r}: pass a finite number")
+    _check(values, lambda value: True, "a finite number")
 
 
 def check_positive(**values: float) -> None:
     """Raise ValueError unless every value is a positive finite number."""
-    for name, value in values.items():
-        if not (_is_number(value) and value > 0):
-            raise ValueError(f"{name}={value!r}: pass a positive number")
+    _check(values, lambda value: value > 0, "a positive number")
+
+
+def check_length(**values: float) -> None:
+    """Raise ValueError unless every value is a positive finite number of metres."""
+    _check(values, lambda value: value > 0, "a positive number of metres")
 
 
 def check_not_negative(**values: float) -> None:
     """Raise ValueError unless every value is a finite number of at least 0."""
-    for name, value in values.items():
-        if not (_is_number(value) and value >= 0):
-            raise ValueError(f"{name}={value!r}: pass a number of at least 0")
+    _check(values, lambda value: value >= 0, "a number of at least 0")
 
 
 def check_between(least: float, most: float, **values: float) -> None:
     """Raise ValueError unless every value is a number from ``least`` to ``most``."""
-    for name, value in values.items():
-        if not (_is_number(value) and least <= value <= most):
-            raise ValueError(f"{name}={value!r}: pass a number from {least:g} to {most:g}")
+    _check(values, lambda value: least <= value <= most, f"a number from {least:g} to {most:g}")
 
 
 def check_range(name: str, given: Any, most: float) -> None:
     """Raise ValueError unless a range is two numbers, the second greater, that contain 0 and are at most ``most``."""
-    pair = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
+    pair = isinstance(given, tuple) and len(given) == 2 and all(map(is_number, given))
     if not pair or not -most <= given[0] <= 0 <= given[1] <= most or given[0] == given[1]:
         raise ValueError(
             f"{name}={given!r}: pass the least and the greatest value as a tuple, with 0 in between, "
@@ -46,7 +54,22 @@ def check_range(name: str, given: Any, most: float) -> None:
         )
 
 
-def _is_number(value: Any) -> bool:
-    """Return whether a value is a finite number."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return number and math.isfinite(value)
+def check_counts(**counts: int) -> None:
+    """Raise ValueError unless every value is an int of at least 1."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise ValueError(f"{name}={count!r}: pass a whole number of at least 1")
+
+
+def check_flags(**flags: bool) -> None:
+    """Raise ValueError unless every value is True or False."""
+    for name, flag in flags.items():
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ValueError(f"{name}={flag!r}: pass True or False")
+
+
+def _check(values: Mapping[str, float], fits: Callable[[float], bool], wanted: str) -> None:
+    """Raise ValueError, which names what is wanted, unless every value is a finite number that fits."""
+    for name, value in values.items():
+        if not (is_number(value) and fits(value)):
+            raise ValueError(f"{name}={value!r}: pass {wanted}")

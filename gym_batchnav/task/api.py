@@ -97,6 +97,7 @@ class TaskState:
             ``update``, the reading of a sensor with memory may still be that of the previous step.
         pictures: Draws pictures from other places than the agents', such as the goals; see ``Pictures``. Call it in
             ``begin``, and keep the result in memory.
+        geodesic: The method that measures distances, for methods of navmeshes such as ``geodesic_distance``.
     """
 
     agents: AgentState
@@ -107,6 +108,7 @@ class TaskState:
     success_distance: float
     reading: Callable[[str], np.ndarray] = _no_reading
     pictures: Pictures = _no_pictures
+    geodesic: str = "exact"
 
     @property
     def num_envs(self) -> int:
@@ -138,7 +140,14 @@ class TaskState:
 
 
 class Component(Protocol):
-    """Common base of tasks, sensors and measures, with memory during an episode (by default none)."""
+    """Common base of tasks, sensors and measures, with memory during an episode (by default none).
+
+    Attributes:
+        picture_cameras: The cameras that it passes to ``state.pictures``; by default none. The batch chooses a renderer
+            that can draw them.
+    """
+
+    picture_cameras: tuple[Camera, ...] = ()
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return arrays [N, ...] of numbers or bools for use during an episode, under unique names.
@@ -213,7 +222,8 @@ class Task(Component, Protocol):
             more.
         success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
             measures of success, by tours of several goals, and by the shortest-path follower.
-        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default.
+        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default. See
+            ``EpisodeSampler`` for how to write your own.
     """
 
     sensors: tuple[Sensor, ...] = ()

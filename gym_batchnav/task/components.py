@@ -9,8 +9,10 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS, locked
+from gym_batchnav.system.numbers import is_number
 from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
 
 _COMMON = ("memory", "begin", "update")
@@ -56,8 +58,8 @@ class Components:
         end_measures: Names of those that are reported when an episode ends.
 
     Raises:
-        ValueError: An object lacks a required attribute, a name is taken or not an identifier, a space has no shape, or
-            the task's ``success_distance`` is not a positive number.
+        ValueError: An object lacks a required attribute, a name is taken or not an identifier, a space has no shape,
+            the task's ``success_distance`` is not a positive number, or its ``sampler`` cannot sample.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Components:
     ) -> None:
         _check_role("task", task)
         _check_distance(task)
+        _check_sampler(task)
         of_task = f" of {_kind(task)}"
         self.task = task
         own = _as_sequence("sensors" + of_task, task.sensors)
@@ -94,6 +97,11 @@ class Components:
     def spaces(self) -> dict[str, gymnasium.Space]:
         """The space of one environment's reading of every sensor, by name."""
         return {name: sensor.space for name, sensor in self.sensors.items()}
+
+    @property
+    def picture_cameras(self) -> tuple[Camera, ...]:
+        """The cameras with which components take pictures, each once."""
+        return tuple(dict.fromkeys(camera for one in self._all for camera in getattr(one, "picture_cameras", ())))
 
     def memory_nbytes(self) -> int:
         """Return the bytes of the components' memory per environment."""
@@ -278,8 +286,18 @@ def _check_role(role: str, one: object) -> None:
 def _check_distance(task: Task) -> None:
     """Raise ValueError unless a task's ``success_distance`` is a positive number."""
     distance = task.success_distance
-    if not isinstance(distance, (int, float, np.integer, np.floating)) or not 0 < distance < np.inf:
+    if not is_number(distance) or distance <= 0:
         raise ValueError(f"success_distance={distance!r} of {_kind(task)}: pass a positive number of metres")
+
+
+def _check_sampler(task: Task) -> None:
+    """Raise ValueError unless a task's ``sampler`` is an object that can sample."""
+    sampler = task.sampler
+    if isinstance(sampler, type) or not callable(getattr(sampler, "sample", None)):
+        raise ValueError(
+            f"sampler={sampler!r} of {_kind(task)}: pass an object with a method sample, such as PointEpisodes() of "
+            "gym_batchnav.episodes.samplers"
+        )
 
 
 def _as_sequence(role: str, given: Any) -> Sequence[Any]:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.system.numbers import check_between, check_finite, check_length, check_positive
 from gym_batchnav.task.api import Measure, Task, TaskState
 from gym_batchnav.task.measures import CollisionsCount, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
@@ -32,7 +33,7 @@ class CellsVisited(Measure):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless cells have a positive size."""
-        _check_cell_size(self.cell_size)
+        check_length(cell_size=self.cell_size)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the visited cells, their number, and the number that the last step added."""
@@ -79,7 +80,7 @@ class Coverage(Measure):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless cells have a positive size."""
-        _check_cell_size(self.cell_size)
+        check_length(cell_size=self.cell_size)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the covered cells, their number, and the number of walkable cells."""
@@ -136,9 +137,10 @@ class AreaSeen(Measure):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless all lengths and the angle are positive."""
-        _check_cell_size(self.cell_size)
-        if not 0 < self.reach < np.inf or not 0 < self.fan_deg <= 360:
-            raise ValueError(f"reach={self.reach!r}, fan_deg={self.fan_deg!r}: pass metres, and degrees up to 360")
+        check_length(cell_size=self.cell_size)
+        check_length(reach=self.reach)
+        check_positive(fan_deg=self.fan_deg)
+        check_between(0, 360, fan_deg=self.fan_deg)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the cells that were seen and their number."""
@@ -177,12 +179,6 @@ class AreaSeen(Measure):
             seen = state.memory["seen"]
             seen[rows[:, None, None], x.astype(np.int64) % _SIDE, z.astype(np.int64) % _SIDE] = True
             state.memory["cells_seen"][rows] = seen[rows].sum(axis=(1, 2))
-
-
-def _check_cell_size(cell_size: float) -> None:
-    """Raise ValueError unless cells have a positive size."""
-    if not 0 < cell_size < np.inf:
-        raise ValueError(f"cell_size={cell_size!r}: pass a positive number of metres")
 
 
 def _visit_cells(visited: np.ndarray, position: np.ndarray, cell_size: float, indices: np.ndarray) -> np.ndarray:
@@ -242,6 +238,11 @@ class Explore(Task):
     cell_reward: float = 0.25
 
     sensors = (GPS(), Compass())
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless the size is positive and the reward is finite."""
+        check_length(cell_size=self.cell_size)
+        check_finite(cell_reward=self.cell_reward)
 
     @property
     def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]  # a constant that depends on a field

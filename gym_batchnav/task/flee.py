@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.system.numbers import check_flags
 from gym_batchnav.task.api import Measure, Task, TaskState
 from gym_batchnav.task.measures import CollisionsCount, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
@@ -23,6 +24,10 @@ class DistanceFromStart(Measure):
     geodesic: bool = True
 
     name = "distance_from_start"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless ``geodesic`` is a bool."""
+        check_flags(geodesic=self.geodesic)
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the distance and its change in the last step."""
@@ -48,7 +53,7 @@ class DistanceFromStart(Measure):
             return np.linalg.norm(position.astype(np.float64) - start, axis=1)
         distance = np.empty(state.num_envs)
         for navmesh, rows in state.by_scene():
-            distance[rows] = navmesh.geodesic_distance(start[rows], position[rows])
+            distance[rows] = navmesh.geodesic_distance(start[rows], position[rows], state.geodesic)
         return distance
 
 
@@ -65,6 +70,10 @@ class Flee(Task):
     geodesic: bool = True
 
     sensors = (GPS(), Compass())
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless ``geodesic`` is a bool."""
+        check_flags(geodesic=self.geodesic)
 
     @property
     def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]  # a constant that depends on a field

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,18 +10,48 @@ from gymnasium.spaces import Box
 from gym_batchnav.episodes.objects import CATEGORIES
 from gym_batchnav.episodes.samplers import ObjectEpisodes
 from gym_batchnav.geometry import Camera
-from gym_batchnav.task.api import Sensor, Task, TaskState
-from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
-from gym_batchnav.task.pointnav import progress
+from gym_batchnav.task.api import Sensor, TaskState
+from gym_batchnav.task.goal_task import GoalTask
 
-_MEASURES = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
+
+class GoalPicture(Sensor):
+    """The base of sensors that show a picture [H, W, 3] uint8 of the goal; each is a dataclass.
+
+    The picture is drawn when an episode begins, for all environments that begin one at once, and kept.
+
+    Attributes:
+        camera: The camera that takes the picture.
+    """
+
+    camera: Camera
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is a camera."""
+        if not isinstance(self.camera, Camera):
+            raise ValueError(f"camera={self.camera!r} of the goal: pass a Camera")
+
+    @property
+    def picture_cameras(self) -> tuple[Camera, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The camera that takes the picture."""
+        return (self.camera,)
+
+    @property
+    def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
+        """The space of one picture."""
+        return Box(0, 255, (self.camera.height, self.camera.width, 3), np.uint8)
+
+    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return memory for the pictures."""
+        return {self.name: np.zeros((num_envs, *self.space.shape), np.uint8)}
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """Return the pictures [N, H, W, 3]."""
+        return state.memory[self.name]
 
 
 @dataclass(frozen=True, slots=True)
-class ImageGoal(Sensor):
+class ImageGoal(GoalPicture):
     """A picture from the goal [H, W, 3] uint8, in a direction drawn once per episode: Habitat's ``imagegoal``.
-
-    It is drawn when an episode begins, for all environments that begin one at once, and kept.
 
     Attributes:
         camera: The camera that takes the picture.
@@ -32,32 +61,18 @@ class ImageGoal(Sensor):
 
     name = "imagegoal"
 
-    @property
-    def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
-        """The space of one picture."""
-        return _picture_space(self.camera)
-
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the pictures."""
-        return {self.name: np.zeros((num_envs, *self.space.shape), np.uint8)}
-
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Draw the pictures."""
         heading = (state.uniform(self.name, 1)[indices, 0] * 2 - 1) * np.pi
         slots = state.agents.slot[indices]
         state.memory[self.name][indices] = state.pictures(slots, state.episodes.goal[indices], heading, self.camera)
 
-    def observe(self, state: TaskState) -> np.ndarray:
-        """Return the pictures [N, H, W, 3]."""
-        return state.memory[self.name]
-
 
 @dataclass(frozen=True, slots=True)
-class InstanceImageGoal(Sensor):
+class InstanceImageGoal(GoalPicture):
     """A picture of the object that is the goal [H, W, 3] uint8, from one of its view points.
 
-    It is drawn when an episode begins, for all environments that begin one at once, and kept. It is Habitat's
-    ``instance_imagegoal``.
+    It is Habitat's ``instance_imagegoal``.
 
     Attributes:
         camera: The camera that takes the picture, with its own lens; its angles and offset are not used.
@@ -66,15 +81,6 @@ class InstanceImageGoal(Sensor):
     camera: Camera = field(default=Camera(width=128, height=128, hfov_deg=60.0))
 
     name = "instance_imagegoal"
-
-    @property
-    def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
-        """The space of one picture."""
-        return _picture_space(self.camera)
-
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the pictures."""
-        return {self.name: np.zeros((num_envs, *self.space.shape), np.uint8)}
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Draw the pictures."""
@@ -89,13 +95,9 @@ class InstanceImageGoal(Sensor):
         )
         state.memory[self.name][indices] = pictures
 
-    def observe(self, state: TaskState) -> np.ndarray:
-        """Return the pictures [N, H, W, 3]."""
-        return state.memory[self.name]
-
 
 @dataclass(frozen=True, slots=True)
-class ImageNav(Task):
+class ImageNav(GoalTask):
     """Habitat's ImageNav: STOP within ``success_distance`` of the place of a picture is a success.
 
     The episodes are those of PointNav. Habitat's protocol allows 1,000 steps, as ``BatchNav/ImageNav-v0`` does.
@@ -112,20 +114,19 @@ class ImageNav(Task):
     success_reward: float = 2.5
     step_reward: float = -0.01
 
-    measures = _MEASURES
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every field is valid."""
+        GoalTask.__post_init__(self)
+        _ = self.sensors  # checks the camera
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
         """The goal picture."""
         return (ImageGoal(self.camera),)
 
-    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the reward [N] float64 of the step."""
-        return self.step_reward + progress(state.episodes) + self.success_reward * measures["success"]
-
 
 @dataclass(frozen=True, slots=True)
-class InstanceImageNav(Task):
+class InstanceImageNav(GoalTask):
     """Habitat's InstanceImageNav: go to the one object that a picture shows, and call STOP at a view point of it.
 
     Attributes:
@@ -143,7 +144,11 @@ class InstanceImageNav(Task):
     success_reward: float = 2.5
     step_reward: float = -0.01
 
-    measures = _MEASURES
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every field is valid."""
+        GoalTask.__post_init__(self)
+        _ = self.sensors  # checks the camera
+        _ = self.sampler  # checks the categories
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
@@ -154,12 +159,3 @@ class InstanceImageNav(Task):
     def sampler(self) -> ObjectEpisodes:  # type: ignore[override]  # a constant that depends on fields
         """Samples the episodes."""
         return ObjectEpisodes(self.categories, per_instance=True, eye_height=self.camera.eye_height)
-
-    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the reward [N] float64 of the step."""
-        return self.step_reward + progress(state.episodes) + self.success_reward * measures["success"]
-
-
-def _picture_space(camera: Camera) -> Box:
-    """Return the space of a camera's RGB picture."""
-    return Box(0, 255, (camera.height, camera.width, 3), np.uint8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -81,14 +81,20 @@ class Success(Measure):
 
 @dataclass(frozen=True, slots=True)
 class SPL(Measure):
-    """Success weighted by path length [N] float64."""
+    """Success weighted by path length [N] float64.
+
+    Attributes:
+        success: The measure of success.
+    """
+
+    success: Measure = field(default=Success())
 
     name = "spl"
     at_end = True
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return SPL [N]; see the function ``spl``."""
-        return spl(Success().measure(state), state.episodes.start_distance, state.episodes.path_length)
+        return spl(self.success.measure(state), state.episodes.start_distance, state.episodes.path_length)
 
 
 @dataclass(frozen=True, slots=True)

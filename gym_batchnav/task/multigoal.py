@@ -9,9 +9,10 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from gym_batchnav.episodes.samplers import TourEpisodes
+from gym_batchnav.system.numbers import check_finite, check_length
 from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
-from gym_batchnav.task.measures import CollisionsCount, DistanceToGoal, PathLength, efficiency, spl
-from gym_batchnav.task.pointnav import progress
+from gym_batchnav.task.goal_task import progress
+from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, efficiency
 from gym_batchnav.task.sensors import PointGoal
 
 
@@ -66,18 +67,6 @@ class TourSuccess(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class TourSPL(Measure):
-    """Success weighted by path length [N] float64, relative to the shortest tour of all goals in their order."""
-
-    name = "spl"
-    at_end = True
-
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return SPL [N]."""
-        return spl(TourSuccess().measure(state), state.episodes.start_distance, state.episodes.path_length)
-
-
-@dataclass(frozen=True, slots=True)
 class MultiGoalNav(Task):
     """Several point goals in a given order, by the rules of MultiON (Wani et al. 2020, arXiv 2012.03912).
 
@@ -98,7 +87,21 @@ class MultiGoalNav(Task):
     step_reward: float = -0.01
 
     sensors = (PointGoal(), GoalsLeft())
-    measures = (DistanceToGoal(), PathLength(), CollisionsCount(), TourProgress(), TourSuccess(), TourSPL(), PPL())
+    measures = (
+        DistanceToGoal(),
+        PathLength(),
+        CollisionsCount(),
+        TourProgress(),
+        TourSuccess(),
+        SPL(TourSuccess()),  # relative to the shortest tour of all goals in their order
+        PPL(),
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every field is valid."""
+        check_length(success_distance=self.success_distance)
+        check_finite(goal_reward=self.goal_reward, step_reward=self.step_reward)
+        _ = self.sampler  # checks the number of goals
 
     @property
     def sampler(self) -> TourEpisodes:  # type: ignore[override]  # a constant that depends on a field

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +9,9 @@ from gymnasium.spaces import Box
 
 from gym_batchnav.episodes.objects import CATEGORIES
 from gym_batchnav.episodes.samplers import ObjectEpisodes
-from gym_batchnav.task.api import Sensor, Task, TaskState
-from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
-from gym_batchnav.task.pointnav import progress
+from gym_batchnav.system.numbers import check_counts
+from gym_batchnav.task.api import Sensor, TaskState
+from gym_batchnav.task.goal_task import GoalTask
 from gym_batchnav.task.sensors import GPS, Compass
 
 
@@ -28,6 +27,10 @@ class ObjectGoal(Sensor):
 
     name = "objectgoal"
 
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is a category."""
+        check_counts(num_categories=self.num_categories)
+
     @property
     def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
         """The space of one reading."""
@@ -39,7 +42,7 @@ class ObjectGoal(Sensor):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectNav(Task):
+class ObjectNav(GoalTask):
     """Habitat's ObjectNav: STOP near a view point of any object of the category is a success.
 
     A view point is a place on the navmesh at most 1 m from an object, from which the object is seen.
@@ -60,7 +63,10 @@ class ObjectNav(Task):
     step_reward: float = -0.01
     eye_height: float = 1.25
 
-    measures = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every field is valid."""
+        GoalTask.__post_init__(self)
+        _ = self.sampler  # checks the categories and the height
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
@@ -71,7 +77,3 @@ class ObjectNav(Task):
     def sampler(self) -> ObjectEpisodes:  # type: ignore[override]  # a constant that depends on fields
         """Samples the episodes of scenes without an episode file."""
         return ObjectEpisodes(self.categories, eye_height=self.eye_height)
-
-    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the reward [N] float64 of the step."""
-        return self.step_reward + progress(state.episodes) + self.success_reward * measures["success"]

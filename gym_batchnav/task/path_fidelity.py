@@ -51,7 +51,7 @@ class NDTW(Measure):
         memory = state.memory
         for index in indices.tolist():
             navmesh = state.navmesh(int(state.agents.slot[index]))
-            path = navmesh.shortest_path(state.agents.position[index], state.episodes.goal[index])
+            path = navmesh.shortest_path(state.agents.position[index], state.episodes.goal[index], state.geodesic)
             points = _resampled(path if len(path) else state.agents.position[[index]], self.spacing)
             memory["reference_size"][index] = len(points)
             memory["reference_path"][index, : len(points)] = points

@@ -16,22 +16,27 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
 
+from gym_batchnav.actions.choice import make_noise
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.rig import picture_spaces
-from gym_batchnav.env.settings import check_choice, check_counts, check_flags
+from gym_batchnav.env.settings import check_choice
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import lens_of, lens_record
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.checks import check_sensors
-from gym_batchnav.system.numbers import check_positive
+from gym_batchnav.system.numbers import check_counts, check_flags, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
+from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
+from gym_batchnav.task.multigoal import MultiGoalNav
+from gym_batchnav.task.objectnav import ObjectNav
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy
+from gym_batchnav.train.records import fields_of, is_known, is_object, is_record, record_of, value_of
 
 FORMAT = "gym_batchnav policy 2"
 MAX_BYTES = 256 * 2**20
@@ -39,11 +44,15 @@ MAX_HEADER_BYTES = 2**18
 MAX_REASON = 300  # characters of the reason in an error about a damaged file
 MAX_SENSORS = 64  # besides the camera
 MAX_READINGS = 2**16  # numbers of all sensors besides the camera
-TASKS: dict[str, type[Task]] = {task.__name__: task for task in (PointNav, Explore, Flee)}
+TASKS: dict[str, type[Task]] = {
+    task.__name__: task for task in (PointNav, MultiGoalNav, ObjectNav, ImageNav, InstanceImageNav, Explore, Flee)
+}
 WORLD = (
     "task", "task_settings", "sensors", "task_sensors", "camera", "forward_step", "turn_angle_deg", "sliding",
-    "max_episode_steps", "navmesh_settings",
+    "actuation_noise", "sensor_noise", "sensor_timing", "max_episode_steps", "navmesh_settings",
 )  # fmt: skip
+# Settings that older files do not have, and their values there.
+LATER: dict[str, Any] = {"actuation_noise": None, "sensor_noise": {}, "sensor_timing": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +72,12 @@ class PolicyAbout:
         task_sensors: Sizes of the readings of all other sensors, by name.
         sliding: Whether agents slide along walls.
         task: Name of the task in ``TASKS``, or the class of a user's task as ``module:name``.
-        task_settings: Numbers and bools among the task's fields, by name.
+        task_settings: Records of the task's fields, by name; see ``records``. Older files have numbers and bools only,
+            and the other fields have their defaults.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built.
+        actuation_noise: Record of the noise of the agents' motion, or None.
+        sensor_noise: Records of the noise of images, by sensor.
+        sensor_timing: Records of the timing of sensors, by sensor.
     """
 
     kind: str
@@ -79,8 +92,11 @@ class PolicyAbout:
     task_sensors: dict[str, int] = field(default_factory=lambda: {GOAL: 2})
     sliding: bool = True
     task: str = PointNav.__name__
-    task_settings: dict[str, float | bool] = field(default_factory=lambda: _settings_of(PointNav()))
+    task_settings: dict[str, Any] = field(default_factory=lambda: fields_of(PointNav()))
     navmesh_settings: NavMeshSettings = field(default_factory=NavMeshSettings)
+    actuation_noise: dict[str, Any] | None = None
+    sensor_noise: dict[str, Any] = field(default_factory=dict)
+    sensor_timing: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError unless an environment can have these settings."""
@@ -101,35 +117,59 @@ class PolicyAbout:
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name}={getattr(self, name)!r}: pass a value of type {kind.__name__}")
         self._check_task_settings()
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Raise ValueError unless noise and timing are records of objects."""
+        noise = self.actuation_noise
+        if noise is not None and not is_object(noise):
+            raise ValueError(f"actuation_noise={noise!r}: pass the record of a noise, or None")
+        if noise is not None and is_known(noise):
+            make_noise(value_of(noise))
+        for name in ("sensor_noise", "sensor_timing"):
+            records = getattr(self, name)
+            if not isinstance(records, dict) or not all(map(is_object, records.values())):
+                raise ValueError(f"{name}={records!r}: pass records of objects by sensor")
 
     def _check_task_settings(self) -> None:
-        """Raise ValueError unless the task's settings are finite numbers and bools, and those of its class."""
+        """Raise ValueError unless the task's settings are records, and those of its class."""
         settings = self.task_settings
-        if not isinstance(settings, dict) or not all(_is_setting(value) for value in settings.values()):
-            raise ValueError(f"task_settings={settings!r}: pass finite numbers and bools by name")
-        if self.task in TASKS and settings.keys() != _settings_of(TASKS[self.task]()).keys():
+        if not isinstance(settings, dict) or not is_record(settings):
+            raise ValueError(f"task_settings={settings!r}: pass finite numbers, bools, texts and records by name")
+        if self.task not in TASKS:
+            return
+        known = fields_of(TASKS[self.task]())
+        needed = {name for name, value in known.items() if isinstance(value, (bool, int, float))}
+        if not needed <= settings.keys() <= known.keys():
             raise ValueError(f"task_settings={settings!r} do not match the fields of {self.task}: pass all of them")
+        if all(map(is_known, settings.values())):
+            self.make_task()
 
     def make_task(self) -> Task:
         """Return the task of the training.
 
         Raises:
-            ValueError: It is a user's task.
+            ValueError: It is a user's task, or a field is an object of a user's class.
         """
         if self.task not in TASKS:
             raise ValueError(f"the policy was trained in the task {self.task!r}: make an environment with that task")
-        return TASKS[self.task](**self.task_settings)
+        return TASKS[self.task](**{name: value_of(record) for name, record in self.task_settings.items()})
 
     def env_keywords(self) -> dict[str, Any]:
         """Return the keywords of a BatchNavEnv like that of the training, without the scenes.
 
         Raises:
-            ValueError: The task is a user's task.
+            ValueError: The task or the noise is a user's.
         """
         names = ("sensors", "camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps")
         keywords = {"task": self.make_task(), **{name: getattr(self, name) for name in names}}
         if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes beside scenes are used as they are
             keywords["navmesh_settings"] = self.navmesh_settings
+        if self.actuation_noise is not None:
+            keywords["actuation_noise"] = _made(self.actuation_noise)
+        for name in ("sensor_noise", "sensor_timing"):
+            if records := getattr(self, name):
+                keywords[name] = {sensor: _made(record) for sensor, record in records.items()}
         return keywords
 
     def observation_space(self) -> gymnasium.spaces.Dict:
@@ -142,18 +182,21 @@ class PolicyAbout:
 
         The camera counts only if the policy uses images; sensors that the policy does not use do not count.
         """
-        own, others = (flattened({name: _record(one)[name] for name in WORLD}) for one in (self, other))
+        own, others = (flattened({name: _complete(one)[name] for name in WORLD}) for one in (self, other))
         if not self.sensors:
             own, others = (
                 {name: value for name, value in one.items() if name[:7] != "camera."} for one in (own, others)
             )
         lines = []
+        read = {*self.sensors, *self.task_sensors, PREVIOUS_ACTION}
         for name in sorted(own.keys() | others.keys()):
             value = own.get(name)
             found = others.get(name)
             if name == "sensors":
                 missing = [sensor for sensor in self.sensors if sensor not in other.sensors]
                 lines += [f"it has no sensor {sensor!r}, which the policy needs" for sensor in missing]
+            elif name.startswith(("sensor_noise.", "sensor_timing.")) and name.split(".")[1] not in read:
+                continue
             elif name.startswith("task_sensors."):
                 if name in own and value != found:
                     lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
@@ -203,8 +246,11 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         },
         sliding=bool(env.simulator.sliding),
         task=f"{task.__module__}:{task.__qualname__}" if is_custom else task.__name__,
-        task_settings=_settings_of(env.task),
+        task_settings=fields_of(env.task),
         navmesh_settings=env.simulator.navmesh(int(env.library.active[0])).settings,
+        actuation_noise=record_of(env.simulator.actuation_noise),
+        sensor_noise=record_of(env.settings.sensor_noise or {}),
+        sensor_timing=record_of(env.settings.sensor_timing or {}),
     )
 
 
@@ -283,6 +329,7 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:
 
 def _about(described: dict[str, Any]) -> PolicyAbout:
     """Return the description that ``save_policy`` wrote as JSON."""
+    described = {**LATER, **described}
     missing = {one.name for one in fields(PolicyAbout)} - described.keys()
     if missing:
         raise ValueError(f"its description has no {', '.join(sorted(missing))}")
@@ -305,17 +352,21 @@ def _record(about: PolicyAbout) -> dict[str, Any]:
     return described
 
 
-def _settings_of(task: Task) -> dict[str, float | bool]:
-    """Return the numbers and bools among the fields of a task; none if it is not a dataclass."""
-    if not is_dataclass(task):
-        return {}
-    values = {one.name: getattr(task, one.name) for one in fields(task)}
-    return {name: value for name, value in values.items() if _is_setting(value)}
+def _made(record: dict[str, Any]) -> Any:
+    """Return the object of a record.
+
+    Raises:
+        ValueError: It is of a user's class, or a file that it names would be read.
+    """
+    if not is_known(record) or record.get("distortion") is not None:
+        raise ValueError(f"the policy was trained with {record!r}: make an environment with it")
+    return value_of(record)
 
 
-def _is_setting(value: object) -> bool:
-    """Return whether a value is a bool or a finite number."""
-    return isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
+def _complete(about: PolicyAbout) -> dict[str, Any]:
+    """Return a description as plain values, with the task's fields that an older file does not have."""
+    defaults = fields_of(TASKS[about.task]()) if about.task in TASKS else {}
+    return {**_record(about), "task_settings": {**defaults, **about.task_settings}}
 
 
 def flattened(tree: Mapping[str, Any], separator: str = ".", prefix: str = "") -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.viz.floors import storey_at
-from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, storey_map
+from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, storey_map
 from gym_batchnav.viz.marks import BACKGROUND, PATH_COLORS
 from gym_batchnav.viz.recording import Recording
 from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, titled
@@ -38,7 +40,7 @@ def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarra
 def map_beside_views(
     top_down: TopDownMap,
     paths: Sequence[np.ndarray],
-    goals: np.ndarray,
+    goals: Goals,
     positions: np.ndarray,
     headings: np.ndarray,
     views: Sequence[np.ndarray],
@@ -49,7 +51,7 @@ def map_beside_views(
     Args:
         top_down: The map.
         paths: The path [T, 3] of each of M agents so far, metres.
-        goals: [M, 3], metres.
+        goals: [M, 3], metres, or one tour [n, 3] per agent; see ``draw_trajectories``.
         positions: [M, 3], metres, of the agents.
         headings: [M], radians.
         views: The view of each agent, [H, W, 3] uint8 of one size; its frame has the colour of the agent on the map.
@@ -104,7 +106,7 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
             map_beside_views(
                 maps[floor],
                 [recording.path(index, step) for index in range(count)],
-                recording.goals[:count],
+                recording.tours[:count],
                 recording.positions[step, :count],
                 recording.headings[step, :count],
                 views if count == 1 else [titled(*titles) for titles in zip(views, left, strict=True)],
@@ -121,13 +123,20 @@ def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
         here = np.nonzero(recording.slots == slot)[0]
         top_down = batch_map(env, slot, _TRAJECTORY_MAP, floor=recording.positions[0, here, 1])
         navmesh = env.simulator.navmesh(slot)
-        shortest = [navmesh.shortest_path(recording.positions[0, index], recording.goals[index]) for index in here]
+        shortest = [_shortest_tour(navmesh, recording.positions[0, index], recording.tours[index]) for index in here]
         picture = draw_trajectories(top_down, shortest, colors=[SHORTEST_PATH_COLOR], width=2)
         paths = [recording.path(index) for index in here.tolist()]
-        picture = draw_trajectories(replace(top_down, picture=picture), paths, recording.goals[here])
+        tours = [recording.tours[index] for index in here]
+        picture = draw_trajectories(replace(top_down, picture=picture), paths, tours)
         scores = "  ".join(f"{score:.2f}" for score in recording.spl[here])
         maps.append(captioned(_on_square(picture, _TRAJECTORY_MAP), f"{env.library.name(slot)}   SPL {scores}"))
     return mosaic(np.stack(maps), columns=min(3, len(maps)), gap=8)
+
+
+def _shortest_tour(navmesh: NavMesh, start: np.ndarray, goals: np.ndarray) -> np.ndarray:
+    """Return the shortest path [K, 3] from a start [3] to goals [n, 3] in their order."""
+    stops = [start, *goals]
+    return np.concatenate([navmesh.shortest_path(*leg) for leg in itertools.pairwise(stops)])
 
 
 def _on_square(picture: np.ndarray, side: int) -> np.ndarray:

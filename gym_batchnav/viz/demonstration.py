@@ -143,4 +143,4 @@ def _episodes_to_show(env: BatchNavEnv, slot: int) -> np.ndarray:
 def _paths(env: BatchNavEnv, recording: Recording, slot: int) -> np.ndarray:
     """Draw a map [H, W, 3] of the scene with the paths of all recorded agents."""
     above = batch_map(env, slot, _MAP_PIXELS, recording.positions[0, :, 1])
-    return draw_trajectories(above, [recording.path(index) for index in range(len(recording.slots))], recording.goals)
+    return draw_trajectories(above, [recording.path(index) for index in range(len(recording.slots))], recording.tours)

@@ -16,7 +16,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.fields import FIELD_COLORS, draw_field, farthest, geodesic_field
-from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories, navmesh_map
+from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, navmesh_map
 from gym_batchnav.viz.marks import PATH_COLORS
 from gym_batchnav.viz.recording import Recording
 
@@ -40,7 +40,7 @@ class Figure(figure.Figure):
 def map_figure(
     top_down: TopDownMap,
     paths: Sequence[np.ndarray] = (),
-    goals: np.ndarray | None = None,
+    goals: Goals | None = None,
     positions: np.ndarray | None = None,
     headings: np.ndarray | None = None,
     title: str = "",
@@ -51,7 +51,7 @@ def map_figure(
     Args:
         top_down: The map.
         paths: One path [T, 3] per agent, metres, from disc to star.
-        goals: [len(paths), 3], metres.
+        goals: [len(paths), 3], metres, or one tour [n, 3] per path; see ``draw_trajectories``.
         positions: [N, 3], metres: agents as arrow heads.
         headings: [N], radians, of the agents.
         title: The title.

@@ -18,6 +18,7 @@ from gym_batchnav.viz.views import draw_for_people
 
 WALKABLE = (222, 232, 226)
 OUTLINE = (46, 150, 100)
+Goals = np.ndarray | Sequence[np.ndarray]  # [M, 3], or M tours [n, 3]; metres
 _PALE = 0.35  # opacity of marks on another storey than the map's
 _LENS_DEG = 1.0  # field of view of maps: rays are nearly parallel, but depth is still precise enough to find edges
 _MIN_BAR = 40  # pixels; length of the scale bar
@@ -140,7 +141,7 @@ def draw_outline(top_down: TopDownMap, navmesh: NavMesh) -> TopDownMap:
 def draw_trajectories(
     top_down: TopDownMap,
     paths: Sequence[np.ndarray],
-    goals: np.ndarray | None = None,
+    goals: Goals | None = None,
     colors: Sequence[tuple[int, int, int]] | None = None,
     width: int = 3,
 ) -> np.ndarray:
@@ -149,7 +150,8 @@ def draw_trajectories(
     Args:
         top_down: The map.
         paths: One array [T, 3] per agent, metres; a disc marks its start.
-        goals: [len(paths), 3], metres; a star marks each.
+        goals: [len(paths), 3], metres, or one tour [n, 3] per path; a star marks each goal. The goals of a tour have
+            their numbers beside them, from 1.
         colors: One per agent, repeated if there are too few; PATH_COLORS if not given.
         width: Width of the lines, pixels.
 
@@ -158,11 +160,11 @@ def draw_trajectories(
     """
     chosen = colors or PATH_COLORS
     lines = [np.asarray(path) for path in paths]
-    stars = [None] * len(lines) if goals is None else list(np.asarray(goals))
-    heights = [line[:, 1] for line in lines] + [star[1:2] for star in stars if star is not None]
+    tours = [np.empty((0, 3))] * len(lines) if goals is None else [np.atleast_2d(one) for one in goals]
+    heights = [points[:, 1] for points in (*lines, *tours)]
 
     def mark(draw: ImageDraw.ImageDraw, span: tuple[float, float]) -> None:
-        for index, (line, star) in enumerate(zip(lines, stars, strict=True)):
+        for index, (line, tour) in enumerate(zip(lines, tours, strict=True)):
             color = chosen[index % len(chosen)]
             shown = inside(span, line[:, 1])
             for run in _runs(shown):
@@ -171,8 +173,9 @@ def draw_trajectories(
                 draw.line(points, fill=color, width=width, joint="curve")
             if shown[0]:
                 draw_disc(draw, top_down.pixels(line[0]), 2 * width, color)
-            if star is not None and inside(span, star[1]):
-                draw_star(draw, top_down.pixels(star), 3 * width, color)
+            for number, goal in enumerate(tour, 1):
+                if inside(span, goal[1]):
+                    draw_star(draw, top_down.pixels(goal), 3 * width, color, str(number) if len(tour) > 1 else "")
 
     image = _marked(top_down.picture, top_down.span, heights, mark)
     _scale_bar(ImageDraw.Draw(image), top_down)

@@ -37,9 +37,15 @@ def draw_badge(draw: ImageDraw.ImageDraw, centre: Sequence[float], number: int) 
     draw.text((x, y), str(number), fill=(255, 255, 255), font=ImageFont.load_default(13), anchor="mm")
 
 
-def draw_star(draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, color: tuple[int, int, int]) -> None:
-    """Draw a five-pointed star with a white rim."""
+def draw_star(
+    draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, color: tuple[int, int, int], label: str = ""
+) -> None:
+    """Draw a five-pointed star with a white rim, and a label at its upper right."""
     angles = np.arange(10) * np.pi / 5
     reach = radius * np.where(np.arange(10) % 2, 0.45, 1.0)
     points = centre + np.stack([np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
     draw.polygon([tuple(point) for point in points], fill=color, outline=(255, 255, 255), width=1 + (radius > 8))
+    if label:
+        x, y = centre + np.array([1.2, -1.2]) * radius
+        font = ImageFont.load_default(13)
+        draw.text((x, y), label, fill=INK, font=font, anchor="mm", stroke_width=2, stroke_fill=BACKGROUND)

@@ -20,7 +20,7 @@ class Recording:
     """M agents in one episode each; agents whose episode has ended keep their last pose."""
 
     slots: np.ndarray  # [M], slots of their scenes
-    goals: np.ndarray  # [M, 3], metres
+    tours: tuple[np.ndarray, ...]  # M arrays [n, 3], metres: the goals of each episode in order
     positions: np.ndarray  # [T + 1, M, 3], metres
     headings: np.ndarray  # [T + 1, M], radians
     distances: np.ndarray  # [T + 1, M], geodesic metres to the goal
@@ -28,6 +28,11 @@ class Recording:
     success: np.ndarray  # [M] bool, False in tasks without it
     spl: np.ndarray  # [M], NaN in tasks without it
     pictures: dict[str, np.ndarray]  # by sensor, [T + 1, F, H, W, 3] uint8: the views of the first F agents
+
+    @property
+    def goals(self) -> np.ndarray:
+        """The first goal of each episode [M, 3], metres."""
+        return np.stack([tour[0] for tour in self.tours])
 
     @property
     def num_filmed(self) -> int:
@@ -84,7 +89,9 @@ def record_episodes(
     options = None if episodes is None else {"episode_index": episodes}
     loop = EpisodeLoop(env, ShortestPathAgent() if agent is None else agent, seed=seed, options=options)
     slots = batch.agents.slot[recorded]
-    goals = batch.episodes.goal[recorded]
+    rows = batch.episodes.episode[recorded].tolist()
+    episode_sets = [batch.simulator.episode_set(slot) for slot in slots.tolist()]
+    tours = tuple(one.tour_goals(row) for one, row in zip(episode_sets, rows, strict=True))
     running = batch.episodes.valid[recorded]
     num_steps = np.zeros(len(recorded), np.int64)
     success = np.zeros(len(recorded), bool)
@@ -103,7 +110,7 @@ def record_episodes(
             running &= ~ended
     positions, headings, distances = (np.stack(track) for track in zip(*recorder.tracks, strict=True))
     films = {sensor: np.stack(frames) for sensor, frames in recorder.pictures.items()}
-    return Recording(slots, goals, positions, headings, distances, num_steps, success, spl, films)
+    return Recording(slots, tours, positions, headings, distances, num_steps, success, spl, films)
 
 
 class _Recorder:

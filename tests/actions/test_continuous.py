@@ -133,10 +133,8 @@ def test_one_long_try_step_does_jump():
 @given(a=unit, b=unit)
 @settings(max_examples=50, deadline=None)
 def test_velocities_have_their_units(a, b):
-    kind = VelocityActions(
-        (-0.5, 1.5), (-20, 60), time_step=0.2, min_linear=0, min_angular_deg=0, look_range_deg=(-9, 9)
-    )
-    commands = kind.decode(kind.validate(np.array([[a, b, 1]]), 1))
+    kind = VelocityActions((-0.5, 1.5), (-20, 60), time_step=0.2, look_range_deg=(-9, 9), stop_component=True)
+    commands = kind.decode(kind.validate(np.array([[a, b, 1, -1]]), 1))
     np.testing.assert_allclose(commands.forward, 0.2 * (-0.5 + (a + 1)), atol=1e-9)
     np.testing.assert_allclose(np.degrees(commands.turn), 0.2 * (-20 + 40 * (b + 1)), atol=1e-9)
     np.testing.assert_allclose(np.degrees(commands.look), 1.8, atol=1e-9)
@@ -208,6 +206,51 @@ def test_actions_of_another_shape_are_refused(given):
 def test_limits_are_checked(make):
     with pytest.raises(ValueError, match="="):
         make()
+
+
+@pytest.mark.parametrize(
+    ("kind", "keywords", "named"),
+    [
+        (VelocityActions, {"min_linear": 0}, r"min_linear=0: .*call STOP and move"),
+        (VelocityActions, {"min_angular_deg": 0.0}, "min_angular_deg=0.0: "),
+        (VelocityActions, {"linear_range": (-1, 0.02)}, r"min_linear=0\.025: .*at most 0\.02, .*at most 0\.0190476"),
+        (VelocityActions, {"angular_range_deg": (-0.5, 0.9)}, r"min_angular_deg=1\.0: "),
+        (VelocityActions, {"min_linear": "slow"}, "min_linear='slow': "),
+        (WaypointActions, {"max_distance": 0.1}, r"min_distance=0\.1: "),
+        (WaypointActions, {"max_angle_deg": 5}, r"min_angle_deg=9\.0: "),
+        (WaypointActions, {"min_angle_deg": 0}, "min_angle_deg=0: "),
+        (HolonomicActions, {"max_side": 0.02}, r"min_move=0\.025: "),
+        (HolonomicActions, {"min_move": 0}, "min_move=0: "),
+        (HolonomicActions, {"max_turn_deg": 1}, r"min_turn_deg=1\.0: "),
+    ],
+)
+def test_agents_can_both_move_and_call_stop(kind, keywords, named):
+    """Unless STOP has a component of its own, thresholds of 0 make it unreachable, and high ones the motion."""
+    with pytest.raises(ValueError, match=named):
+        kind(**keywords)
+    if "slow" not in keywords.values():
+        kind(**keywords, stop_component=True)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        VelocityActions((-0.1, 0.2), (-5, 20), min_linear=0.19, min_angular_deg=19),
+        WaypointActions(0.5, 20, 0.47, 19),
+        HolonomicActions(0.3, 0.2, 20, 0.19, 19),
+    ],
+)
+def test_with_the_highest_thresholds_each_motion_alone_is_possible(kind):
+    resting = {
+        VelocityActions: [-1 + 2 * 0.1 / 0.3, -1 + 2 * 5 / 25],
+        WaypointActions: [-1, 0],
+        HolonomicActions: [0, 0, 0],
+    }[type(kind)]
+    assert kind.decode(np.array([resting], np.float32)).stop[0]
+    for axis in range(len(resting)):
+        action = np.array([resting], np.float32)
+        action[0, axis] = 1
+        assert not kind.decode(action).stop[0]
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])

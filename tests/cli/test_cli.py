@@ -186,5 +186,7 @@ def test_object_episodes_are_generated_and_described(tmp_path):
     wanted = ("--task", "objectnav", "--categories", "bed, toilet", "--num-episodes", "20", "--out", str(out))
     assert "20 episodes in 1 scene" in run("episodes", "generate", "apartment_4", *wanted).stderr
     rows = json.loads(run("episodes", "info", str(out), "--task", "objectnav", "--json").stdout)["scenes"]
+    assert all("detour_mean" not in row for row in rows.values())  # the file does not say which view point is nearest
+    assert "straight" not in run("episodes", "info", str(out), "--task", "objectnav").stdout
     assert rows["apartment_4"]["episodes"] == 20 and rows["apartment_4"]["goals"] > 20
     assert "pass task=ObjectNav" in run("episodes", "info", str(out), expect=1).stderr

@@ -16,8 +16,10 @@ from walks import assert_equal, walk
 import gym_batchnav  # noqa: F401 - registers the environments
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera
+from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.task.imagenav import ImageNav
 
 STOP, FORWARD, LEFT, RIGHT = range(4)
 
@@ -629,6 +631,16 @@ class TestWrongUse:
         with pytest.raises(ValueError, match=r"num_envs=100000: .*camera="):
             make(100_000, sensors=("rgb",), camera=Camera(4096, 4096))
 
+    def test_the_rays_of_lenses_count_as_memory(self, make, monkeypatch):
+        small, large = (Camera(size, size, lens=Fisheye()) for size in (8, 1024))
+        monkeypatch.setattr("gym_batchnav.env.memory.available_memory", lambda: 200 * 2**20)
+        make(1, camera=small)
+        with pytest.raises(ValueError, match=r"and 27\d,\d{3},\d{3} together.*use a smaller camera"):
+            make(1, camera=large)
+        make(1, sensors=("rgb",), task=ImageNav(small))
+        with pytest.raises(ValueError, match="use a smaller camera"):
+            make(1, sensors=("rgb",), camera=small, task=ImageNav(large))
+
     def test_a_device_that_is_not_there_is_refused_when_the_environment_is_made(self, make):
         if Path("/dev/nvidiactl").exists():
             pytest.skip("there is an NVIDIA device")
@@ -656,6 +668,10 @@ class TestWrongUse:
             with pytest.raises(ValueError, match=named):
                 env.set_pose(np.array(wrong), np.array(heading))
             np.testing.assert_array_equal(env.agents.position, position)
+        for pitch in ([0, np.nan], [1.6, 0], [0, -1.6], [0], "up"):
+            with pytest.raises(ValueError, match="pitch"):
+                env.set_pose(position, np.ones(2), pitch=np.array(pitch))
+            assert not env.agents.pitch.any() and (env.agents.heading != 1).all()
         walk(env, 2)
 
     def test_nothing_interferes_with_a_step_in_flight(self, make):

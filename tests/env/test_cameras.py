@@ -129,9 +129,13 @@ def test_who_has_looked_up_is_drawn_again_and_sees_what_a_tilted_camera_sees(mak
     counts = count_views(env, monkeypatch)
     level = env.reset(seed=0)[0]
     expected = tilted.reset(seed=0)[0]
-    env.simulator.agents.pitch[2] = np.radians(30)
-    seen = env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
+    here = (env.agents.position.copy(), env.agents.heading.copy())
+    pitch = np.full(N, np.radians(30))
+    seen = env.set_pose(*here, np.arange(N) == 2, pitch=pitch)
     assert counts == [N, 1]
+    again = env.set_pose(*here)  # keeps the pitch
+    np.testing.assert_array_equal(again["depth"], seen["depth"])
+    np.testing.assert_array_equal(env.agents.pitch, np.where(np.arange(N) == 2, pitch, 0).astype(np.float32))
     for index in range(N):
         np.testing.assert_array_equal(seen["depth"][index], (expected if index == 2 else level)["depth"][index])
     assert (level["depth"][2] != expected["depth"][2]).any()

@@ -1,5 +1,7 @@
 """View points of objects and episodes that lead to them, in a room whose geometry is known."""
 
+import json
+
 import numpy as np
 import pytest
 from furnished import CATEGORIES, CRATES, TABLE, furnished
@@ -130,8 +132,9 @@ def test_categories_are_names(names):
 
 
 def test_the_sampler_survives_json():
-    sampler = ObjectEpisodes(("a", "b"), per_instance=True, eye_height=0.88)
-    assert sampler_from_json(sampler_to_json(sampler)) == sampler
+    for height in (0.88, np.float32(0.5)):
+        sampler = ObjectEpisodes(("a", "b"), per_instance=True, eye_height=height)
+        assert sampler_from_json(json.loads(json.dumps(sampler_to_json(sampler)))) == sampler
 
 
 @pytest.mark.parametrize("per_instance", [False, True])

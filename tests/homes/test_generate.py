@@ -21,7 +21,7 @@ from gym_batchnav.homes.plan import make_plan
 from gym_batchnav.homes.shell import build_shell, num_cells
 from gym_batchnav.scene.scene import Scene
 
-SEEDS = range(6)
+SEEDS = [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 4, 5))]
 # What hangs on, stands on, lies under or belongs to other pieces.
 ATTACHED = ("rug", "bath_mat", "tiles", "kitchen_things", "chair", "office_chair", "radiator", "curtain", "tableware")
 
@@ -267,13 +267,13 @@ def test_instances_share_one_prototype() -> None:
 def test_homes_hold_what_homes_hold() -> None:
     wanted = ("sofa", "tv", "bed", "wardrobe", "fridge", "kitchen_sink", "kitchen_hob", "toilet", "basin")
     tables = 0
-    for seed in SEEDS:
+    for seed in range(6):
         names = apartment(seed).objects
         for piece in (*wanted, "picture", "curtain", "bookshelf", "ceiling_lamp"):
             assert f"{piece}_1" in names, f"no {piece} in apartment {seed}"
         assert "bath_tub_1" in names or "shower_1" in names
         tables += "dining_table_1" in names
-    assert tables >= len(SEEDS) - 1
+    assert tables >= 5
 
 
 @pytest.mark.parametrize(("area", "storeys"), [(60.0, 1), (140.0, 2)])

@@ -1,4 +1,4 @@
-"""What ``scenes=`` may name, in which order and under which names, and that the cache never gives yesterday's scene."""
+"""The values of ``scenes=``, the order and names of their scenes; and the cache never returns an outdated scene."""
 
 import json
 import os

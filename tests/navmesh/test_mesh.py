@@ -234,3 +234,10 @@ def test_sight_ends_at_walls() -> None:
     for wrong in (np.zeros(2), np.zeros((3, 1)), np.full((2, 1), np.nan)):
         with pytest.raises(ValueError, match="one row per point"):
             mesh.sight_distance(points, wrong, 2.0)
+    assert (mesh.sight_distance(points, headings, 0) == 0).all()
+
+
+@pytest.mark.parametrize("reach", [-1.0, np.nan, np.inf, "2", None, True])
+def test_sight_has_a_finite_reach(reach) -> None:
+    with pytest.raises(ValueError, match=f"^reach={reach!r}: pass "):
+        floor_plan(["00"]).sight_distance(np.array([[0.5, 0, 0.5]]), np.zeros((1, 1)), reach)

@@ -1,13 +1,19 @@
 """Entries of the cache that do not validate are made again and never an error."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from rooms import box_room
 
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.episodes import samplers
+from gym_batchnav.episodes.episode_set import episode_set
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.preparation import navigation
 from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.scene.save import save_glb
+from gym_batchnav.task.pointnav import PointNav
 
 
 def damage(name: str, array: np.ndarray) -> np.ndarray:
@@ -36,6 +42,9 @@ def test_an_entry_that_does_not_validate_is_made_again(tmp_path, monkeypatch, ki
     assert again.navmesh.num_polygons == first.navmesh.num_polygons
 
 
+PER_EPISODE = ("start", "heading", "tour", "leg_distance", "nearest_goal", "view_index", "category")
+
+
 def put(value, place=0):
     """A change that writes a value into an array, flat."""
 
@@ -60,11 +69,13 @@ def put(value, place=0):
         ("geodesics-", (put(np.nan, -1), "between")),
         ("geodesics-", (put(-1.0, -1), "between")),
         ("geodesics-", (put(np.inf, -1), "point")),
-        ("episodes-", (put(np.nan, 2), "goal")),
-        ("episodes-", (put(1e11, 1), "goal")),
+        ("episodes-", (put(np.nan, 2), "goals")),
+        ("episodes-", (put(1e11, 1), "goals")),
         ("episodes-", (put(3.0, 1), "start")),
-        ("episodes-", (put(0.01), "distance")),
-        ("episodes-", (lambda array: array[:3], "start", "heading", "goal", "distance")),
+        ("episodes-", (put(0.01), "leg_distance")),
+        ("episodes-", (lambda array: array[:3], *PER_EPISODE)),
+        ("episodes-", (put(5), "tour")),
+        ("episodes-", (put(-1), "nearest_goal")),
         ("episodes-", (lambda array: array.astype(np.float16), "start")),
     ],
 )
@@ -101,5 +112,69 @@ def test_sound_episodes_are_taken_from_the_cache(tmp_path, monkeypatch):
     def never(*arguments):
         raise AssertionError("drawn again")
 
-    monkeypatch.setattr(navigation, "sample_episodes", never)
+    monkeypatch.setattr(samplers, "sample_episodes", never)
     np.testing.assert_array_equal(preparer(scene).episode_set.goal, first.episode_set.goal)
+
+
+@dataclass(frozen=True)
+class Pacing:
+    """Episodes between two points of a room, at a distance that the class decides."""
+
+    name: str = "pacing"
+
+    metres = 1.0
+
+    def sample(self, scene, navmesh, num_episodes, rng):
+        start = navmesh.snap(np.tile(np.float32([0.6, 0, 2.0]), (num_episodes, 1)))
+        goal = navmesh.snap(start + np.float32([self.metres, 0, 0]))
+        return episode_set(start, np.zeros(num_episodes), goal, np.linalg.norm(goal - start, axis=1))
+
+
+@dataclass(frozen=True)
+class Pace(PointNav):
+    sampler = Pacing()
+
+
+def test_the_episodes_of_a_users_sampler_are_not_cached(tmp_path, monkeypatch):
+    preparer = NavigationPreparer(num_episodes=3, cache=DiskCache(tmp_path), sampler=Pacing())
+    scene = box_room("room")
+    np.testing.assert_allclose(preparer(scene).episode_set.distance, 1, atol=1e-3)
+    monkeypatch.setattr(Pacing, "metres", 2.0)
+    np.testing.assert_allclose(preparer(scene).episode_set.distance, 2, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"goals": np.full((1, 3), 90, np.float32)}, "nowhere near the navmesh"),
+        ({"tour": np.full((3, 1), 7, np.int32)}, "tour must lie in"),
+        ({"heading": np.zeros(3)}, "heading is float64"),
+        ({"leg_distance": np.full((3, 1), 0.1, np.float32)}, "no path of that length"),
+    ],
+)
+def test_impossible_episodes_of_a_users_sampler_are_refused_by_name(tmp_path, change, message):
+    class Wrong(Pacing):
+        def sample(self, *arguments):
+            return replace(super().sample(*arguments), **change)
+
+    preparer = NavigationPreparer(num_episodes=3, cache=DiskCache(tmp_path), sampler=Wrong())
+    with pytest.raises(ValueError, match=rf"room.*Wrong.*{message}"):
+        preparer(box_room("room"))
+
+
+def test_a_batch_runs_the_episodes_of_a_users_sampler(tmp_path):
+    """Scenes of files, which workers prepare: three of them, since one or two are prepared in this process."""
+    for index in range(3):
+        save_glb(box_room(f"room_{index}"), tmp_path / f"room_{index}.glb")
+    env = BatchNavEnv(3, scenes=tmp_path, task=Pace(), sensors=(), num_episodes=4, cache_dir=tmp_path / "cache")
+    env.reset(seed=0)
+    np.testing.assert_allclose(env.episodes.distance, 1, atol=1e-3)
+    assert env.num_episodes == 12
+    env.close()
+
+
+@pytest.mark.parametrize("sampler", [Pacing, "points", None, 3])
+def test_a_task_without_a_sampler_is_refused_by_name(sampler):
+    task = type("Odd", (PointNav,), {"sampler": sampler})()
+    with pytest.raises(ValueError, match=r"sampler=.* of Odd: pass an object with a method sample"):
+        BatchNavEnv(1, task=task)

@@ -27,7 +27,7 @@ FOLDERS = [
 
 
 def pictures(scenes, slots, views, camera):
-    """What both renderers show, OpenGL first."""
+    """Return the images of both renderers, OpenGL first."""
     library = SceneLibrary.from_scenes(scenes)
     shown = []
     for renderer in (OpenGLRenderer(library), EmbreeRenderer(library)):

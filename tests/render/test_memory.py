@@ -42,6 +42,7 @@ def growth(work, rounds: int, warm_up: int) -> int:
     return resident() - before
 
 
+@pytest.mark.slow
 def test_ten_thousand_pictures():
     renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene(2)]))
     target = renderer.target(SMALL, SENSORS)

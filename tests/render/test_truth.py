@@ -113,7 +113,7 @@ def assert_depth(depth, truth, where=True):
 
 
 def in_box(view, low, high):
-    """Where rays enter and leave a box, and through which of six faces [H, W] they do; entry > exit: a miss."""
+    """Return where rays enter and leave a box, and through which of six faces [H, W]; entry > exit is a miss."""
     eye, directions = pixel_rays(CAMERA, view)
     directions = np.where(directions == 0, 1e-30, directions)
     one = (low - eye) / directions

@@ -16,7 +16,7 @@ from gym_batchnav.scene.load import SUFFIXES, SceneError, load_scene
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file loads as; where an agent fits, how much it can walk and how high its largest island lies.
+    """The expected contents of a file; where an agent fits, its walkable area and the height of its largest island.
 
     Numbers of triangles are trimesh's (checked below). Areas of the scenes that have a fixture are Recast's (checked
     below). The other areas, floors and sizes were read from the package's own maps once these had been looked at; they

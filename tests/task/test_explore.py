@@ -136,7 +136,7 @@ class TestFlee:
 
     def test_a_step_to_where_no_way_leads_pays_nothing(self):
         class Cut:
-            def geodesic_distance(self, starts, goals):
+            def geodesic_distance(self, starts, goals, method):
                 return np.full(len(starts), np.inf)
 
         from gym_batchnav.state import agent_state, episode_state

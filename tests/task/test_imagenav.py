@@ -8,10 +8,11 @@ from furnished import CATEGORIES, furnished
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera
+from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.state import agent_state, episode_state
 from gym_batchnav.task.api import TaskState
-from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageNav
+from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageGoal, InstanceImageNav
 
 CAMERA = Camera(width=32, height=24, eye_height=1.0)
 NORMAL = Camera(width=33, height=33, hfov_deg=40.0)  # odd, so that there is a pixel in the middle
@@ -132,3 +133,22 @@ def test_without_a_renderer_no_picture_is_drawn():
     state = TaskState(agent_state(1), episode_state(1), {}, None, 500, 1.0)
     with pytest.raises(RuntimeError, match="draw pictures in an environment"):
         ImageGoal().begin(state, np.arange(1))
+
+
+@pytest.mark.parametrize("task", [ImageNav, lambda camera: InstanceImageNav(camera, CATEGORIES)])
+def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task):
+    pinhole = task(CAMERA)
+    fisheye = task(Camera(24, 24, lens=Fisheye()))
+    assert make(pinhole, renderer="auto").settings.renderer_name == "auto"
+    env = make(fisheye, renderer="auto")
+    assert env.settings.renderer_name == "embree"
+    observation, _ = env.reset(seed=0)
+    (name,) = (name for name in observation if "imagegoal" in name)
+    assert observation[name].any() and not observation[name][:, 0, 0].any()  # the corner has no ray
+    with pytest.raises(ValueError, match=r"picture that the task takes: .*lens=Fisheye.*pass renderer='embree'"):
+        make(fisheye, renderer="opengl")
+
+
+def test_a_second_sensor_with_pictures_counts_too(make):
+    env = make(ImageNav(CAMERA), sensors=("rgb", InstanceImageGoal(Camera(8, 8, lens=Fisheye()))), renderer="auto")
+    assert env.settings.renderer_name == "embree" and len(env.settings.picture_cameras) == 2

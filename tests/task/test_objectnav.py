@@ -40,6 +40,36 @@ def test_the_oracle_succeeds_and_faces_the_object(env):
     assert len(angles) >= 40 and np.abs(angles).max() <= np.radians(5.2)
 
 
+def test_the_oracle_faces_the_object_beside_it_and_not_the_one_nearest_to_the_start(env):
+    env.reset(seed=0)
+    episodes = env.simulator.episode_set(0)
+    crates = np.unique(episodes.targets[episodes.first_goal[1] : episodes.first_goal[2]], axis=0)
+    assert len(crates) == 2
+    rows = np.nonzero(env.episodes.category == 1)[0]
+    assert len(rows)
+    position = env.agents.position.copy()
+    for row in rows:  # to a view point of the other crate
+        other = (episodes.targets != env.episodes.target[row]).any(axis=1) & (episodes.targets[:, None] == crates).all(
+            axis=2
+        ).any(axis=1)
+        position[row] = episodes.goals[np.argmax(other)]
+    before = env.episodes.target.copy()
+    env.set_pose(position, env.agents.heading)
+    agent = ObjectOracleAgent()
+    agent.reset(env)
+    faced = np.zeros(8, bool)
+    for _ in range(20):
+        actions = agent.act(env, None, np.zeros(8, bool))
+        for row in rows[(actions[rows] == 0) & ~faced[rows]]:
+            (other,) = crates[(crates != before[row]).any(axis=1)]
+            place = (env.agents.position[[row]], env.agents.heading[[row]])
+            assert abs(polar_goals(*place, other[None])[0, 1]) <= np.radians(5.2)
+            assert abs(polar_goals(*place, before[[row]])[0, 1]) > np.radians(20)
+            faced[row] = True
+        env.step(actions)
+    assert faced[rows].all()
+
+
 def test_the_goal_is_a_category_that_the_scene_has(env):
     observation, _ = env.reset(seed=0)
     assert set(observation) == {"objectgoal", "gps", "compass"}

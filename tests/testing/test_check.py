@@ -95,7 +95,7 @@ class Walkers(VectorEnv):
 
 
 class Changed(Walkers):
-    """What ``step`` returns is changed by ``change`` before it is handed out."""
+    """An environment in which ``change`` alters the results of ``step`` before they are returned."""
 
     def step(self, actions):
         returned = list(super().step(actions))

@@ -13,15 +13,32 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
-from gym_batchnav import BatchNavEnv, DiscreteActions  # noqa: E402
+from gym_batchnav import BatchNavEnv, DiscreteActions, LoCoBotNoise  # noqa: E402
+from gym_batchnav.env.delays import SensorTiming  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.lenses import Cylindrical, Equirectangular  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
+from gym_batchnav.noise.depth import RedwoodNoise  # noqa: E402
+from gym_batchnav.noise.rgb import GaussianNoise  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
+from gym_batchnav.task.flee import Flee  # noqa: E402
+from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
+from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
+from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
-from gym_batchnav.train.policy import PREVIOUS_ACTION, make_policy  # noqa: E402
+from gym_batchnav.task.sensors import StaticPointGoal  # noqa: E402
+from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
-from gym_batchnav.train.policy_file import MAX_HEADER_BYTES, PolicyAbout, load_policy, save_policy  # noqa: E402
+from gym_batchnav.train.policy_file import (  # noqa: E402
+    LATER,
+    MAX_HEADER_BYTES,
+    PolicyAbout,
+    check_world,
+    load_policy,
+    policy_about,
+    save_policy,
+)
+from gym_batchnav.train.records import fields_of, record_of  # noqa: E402
 from gym_batchnav.train.rollout import Collector  # noqa: E402
 
 
@@ -84,6 +101,9 @@ def path(tmp_path):
     return path
 
 
+WITH_PICTURE = fields_of(ImageNav())
+
+
 @pytest.mark.parametrize(
     "described",
     [
@@ -95,6 +115,14 @@ def path(tmp_path):
         {"task_sensors": {f"s{i}": 1 for i in range(65)}}, {"task_sensors": {"a": 10**400}}, {"sliding": 1},
         {"task": 3}, {"task_settings": {"success_distance": 0.2}}, {"task_settings": {"a": "b"}}, {"task_settings": []},
         {"navmesh_settings": {"cells": 1}}, {"navmesh_settings": 3},
+        {"actuation_noise": "locobot"}, {"actuation_noise": {"class": "Camera"}}, {"actuation_noise": {"size": 1}},
+        {"actuation_noise": {"class": "LoCoBotNoise", "multiplier": -1}},
+        {"sensor_noise": None}, {"sensor_noise": {"depth": 3}}, {"sensor_timing": {"depth": {"period": 2}}},
+        {"actuation_noise": {"class": "LoCoBotNoise", "power": 1}},
+        {"task": "ImageNav", "task_settings": {**WITH_PICTURE, "camera": {"class": "Camera", "width": 0}}},
+        {"task": "ImageNav", "task_settings": {**WITH_PICTURE, "camera": {"class": "Camera", "zoom": 0}}},
+        {"task": "ImageNav", "task_settings": {**WITH_PICTURE, "camera": 3}},
+        {"task": "ObjectNav", "task_settings": {**fields_of(ObjectNav()), "categories": [1]}},
         {"frames": "many"}, {"preset": 7}, {"seed": None},
     ],
 )  # fmt: skip
@@ -136,6 +164,8 @@ def test_a_file_without_a_setting_of_the_world_is_damaged(path):
         header = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}
     about = json.loads(header["about"])
+    for name in LATER:
+        assert about.pop(name) == LATER[name]  # older files do not have it
     for name in about:
         rest = {key: value for key, value in about.items() if key != name}
         path.write_bytes(pack_arrays(arrays, {**header, "about": json.dumps(rest)}))
@@ -184,6 +214,14 @@ GENEROUS = {"success_distance": 0.5, "success_reward": 2.5, "step_reward": -0.01
             "task is 'Explore', the policy was trained with 'PointNav'",
         ),
         ({"navmesh_settings": NavMeshSettings(agent_radius=0.3)}, "navmesh_settings.agent_radius is 0.3"),
+        (
+            {"actuation_noise": {"class": "LoCoBotNoise", "multiplier": 0.5}},
+            "actuation_noise.class is 'LoCoBotNoise', the policy was trained with None",
+        ),
+        (
+            {"task_settings": fields_of(PointNav(goal_sensor=StaticPointGoal()))},
+            "task_settings.goal_sensor.class is 'StaticPointGoal', the policy was trained with 'PointGoal'",
+        ),
     ],
 )
 def test_every_difference_of_a_world_is_named(changes, line):
@@ -200,6 +238,101 @@ def test_a_lens_comes_back_and_counts_as_a_difference(tmp_path):
     assert loaded == about and loaded.differences(about) == []
     other = dataclasses.replace(about, camera=Camera(16, 16, lens=Equirectangular(180, 90)))
     assert any(line.startswith("camera.lens.class is 'Equirectangular'") for line in about.differences(other))
+
+
+TASKS_WITH_FIELDS = [
+    PointNav(goal_sensor=StaticPointGoal()),
+    MultiGoalNav(num_goals=2, goal_reward=1.0),
+    ObjectNav(("bed", "sofa"), eye_height=0.9),
+    ImageNav(Camera(12, 8, lens=Equirectangular(90, 45))),
+    InstanceImageNav(Camera(9, 9), ("bed",)),
+    Explore(cell_size=2.0),
+    Flee(geodesic=False),
+]
+
+
+@pytest.mark.parametrize("task", TASKS_WITH_FIELDS, ids=lambda task: type(task).__name__)
+def test_every_task_comes_back_from_its_file_and_each_field_counts(path, task):
+    changed(path, {"task": type(task).__name__, "task_settings": fields_of(task)})
+    about = load_policy(path)[1]
+    assert about.make_task() == task and about.env_keywords()["task"] == task
+    plain = dataclasses.replace(about, task_settings=fields_of(type(task)()))
+    assert {line.split(" ")[0].split(".")[1] for line in about.differences(plain)} == {
+        one.name for one in dataclasses.fields(task) if getattr(task, one.name) != getattr(type(task)(), one.name)
+    }
+
+
+def test_files_without_the_fields_that_are_no_numbers_have_their_defaults(path):
+    changed(path, {"task_settings": GENEROUS})
+    about = load_policy(path)[1]
+    assert about.make_task() == PointNav(success_distance=0.5)
+    same = dataclasses.replace(about, task_settings=fields_of(PointNav(success_distance=0.5)))
+    assert about.differences(same) == same.differences(about) == []
+
+
+def test_noise_comes_back_and_a_users_noise_is_named(path):
+    noise = LoCoBotNoise(0.75)
+    changed(path, {"actuation_noise": record_of(noise)})
+    assert load_policy(path)[1].env_keywords()["actuation_noise"] == noise
+
+    @dataclasses.dataclass(frozen=True)
+    class Drift(LoCoBotNoise):
+        strength: float = 2.0
+
+    changed(path, {"actuation_noise": record_of(Drift())})
+    about = load_policy(path)[1]
+    with pytest.raises(ValueError, match=r"trained with .*Drift.*: make an environment with it"):
+        about.env_keywords()
+    other = dataclasses.replace(about, actuation_noise=record_of(Drift(strength=3.0)))
+    assert about.differences(other) == ["actuation_noise.strength is 3.0, the policy was trained with 2.0"]
+
+
+def test_noise_and_timing_of_sensors_come_back(path):
+    noise = {"depth": RedwoodNoise(2.0), "rgb": GaussianNoise(0.1)}
+    timing = {"depth": SensorTiming(2, 1), GOAL: SensorTiming(latency=3)}
+    changed(path, {"sensor_noise": record_of(noise), "sensor_timing": record_of(timing)})
+    about = load_policy(path)[1]
+    assert about.env_keywords()["sensor_noise"] == noise and about.env_keywords()["sensor_timing"] == timing
+    plain = dataclasses.replace(about, sensor_noise={}, sensor_timing={})
+    found = {line.split(" ")[0] for line in about.differences(plain)}
+    assert {"sensor_noise.depth.multiplier", "sensor_timing.depth.period", f"sensor_timing.{GOAL}.latency"} <= found
+    assert not any("rgb" in name for name in found)  # the policy does not read it
+    assert about.differences(plain) and plain.differences(about)
+    changed(path, {"sensor_noise": {"depth": {"class": "RedwoodNoise", "distortion": "/etc/passwd"}}})
+    with pytest.raises(ValueError, match="make an environment with it"):
+        load_policy(path)[1].env_keywords()
+
+
+def test_an_environment_with_another_noise_or_goal_is_refused():
+    made = []
+
+    def make(**keywords):
+        made.append(BatchNavEnv(1, scenes="apartment_4", sensors=(), num_episodes=2, **keywords))
+        made[-1].reset(seed=0)
+        return made[-1]
+
+    about = policy_about(make(actuation_noise="locobot"), "blind", "cpu", 1, 2)
+    check_world(about, make(actuation_noise=LoCoBotNoise(0.5)))
+    for other in (make(), make(actuation_noise=LoCoBotNoise(1.0))):
+        with pytest.raises(ValueError, match=r"actuation_noise.*allow_mismatch=True"):
+            check_world(about, other)
+    about = policy_about(make(task=ObjectNav(("bed",))), "blind", "cpu", 1, 2)
+    with pytest.raises(ValueError, match=r"task_settings\.categories is \['sofa'\], .* trained with \['bed'\]"):
+        check_world(about, make(task=ObjectNav(("sofa",))))
+    for env in made:
+        env.close()
+
+
+def test_a_users_goal_sensor_is_recorded_but_cannot_be_made():
+    @dataclasses.dataclass(frozen=True)
+    class Coarse(StaticPointGoal):
+        step: float = 0.5
+
+    about = about_of(task_settings=fields_of(PointNav(goal_sensor=Coarse())))
+    other = about_of(task_settings=fields_of(PointNav(goal_sensor=Coarse(step=1.0))))
+    assert about.differences(other) == ["task_settings.goal_sensor.step is 1.0, the policy was trained with 0.5"]
+    with pytest.raises(ValueError, match="Coarse' cannot be made from a file"):
+        about.make_task()
 
 
 def test_a_blind_policy_asks_for_no_camera():

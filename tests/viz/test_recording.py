@@ -7,7 +7,9 @@ from rooms import box_room
 
 from gym_batchnav import viz
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.system.extras import MissingExtraError
+from gym_batchnav.task.multigoal import MultiGoalNav
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,57 @@ def test_a_clip_shows_the_way_so_far_beside_the_view(make):
         viz.episode_clip(env, viz.record_episodes(env, num_filmed=0, seed=1))
 
 
+def test_maps_show_every_goal_of_a_tour_in_order(make):
+    env = make(task=MultiGoalNav(num_goals=3), max_episode_steps=400)
+    seen = {1: [], 2: []}  # the goals of these agents as they change
+
+    class Watched(ShortestPathAgent):
+        def act(self, env, observation, begun):
+            for index, goals in seen.items():
+                if env.episodes.count[index] == 1 and not (goals and (goals[-1] == env.episodes.goal[index]).all()):
+                    goals.append(env.episodes.goal[index].copy())
+            return super().act(env, observation, begun)
+
+    recording = viz.record_episodes(env, Watched(), indices=(1, 2), num_filmed=0, seed=3)
+    assert recording.success.all()
+    for tour, goals in zip(recording.tours, seen.values(), strict=True):
+        np.testing.assert_array_equal(tour, goals)
+        assert tour.shape == (3, 3)
+    np.testing.assert_array_equal(recording.goals, [goals[0] for goals in seen.values()])
+    above = viz.batch_map(env, size=500)
+    tour = np.array([[-2.0, 0, 0], [-2.0, 0, 2], [2.5, 0, 2]])
+    start = np.array([[3.0, 0, -2.0]])
+    picture = viz.draw_trajectories(above, [start], [tour])
+    stars = viz.draw_trajectories(above, [start] * 3, tour, colors=viz.PATH_COLORS[:1])  # of three agents, no numbers
+    numbers = (picture != stars).any(axis=2)
+    for goal in tour:
+        column, row = above.pixels(goal).astype(int)
+        assert tuple(picture[row, column]) == viz.PATH_COLORS[0]
+        beside = (slice(row - 20, row - 2), slice(column + 2, column + 20))
+        assert numbers[beside].sum() > 20
+        numbers[beside] = False
+    assert not numbers.any()
+    assert (picture != viz.draw_trajectories(above, [start], [tour[::-1]])).any()
+    assert viz.trajectory_maps(env, recording).shape[2] == 3
+
+
+def test_the_shortest_path_of_a_map_leads_to_all_goals_of_a_tour(make, monkeypatch):
+    env = make(task=MultiGoalNav(num_goals=2), max_episode_steps=400)
+    recording = viz.record_episodes(env, num_filmed=0, seed=3)
+    drawn = []
+    draw = viz.draw_trajectories
+    clips = "gym_batchnav.viz.clips.draw_trajectories"
+    monkeypatch.setattr(clips, lambda *given, **more: drawn.append(given) or draw(*given, **more))
+    viz.trajectory_maps(env, recording)
+    (path,) = drawn[0][1]
+    (tour,) = recording.tours
+    length = np.linalg.norm(np.diff(path, axis=0), axis=1).sum()
+    episodes = env.simulator.episode_set(0)
+    (row,) = (row for row in range(len(episodes)) if np.array_equal(episodes.tour_goals(row), tour))
+    assert length == pytest.approx(episodes.distance[row], rel=1e-4)
+    np.testing.assert_allclose(path[-1], tour[1], atol=1e-5)
+
+
 def test_each_frame_of_a_clip_is_of_one_step_of_every_agent(make, monkeypatch):
     env = make()
     recording = viz.record_episodes(env, indices=(2, 0), size=64, seed=1)
@@ -123,7 +176,7 @@ def test_each_frame_of_a_clip_is_of_one_step_of_every_agent(make, monkeypatch):
         assert caption == f"step {step}"
         np.testing.assert_array_equal(positions, recording.positions[step])
         np.testing.assert_array_equal(headings, recording.headings[step])
-        np.testing.assert_array_equal(goals, recording.goals)
+        np.testing.assert_array_equal(np.concatenate(goals), recording.goals)
         for index in (0, 1):
             np.testing.assert_array_equal(paths[index][-1], recording.positions[step, index])
             # The lower half: words stand in the upper one.

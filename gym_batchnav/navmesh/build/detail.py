@@ -101,6 +101,14 @@ def _across(triangles: np.ndarray, count: int, start: int, end: int) -> tuple[in
 
 
 @njit(**INNER)
+def _set_triangle(triangles: np.ndarray, row: int, a: int, b: int, c: int) -> None:
+    """Write the corners of a triangle."""
+    triangles[row, 0] = a
+    triangles[row, 1] = b
+    triangles[row, 2] = c
+
+
+@njit(**INNER)
 def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> int:
     """Add vertex ``new`` to a triangulation and restore the Delaunay property; return the number of triangles."""
     row, _ = _locate(points, triangles, count, points[new, 0], points[new, 2])
@@ -110,36 +118,22 @@ def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> 
         if abs(_area(points, triangles[row, k], triangles[row, (k + 1) % 3], new)) < ON_EDGE:
             edge = k
     if edge < 0:
-        triangles[row, 0] = a
-        triangles[row, 1] = b
-        triangles[row, 2] = new
-        triangles[count, 0] = b
-        triangles[count, 1] = c
-        triangles[count, 2] = new
-        triangles[count + 1, 0] = c
-        triangles[count + 1, 1] = a
-        triangles[count + 1, 2] = new
+        _set_triangle(triangles, row, a, b, new)
+        _set_triangle(triangles, count, b, c, new)
+        _set_triangle(triangles, count + 1, c, a, new)
         count += 2
     else:
         start = triangles[row, edge]
         end = triangles[row, (edge + 1) % 3]
         tip = triangles[row, (edge + 2) % 3]
         other, k = _across(triangles, count, end, start)
-        triangles[row, 0] = tip
-        triangles[row, 1] = start
-        triangles[row, 2] = new
-        triangles[count, 0] = tip
-        triangles[count, 1] = new
-        triangles[count, 2] = end
+        _set_triangle(triangles, row, tip, start, new)
+        _set_triangle(triangles, count, tip, new, end)
         count += 1
         if other >= 0:
             tip = triangles[other, k]
-            triangles[other, 0] = tip
-            triangles[other, 1] = end
-            triangles[other, 2] = new
-            triangles[count, 0] = tip
-            triangles[count, 1] = new
-            triangles[count, 2] = start
+            _set_triangle(triangles, other, tip, end, new)
+            _set_triangle(triangles, count, tip, new, start)
             count += 1
     _flip(points, triangles, count)
     return count
@@ -175,12 +169,8 @@ def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
                 cos_d = dax * dbx + daz * dbz
                 sin_d = abs(dax * dbz - daz * dbx)
                 if sin_c * cos_d + cos_c * sin_d < -1e-9 * (sin_c + sin_d):
-                    triangles[row, 0] = a
-                    triangles[row, 1] = d
-                    triangles[row, 2] = c
-                    triangles[other, 0] = d
-                    triangles[other, 1] = b
-                    triangles[other, 2] = c
+                    _set_triangle(triangles, row, a, d, c)
+                    _set_triangle(triangles, other, d, b, c)
                     flipped = True
                     break
         if not flipped:

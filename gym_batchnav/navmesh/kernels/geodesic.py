@@ -194,7 +194,7 @@ def _best_listed(
 
 @njit(**INNER)
 def _reaches(ground: Ground, points: np.ndarray, corner: int, spot: Spot) -> bool:
-    """Whether a straight walk to a corner ends within a millimetre of it."""
+    """Return whether a straight walk to a corner ends within a millimetre of it."""
     dx = points[corner, 0] - spot.x
     dz = points[corner, 2] - spot.z
     free = walk_straight(ground, spot.polygon, spot.x, spot.z, spot.x + dx, spot.z + dz, to_int64(-1))[0]

@@ -42,6 +42,7 @@ def make_ground(mesh: NavMeshData) -> Ground:
     grid, grid_polygons = bucket_boxes(boxes, low[0], low[2], cell, nz, nx)
     return Ground(
         np.ascontiguousarray(corners[:, :, [0, 2]], np.float64),
+        np.ascontiguousarray(corners[:, :, 1], np.float32),
         used.sum(axis=1).astype(np.int32),
         np.ascontiguousarray(mesh.neighbours),
         np.ascontiguousarray(mesh.polygon_island),
@@ -52,6 +53,15 @@ def make_ground(mesh: NavMeshData) -> Ground:
         grid_polygons,
         np.array([low[0], low[2], cell, mesh.settings.agent_max_climb, mesh.num_islands]),
     )
+
+
+def fan_areas(outline: np.ndarray) -> np.ndarray:
+    """Return the areas [n, 4], in square metres, of the fans of triangles that make up outlines [n, 6, 2].
+
+    Outlines are padded with their first vertex, so the padding adds triangles without area.
+    """
+    fan = outline[:, 1:] - outline[:, :1]
+    return np.abs(fan[:, :-1, 0] * fan[:, 1:, 1] - fan[:, :-1, 1] * fan[:, 1:, 0]) / 2
 
 
 @njit(**INNER)

@@ -62,6 +62,7 @@ class Ground(NamedTuple):
     """The polygons of one navmesh: all that motion needs."""
 
     outline: Annotated[np.ndarray, _array(np.float64, "P", 6, 2)]  # x and z of every polygon's vertices, metres
+    heights: Annotated[np.ndarray, _array(np.float32, "P", 6)]  # y of every polygon's vertices, metres
     num_vertices: Annotated[np.ndarray, _array(np.int32, "P", index="7", least=3)]  # of every polygon
     neighbours: Annotated[np.ndarray, _array(np.int32, "P", 6, index="P", least=-1)]  # across every edge, -1 for a wall
     islands: Annotated[np.ndarray, _array(np.int32, "P", index="P")]

@@ -101,8 +101,8 @@ _COHERENT = np.int32(1 << 16)  # of RTCIntersectArguments
 _ALL_FEATURES = np.int32(-1)
 
 
-class Lens(NamedTuple):
-    """A camera for kernels; lengths are in metres, and the image plane is at unit distance."""
+class Optics(NamedTuple):
+    """The optics of a camera for kernels; lengths are in metres, and the image plane is at unit distance."""
 
     near: np.float32  # near plane
     far: np.float32  # end of the rays
@@ -237,7 +237,7 @@ def aim(
     view: np.ndarray,
     x: int,
     y: int,
-    lens: Lens,
+    optics: Optics,
 ) -> None:
     """Aim the rays through the centres of 4x4 pixels from (x, y).
 
@@ -250,7 +250,7 @@ def aim(
         view: [4, 4] float32, world-to-camera.
         x: Column of the first pixel.
         y: Row of the first pixel.
-        lens: The camera.
+        optics: The camera.
     """
     half = np.float32(0.5)
     rx = view[0, 0]
@@ -263,12 +263,12 @@ def aim(
     by = view[2, 1]
     bz = view[2, 2]
     for lane in range(16):
-        right = lens.left + (np.float32(x + (lane & 3)) + half) * lens.pixel
-        up = lens.top - (np.float32(y + (lane >> 2)) + half) * lens.pixel
+        right = optics.left + (np.float32(x + (lane & 3)) + half) * optics.pixel
+        up = optics.top - (np.float32(y + (lane >> 2)) + half) * optics.pixel
         floats[DIRECTION + lane] = right * rx + up * ux - bx
         floats[DIRECTION + 16 + lane] = right * ry + up * uy - by
         floats[DIRECTION + 32 + lane] = right * rz + up * uz - bz
-        floats[FAR + lane] = lens.far
+        floats[FAR + lane] = optics.far
         packet[HIT + lane] = NOTHING
 
 

@@ -23,7 +23,7 @@ from gym_batchnav.render.embree.packet import (
     PARALLEL,
     SHOWN,
     TRIANGLE,
-    Lens,
+    Optics,
     Surfaces,
     filter_hits,
     intersect,
@@ -63,12 +63,12 @@ class RayOutput(NamedTuple):
     points: np.ndarray  # [N, H, W, 3] float32
 
 
-def ray_table(camera: Camera, lens: Lens) -> RayTable:
+def ray_table(camera: Camera, optics: Optics) -> RayTable:
     """Return the rays of a camera.
 
     Args:
         camera: The camera.
-        lens: The same as kernels take it.
+        optics: The same as kernels take it.
     """
     rows = -(-camera.height // _SIDE)
     columns = -(-camera.width // _SIDE)
@@ -82,16 +82,16 @@ def ray_table(camera: Camera, lens: Lens) -> RayTable:
         half = np.float32(0.5)
         x = np.arange(camera.width, dtype=np.float32) + half
         y = np.arange(camera.height, dtype=np.float32)[:, None] + half
-        rays[(*image, _RIGHT)] = lens.left + x * lens.pixel
-        rays[(*image, _UP)] = lens.top - y * lens.pixel
-        rays[(*image, _END)] = lens.far
-        changes[image] = [[lens.pixel, 0, 0], [0, lens.pixel, 0]]
+        rays[(*image, _RIGHT)] = optics.left + x * optics.pixel
+        rays[(*image, _UP)] = optics.top - y * optics.pixel
+        rays[(*image, _END)] = optics.far
+        changes[image] = [[optics.pixel, 0, 0], [0, optics.pixel, 0]]
         return RayTable(rays, _packet_means(changes, rows, columns), np.float32(0))
     y, x = np.mgrid[: camera.height, : camera.width] + 0.5
     size = (camera.width, camera.height)
     direction, origin = camera.lens.rays(x, y, *size)
     has_ray = ~np.isnan(direction).any(axis=-1)
-    whole = np.concatenate([direction, origin, np.full((*x.shape, 1), lens.far)], axis=-1)
+    whole = np.concatenate([direction, origin, np.full((*x.shape, 1), optics.far)], axis=-1)
     rays[image][has_ray] = whole[has_ray]
     part = "origin" if camera.lens.is_parallel else "direction"
     for axis, (dx, dy) in enumerate(((0.5, 0), (0, -0.5))):  # rows count downwards
@@ -112,7 +112,7 @@ def _packet_means(changes: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
 @njit(**ENTRY)
 def draw_rays(
-    tracer: Tracer, views: Views, table: RayTable, lens: Lens, shading: Shading, bands: int, out: RayOutput
+    tracer: Tracer, views: Views, table: RayTable, optics: Optics, shading: Shading, bands: int, out: RayOutput
 ) -> None:
     """Draw any of the five sensors.
 
@@ -120,12 +120,12 @@ def draw_rays(
         tracer: Embree's functions.
         views: The views.
         table: The rays of the camera.
-        lens: Size and encoding of the pictures; its image plane is not read.
+        optics: Size and encoding of the pictures; its image plane is not read.
         shading: Inputs of shading; read for colours and masked triangles.
         bands: Number of bands per view, so that a few views can keep all threads busy.
         out: The pictures, written.
     """
-    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, table, lens, shading, out))
+    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, table, optics, shading, out))
 
 
 @njit(**INNER)
@@ -135,15 +135,15 @@ def _draw_band(
     tracer: Tracer,
     views: Views,
     table: RayTable,
-    lens: Lens,
+    optics: Optics,
     shading: Shading,
     out: RayOutput,
 ) -> None:
     """Draw band ``item % bands`` of view ``views.order[item // bands]``."""
-    rows = (lens.height + 4 * bands - 1) // (4 * bands) * 4
+    rows = (optics.height + 4 * bands - 1) // (4 * bands) * 4
     n = views.order[item // bands]
     first_row = item % bands * rows
-    last_row = min(first_row + rows, lens.height)
+    last_row = min(first_row + rows, optics.height)
     slot = views.table[views.slots[n]]
     view = views.matrices[n]
     rgb = out.rgb[n]
@@ -153,7 +153,7 @@ def _draw_band(
     packet = packets[0]
     narrow = new_packets(to_int64(1))[0]
     floats = packet.view(np.float32)
-    start_view(packet, floats, view, lens.near)
+    start_view(packet, floats, view, optics.near)
     for axis in range(3):
         eye[axis] = floats[ORIGIN + 16 * axis]
     if slot.masked != 0:
@@ -163,14 +163,14 @@ def _draw_band(
         filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
         floats[PARALLEL] = table.parallel
     for y in range(first_row, last_row, 4):
-        for x in range(0, lens.width, 4):
+        for x in range(0, optics.width, 4):
             _turn_axes(view, table.axes[y >> 2, x >> 2], axes)
             for axis in range(2):
                 for k in range(3):
                     floats[AXES + 3 * axis + k] = axes[axis, k]
             _aim(packet, floats, view, eye, table.rays, x, y)
             intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
-            _write_geometry(packet, floats, view, slot, lens, out, n, x, y)
+            _write_geometry(packet, floats, view, slot, optics, out, n, x, y)
             if rgb.size:
                 if table.parallel != 0:
                     for lane in range(16):  # the footprints of parallel rays do not grow with the distance
@@ -179,7 +179,7 @@ def _draw_band(
                 for lane in range(16):
                     column = x + (lane & 3)
                     row = y + (lane >> 2)
-                    if column < lens.width and row < lens.height:
+                    if column < optics.width and row < optics.height:
                         hit = packet[HIT + lane] != NOTHING
                         for k in range(3):
                             rgb[row, column, k] = shading.encode[packet[SHOWN + 16 * k + lane]] if hit else 0
@@ -225,7 +225,7 @@ def _write_geometry(
     floats: np.ndarray,
     view: np.ndarray,
     slot: np.record,
-    lens: Lens,
+    optics: Optics,
     out: RayOutput,
     n: int,
     x: int,
@@ -240,13 +240,13 @@ def _write_geometry(
     for lane in range(16):
         column = x + (lane & 3)
         row = y + (lane >> 2)
-        if column >= lens.width or row >= lens.height:
+        if column >= optics.width or row >= optics.height:
             continue
         hit = packet[HIT + lane] != NOTHING
         length = floats[FAR + lane]
         if depth.size:
-            metres = max(min(length, lens.max_depth), lens.min_depth)
-            depth[row, column] = (metres - lens.offset) / lens.unit if hit else lens.miss
+            metres = max(min(length, optics.max_depth), optics.min_depth)
+            depth[row, column] = (metres - optics.offset) / optics.unit if hit else optics.miss
         if semantic.size:
             semantic[row, column] = objects[packet[TRIANGLE + lane]] if hit else 0
         if points.size:

@@ -12,7 +12,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS, InFlight, empty_pictures
 from gym_batchnav.render.checks import check_rigid, check_slots, needs_ray_table
-from gym_batchnav.render.embree.packet import Lens
+from gym_batchnav.render.embree.packet import Optics
 from gym_batchnav.render.embree.rays import RayOutput, draw_rays, ray_table
 from gym_batchnav.render.embree.trace import SLOT, Output, Shading, Tracer, Views, draw
 from gym_batchnav.render.lighting import brightness, light_directions
@@ -49,8 +49,8 @@ class EmbreeTarget:
         self._in_flight: InFlight[dict[str, np.ndarray]] = InFlight(buffers)
         self._last: _Batch | None = None
         self._closed = False
-        self._lens = _lens(camera, sensors)
-        self._table = ray_table(camera, self._lens) if needs_ray_table(camera, sensors) else None
+        self._optics = _optics(camera, sensors)
+        self._table = ray_table(camera, self._optics) if needs_ray_table(camera, sensors) else None
         self._shading = Shading(np.array(brightness(camera), np.float32), size, level_starts(size), SRGB_ENCODE)
 
     def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
@@ -129,11 +129,11 @@ class EmbreeTarget:
         if not len(rows):
             return
         threads = get_num_threads()
-        lens = self._lens
+        optics = self._optics
         # For a few small pictures, waking threads takes longer than drawing, even more so if they are busy.
-        few = len(rows) * lens.width * lens.height <= _SERIAL_PIXELS
+        few = len(rows) * optics.width * optics.height <= _SERIAL_PIXELS
         parts = 1 if few else 4 * threads
-        bands = max(1, min(-(-lens.height // 4), parts // len(rows)))
+        bands = max(1, min(-(-optics.height // 4), parts // len(rows)))
         embree = self._renderer.embree
         # Draw scene by scene, so that the scene's data stay in the processor's caches.
         order = rows[np.argsort(slots[rows], kind="stable")]
@@ -143,10 +143,10 @@ class EmbreeTarget:
                 tracer = Tracer(embree.intersect, embree.num_rays, embree.alpha_filter)
                 drawn = Views(self._slots.table, slots, order, views, light_directions(views))
                 if self._table is None:
-                    draw(tracer, drawn, lens, self._shading, bands, _output(pictures, len(slots)))
+                    draw(tracer, drawn, optics, self._shading, bands, _output(pictures, len(slots)))
                 else:
                     out = _ray_output(pictures, len(slots))
-                    draw_rays(tracer, drawn, self._table, lens, self._shading, bands, out)
+                    draw_rays(tracer, drawn, self._table, optics, self._shading, bands, out)
             finally:
                 set_num_threads(threads)
 
@@ -218,12 +218,12 @@ def _pixels(pictures: dict[str, np.ndarray], num_views: int, sensor: str) -> np.
     return np.empty((num_views, 0, 0, channels), dtype) if picture is None else picture
 
 
-def _lens(camera: Camera, sensors: tuple[str, ...]) -> Lens:
+def _optics(camera: Camera, sensors: tuple[str, ...]) -> Optics:
     """Return the form of a camera that kernels take."""
     encoding = camera.depth_encoding
     # If a miss reads max_depth, so does everything farther away, and rays can end there, which is faster.
     clipped = tuple(sensors) == ("depth",) and camera.depth_miss == "far"
-    return Lens(
+    return Optics(
         near=np.float32(camera.near),
         far=np.float32(camera.max_depth if clipped else np.inf),
         miss=np.float32(encoding.miss),

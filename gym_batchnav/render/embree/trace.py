@@ -17,7 +17,7 @@ from gym_batchnav.render.embree.packet import (
     NOTHING,
     SHOWN,
     TRIANGLE,
-    Lens,
+    Optics,
     Surfaces,
     aim,
     filter_hits,
@@ -99,49 +99,51 @@ class Output(NamedTuple):
 
 
 @njit(**ENTRY)
-def draw(tracer: Tracer, views: Views, lens: Lens, shading: Shading, bands: int, out: Output) -> None:
+def draw(tracer: Tracer, views: Views, optics: Optics, shading: Shading, bands: int, out: Output) -> None:
     """Draw any of the three sensors.
 
     Args:
         tracer: Embree's functions.
         views: The views.
-        lens: The camera.
+        optics: The camera.
         shading: Inputs of shading; read for colours and masked triangles.
         bands: Number of bands per view, so that a few views can keep all threads busy.
         out: The pictures, written.
     """
-    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, lens, shading, out))
+    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, optics, shading, out))
 
 
 @njit(**INNER)
-def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, shading: Shading, out: Output) -> None:
+def _draw_band(
+    item: int, bands: int, tracer: Tracer, views: Views, optics: Optics, shading: Shading, out: Output
+) -> None:
     """Draw band ``item % bands`` of view ``views.order[item // bands]``."""
-    rows = (lens.height + 4 * bands - 1) // (4 * bands) * 4
+    rows = (optics.height + 4 * bands - 1) // (4 * bands) * 4
     n = views.order[item // bands]
     first_row = item % bands * rows
-    last_row = min(first_row + rows, lens.height)
+    last_row = min(first_row + rows, optics.height)
     slot = views.table[views.slots[n]]
     view = views.matrices[n]
     depth = out.depth[n]
     rgb = out.rgb[n]
     semantic = out.semantic[n]
     objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
-    axes = view[:2, :3] * lens.pixel
+    axes = view[:2, :3] * optics.pixel
     packets = new_packets(to_int64(GROUP))
     floats = packets.view(np.float32)
     narrow = new_packets(to_int64(1))[0]
     for k in range(GROUP):
-        start_view(packets[k], floats[k], view, lens.near)
+        start_view(packets[k], floats[k], view, optics.near)
         if slot.masked != 0:
             starts = np.int64(shading.level_starts.ctypes.data)
             last = len(shading.level_starts) - 1
             surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
             filter_hits(packets[k], floats[k], axes, tracer.hit_filter, surfaces)
     for y in range(first_row, last_row, 4):
-        for x in range(0, lens.width, 4 * GROUP):
-            count = min(GROUP, (lens.width - x + 3) // 4)
+        for x in range(0, optics.width, 4 * GROUP):
+            count = min(GROUP, (optics.width - x + 3) // 4)
             for k in range(count):
-                aim(packets[k], floats[k], view, x + 4 * k, y, lens)
+                aim(packets[k], floats[k], view, x + 4 * k, y, optics)
                 intersect(tracer.function, tracer.num_rays, slot.tree, packets[k], narrow)
                 if rgb.size:
                     fetch_records(packets[k], slot.triangles)
@@ -152,14 +154,14 @@ def _draw_band(item: int, bands: int, tracer: Tracer, views: Views, lens: Lens, 
                 for lane in range(16):
                     column = x + 4 * k + (lane & 3)
                     row = y + (lane >> 2)
-                    if column >= lens.width or row >= lens.height:
+                    if column >= optics.width or row >= optics.height:
                         continue
                     i = np.uint32(row)  # unsigned, see row_of
                     j = np.uint32(column)
                     hit = packet[HIT + lane] != NOTHING
                     if depth.size:
-                        metres = max(min(floats[k, FAR + lane], lens.max_depth), lens.min_depth)
-                        depth[i, j] = (metres - lens.offset) / lens.unit if hit else lens.miss
+                        metres = max(min(floats[k, FAR + lane], optics.max_depth), optics.min_depth)
+                        depth[i, j] = (metres - optics.offset) / optics.unit if hit else optics.miss
                     if semantic.size:
                         semantic[i, j] = objects[row_of(packet[TRIANGLE + lane])] if hit else 0
                     if rgb.size:

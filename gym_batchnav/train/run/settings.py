@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import gym_batchnav
-from gym_batchnav.env.settings import check_choice, check_counts
-from gym_batchnav.system.numbers import check_positive
+from gym_batchnav.env.settings import check_choice
+from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.policy import POLICIES
 from gym_batchnav.train.policy_file import flattened

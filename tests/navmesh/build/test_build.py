@@ -104,7 +104,7 @@ def covered(mesh: NavMeshData, origin, step, shape) -> np.ndarray:
 
 
 def assert_sound(mesh: NavMeshData) -> None:
-    """What every later kernel takes for granted."""
+    """Fail unless a navmesh has the properties that all later kernels rely on."""
     assert (areas_from_above(mesh) > 0).all()
     for polygon, row in enumerate(mesh.polygons):
         corners = mesh.vertices[row[row >= 0]].astype(np.float64)

@@ -303,7 +303,7 @@ def twin_floor_near(heights: np.ndarray, holes: np.ndarray, x: float, z: float, 
 
 
 def twin_bends(heights: np.ndarray, most: float) -> set[int]:
-    """Where a line of heights must bend to miss none by more than ``most``: by halves at the worst place."""
+    """Return the places where a line must bend to miss no height by more than ``most``, halved at the worst place."""
     straight = np.linspace(heights[0], heights[-1], len(heights))
     errors = np.abs(heights - straight)
     if len(heights) < 3 or errors[1:-1].max() <= most:
@@ -325,7 +325,7 @@ def height_at(points: np.ndarray, triangles: np.ndarray, x: float, z: float) -> 
 @settings(max_examples=15, deadline=None)
 @given(heights=FLOORS, holes=arrays(np.bool_, (SIDE, SIDE), elements=st.sampled_from([False] * 5 + [True])))
 def test_detail_triangles_follow_the_floor_and_are_delaunays(heights: np.ndarray, holes: np.ndarray) -> None:
-    """Of one square polygon: bends of its edges as by the twin, empty circumcircles, and no place missed by far."""
+    """A square polygon has the bends of the twin at its edges, empty circumcircles, and misses no place by far."""
     start = np.concatenate([[0], np.cumsum(~holes.ravel())]).astype(np.int32)
     floor = heights[~holes].astype(np.int16)
     floors = detail.Floors(start, floor, np.ones(len(floor), np.int32), SIDE)

@@ -1,4 +1,4 @@
-"""What the Embree renderer sees, against closed forms and a brute-force ray caster, and the contract of its targets."""
+"""The Embree renderer against closed forms and a brute-force ray caster, and the contract of its targets."""
 
 import dataclasses
 import gc

@@ -1,5 +1,6 @@
 """Pictures through lenses, and normals and points, against closed forms."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,11 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Beams, Cylindrical, DoubleSphere, Equirectangular, Fisheye, Orthographic
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS, make_renderer
+from gym_batchnav.render.checks import ray_table_bytes
 from gym_batchnav.render.embree.device import Embree
+from gym_batchnav.render.embree.rays import ray_table
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
+from gym_batchnav.render.embree.target import _optics
 
 LENSES = [
     Equirectangular(), Equirectangular(200, 70), Cylindrical(), Fisheye(180), Fisheye(360),
@@ -209,3 +213,17 @@ def test_opengl_refuses_by_name_what_it_cannot_draw(camera, sensors, named):
     with pytest.raises(ValueError, match=f"{named}.*renderer='embree'"):
         renderer.target(camera, sensors)
     renderer.close()
+
+
+@pytest.mark.parametrize("lens", [None, *LENSES], ids=repr)
+def test_the_memory_of_a_table_of_rays_is_known_before_it_is_made(lens):
+    camera = Camera(256, 128, lens=lens)
+    kept, meanwhile = ray_table_bytes(camera)
+    optics = _optics(camera, ("rgb",))
+    ray_table(camera, optics)
+    tracemalloc.start()
+    table = ray_table(camera, optics)
+    found, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert table.rays.nbytes + table.axes.nbytes == kept and kept <= found
+    assert kept + meanwhile <= peak <= 1.6 * (kept + meanwhile)

@@ -25,7 +25,7 @@ AHEAD = np.eye(4, dtype=np.float32)[None]
 
 
 class Tensor:
-    """What a torch tensor can do here."""
+    """A stand-in for a torch tensor, with the methods that are used here."""
 
     def __init__(self, array):
         self.array = array

@@ -61,7 +61,7 @@ def rendering(library, num_views, sensors=ALL, **keywords):
 
 
 def fresh(library, slots):
-    """What a renderer that has seen no other scene draws."""
+    """Return the images of a renderer that has drawn no other scene."""
     with rendering(library, len(slots)) as (_, target):
         return target.render(slots, np.repeat(AHEAD, len(slots), axis=0))
 

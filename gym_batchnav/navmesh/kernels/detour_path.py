@@ -1,0 +1,259 @@
+"""Distances and paths as Habitat computes them with Detour.
+
+A corridor of polygons is searched first; see ``corridor``. A string is then pulled taut inside it by the funnel
+algorithm: dtNavMeshQuery::findStraightPath without the options that add crossings. Its points are vertices of polygons,
+and its length is measured in 3-D between them. Everything is float32, and thresholds are those of Detour.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.navmesh.kernels.corridor import (
+    MAX_CORRIDOR,
+    Search,
+    Vertex,
+    distance_32,
+    find_corridor,
+    make_search,
+    portal,
+    vertex_at,
+)
+from gym_batchnav.navmesh.kernels.geodesic import distance_3d, spot_at
+from gym_batchnav.navmesh.kernels.layout import Ground, Spot, goals_at, ground_at
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+
+_SAME2 = np.float32((1 / 16384) ** 2)  # square metres: points that are closer are equal (dtVequal)
+_AT_PORTAL2 = np.float32(0.001 * 0.001)  # square metres: a start that is closer to the first portal has passed it
+_ZERO = np.float32(0.0)
+_ONE = np.float32(1.0)
+_RIGHT = np.float32(1.0)
+_LEFT = np.float32(-1.0)
+_KEEP = 0
+_NARROW = 1
+_BEND = 2
+
+
+@njit(**INNER)
+def _area(a: Vertex, b: Vertex, c: Vertex) -> np.float32:
+    """Return twice the signed area of a triangle seen from above: dtTriArea2D."""
+    return (c.x - a.x) * (b.z - a.z) - (b.x - a.x) * (c.z - a.z)
+
+
+@njit(**INNER)
+def _is_same(a: Vertex, b: Vertex) -> bool:
+    """Return whether two points are so near each other that Detour takes them for one."""
+    dx = b.x - a.x
+    dy = b.y - a.y
+    dz = b.z - a.z
+    return bool(dx * dx + dy * dy + dz * dz < _SAME2)
+
+
+@njit(**INNER)
+def _nearest_on_edge(point: Vertex, a: Vertex, b: Vertex) -> tuple[np.float32, np.float32]:
+    """Return the squared horizontal distance to the edge from a to b, and where on it the nearest point lies, 0 to 1.
+
+    Re-creates dtDistancePtSegSqr2D.
+    """
+    along_x = b.x - a.x
+    along_z = b.z - a.z
+    length2 = along_x * along_x + along_z * along_z
+    t = along_x * (point.x - a.x) + along_z * (point.z - a.z)
+    if length2 > _ZERO:
+        t /= length2
+    t = min(max(t, _ZERO), _ONE)
+    dx = a.x + t * along_x - point.x
+    dz = a.z + t * along_z - point.z
+    return dx * dx + dz * dz, t
+
+
+@njit(**INNER)
+def _into_polygon(ground: Ground, polygon: int, point: Vertex) -> Vertex:
+    """Return a point, or the nearest one on the outline of a polygon if it lies outside: closestPointOnPolyBoundary."""
+    n = to_int64(ground.num_vertices[polygon])
+    inside = False
+    best = np.float32(np.inf)
+    nearest = point
+    a = vertex_at(ground, polygon, n - 1)
+    for i in range(n):
+        b = vertex_at(ground, polygon, i)
+        if (b.z > point.z) != (a.z > point.z) and point.x < (a.x - b.x) * (point.z - b.z) / (a.z - b.z) + b.x:
+            inside = not inside
+        distance2, t = _nearest_on_edge(point, a, b)
+        if distance2 < best:
+            best = distance2
+            nearest = Vertex(a.x + (b.x - a.x) * t, a.y + (b.y - a.y) * t, a.z + (b.z - a.z) * t)
+        a = b
+    return point if inside else nearest
+
+
+@njit(**INNER)
+def _change(apex: Vertex, own: Vertex, other: Vertex, new: Vertex, side: np.float32) -> int:
+    """Decide how the next portal changes one side of the funnel.
+
+    Args:
+        apex: Where the funnel begins.
+        own: The end of this side.
+        other: The end of the other side.
+        new: The end of the next portal on this side.
+        side: _RIGHT or _LEFT.
+
+    Returns:
+        _KEEP if the funnel would widen, _NARROW, or _BEND if its sides would cross: the path then bends at ``other``.
+    """
+    if side * _area(apex, own, new) > _ZERO:
+        return _KEEP
+    if _is_same(apex, own) or side * _area(apex, other, new) > _ZERO:
+        return _NARROW
+    return _BEND
+
+
+@njit(**INNER)
+def _append(points: np.ndarray, count: int, point: Vertex) -> int:
+    """Append a point to those of a path unless it equals the last one, and return their new number."""
+    if count > 0 and _is_same(Vertex(points[count - 1, 0], points[count - 1, 1], points[count - 1, 2]), point):
+        return count
+    if count < MAX_CORRIDOR:
+        points[count, 0] = point.x
+        points[count, 1] = point.y
+        points[count, 2] = point.z
+    return count + 1
+
+
+@njit(**INNER)
+def _pull_string(ground: Ground, search: Search, length: int, start: Vertex, end: Vertex) -> int:
+    """Pull a string taut in a corridor of the given number of polygons.
+
+    Every bend restarts the funnel at the portal after the one that it lies on. Each bend lies on a later portal than
+    the one before, so the loop ends within its bound.
+
+    Returns:
+        The number of points, which are in ``search.points``; at least ``MAX_CORRIDOR`` if there are too many.
+    """
+    corridor = search.corridor
+    apex = _into_polygon(ground, to_int64(corridor[0]), start)
+    goal = _into_polygon(ground, to_int64(corridor[length - 1]), end)
+    count = _append(search.points, to_int64(0), apex)
+    left = apex
+    right = apex
+    left_portal = to_int64(0)
+    right_portal = to_int64(0)
+    i = to_int64(0)
+    for _ in range(length * (length + 1)):
+        if i == length:
+            break
+        new_left = goal
+        new_right = goal
+        if i + 1 < length:
+            new_left, new_right = portal(ground, to_int64(corridor[i]), to_int64(corridor[i + 1]))
+            if i == 0 and _nearest_on_edge(apex, new_left, new_right)[0] < _AT_PORTAL2:
+                i += 1
+                continue
+        change = _change(apex, right, left, new_right, _RIGHT)
+        if change == _BEND:
+            apex = left
+            i = left_portal
+        else:
+            if change == _NARROW:
+                right = new_right
+                right_portal = i
+            change = _change(apex, left, right, new_left, _LEFT)
+            if change == _BEND:
+                apex = right
+                i = right_portal
+            elif change == _NARROW:
+                left = new_left
+                left_portal = i
+        if change == _BEND:
+            count = _append(search.points, count, apex)
+            left = apex
+            right = apex
+            left_portal = i
+            right_portal = i
+        i += 1
+    return _append(search.points, count, goal)
+
+
+@njit(**INNER)
+def _path(ground: Ground, search: Search, start: Spot, goal: Spot) -> int:
+    """Find the path between two spots; return the number of its points, which are in ``search.points``, 0 for none."""
+    if start.polygon < 0 or goal.polygon < 0 or ground.islands[start.polygon] != ground.islands[goal.polygon]:
+        return to_int64(0)
+    begin = Vertex(np.float32(start.x), np.float32(start.y), np.float32(start.z))
+    end = Vertex(np.float32(goal.x), np.float32(goal.y), np.float32(goal.z))
+    if not np.isfinite(begin.x + begin.y + begin.z + end.x + end.y + end.z):
+        return to_int64(0)
+    length = find_corridor(ground, search, start.polygon, begin, goal.polygon, end)
+    count = _pull_string(ground, search, length, begin, end) if length > 0 else length
+    return count if count < MAX_CORRIDOR else to_int64(0)
+
+
+@njit(**INNER)
+def _path_length(ground: Ground, search: Search, start: Spot, goal: Spot) -> float:
+    """Return the length of the path between two spots, metres; inf if there is none."""
+    count = _path(ground, search, start, goal)
+    if count == 0:
+        return np.inf
+    points = search.points
+    length = _ZERO
+    for k in range(1, count):
+        before = Vertex(points[k - 1, 0], points[k - 1, 1], points[k - 1, 2])
+        length += distance_32(before, Vertex(points[k, 0], points[k, 1], points[k, 2]))
+    return np.float64(length)
+
+
+@njit(**INNER)
+def detour_to_nearest(row: np.ndarray, search: Search, goal_set: int, spot: Spot) -> float:
+    """Return the distance of a spot to the nearest goal of a set, metres; inf if there is no path.
+
+    Goals whose straight distance exceeds the best path so far are left out, as Habitat does.
+    """
+    ground = ground_at(row)
+    goals = goals_at(row)
+    first = to_int64(goals.first[goal_set])
+    end = to_int64(goals.first[goal_set + 1])
+    nearest = to_int64(-1)
+    straight = np.inf
+    for goal in range(first, end):
+        length = distance_3d(goals.point, goal, spot)
+        if length < straight and ground.islands[goals.polygon[goal]] == ground.islands[spot.polygon]:
+            straight = length
+            nearest = goal
+    if nearest < 0:
+        return np.inf
+    best = _path_length(ground, search, spot, spot_at(goals.polygon, goals.point, nearest))
+    for goal in range(first, end):
+        if goal != nearest and distance_3d(goals.point, goal, spot) <= best:
+            best = min(best, _path_length(ground, search, spot, spot_at(goals.polygon, goals.point, goal)))
+    return best
+
+
+@njit(**ENTRY)
+def detour_distances(
+    ground: Ground,
+    polygons: np.ndarray,
+    points: np.ndarray,
+    goal_polygons: np.ndarray,
+    goals: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Compute Detour's distances between pairs of points; the arguments are those of ``geodesic.pair_distances``."""
+    search = make_search(len(ground.num_vertices))
+    for i in range(len(points)):
+        out[i] = _path_length(ground, search, spot_at(polygons, points, i), spot_at(goal_polygons, goals, i))
+
+
+@njit(**ENTRY)
+def detour_points(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the points [M, 3] float32, metres, of Detour's path between two points; none if there is no path.
+
+    Args:
+        ground: The ground.
+        polygons: [2] int32, polygons of the points, -1 for none.
+        points: [2, 3] float32, metres.
+    """
+    search = make_search(len(ground.num_vertices))
+    start = spot_at(polygons, points, to_int64(0))
+    count = _path(ground, search, start, spot_at(polygons, points, to_int64(1)))
+    return search.points[:count].copy()

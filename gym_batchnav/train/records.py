@@ -1,0 +1,99 @@
+"""Records: the fields of tasks and of other objects as plain values for a file, and known objects made from these."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.actions.noise import LoCoBotNoise
+from gym_batchnav.env.delays import SensorTiming
+from gym_batchnav.geometry import Camera
+from gym_batchnav.lenses import LENSES
+from gym_batchnav.noise.depth import RedwoodNoise
+from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
+from gym_batchnav.task.sensors import PointGoal, StaticPointGoal
+
+CLASS = "class"  # key of an object's class in its record
+# Classes of which objects are made from records; they are named without their modules.
+_CLASSES: tuple[type[Any], ...] = (
+    Camera, *LENSES, PointGoal, StaticPointGoal, LoCoBotNoise, GaussianNoise, SpeckleNoise, SaltAndPepperNoise,
+    PoissonNoise, RedwoodNoise, SensorTiming,
+)  # fmt: skip
+KNOWN = {one.__name__: one for one in _CLASSES}
+
+
+def record_of(value: object) -> Any:
+    """Return a value as plain values: numbers, texts and None as they are, tuples as lists, objects as dicts.
+
+    The dict of an object has its class and, if it is a dataclass, its fields. Classes that are not in ``KNOWN`` are
+    named ``module:name``.
+    """
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # which equals itself, and is JSON
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [record_of(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(name): record_of(one) for name, one in value.items()}
+    return {CLASS: name_of(type(value)), **fields_of(value)}
+
+
+def fields_of(value: object) -> dict[str, Any]:
+    """Return the records of the fields of a dataclass, by name; none for other objects."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return {}
+    return {one.name: record_of(getattr(value, one.name)) for one in fields(value) if one.init}
+
+
+def name_of(kind: type) -> str:
+    """Return the name of a class in records."""
+    is_known = KNOWN.get(kind.__name__) is kind
+    return kind.__name__ if is_known else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def value_of(record: Any) -> Any:
+    """Return the value that ``record_of`` described; lists become tuples.
+
+    Raises:
+        ValueError: It is an object of a class that is not in ``KNOWN``, or its fields are wrong.
+        TypeError: Its fields are not those of its class.
+    """
+    if isinstance(record, list):
+        return tuple(value_of(one) for one in record)
+    if not isinstance(record, dict):
+        return record
+    name = record.get(CLASS)
+    if not isinstance(name, str) or name not in KNOWN:
+        raise ValueError(f"{name!r} cannot be made from a file: choose one of {', '.join(KNOWN)}")
+    return KNOWN[name](**{key: value_of(one) for key, one in record.items() if key != CLASS})
+
+
+def is_known(record: Any) -> bool:
+    """Return whether all objects of a record are of classes in ``KNOWN``."""
+    if isinstance(record, list):
+        return all(map(is_known, record))
+    return not isinstance(record, dict) or (record.get(CLASS) in KNOWN and all(map(is_known, record.values())))
+
+
+def is_object(value: object) -> bool:
+    """Return whether a value is the record of an object."""
+    return isinstance(value, dict) and isinstance(value.get(CLASS), str) and is_record(value)
+
+
+def is_record(value: object) -> bool:
+    """Return whether a value consists of finite numbers, bools, texts, None, lists and dicts by name."""
+    if isinstance(value, list):
+        return all(map(is_record, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and is_record(one) for name, one in value.items())
+    return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))

@@ -1,0 +1,171 @@
+"""geodesic="detour": all distances that tasks and measures read are those of Detour's paths."""
+
+import gymnasium
+import numpy as np
+import pytest
+from furnished import furnished
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.task.flee import Flee
+from gym_batchnav.task.multigoal import MultiGoalNav
+from gym_batchnav.task.objectnav import ObjectNav
+from gym_batchnav.task.path_fidelity import NDTW
+
+NUM_ENVS = 48
+SCENES = ["apartment_1", "apartment_6"]  # one in 25 of their paths is more than 1 cm too long
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(num_envs=NUM_ENVS, **keywords):
+        keywords = {"geodesic": "detour", "scenes": SCENES, "sensors": (), "cache_dir": tmp_path, **keywords}
+        if "library" in keywords:
+            del keywords["scenes"]
+        made.append(BatchNavEnv(num_envs, **keywords))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def measured(env, starts, goals, method="detour"):
+    """Distances [N] of pairs of points in the scenes of all environments."""
+    found = [
+        env.navmesh_of(i).geodesic_distance(starts[i : i + 1], goals[i : i + 1], method)[0] for i in range(env.num_envs)
+    ]
+    return np.array(found)
+
+
+def test_distances_are_detours_and_episodes_the_same(make):
+    exact = make(geodesic="exact")
+    detour = make()
+    exact.reset(seed=4)
+    detour.reset(seed=4)
+    np.testing.assert_array_equal(detour.episodes.start, exact.episodes.start)
+    np.testing.assert_array_equal(detour.episodes.goal, exact.episodes.goal)
+    rng = np.random.default_rng(0)
+    longer = []
+    for step in range(40):
+        for env, method in ((exact, "exact"), (detour, "detour")):
+            now = measured(env, env.agents.position, env.episodes.goal, method)
+            np.testing.assert_allclose(env.episodes.distance, now, atol=2e-4)
+            if step == 0:
+                np.testing.assert_array_equal(env.episodes.start_distance, env.episodes.distance)
+        longer.append(detour.episodes.distance - exact.episodes.distance)
+        actions = rng.choice([1, 2, 3], NUM_ENVS, p=[0.7, 0.15, 0.15])
+        exact.step(actions)
+        info = detour.step(actions)[-1]
+        np.testing.assert_array_equal(detour.agents.position, exact.agents.position)
+        np.testing.assert_array_equal(info["distance_to_goal"], detour.episodes.distance)
+    assert np.max(longer) > 0.02 and np.min(longer) > -1e-3
+
+
+def test_success_and_spl_follow(make):
+    env = make(autoreset_mode="disabled")
+    env.reset(seed=4)
+    start = measured(env, env.episodes.start, env.episodes.goal)
+    done = np.zeros(NUM_ENVS, bool)
+    spl = np.zeros(NUM_ENVS)
+    wanted = np.zeros(NUM_ENVS)
+    for _ in range(300):
+        with env.paused(done):
+            _, _, ended, cut, info = env.step(env.simulator.shortest_path_actions(0.2))
+        for i in np.flatnonzero((ended | cut) & ~done):
+            assert info["success"][i] == (env.episodes.distance[i] < 0.2)
+            spl[i] = info["spl"][i]
+            wanted[i] = info["success"][i] * start[i] / max(start[i], env.episodes.path_length[i])
+        done |= ended | cut
+        if done.all():
+            break
+    assert done.all() and (spl > 0).mean() > 0.9
+    np.testing.assert_allclose(spl, wanted, atol=1e-5)
+
+
+def test_a_batch_is_its_environments_one_by_one(make):
+    scenes = SCENES[:1]
+    batch = make(17, scenes=scenes)
+    batch.reset(seed=7)
+    ones = [make(1, scenes=scenes) for _ in range(3)]
+    for i, one in enumerate(ones):
+        one.reset(seed=7 + i)
+    for _ in range(20):
+        batch.step(np.ones(17, int))
+        for i, one in enumerate(ones):
+            one.step(np.ones(1, int))
+            assert one.episodes.distance[0] == batch.episodes.distance[i]
+            assert one.episodes.start_distance[0] == batch.episodes.start_distance[i]
+
+
+def test_batches_of_both_kinds_share_scenes(make):
+    exact = make(geodesic="exact")
+    detour = make(library=exact.library)
+    exact.reset(seed=1)
+    detour.reset(seed=1)
+    assert (detour.episodes.distance > exact.episodes.distance + 0.01).any()
+    again = measured(exact, exact.agents.position, exact.episodes.goal, "exact")
+    np.testing.assert_allclose(exact.episodes.distance, again, atol=2e-4)
+
+
+def test_tours(make):
+    env = make(task=MultiGoalNav(num_goals=2, success_distance=50.0))
+    env.reset(seed=2)
+    state = env.episodes
+    rows = [env.simulator.episode_set(int(slot)) for slot in env.agents.slot]
+    goals = [
+        np.stack([one.goals[one.tour[episode, leg]] for one, episode in zip(rows, state.episode, strict=True)])
+        for leg in range(2)
+    ]
+    first = measured(env, state.start, goals[0])
+    second = measured(env, goals[0], goals[1])
+    np.testing.assert_allclose(state.start_distance, first + second, rtol=1e-5)
+    np.testing.assert_allclose(state.distance, first, rtol=1e-5)
+    env.step(np.zeros(NUM_ENVS, int))
+    np.testing.assert_allclose(state.reached_distance, first, rtol=1e-5)
+    np.testing.assert_allclose(state.distance, measured(env, env.agents.position, goals[1]), rtol=1e-5)
+
+
+def test_the_nearest_of_several_goals(make):
+    chairs = {f"chair_{k}": ((x, 0, z), (x + 0.5, 0.9, z + 0.5)) for k, (x, z) in enumerate([(2, 1.5), (5, 3)])}
+    env = make(4, scenes=[furnished(**chairs)], task=ObjectNav(), num_episodes=20)
+    env.reset(seed=0)
+    env.step(np.ones(4, int))
+    for i in range(4):
+        episodes = env.simulator.episode_set(0)
+        goal_set = env.episodes.goal_index[i]
+        goals = episodes.goals[episodes.first_goal[goal_set] : episodes.first_goal[goal_set + 1]]
+        assert len(goals) > 10
+        for point, distance in (
+            (env.episodes.start[i], env.episodes.start_distance[i]),
+            (env.agents.position[i], env.episodes.distance[i]),
+        ):
+            lengths = env.navmesh_of(i).geodesic_distance(np.repeat(point[None], len(goals), 0), goals, "detour")
+            assert distance == pytest.approx(lengths.min(), abs=1e-4)
+
+
+def test_flee_and_ndtw_measure_the_same_paths(make):
+    env = make(task=Flee(), measures=[NDTW()])
+    env.reset(seed=3)
+    env.set_pose(env.episodes.goal, np.zeros(NUM_ENVS))
+    info = env.step(np.full(NUM_ENVS, 2))[-1]
+    wanted = measured(env, env.episodes.start, env.agents.position)
+    np.testing.assert_allclose(info["distance_from_start"], wanted, atol=1e-6)
+    assert (wanted > measured(env, env.episodes.start, env.agents.position, "exact") + 0.01).any()
+    size = env.task_state.memory["reference_size"]
+    for i in range(3):
+        path = env.navmesh_of(i).shortest_path(env.episodes.start[i], env.episodes.goal[i], "detour")
+        reference = env.task_state.memory["reference_path"][i, : size[i]]
+        np.testing.assert_allclose(reference[[0, -1]], path[[0, -1]], atol=1e-5)
+
+
+def test_single_environments_take_it_and_other_names_are_refused(tmp_path):
+    keywords = {"scenes": SCENES[1:], "sensors": (), "cache_dir": tmp_path}
+    env = gymnasium.make("BatchNav/PointNav-v0", geodesic="detour", **keywords)
+    _, info = env.reset(seed=0)
+    batch = env.unwrapped.batch
+    assert info["distance_to_goal"] == pytest.approx(measured(batch, batch.agents.position, batch.episodes.goal)[0])
+    env.close()
+    with pytest.raises(ValueError, match="geodesic='habitat': choose one of 'exact', 'detour'"):
+        BatchNavEnv(geodesic="habitat", **keywords)

@@ -1,0 +1,67 @@
+"""The fields of tasks, their sensors and samplers are checked when these are made."""
+
+import re
+
+import numpy as np
+import pytest
+
+from gym_batchnav.episodes.objects import ViewRules
+from gym_batchnav.episodes.samplers import ObjectEpisodes, TourEpisodes
+from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, Explore
+from gym_batchnav.task.flee import DistanceFromStart, Flee
+from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageGoal, InstanceImageNav
+from gym_batchnav.task.multigoal import MultiGoalNav
+from gym_batchnav.task.objectnav import ObjectGoal, ObjectNav
+from gym_batchnav.task.pointnav import PointNav
+
+NO_NUMBERS = ("x", np.nan, np.inf, None, True)
+NO_LENGTHS = (*NO_NUMBERS, 0, -1.0)
+NO_FLAGS = ("yes", 1, None)
+NO_NAMES = ((), "chair", ["chair"], ("chair", "chair"), ("",), (1,), None)
+NO_CAMERAS = (None, "wide", 64)
+
+
+def cases(makers, name, values):
+    return [(maker, name, value) for maker in makers for value in values]
+
+
+GOALS = (PointNav, ObjectNav, ImageNav, InstanceImageNav)
+REFUSED = [
+    *cases((*GOALS, MultiGoalNav), "success_distance", NO_LENGTHS),
+    *cases((*GOALS, MultiGoalNav), "step_reward", NO_NUMBERS),
+    *cases(GOALS, "success_reward", NO_NUMBERS),
+    *cases((MultiGoalNav,), "goal_reward", NO_NUMBERS),
+    *cases((MultiGoalNav, TourEpisodes), "num_goals", ("3", 0, -1, 101, 2.0, np.nan, None, True)),
+    *cases((ObjectNav, InstanceImageNav, ObjectEpisodes), "categories", NO_NAMES),
+    *cases((ObjectNav, ObjectEpisodes, ViewRules), "eye_height", (*NO_NUMBERS, 1001)),
+    *cases((ViewRules,), "spacing", NO_LENGTHS),
+    *cases((ViewRules,), "max_distance", NO_LENGTHS),
+    *cases((ViewRules,), "min_coverage", (*NO_NUMBERS, -0.1, 1.1)),
+    *cases((ViewRules,), "min_points", (0, 1.0, "1", None)),
+    *cases((ObjectEpisodes,), "per_instance", NO_FLAGS),
+    *cases((ImageNav, InstanceImageNav, ImageGoal, InstanceImageGoal), "camera", NO_CAMERAS),
+    *cases((ObjectGoal,), "num_categories", (0, -1, 2.0, "2", None)),
+    *cases((Explore, CellsVisited, Coverage, AreaSeen), "cell_size", NO_LENGTHS),
+    *cases((Explore,), "cell_reward", NO_NUMBERS),
+    *cases((AreaSeen,), "reach", NO_LENGTHS),
+    *cases((AreaSeen,), "fan_deg", (*NO_LENGTHS, 361)),
+    *cases((Flee, DistanceFromStart), "geodesic", NO_FLAGS),
+]
+
+
+@pytest.mark.parametrize(("maker", "name", "value"), REFUSED)
+def test_the_error_names_the_field_its_value_and_the_remedy(maker, name, value):
+    with pytest.raises(ValueError, match=rf"^{name}={re.escape(repr(value))}.*: pass "):
+        maker(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "maker", list(dict.fromkeys(maker for maker, _, _ in REFUSED)), ids=lambda maker: maker.__name__
+)
+def test_the_defaults_are_valid(maker):
+    maker()
+
+
+def test_numpy_numbers_are_accepted():
+    assert ObjectNav(("bed",), np.float32(0.1), np.int64(2), np.float64(0), np.float32(1.5)).sampler.eye_height == 1.5
+    assert MultiGoalNav(2, np.float32(1.5), np.int64(2)).sampler == TourEpisodes(2)
