@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
+from gym_batchnav.task.imagenav import ImageGoal, InstanceImageGoal
+
+GOAL_PICTURES = (ImageGoal.name, InstanceImageGoal.name)
+COLOR_PICTURES = ("rgb", *GOAL_PICTURES)  # [H, W, 3] uint8
 DEPTH_BINS = 10
 PATCH = 4  # pixels per side of the patches of the first convolution
 PRIOR_PICTURES = 1e4  # images of mean 0 and variance 1 with which the moments start
@@ -69,10 +73,13 @@ class RunningMoments(nn.Module):
 
 
 class PictureChannels(nn.Module):
-    """The input channels of a convolution, made from depth, RGB or both.
+    """The input channels of a convolution, made from the images of an agent and the picture of its goal.
+
+    The channels are those of RGB, depth and the goal pictures, in this order. All colours are normalised by the same
+    moments: those of the RGB images, or of the goal pictures if there is no RGB.
 
     Args:
-        sensors: Any of ``"depth"`` and ``"rgb"``.
+        sensors: Any of ``"depth"``, ``"rgb"``, ``"imagegoal"`` and ``"instance_imagegoal"``.
         depth_bins: Number of one-hot channels to add to depth, each for an equal part of its range; 0 for none.
     """
 
@@ -80,27 +87,32 @@ class PictureChannels(nn.Module):
         super().__init__()
         self.sensors = sensors
         self.depth_bins = depth_bins
-        self.moments = RunningMoments(3) if "rgb" in sensors else None
-        self.num_channels = (3 if "rgb" in sensors else 0) + (1 + depth_bins if "depth" in sensors else 0)
+        self.colors = tuple(name for name in COLOR_PICTURES if name in sensors)
+        self.moments = RunningMoments(3) if self.colors else None
+        self.num_channels = 3 * len(self.colors) + (1 + depth_bins if "depth" in sensors else 0)
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """Return channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and ``rgb`` [B, H, W, 3] uint8."""
+        """Return channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and of colours [B, H, W, 3] uint8."""
         channels = []
         if self.moments is not None:
-            channels.append(self.moments(observation["rgb"] / 255.0))
+            channels = [self.moments(observation[name] / 255.0) for name in self.colors]
         if "depth" in self.sensors:
-            depth = observation["depth"].clamp(0, 1)
-            channels.append(depth)
-            if self.depth_bins:
-                # The farthest bin is closed: it contains depth 1, where a ray hits nothing.
-                bins = (depth * self.depth_bins).long().clamp(max=self.depth_bins - 1)
-                channels.append((bins == torch.arange(self.depth_bins, device=depth.device)).to(depth.dtype))
+            place = int("rgb" in self.sensors)  # before the goal pictures
+            channels[place:place] = self._depth_channels(observation["depth"].clamp(0, 1))
         return torch.cat(channels, dim=-1).permute(0, 3, 1, 2)
 
+    def _depth_channels(self, depth: Tensor) -> list[Tensor]:
+        """Return depth [B, H, W, 1] and its bins [B, H, W, depth_bins], if there are any."""
+        if not self.depth_bins:
+            return [depth]
+        # The farthest bin is closed: it contains depth 1, where a ray hits nothing.
+        bins = (depth * self.depth_bins).long().clamp(max=self.depth_bins - 1)
+        return [depth, (bins == torch.arange(self.depth_bins, device=depth.device)).to(depth.dtype)]
+
     def update_moments(self, observation: dict[str, Tensor], total: Callable[[Tensor], Tensor]) -> None:
-        """Add the RGB images of a rollout to the moments, if there are any; see RunningMoments.update."""
+        """Add the images of a rollout from which the moments are taken, if there are any; see RunningMoments.update."""
         if self.moments is not None:
-            self.moments.update((pictures / 255.0 for pictures in observation["rgb"]), total)
+            self.moments.update((pictures / 255.0 for pictures in observation[self.colors[0]]), total)
 
 
 class SqueezeExcite(nn.Module):
@@ -164,7 +176,7 @@ class SEResNet9(nn.Module):
     """The encoder of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021).
 
     Args:
-        sensors: Any of ``"depth"`` and ``"rgb"``.
+        sensors: The images, see PictureChannels.
         height: Height of images, pixels.
         width: Width of images, pixels.
         num_features: F, the number of features.
@@ -197,7 +209,7 @@ class SmallEncoder(nn.Module):
     """Three convolutions, fast enough for a CPU.
 
     Args:
-        sensors: Any of ``"depth"`` and ``"rgb"``.
+        sensors: The images, see PictureChannels.
         height: Height of images, pixels.
         width: Width of images, pixels.
         num_features: F, the number of features.

@@ -7,19 +7,21 @@ from types import MappingProxyType
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.task.sensors import PointGoal
-from gym_batchnav.train.encoder import PATCH, SEResNet9, SmallEncoder
+from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder
 
 POLICIES = ("paper", "small", "blind")
 PICTURES = ("depth", "rgb")
 GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
 EMBEDDING = 32
+MAX_CATEGORIES = 1000
 PAPER_CRITIC_GAIN = 0.1  # bps-nav, bps_nav/rl/ppo/policy.py:319
 
 
@@ -87,6 +89,34 @@ class VectorEmbedding(nn.Module):
         return self.linear(by_bounds.where(self.scale > 0, by_logarithm))
 
 
+class CategoryEmbedding(nn.Module):
+    """An embedding of a number that names a category, with a row per category.
+
+    Args:
+        box: Space [1] of the sensor, of integers.
+    """
+
+    def __init__(self, box: gymnasium.spaces.Box) -> None:
+        super().__init__()
+        self.first = int(box.low[0])
+        self.rows = nn.Embedding(num_categories(box), EMBEDDING)
+
+    def forward(self, readings: Tensor) -> Tensor:
+        """Embed readings [..., 1] of integers as [..., 32]."""
+        return self.rows(readings.squeeze(-1).long() - self.first)
+
+
+def num_categories(box: gymnasium.spaces.Box) -> int:
+    """Return the number of values of a space, or 0 if its readings are numbers and not categories.
+
+    A single integer counts as a category if it has at most 1,000 values.
+    """
+    if box.shape != (1,) or not np.issubdtype(box.dtype, np.integer):
+        return 0
+    count = int(box.high[0]) - int(box.low[0]) + 1
+    return count if count <= MAX_CATEGORIES else 0
+
+
 class Policy(nn.Module):
     """A recurrent actor-critic with features of images, goal, other sensors and previous action.
 
@@ -96,7 +126,7 @@ class Policy(nn.Module):
         core_kind: ``"lstm"`` or ``"gru"``.
         hidden_size: H, the size of the core's state.
         num_layers: Number of layers of the core.
-        vectors: Spaces [K] of other sensors, by name.
+        vectors: Spaces [K] of other sensors, by name; see VectorEmbedding and CategoryEmbedding.
         critic_gain: Norm of the critic's initial weights.
     """
 
@@ -115,7 +145,9 @@ class Policy(nn.Module):
         self.goal_embedding = nn.Linear(3, EMBEDDING) if sees_goal else None
         self.action_embedding = nn.Embedding(NUM_ACTIONS + 1, EMBEDDING)  # row 0: an episode begins
         self.vectors = tuple(vectors)
-        self.vector_embeddings = nn.ModuleList(VectorEmbedding(box) for box in vectors.values())
+        self.vector_embeddings = nn.ModuleList(
+            CategoryEmbedding(box) if num_categories(box) else VectorEmbedding(box) for box in vectors.values()
+        )
         num_inputs = EMBEDDING * (1 + int(sees_goal) + len(vectors))
         if encoder is not None:
             num_inputs += encoder.num_features
@@ -129,7 +161,9 @@ class Policy(nn.Module):
     @property
     def task_sensors(self) -> tuple[str, ...]:
         """The sensors that the policy reads, except the camera's."""
-        return (*((GOAL,) if self.goal_embedding is not None else ()), *self.vectors)
+        goal = (GOAL,) if self.goal_embedding is not None else ()
+        pictures = () if self.encoder is None else self.encoder.channels.sensors
+        return (*goal, *self.vectors, *(name for name in pictures if name in GOAL_PICTURES))
 
     @property
     def device(self) -> torch.device:
@@ -193,13 +227,15 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256)
             or ``"blind"`` (the GRU alone, which ignores images).
-        space: The environment's ``single_observation_space``. Besides images and goal it may have 1-D Boxes.
+        space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have 1-D
+            Boxes.
 
     Returns:
         The policy on the CPU, with random weights from torch's global generator.
 
     Raises:
-        ValueError: The kind is unknown, or the space has no images, or a sensor that the policy cannot read.
+        ValueError: The kind is unknown, or the space has no images, goal pictures of another size than the images, or a
+            sensor that the policy cannot read.
     """
     if kind not in POLICIES:
         raise ValueError(f"policy {kind!r}: choose one of {', '.join(map(repr, POLICIES))}")
@@ -214,8 +250,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
 
 
 def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spaces.Box]:
-    """Return the spaces of all other sensors, by name: neither camera, goal nor previous action."""
-    known = (*SENSOR_FORMATS, GOAL, PREVIOUS_ACTION)
+    """Return the spaces of all other sensors, by name: neither camera, goal, goal picture nor previous action."""
+    known = (*SENSOR_FORMATS, *GOAL_PICTURES, GOAL, PREVIOUS_ACTION)
     vectors: dict[str, Any] = {name: one for name, one in space.spaces.items() if name not in known}
     for name, one in vectors.items():
         if not isinstance(one, gymnasium.spaces.Box) or len(one.shape) != 1:
@@ -224,7 +260,7 @@ def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spa
 
 
 def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...], int, int]:
-    """Return the image sensors of a space, and the height and width of their images."""
+    """Return the image sensors of a space with the goal picture, and the height and width of their images."""
     sensors = tuple(name for name in PICTURES if name in space.spaces)
     if not sensors:
         raise ValueError(f"policy {kind!r} needs images: make the environment with sensors=('depth',) or 'rgb'")
@@ -236,4 +272,11 @@ def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...],
         )
     if "depth" in sensors and float(space["depth"].high.max()) != 1.0:  # type: ignore[attr-defined]
         raise ValueError(f"policy {kind!r} needs depth from 0 to 1: pass a camera with normalize_depth=True")
-    return sensors, height, width
+    goals = tuple(name for name in GOAL_PICTURES if name in space.spaces)
+    for name in goals:
+        if space[name].shape != (height, width, 3):
+            raise ValueError(
+                f"policy {kind!r} cannot read {name!r} of shape {space[name].shape} beside images of {width}x{height} "
+                "pixels: pass the agents' camera to the task too, such as task=ImageNav(camera=camera)"
+            )
+    return (*sensors, *goals), height, width

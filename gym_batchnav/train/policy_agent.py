@@ -9,6 +9,7 @@ import torch
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
+from gym_batchnav.train.encoder import GOAL_PICTURES
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 from gym_batchnav.train.policy_file import PolicyAbout, check_world, policy_actions
 
@@ -46,6 +47,7 @@ class PolicyAgent:
         """
         policy_actions(env)
         sensors = () if self.policy.encoder is None else self.policy.encoder.channels.sensors
+        sensors = tuple(name for name in sensors if name not in GOAL_PICTURES)
         missing = [name for name in sensors if name not in env.cameras.sensors]
         if missing:
             raise ValueError(

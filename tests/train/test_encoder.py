@@ -32,6 +32,38 @@ def test_rgb_and_depth_are_stacked():
     torch.testing.assert_close(channels[:, 3], torch.full((2, 8, 12), 0.25))
 
 
+def colors(seed):
+    return torch.randint(0, 256, (2, 8, 12, 3), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("depth_bins", [0, 10])
+def test_goal_pictures_are_further_channels_normalised_as_rgb(depth_bins):
+    observation = {"depth": torch.full((2, 8, 12, 1), 0.25), "rgb": colors(0), "imagegoal": colors(1)}
+    observation["instance_imagegoal"] = colors(2)
+    stack = PictureChannels(("depth", "rgb", "imagegoal", "instance_imagegoal"), depth_bins)
+    stack.moments.mean.copy_(torch.tensor([0.1, 0.2, 0.3]))
+    stack.moments.variance.copy_(torch.tensor([4.0, 1.0, 0.25]))
+    plain = PictureChannels(("depth", "rgb"), depth_bins)
+    plain.load_state_dict(stack.state_dict())
+    found = stack(observation)
+    assert found.shape == (2, stack.num_channels, 8, 12) and stack.num_channels == 10 + depth_bins
+    torch.testing.assert_close(found[:, : plain.num_channels], plain(observation))
+    for start, name in ((4 + depth_bins, "imagegoal"), (7 + depth_bins, "instance_imagegoal")):
+        pictures = observation[name].numpy() / 255
+        expected = (pictures - [0.1, 0.2, 0.3]) / [2, 1, 0.5]
+        np.testing.assert_allclose(found.permute(0, 2, 3, 1)[..., start : start + 3], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("seen", ["rgb", "depth"])
+def test_moments_are_those_of_rgb_and_without_it_of_the_goal_pictures(seen):
+    channels = PictureChannels((seen, "imagegoal"), 0)
+    pictures = {"rgb": colors(0)[None], "depth": torch.zeros(1, 2, 8, 12, 1), "imagegoal": colors(1)[None] // 2}
+    channels.update_moments(pictures, Workers().total)
+    source = pictures["rgb" if seen == "rgb" else "imagegoal"] / 255
+    assert channels.moments.count == 10_002
+    torch.testing.assert_close(channels.moments.mean, source.mean((0, 1, 2, 3)) * 2 / 10_002)
+
+
 def test_moments_are_those_of_all_pictures_and_of_the_ten_thousand_before():
     """As in bps-nav, images are counted, not pixels, and the variance is at least 0.01."""
     generator = np.random.default_rng(0)

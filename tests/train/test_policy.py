@@ -6,6 +6,7 @@ from gymnasium.spaces import Box, Dict
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.train.encoder import GOAL_PICTURES  # noqa: E402
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, make_policy  # noqa: E402
 
 STEPS = 7
@@ -113,6 +114,48 @@ def test_every_sensor_counts(name):
         logits, *_ = policy(observation, policy.initial_state(ENVS), begun)
         other, *_ = policy(changed, policy.initial_state(ENVS), begun)
     assert (logits - other).abs().max() > 1e-3
+
+
+class TestGoalPictures:
+    def spaces(self, name, width=SIDE, height=SIDE, seen="rgb"):
+        picture = Box(0, 255, (height, width, 3), np.uint8)
+        return Dict({**space(seen).spaces, name: picture})
+
+    def observations(self, name):
+        shape = (STEPS, ENVS, SIDE, SIDE, 3)
+        generator = torch.Generator().manual_seed(3)
+        return {**observations(), name: torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)}
+
+    @pytest.mark.parametrize("name", GOAL_PICTURES)
+    @pytest.mark.parametrize("kind", ["paper", "small"])
+    @pytest.mark.parametrize("seen", ["rgb", "depth"])
+    def test_they_count_and_need_three_more_channels(self, kind, name, seen):
+        policy = make_policy(kind, self.spaces(name, seen=seen))
+        plain = make_policy(kind, space(seen))
+        assert policy.encoder.channels.num_channels == plain.encoder.channels.num_channels + 3
+        assert policy.task_sensors == (GOAL, name) and plain.task_sensors == (GOAL,)
+        torch.nn.init.normal_(policy.actor.weight)
+        observation = self.observations(name)
+        begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
+        changed = {**observation, name: observation[name].flip(1)}
+        with torch.no_grad():
+            logits, *_ = policy(observation, policy.initial_state(ENVS), begun)
+            other, *_ = policy(changed, policy.initial_state(ENVS), begun)
+        assert (logits - other)[:, [0, 1, 3, 4]].abs().amax((0, 2)).min() > 1e-4
+        torch.testing.assert_close(logits[0, 2], other[0, 2])  # its picture is the same
+
+    @pytest.mark.parametrize("name", GOAL_PICTURES)
+    def test_a_blind_policy_ignores_them(self, name):
+        policy = make_policy("blind", self.spaces(name))
+        assert policy.state_dict().keys() == make_policy("blind", space()).state_dict().keys()
+        begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
+        logits, *_ = policy(self.observations(name), policy.initial_state(ENVS), begun)
+        assert logits.shape == (STEPS, ENVS, 4)
+
+    @pytest.mark.parametrize("size", [(32, 32), (SIDE, 12), (12, SIDE)])
+    def test_they_have_the_size_of_the_agents_images(self, size):
+        with pytest.raises(ValueError, match=r"'imagegoal' of shape.*16x16 pixels.*camera.*ImageNav\(camera=camera\)"):
+            make_policy("small", self.spaces("imagegoal", *size))
 
 
 def test_goals_are_embedded_as_the_paper_does():

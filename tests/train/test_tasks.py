@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from furnished import CATEGORIES, furnished
 from gymnasium.spaces import Box, Dict, Discrete
 from rooms import box_room
 
@@ -19,12 +20,22 @@ from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.api import Measure  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
+from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
+from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.task.sensors import GPS, PreviousAction  # noqa: E402
-from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, VectorEmbedding, make_policy  # noqa: E402
+from gym_batchnav.train.policy import (  # noqa: E402
+    GOAL,
+    PREVIOUS_ACTION,
+    VectorEmbedding,
+    make_policy,
+    num_categories,
+)
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
+
+CAMERA = Camera(16, 16)
 
 
 class Nothing(Measure):
@@ -74,6 +85,29 @@ class TestReadings:
         read = identity(Box(0, 4, (2,), np.int64))
         np.testing.assert_allclose(read(torch.tensor([[4, 1]]))[0, :2].detach(), [1, -0.5])
 
+    def test_a_category_has_a_row_of_its_own(self):
+        policy = make_policy("blind", Dict({"objectgoal": Box(2, 7, (1,), np.int64)}))
+        (embedding,) = policy.vector_embeddings
+        assert embedding.rows.weight.shape == (6, 32) and policy.task_sensors == ("objectgoal",)
+        found = embedding(torch.tensor([[[2], [7]], [[4], [2]]]))
+        torch.testing.assert_close(found, embedding.rows.weight[torch.tensor([[0, 5], [2, 0]])])
+
+    @pytest.mark.parametrize(
+        ("box", "count"),
+        [
+            (Box(0, 999, (1,), np.int64), 1000),
+            (Box(-3, 3, (1,), np.int8), 7),
+            (Box(0, 255, (1,), np.uint8), 256),
+            (Box(0, 1000, (1,), np.int64), 0),
+            (Box(-(2**63), 2**63 - 1, (1,), np.int64), 0),
+            (Box(0, 4, (2,), np.int64), 0),
+            (Box(0, 4, (1,), np.float32), 0),
+            (Box(0, 4, (1, 1), np.int64), 0),
+        ],
+    )
+    def test_single_integers_with_few_values_are_categories(self, box, count):
+        assert num_categories(box) == count
+
     def test_a_policy_heeds_each_sensor(self):
         space = Dict({"values": Box(-1, 1, (3,)), "gps": GPS().space, GOAL: Box(-9, 9, (2,))})
         policy = make_policy("blind", space)
@@ -108,6 +142,21 @@ class TestLearning:
         assert len(report.episodes["cells_visited"]) == 16 and (report.episodes["cells_visited"] >= 1).all()
         assert all(np.isfinite(value) for value in report.losses.values())
         assert any((before[name] != value).any() for name, value in policy.state_dict().items())
+
+    @pytest.mark.parametrize("task", [ObjectNav(CATEGORIES), ImageNav(CAMERA), InstanceImageNav(CAMERA, CATEGORIES)])
+    def test_goals_that_are_objects_or_pictures_are_learned_from(self, make, task):
+        furnished_room = SceneLibrary.from_scenes([furnished()])
+        env = make(6, autoreset_mode="same_step", sensors=("rgb",), task=task, library=furnished_room, camera=CAMERA)
+        policy = make_policy("small", env.single_observation_space)
+        assert set(policy.task_sensors) == {sensor.name for sensor in task.sensors}
+        before = copy.deepcopy(policy.state_dict())
+        report = PPO(env, policy, PPOConfig(total_frames=1000, num_steps=25)).iterate()
+        assert all(np.isfinite(value) for value in report.losses.values())
+        unchanged = [name for name, value in policy.state_dict().items() if (before[name] == value).all()]
+        assert not any(name.endswith("weight") for name in unchanged)
+        assert len(evaluate(env, PolicyAgent(policy))) == 12
+        with pytest.raises(ValueError, match=f"reads .*{task.sensors[0].name}"):
+            evaluate(make(task=PointNav(), sensors=("rgb",)), PolicyAgent(policy))
 
     def test_nobody_imitates_a_follower_to_an_unknown_goal(self, make):
         env = make(autoreset_mode="same_step")
