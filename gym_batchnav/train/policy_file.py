@@ -175,6 +175,14 @@ class PolicyAbout:
     def observation_space(self) -> gymnasium.spaces.Dict:
         """Return the observation space of one agent of such an environment."""
         readings = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
+        if self.task in TASKS and all(map(is_known, self.task_settings.values())):
+            # Categories and goal pictures have layers that depend on their spaces.
+            spaces = {sensor.name: sensor.space for sensor in self.make_task().sensors}
+            readings |= {
+                name: space
+                for name, space in spaces.items()
+                if isinstance(space, gymnasium.spaces.Box) and math.prod(space.shape) == self.task_sensors.get(name)
+            }
         return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **readings})
 
     def differences(self, other: PolicyAbout) -> list[str]:

@@ -21,6 +21,7 @@ from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.api import Measure  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
+from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
 from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.task.sensors import GPS, PreviousAction  # noqa: E402
@@ -236,3 +237,19 @@ def test_impossible_readings_of_a_strangers_policy_are_refused(make, sizes):
     about = policy_about(make(), "blind", "mine", 0, 0)
     with pytest.raises(ValueError, match=r"task_sensors|a="):
         dataclasses.replace(about, task_sensors=sizes)
+
+
+@pytest.mark.parametrize(
+    "task", [ObjectNav(CATEGORIES), ImageNav(CAMERA), InstanceImageNav(CAMERA, CATEGORIES), MultiGoalNav()]
+)
+def test_policy_files_hold_categories_and_goal_pictures(make, task, tmp_path):
+    furnished_room = SceneLibrary.from_scenes([furnished()])
+    env = make(task=task, sensors=("rgb",), library=furnished_room, camera=CAMERA)
+    policy = make_policy("small", env.single_observation_space)
+    torch.nn.init.normal_(policy.actor.weight)
+    save_policy(tmp_path / "a.safetensors", policy, policy_about(env, "small", "mine", 0, 0))
+    again, _ = load_policy(tmp_path / "a.safetensors")
+    assert again.task_sensors == policy.task_sensors
+    np.testing.assert_array_equal(
+        evaluate(env, PolicyAgent(policy)).path_length, evaluate(env, PolicyAgent(again)).path_length
+    )
