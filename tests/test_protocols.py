@@ -8,9 +8,20 @@ import gymnasium
 import numpy as np
 import pytest
 
-from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, LoCoBotNoise, PointNav, RedwoodNoise
-from gym_batchnav.env.single import SingleEnv
+from gym_batchnav import (
+    BatchNavEnv,
+    Camera,
+    DiscreteActions,
+    GaussianNoise,
+    LoCoBotNoise,
+    ObjectNav,
+    PointNav,
+    RedwoodNoise,
+    SensorTiming,
+)
+from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.protocols import PROTOCOLS, NavigationProtocol, protocol_of
+from gym_batchnav.task.measures import OracleSuccess
 
 # From the files and papers that `source` names: width, height, hfov, height of the camera, pitch, nearest and farthest
 # depth; height and radius of the body; metres and degrees of a move and a turn, degrees of a look; sliding; success
@@ -79,7 +90,8 @@ def test_noise_sliding_and_the_stretch_body_are_those_of_the_source():
     for name in ("objectnav-2023", "instanceimagenav-2023"):
         body = PROTOCOLS[name].navmesh_settings
         assert (body.agent_max_climb, body.cell_height) == (0.1, 0.05)
-    assert PROTOCOLS["bps-2021"].task == PointNav.bps_paper()
+    assert {one.geodesic for name, one in PROTOCOLS.items() if name != "bps-2021"} == {"detour"}
+    assert PROTOCOLS["bps-2021"].geodesic == "exact" and PROTOCOLS["bps-2021"].task == PointNav.bps_paper()
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -104,26 +116,52 @@ def test_keywords_beside_a_protocol_take_the_place_of_its_own(make):
     card = env.protocol_card()
     assert set(card.changed) == {"camera", "sensors", "sensor_noise", "sliding"}
     assert card.changed["sliding"] == ("False", "True")
-    default = make(protocol="objectnav-hm3d-2022", max_episode_steps=500, forward_step=0.25, sensors=("depth",))
+    default = make(protocol="objectnav-hm3d-2022", max_episode_steps=500, sliding=False, sensors=("depth",))
     assert set(default.protocol_card().changed) == {"sensors"}, "a value that is the same is no change"
 
 
-def test_a_protocol_is_a_keyword_of_every_id(tmp_path):
-    keywords = {**SCENES, "protocol": "objectnav-hm3d-2022", "sensors": (), "cache_dir": tmp_path}
-    for name in ("PointNav", "ObjectNav", "ImageNav"):
-        envs = gymnasium.make_vec(f"BatchNav/{name}-v0", 2, **keywords)
-        assert set(envs.single_observation_space) == {"objectgoal", "gps", "compass"}
+def test_lengths_of_steps_and_turns_change_the_actions_of_the_protocol(make):
+    env = make(protocol="objectnav-hm3d-2022", turn_angle_deg=10, sensors=())
+    assert env.actions == DiscreteActions(0.25, 10, look_angle_deg=30)
+    env.reset(seed=0)
+    before = env.agents.heading.copy()
+    env.step(np.full(2, 2))
+    np.testing.assert_allclose(np.degrees(env.agents.heading - before) % 360, 10, atol=1e-3)
+    assert "actions" in env.protocol_card().changed
+    with pytest.raises(ValueError, match="forward_step"):
+        BatchNavEnv(2, protocol="objectnav-2023", forward_step=0.5)
+
+
+def test_noise_stays_with_the_sensors_that_are_left(make):
+    env = make(protocol="pointnav-2021", sensors=("depth",))
+    assert env.settings.sensor_noise == {"depth": RedwoodNoise()}
+    assert make(protocol="pointnav-2021", sensors=()).settings.sensor_noise is None
+
+
+def test_a_protocol_is_a_keyword_of_the_id_of_its_task(tmp_path):
+    for name, protocol in PROTOCOLS.items():
+        keywords = {**SCENES, "protocol": name, "sensors": (), "cache_dir": tmp_path}
+        env_id = f"BatchNav/{type(protocol.task).__name__}-v0"
+        envs = gymnasium.make_vec(env_id, 2, **keywords)
+        assert set(envs.single_observation_space) >= OBSERVED[name] - {"gps", "compass"}
+        assert envs.unwrapped.max_episode_steps == protocol.max_episode_steps
+        assert set(envs.unwrapped.protocol_card().changed) <= {"sensors", "sensor_noise"}
         envs.close()
-    single = SingleEnv(**keywords)
-    assert single.action_space.n == 6 and single.batch.protocol_card().protocol == "objectnav-hm3d-2022"
-    single.close()
+        single = gymnasium.make(env_id, **keywords)
+        card = single.unwrapped.protocol_card()
+        assert single.spec.max_episode_steps == protocol.max_episode_steps
+        assert card.settings["max_episode_steps"] is None and set(card.changed) <= {"sensors", "sensor_noise"}
+        single.close()
+        other = "ObjectNav" if not isinstance(protocol.task, ObjectNav) else "PointNav"
+        with pytest.raises(ValueError, match=rf"protocol='{name}' is one of .* make {env_id} instead"):
+            gymnasium.make_vec(f"BatchNav/{other}-v0", 2, **keywords)
 
 
 def test_an_own_protocol_works(make):
     mine = NavigationProtocol(name="mine", source="here", task=PointNav(), camera=Camera(8, 8), max_episode_steps=7)
     env = make(protocol=mine, sensors=("depth",))
     assert env.max_episode_steps == 7
-    assert "mine (here)" in str(env.protocol_card())
+    assert env.protocol_card().notes == "" and "mine (here)" in str(env.protocol_card())
 
 
 @pytest.mark.parametrize("wrong", ["pointnav", 3, PointNav])
@@ -134,12 +172,60 @@ def test_an_unknown_protocol_is_refused_by_name(wrong):
         protocol_of(wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"name": 3}, {"source": None}, {"task": None}, {"task": PointNav}], ids=lambda wrong: next(iter(wrong))
+)
+def test_protocols_are_checked(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        NavigationProtocol(**{"name": "mine", "source": "here", "task": PointNav(), "camera": Camera(), **wrong})
+
+
+OTHERS = {  # keywords on which results depend, and values other than the defaults
+    "sensor_timing": {"depth": SensorTiming(3, 2)},
+    "sensor_noise": {"depth": RedwoodNoise()},
+    "actuation_noise": "locobot",
+    "autoreset_mode": "same_step",
+    "rotate_every": 3,
+    "geodesic": "detour",
+    "sliding": False,
+    "task": PointNav(success_distance=0.3),
+    "camera": Camera(8, 8, hfov_deg=91),
+    "turn_angle_deg": 15,
+    "measures": (OracleSuccess(),),
+}
+
+
 class TestCard:
+    @pytest.mark.parametrize("name", OTHERS)
+    def test_every_setting_on_which_results_depend_changes_the_checksum(self, make, name):
+        cards = []
+        for keywords in ({}, {name: OTHERS[name]}):
+            env = make(**{"camera": Camera(8, 8), "sensors": ("depth",), **keywords})
+            env.reset(seed=1)
+            cards.append(env.protocol_card())
+        assert cards[0].checksum != cards[1].checksum
+        assert cards[0].scenes[0].episodes == cards[1].scenes[0].episodes
+
+    def test_equal_settings_have_equal_checksums(self, make):
+        class Own(SensorNoise):
+            sensor = "depth"
+
+            def apply(self, images, keys):
+                images *= 2
+
+        checksums = set()
+        for hfov, turn in ((90, 10), (90.0, 10.0)):
+            camera = Camera(8, 8, hfov_deg=hfov)
+            env = make(camera=camera, turn_angle_deg=turn, sensors=("depth",), sensor_noise={"depth": Own()})
+            env.reset(seed=1)
+            checksums.add(env.protocol_card().checksum)
+        assert len(checksums) == 1
+
     def test_it_states_what_a_result_depends_on(self, make):
         env = make(num_envs=3, sensors=("depth",), camera=Camera(8, 8), episode_order="once")
         env.reset(seed=5)
         card = env.protocol_card()
-        assert card.protocol == "" and card.seeds == (5, 6, 7) and card.episode_order == "once"
+        assert card.protocol == "" and card.seeds == "5 to 7" and card.episode_order == "once"
         assert card.renderer.startswith("embree") and {"python", "numpy", "gymnasium"} <= set(card.versions)
         (scene,) = card.scenes
         assert scene.name == "apartment_4" and scene.num_episodes == len(env.simulator.episode_set(0))

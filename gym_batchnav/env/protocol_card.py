@@ -128,9 +128,9 @@ def make_card(
     components: Components,
     simulator: Simulator,
     cameras: AgentCameras,
-    max_episode_steps: int,
+    max_episode_steps: int | None,
 ) -> ProtocolCard:
-    """Return the card of a batch whose episodes are truncated after ``max_episode_steps`` actions."""
+    """Return the card of a batch that truncates episodes after ``max_episode_steps`` actions; None if not known."""
     values = {**_values(settings, components), "max_episode_steps": max_episode_steps}
     changed = {}
     name = ""
@@ -143,7 +143,9 @@ def make_card(
         notes = protocol.notes
         theirs = protocol.keywords()
         changed = {
-            key: (repr(theirs[key]), repr(values[key])) for key in theirs if _plain(theirs[key]) != _plain(values[key])
+            key: (repr(theirs[key]), repr(values[key]))
+            for key in theirs
+            if _plain(theirs[key]) != _plain(values[key]) and (key, values[key]) != ("max_episode_steps", None)
         }
     library = simulator.library
     scenes = tuple(

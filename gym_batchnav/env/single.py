@@ -85,11 +85,12 @@ class SingleEnv(gymnasium.Env):
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def protocol_card(self) -> ProtocolCard:
-        """Return what a result must state to be repeated; see ``BatchNavEnv.protocol_card``."""
+        """Return what a result must state to be repeated; see ``BatchNavEnv.protocol_card``.
+
+        If ``gymnasium.make`` made the environment, its TimeLimit has the limit of steps, and the card leaves it out.
+        """
         batch = self.batch
-        limit = batch.max_episode_steps
-        if self._spec is not None and not self._has_limit:  # that of Gymnasium's TimeLimit
-            limit = self._spec.max_episode_steps or NO_LIMIT
+        limit = None if batch.max_episode_steps == NO_LIMIT else batch.max_episode_steps
         return make_card(batch.settings, batch.components, batch.simulator, batch.cameras, limit)
 
     def render(self) -> np.ndarray | None:

@@ -26,7 +26,8 @@ class SensorNoise(Protocol):
         """Add noise to images, in place.
 
         Each image must depend only on its own pixels and its own key, so that results depend neither on the number of
-        environments nor on that of threads. Return nothing. ``np.random.default_rng(int(key))`` makes a generator from a key.
+        environments nor on that of threads. ``np.random.default_rng(int(key))`` makes a generator from a key. Return
+        nothing.
 
         Args:
             images: Of ``"rgb"``: [N, H, W, 3] uint8. Of ``"depth"``: [N, H, W, 1] float32, metres from the camera, not

@@ -24,6 +24,7 @@ from gym_batchnav.env.settings import check_choice
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import lens_of, lens_record
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.navmesh.methods import GEODESICS
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.checks import check_sensors
 from gym_batchnav.system.numbers import check_counts, check_flags, check_positive
@@ -50,9 +51,10 @@ TASKS: dict[str, type[Task]] = {
 WORLD = (
     "task", "task_settings", "sensors", "task_sensors", "camera", "forward_step", "turn_angle_deg", "sliding",
     "actuation_noise", "sensor_noise", "sensor_timing", "max_episode_steps", "navmesh_settings",
+    "geodesic",
 )  # fmt: skip
 # Settings that older files do not have, and their values there.
-LATER: dict[str, Any] = {"actuation_noise": None, "sensor_noise": {}, "sensor_timing": {}}
+LATER: dict[str, Any] = {"actuation_noise": None, "sensor_noise": {}, "sensor_timing": {}, "geodesic": "exact"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class PolicyAbout:
         actuation_noise: Record of the noise of the agents' motion, or None.
         sensor_noise: Records of the noise of images, by sensor.
         sensor_timing: Records of the timing of sensors, by sensor.
+        geodesic: Method of distances.
     """
 
     kind: str
@@ -97,6 +100,7 @@ class PolicyAbout:
     actuation_noise: dict[str, Any] | None = None
     sensor_noise: dict[str, Any] = field(default_factory=dict)
     sensor_timing: dict[str, Any] = field(default_factory=dict)
+    geodesic: str = "exact"
 
     def __post_init__(self) -> None:
         """Raise ValueError unless an environment can have these settings."""
@@ -106,6 +110,7 @@ class PolicyAbout:
         check_positive(forward_step=self.forward_step, turn_angle_deg=self.turn_angle_deg)
         check_counts(max_episode_steps=self.max_episode_steps)
         check_flags(sliding=self.sliding)
+        check_choice("geodesic", self.geodesic, GEODESICS)
         if not isinstance(self.task_sensors, dict):
             raise ValueError(f"task_sensors={self.task_sensors!r}: pass sizes by name")
         if len(self.task_sensors) > MAX_SENSORS:
@@ -126,10 +131,13 @@ class PolicyAbout:
             raise ValueError(f"actuation_noise={noise!r}: pass the record of a noise, or None")
         if noise is not None and is_known(noise):
             make_noise(value_of(noise))
-        for name in ("sensor_noise", "sensor_timing"):
+        for name, role in (("sensor_noise", "apply"), ("sensor_timing", "period")):
             records = getattr(self, name)
             if not isinstance(records, dict) or not all(map(is_object, records.values())):
                 raise ValueError(f"{name}={records!r}: pass records of objects by sensor")
+            for record in filter(is_known, records.values()):
+                if record.get("distortion") is None and not hasattr(value_of(record), role):
+                    raise ValueError(f"{name}={records!r}: an object of this class cannot be used there")
 
     def _check_task_settings(self) -> None:
         """Raise ValueError unless the task's settings are records, and those of its class."""
@@ -161,7 +169,7 @@ class PolicyAbout:
         Raises:
             ValueError: The task or the noise is a user's.
         """
-        names = ("sensors", "camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps")
+        names = ("sensors", "camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps", "geodesic")
         keywords = {"task": self.make_task(), **{name: getattr(self, name) for name in names}}
         if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes beside scenes are used as they are
             keywords["navmesh_settings"] = self.navmesh_settings
@@ -259,6 +267,7 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         actuation_noise=record_of(env.simulator.actuation_noise),
         sensor_noise=record_of(env.settings.sensor_noise or {}),
         sensor_timing=record_of(env.settings.sensor_timing or {}),
+        geodesic=env.settings.geodesic,
     )
 
 

@@ -219,7 +219,7 @@ def test_limits_are_checked(make):
         (WaypointActions, {"max_distance": 0.1}, r"min_distance=0\.1: "),
         (WaypointActions, {"max_angle_deg": 5}, r"min_angle_deg=9\.0: "),
         (WaypointActions, {"min_angle_deg": 0}, "min_angle_deg=0: "),
-        (HolonomicActions, {"max_side": 0.02}, r"min_move=0\.025: "),
+        (HolonomicActions, {"max_side": 0.02, "max_forward": 0.01}, r"min_move=0\.025: "),
         (HolonomicActions, {"min_move": 0}, "min_move=0: "),
         (HolonomicActions, {"max_turn_deg": 1}, r"min_turn_deg=1\.0: "),
     ],
@@ -230,6 +230,7 @@ def test_agents_can_both_move_and_call_stop(kind, keywords, named):
         kind(**keywords)
     if "slow" not in keywords.values():
         kind(**keywords, stop_component=True)
+    HolonomicActions(max_side=0.02)  # agents can walk ahead
 
 
 @pytest.mark.parametrize(

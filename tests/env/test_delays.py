@@ -134,6 +134,8 @@ def test_the_estimate_of_memory_counts_what_is_kept():
         one = BatchSettings(sensors=("rgb",), sensor_timing=timing)
         sizes.append(bytes_per_environment(one, Components(PointNav())))
     assert sizes[1] - sizes[0] == 10 * 64 * 64 * 3
+    huge = BatchSettings(sensors=("rgb",), camera=Camera(4096, 4096), sensor_timing={"rgb": SensorTiming(latency=999)})
+    assert bytes_per_environment(huge, Components(PointNav())) > 1000 * 4096 * 4096 * 3, "without taking memory"
 
 
 @pytest.mark.parametrize(

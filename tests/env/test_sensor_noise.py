@@ -189,6 +189,17 @@ def test_wrong_noise_is_refused_by_name(noise, sensors, message):
         BatchNavEnv(2, sensors=sensors, sensor_noise=noise)
 
 
+def test_noise_that_returns_new_images_is_refused(make):
+    class Wrong(SensorNoise):
+        sensor = "rgb"
+
+        def apply(self, images, keys):
+            return images + 1
+
+    with pytest.raises(TypeError, match="write into the images"):
+        make(sensors=("rgb",), sensor_noise={"rgb": Wrong()}).reset(seed=0)
+
+
 def test_noise_that_is_named_twice_or_on_a_gpu_is_refused():
     with pytest.raises(ValueError, match="'front/rgb' has noise twice"):
         BatchNavEnv(

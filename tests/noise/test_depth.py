@@ -172,6 +172,17 @@ def test_wrong_tables_are_refused_by_name(tmp_path):
             np.save(path, content, allow_pickle=True)
         with pytest.raises(ValueError, match=name):
             RedwoodNoise(distortion=path)
+    for header in ("(10000000000000,)", "(1" + 30 * "0" + ",)"):
+        path = tmp_path / "huge.npy"
+        text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {header}, }}".ljust(117) + "\n"
+        path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
+        with pytest.raises(ValueError, match="huge"):
+            RedwoodNoise(distortion=path)
+    np.save(tmp_path / "overflow.npy", np.full((80, 80, 5), 1e300))
+    with pytest.raises(ValueError, match="overflow"):
+        RedwoodNoise(distortion=tmp_path / "overflow.npy")
+    with pytest.raises(ValueError, match="distortion=3"):
+        RedwoodNoise(distortion=3)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.npy"):
         RedwoodNoise(distortion=tmp_path / "nowhere.npy")
     with pytest.raises(ValueError, match="multiplier=-1"):

@@ -152,6 +152,13 @@ def test_numbers_are_checked(wrong):
         SaltAndPepperNoise(salt=1.5)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.int32])
+def test_images_of_another_dtype_are_refused(dtype):
+    for noise in ALL:
+        with pytest.raises(ValueError, match="pass uint8"):
+            noise.apply(np.full((1, 8, 8, 3), 10**6, dtype), KEYS[:1])
+
+
 def test_images_that_are_not_contiguous_are_refused():
     with pytest.raises(ValueError, match="contiguous"):
         GaussianNoise().apply(plain(1)[:, :, ::2], KEYS)

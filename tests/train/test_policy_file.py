@@ -80,7 +80,7 @@ def test_the_description_makes_an_environment_that_fits():
     assert keywords == {
         "task": PointNav(), "sliding": True, "sensors": ("depth", "rgb"), "forward_step": 0.5,
         "camera": Camera(24, 16, hfov_deg=80),
-        "turn_angle_deg": 10.0, "max_episode_steps": 60,
+        "turn_angle_deg": 10.0, "max_episode_steps": 60, "geodesic": "exact",
     }  # fmt: skip
 
 
