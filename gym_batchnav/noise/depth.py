@@ -69,19 +69,20 @@ class RedwoodNoise(SensorNoise):
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 1] float32, metres, in place; see ``SensorNoise``."""
         height, width = images.shape[1:3]
-        shifts, errors = _tables(float(self.multiplier))
+        shifts, bounds, errors = _tables(float(self.multiplier))
         rows = _bins(height, 480, 6) % len(self._factors)
         columns = _bins(width, 640, 8) % self._factors.shape[1]
-        run_on_images(measure_all, images, keys, np.float32, shifts, errors, rows, columns, self._factors)
+        run_on_images(measure_all, images, keys, np.float32, shifts, bounds, errors, rows, columns, self._factors)
 
 
 @lru_cache(maxsize=16)
-def _tables(multiplier: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return jitter [65536] int8, whole pixels, and errors of disparity [65536] float32, by random number."""
+def _tables(multiplier: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the tables ``shifts``, ``bounds`` and ``errors`` of ``measure_image``."""
     levels = normal_levels()
-    shifts = np.floor(_JITTER * multiplier * levels + 0.5)
-    errors = _DISPARITY_SIGMA * multiplier * levels
-    return np.clip(shifts, -127, 127).astype(np.int8), errors.astype(np.float32)
+    shifts = np.clip(np.floor(_JITTER * multiplier * levels + 0.5), -127, 127).astype(np.int8)
+    by_one = np.searchsorted(shifts, [0, 1]).astype(np.int32)  # the levels ascend
+    bounds = by_one if np.abs(shifts).max() <= 1 else by_one[:0]
+    return shifts, bounds, (_DISPARITY_SIGMA * multiplier * levels).astype(np.float32)
 
 
 @lru_cache(maxsize=16)
@@ -124,8 +125,37 @@ def encode_depth(images: np.ndarray, encoding: DepthEncoding) -> None:
 
 
 @njit(**INNER)
+def _jitter_by_one(
+    row: int, height: int, words: np.ndarray, bounds: np.ndarray, ys: np.ndarray, xs: np.ndarray
+) -> None:
+    """Do what ``_jitter_row`` does where jitter is at most one pixel, in a loop without a table, which is vectorised.
+
+    Args:
+        row: The row.
+        height: Rows of the image.
+        words: [W] uint64, random numbers.
+        bounds: [2] int32: random numbers below the first move a pixel by -1, those from the second on by 1.
+        ys: [W] int32, written.
+        xs: [W] int32, written.
+    """
+    one = np.int32(1)
+    zero = np.int32(0)
+    low = np.int32(bounds[0])
+    high = np.int32(bounds[1])
+    last_row = np.int32(height - 1)
+    last_column = np.int32(len(xs) - 1)
+    for column in range(len(xs)):
+        down = np.int32(words[column] & np.uint64(0xFFFF))
+        right = np.int32((words[column] >> np.uint64(16)) & np.uint64(0xFFFF))
+        y = np.int32(row) + (one if down >= high else zero) - (one if down < low else zero)
+        x = np.int32(column) + (one if right >= high else zero) - (one if right < low else zero)
+        ys[column] = min(max(np.int32(y), zero), last_row)
+        xs[column] = min(max(np.int32(x), zero), last_column)
+
+
+@njit(**INNER)
 def _jitter_row(row: int, height: int, levels: np.ndarray, shifts: np.ndarray, ys: np.ndarray, xs: np.ndarray) -> None:
-    """Write the rows ``ys`` [W] and columns ``xs`` [W], int64, of the pixels that a row of pixels reads instead."""
+    """Write the rows ``ys`` [W] and columns ``xs`` [W], int32, of the pixels that a row of pixels reads instead."""
     width = len(xs)
     for column in range(width):
         ys[column] = min(max(row + to_int64(shifts[levels[4 * column]]), 0), height - 1)
@@ -170,6 +200,7 @@ def measure_image(
     images: np.ndarray,
     keys: np.ndarray,
     shifts: np.ndarray,
+    bounds: np.ndarray,
     errors: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
@@ -182,6 +213,7 @@ def measure_image(
         images: [N, H W] float32, metres, 0 where nothing is hit.
         keys: [N] uint64.
         shifts: [65536] int8, jitter in pixels.
+        bounds: [2] int32 of ``_jitter_by_one`` if no jitter exceeds a pixel, otherwise [0].
         errors: [65536] float32, errors of disparity in pixels.
         rows: [H] int64, row of ``factors`` for each row of pixels.
         columns: [W] int64, column of ``factors`` for each column of pixels.
@@ -192,15 +224,22 @@ def measure_image(
     true = images[item].copy()
     words = np.empty(width, np.uint64)
     levels = words.view(np.uint16)
-    ys = np.empty(width, np.int64)
-    xs = np.empty(width, np.int64)
+    ys = np.empty(width, np.int32)
+    xs = np.empty(width, np.int32)
+    sources = np.empty(width, np.int32)
     depths = np.empty(width, np.float32)
     row_errors = np.empty(width, np.float32)
     for row in range(height):
         draw_words(keys[item], to_int64(row * width), words)
-        _jitter_row(to_int64(row), to_int64(height), levels, shifts, ys, xs)
+        if len(bounds) > 0:
+            _jitter_by_one(to_int64(row), to_int64(height), words, bounds, ys, xs)
+        else:
+            _jitter_row(to_int64(row), to_int64(height), levels, shifts, ys, xs)
+        for column in range(width):  # at half the resolution
+            even_row = np.int32(ys[column] & np.int32(-2))
+            sources[column] = np.int32(even_row * np.int32(width)) + np.int32(xs[column] & np.int32(-2))
         for column in range(width):
-            depth = true[(ys[column] & -2) * width + (xs[column] & -2)]  # at half the resolution
+            depth = true[np.uint32(sources[column])]  # an unsigned index needs no test of its sign
             depths[column] = depth if depth < _RANGE else np.float32(0)
             row_errors[column] = errors[levels[4 * column + 2]]
         if len(factors) > 1:
@@ -216,13 +255,14 @@ def measure_all(
     images: np.ndarray,
     keys: np.ndarray,
     shifts: np.ndarray,
+    bounds: np.ndarray,
     errors: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
     factors: np.ndarray,
 ) -> None:
     """Run ``measure_image`` for all images."""
-    for_each(measure_image, len(images), (images, keys, shifts, errors, rows, columns, factors))
+    for_each(measure_image, len(images), (images, keys, shifts, bounds, errors, rows, columns, factors))
 
 
 @njit(error_model="numpy", **INNER)

@@ -156,27 +156,26 @@ def _salt_and_pepper_shifts(amount: float, salt: float) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _poisson_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the tables of ``draw_counts``, which takes a random number of 32 bits to a Poisson number.
+    """Return the tables of ``draw_counts``, which takes a random number of 16 bits to a Poisson number.
 
     Returns:
-        [9, 256, 256] uint32: for L = 1, 2, 4, ..., 256, each value, and k from 0, the greatest random number that
+        [9, 256, 256] uint16: for L = 1, 2, 4, ..., 256, each value, and k from 0, the greatest random number that
         stands for a Poisson number of at most k. All Poisson numbers above 255 make the value 255.
         [9, 256, 256] uint16: for the first 8 bits of a random number, the least Poisson number that it may stand for.
         [9, 258] uint8: the value that a Poisson number makes; all above 255 make 255.
     """
     log_factorial = np.array([math.lgamma(k + 1) for k in range(256)])
-    cumulative = np.zeros((9, 256, 256), np.uint32)
+    counts = np.arange(256)
+    num_below = np.full((9, 256, 256), NUM_LEVELS)  # random numbers that stand for at most k; a mean of 0 makes only 0
     for power in range(9):
-        mean = np.arange(1, 256) / 255 * 2**power
-        log_probability = np.arange(256) * np.log(mean)[:, None] - mean[:, None] - log_factorial
-        shares = np.minimum(np.cumsum(np.exp(log_probability), axis=1), 1)
-        cumulative[power, 1:] = np.maximum(np.round(shares * 2**32), 1) - 1
-        cumulative[power, 0] = 2**32 - 1  # of a mean of 0, no number is greater than 0
-    least = np.arange(256, dtype=np.uint32) << 24
+        mean = np.arange(1, 256)[:, None] / 255 * 2**power
+        shares = np.cumsum(np.exp(counts * np.log(mean) - mean - log_factorial), axis=1)
+        num_below[power, 1:] = np.round(np.minimum(shares, 1) * NUM_LEVELS)
     first = np.empty((9, 256, 256), np.uint16)
     for power in range(9):
         for value in range(256):
-            first[power, value] = np.searchsorted(cumulative[power, value], least)
+            first[power, value] = np.searchsorted(num_below[power, value], 256 * counts, side="right")
+    cumulative = (np.maximum(num_below, 1) - 1).astype(np.uint16)
     made = np.minimum(255 * np.arange(258) / 2 ** np.arange(9)[:, None], 255)
     return cumulative, first, made.astype(np.uint8)
 
@@ -224,14 +223,14 @@ def draw_counts(
     made_of = made[power]
     most = np.uint64(255)
     words = np.empty(WORDS, np.uint64)
-    halves = words.view(np.uint32)
-    for start in range(0, images.shape[1], len(halves)):
-        values = images[item, start : start + len(halves)]
-        draw_words(keys[item], to_int64(start // 2), words)
+    levels = words.view(np.uint16)
+    for start in range(0, images.shape[1], len(levels)):
+        values = images[item, start : start + len(levels)]
+        draw_words(keys[item], to_int64(start // 4), words)
         for index in range(len(values)):
-            random = halves[index]
+            random = levels[index]
             row = np.uint64(values[index]) << np.uint64(8)
-            count = np.uint64(first_of[row + np.uint64(random >> np.uint32(24))])
+            count = np.uint64(first_of[row + np.uint64(random >> np.uint16(8))])
             # The count is nearly always this or the next one. A sum takes less time than a branch would.
             count += np.uint64(random > cumulative_of[row + min(count, most)])
             while count <= most and random > cumulative_of[row + count]:
