@@ -165,6 +165,7 @@ def test_warmup_compiles_for_the_named_renderer():
     assert "renderer='vulkan': choose one of" in run("warmup", "--renderer", "vulkan", expect=1).stderr
 
 
+@pytest.mark.slow
 def test_the_demo_names_the_scene_that_it_draws(tmp_path):
     shutil.copy(assets_dir() / "apartment_4.glb", tmp_path / "whole.glb")
     (tmp_path / "broken.glb").write_bytes(b"glTF but no more")

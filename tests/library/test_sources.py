@@ -281,6 +281,7 @@ def test_a_file_that_is_gone_is_named(tmp_path):
         source.load()
 
 
+@pytest.mark.slow
 def test_a_changed_generator_forgets_its_scenes(tmp_path, monkeypatch, count_loads):
     disk = DiskCache(tmp_path)
     (source,) = scene_sources("procedural:1?triangles=6000", disk)

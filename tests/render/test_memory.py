@@ -96,6 +96,7 @@ def test_fifty_rounds_of_making_and_closing():
     assert growth(round_, 50, 10) < ALLOWED
 
 
+@pytest.mark.slow
 def test_the_library_knows_what_it_takes():
     """In a process of its own, where nothing else comes and goes."""
     program = """

@@ -395,6 +395,7 @@ def test_a_renderer_knows_what_it_takes(live_objects, where):
     assert renderer.nbytes == 0
 
 
+@pytest.mark.slow
 def test_two_hundred_swaps_keep_memory_flat(live_objects):
     library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
     scenes = [scene_number(seed) for seed in range(10)]
@@ -443,6 +444,7 @@ def test_ten_thousand_renders_keep_memory_flat(live_objects):
     renderer.close()
 
 
+@pytest.mark.slow
 def test_fifty_rounds_leave_no_object(live_objects):
     library = SceneLibrary.from_scenes([scene_number(3)])
     for step in range(60):
