@@ -47,12 +47,17 @@ OBSERVED = {  # besides images
 SCENES = {"scenes": ["apartment_4"], "num_episodes": 12}
 
 
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def make(tmp_path):
+def make(cache_dir):
     made = []
 
     def make(num_envs=2, **keywords):
-        made.append(BatchNavEnv(num_envs, **{**SCENES, "cache_dir": tmp_path, "renderer": "embree", **keywords}))
+        made.append(BatchNavEnv(num_envs, **{**SCENES, "cache_dir": cache_dir, "renderer": "embree", **keywords}))
         return made[-1]
 
     yield make
@@ -138,9 +143,9 @@ def test_noise_stays_with_the_sensors_that_are_left(make):
     assert make(protocol="pointnav-2021", sensors=()).settings.sensor_noise is None
 
 
-def test_a_protocol_is_a_keyword_of_the_id_of_its_task(tmp_path):
+def test_a_protocol_is_a_keyword_of_the_id_of_its_task(cache_dir):
     for name, protocol in PROTOCOLS.items():
-        keywords = {**SCENES, "protocol": name, "sensors": (), "cache_dir": tmp_path}
+        keywords = {**SCENES, "protocol": name, "sensors": (), "cache_dir": cache_dir}
         env_id = f"BatchNav/{type(protocol.task).__name__}-v0"
         envs = gymnasium.make_vec(env_id, 2, **keywords)
         assert set(envs.single_observation_space) >= OBSERVED[name] - {"gps", "compass"}

@@ -47,6 +47,7 @@ def test_no_view_of_an_apartment_escapes_through_its_walls():
     assert (observation["semantic"] > 0).all()
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_nothing():
     available = numba.config.NUMBA_NUM_THREADS
     if available < 2:

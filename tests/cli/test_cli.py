@@ -53,7 +53,9 @@ def test_the_demo_takes_a_users_own_file(data_dir, tmp_path):
     assert json.loads(said.stdout.splitlines()[-1])["num_envs"] == 16
 
 
-@pytest.mark.parametrize("what", ["step", "render", "navigation"])
+@pytest.mark.parametrize(
+    "what", ["step", *(pytest.param(one, marks=pytest.mark.slow) for one in ("render", "navigation"))]
+)
 def test_bench_prints_one_line_of_figures(what):
     scene = ("--scenes", "apartment_0", "--num-envs", "32", "--seconds", "0.5", "--json")
     (line,) = run("bench", what, *scene).stdout.splitlines()
@@ -86,6 +88,7 @@ def test_an_error_that_the_user_can_fix_is_one_line(arguments, said, tmp_path):
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_doctor_says_which_renderer_runs_here_and_why():
     figures = json.loads(run("doctor", "--json").stdout)
     assert figures["renderer"] in ("opengl", "embree") and figures["reason"]

@@ -21,6 +21,7 @@ def run(*arguments) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
     out = tmp_path / "new" / "folder"
     lines = run("1-2", "--out", out, *SMALL).splitlines()

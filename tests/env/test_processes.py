@@ -120,7 +120,7 @@ if {interrupted}:
 """
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path):
     program = UNPREPARED_HOMES.format(cache=str(tmp_path), interrupted=interrupted)
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -174,8 +174,7 @@ def test_way_over_the_stairs_is_as_long_as_they_are() -> None:
     ("seed", "area", "storeys"),
     [
         (0, 28.0, 1),
-        *(pytest.param(*size, marks=pytest.mark.slow) for size in ((1, 70.0, 1), (5, 240.0, 1))),
-        (2, 140.0, 2),
+        *(pytest.param(*size, marks=pytest.mark.slow) for size in ((1, 70.0, 1), (2, 140.0, 2), (5, 240.0, 1))),
     ],
 )
 def test_navmesh_has_the_free_floor(seed: int, area: float, storeys: int) -> None:

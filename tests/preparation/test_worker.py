@@ -253,6 +253,7 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
     worker.close()
 
 
+@pytest.mark.slow
 def test_a_scene_that_nobody_wants_any_more_is_completed_for_the_cache(odd, tmp_path):
     odd.prepare(recipe(tmp_path / "room.glb"))
     process = odd._process
@@ -323,6 +324,7 @@ def test_a_child_killed_in_the_middle_is_told(odd, tmp_path, end):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+@pytest.mark.slow
 def test_a_child_that_stands_still_is_given_up(odd, tmp_path):
     odd.prepare(recipe(tmp_path / "room.glb"))
     child = odd._process
