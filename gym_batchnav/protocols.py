@@ -83,6 +83,8 @@ class NavigationProtocol:
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_KEYWORDS}
 
 
+_DEFAULT_CAMERA = Camera(256, 256, hfov_deg=90, eye_height=1.25, min_depth=0, max_depth=10, depth_miss="zero")
+_DEFAULT_BODY = NavMeshSettings(agent_radius=0.1, agent_height=1.5)
 _LOCOBOT = NavMeshSettings(agent_radius=0.18, agent_height=0.88)
 _STRETCH = NavMeshSettings(agent_radius=0.17, agent_height=1.41, agent_max_climb=0.1, cell_height=0.05)
 _STRETCH_CAMERA = Camera(480, 640, hfov_deg=42, eye_height=1.31, min_depth=0.5, max_depth=5, depth_miss="zero")
@@ -97,9 +99,9 @@ _ALL = (
         name="pointnav-gibson-2019",
         source="Habitat Challenge 2019 (challenge_pointnav.local.rgbd.yaml); also that of DD-PPO (Wijmans et al. 2020)",
         task=PointNav(success_distance=0.2),
-        camera=Camera(256, 256, hfov_deg=90, eye_height=1.25, min_depth=0, max_depth=10, depth_miss="zero"),
+        camera=_DEFAULT_CAMERA,
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=10),
-        navmesh_settings=NavMeshSettings(agent_radius=0.1, agent_height=1.5),
+        navmesh_settings=_DEFAULT_BODY,
         geodesic="detour",
     ),
     NavigationProtocol(
@@ -156,10 +158,10 @@ _ALL = (
         source="Habitat-Lab (imagenav_gibson.yaml)",
         notes="Success within 1 m, as in Chaplot et al. 2020; Habitat-Lab's file leaves its general distance of 0.2 m.",
         task=ImageNav(success_distance=1.0, camera=Camera(256, 256)),
-        camera=Camera(256, 256, hfov_deg=90, eye_height=1.25, min_depth=0, max_depth=10, depth_miss="zero"),
+        camera=_DEFAULT_CAMERA,
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=10),
         max_episode_steps=1000,
-        navmesh_settings=NavMeshSettings(agent_radius=0.1, agent_height=1.5),
+        navmesh_settings=_DEFAULT_BODY,
         geodesic="detour",
     ),
     NavigationProtocol(
@@ -170,7 +172,7 @@ _ALL = (
         camera=Camera(64, 64, hfov_deg=90, eye_height=1.25, min_depth=0, max_depth=10),
         sensors=("depth",),
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=10),
-        navmesh_settings=NavMeshSettings(agent_radius=0.1, agent_height=1.5),
+        navmesh_settings=_DEFAULT_BODY,
     ),
 )
 PROTOCOLS: Mapping[str, NavigationProtocol] = {one.name: one for one in _ALL}

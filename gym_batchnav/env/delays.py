@@ -21,19 +21,22 @@ class Delays:
             other sensor; None for none.
         spaces: The space of each reading of one agent, with a shape and a dtype, by key in the observation.
 
+    Attributes:
+        timing: The timing of sensors that do not read at every step or read late, by key in the observation.
+
     Raises:
         ValueError: The timing is not a dict of SensorTiming by sensor, or a sensor is named twice.
     """
 
     def __init__(self, timing: Mapping[str, SensorTiming] | None, spaces: Mapping[str, Any]) -> None:
         found = _timing_by_key({} if timing is None else timing, spaces)
-        self._timing = {key: one for key, one in found.items() if one != SensorTiming()}
-        self._spaces = {key: spaces[key] for key in self._timing}
+        self.timing = {key: one for key, one in found.items() if one != SensorTiming()}
+        self._spaces = {key: spaces[key] for key in self.timing}
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return zeroed arrays [N, num_kept, ...] for the readings that are kept, by name in the batch's memory."""
         kept = {}
-        for key, one in self._timing.items():
+        for key, one in self.timing.items():
             space = self._spaces[key]
             kept[_name(key)] = np.zeros((num_envs, one.num_kept, *space.shape), space.dtype)
         return kept
@@ -43,8 +46,7 @@ class Delays:
         """The bytes of the readings that are kept for one agent."""
         spaces = self._spaces
         return sum(
-            one.num_kept * math.prod(spaces[key].shape) * spaces[key].dtype.itemsize
-            for key, one in self._timing.items()
+            one.num_kept * math.prod(spaces[key].shape) * spaces[key].dtype.itemsize for key, one in self.timing.items()
         )
 
     def apply(
@@ -61,7 +63,7 @@ class Delays:
             num_steps: [M] int, steps since their episodes began.
         """
         return readings | {
-            key: _arrived(memory[_name(key)], one, readings[key], rows, num_steps) for key, one in self._timing.items()
+            key: _arrived(memory[_name(key)], one, readings[key], rows, num_steps) for key, one in self.timing.items()
         }
 
 

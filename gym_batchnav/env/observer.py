@@ -39,22 +39,25 @@ class Observer:
             rows: [M] int; None for all.
         """
         readings = self._components.observe(state)
-        if rows is None:
-            rows = np.arange(state.num_envs)
-        else:
+        if rows is not None:
             readings = {name: values[rows] for name, values in readings.items()}
         self._add_noise(state, images, rows)
         observation = {**images, **{name: self._cameras.to_device(values) for name, values in readings.items()}}
+        if not self._delays.timing:
+            return observation
+        rows = np.arange(state.num_envs) if rows is None else rows
         return self._delays.apply(observation, state.memory, rows, state.episodes.num_steps[rows])
 
-    def _add_noise(self, state: TaskState, images: dict[str, Any], rows: np.ndarray) -> None:
-        """Add noise to the images of agents ``rows`` [M], in place."""
+    def _add_noise(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None) -> None:
+        """Add noise to the images of agents ``rows`` [M], or of all, in place."""
         rig = self._cameras.rig
-        episodes = state.episodes
+        chosen = slice(None) if rows is None else rows
+        episode_keys = state.episodes.noise[chosen]
+        num_steps = state.episodes.num_steps[chosen]
         for key, noise in rig.noise.items():
             if key not in images:  # no images before the first batch
                 continue
-            if noise.apply(images[key], step_keys(episodes.noise[rows], episodes.num_steps[rows], key)) is not None:
+            if noise.apply(images[key], step_keys(episode_keys, num_steps, key)) is not None:
                 raise TypeError(f"sensor_noise={{{key!r}: {noise!r}}}: apply() returned a value; write into the images")
             camera, sensor = rig.recordings[key]
             if sensor == "depth":

@@ -171,9 +171,8 @@ def make_card(
         "geodesic": settings.geodesic,
         "seeds": _ranges(tuple(simulator.episodes.seed.tolist())),
     }
-    checksum = hashlib.sha256(json.dumps({**facts, "scenes": list(map(asdict, scenes))}).encode()).hexdigest()[:_DIGITS]
     renderer = f"{cameras.renderer.name} ({cameras.renderer.device})" if cameras.rig.groups else ""
-    return ProtocolCard(**facts, renderer=renderer, versions=_versions(), checksum=checksum)
+    return ProtocolCard(**facts, renderer=renderer, versions=_versions(), checksum=_digest(facts))
 
 
 def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
@@ -201,7 +200,7 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses as objects with their type, all numbers as floats, others as text."""
+    """Return a value as JSON has it: dataclasses with their types, all numbers as floats, arrays as checksums."""
     if is_dataclass(value) and not isinstance(value, type):
         own = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
         return {"type": type(value).__name__, **own}
@@ -210,7 +209,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray):
-        return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:_DIGITS]
+        content = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
+        return f"{value.dtype.str} {value.shape} {content[:_DIGITS]}"
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, (int, float, np.number)):
@@ -239,26 +239,10 @@ def _ranges(seeds: tuple[int, ...]) -> str:
 
 
 def _checksum(record: Any, without: tuple[str, ...] = ()) -> str:
-    """Return a checksum of the fields of a dataclass: arrays, tuples and dataclasses of them, and plain values."""
-    content = hashlib.sha256()
-    _add(content, {one.name: getattr(record, one.name) for one in fields(record) if one.name not in without})
-    return content.hexdigest()[:_DIGITS]
+    """Return a checksum of the fields of a dataclass."""
+    return _digest({one.name: getattr(record, one.name) for one in fields(record) if one.name not in without})
 
 
-def _add(content: Any, value: Any) -> None:
-    """Add a value to a hash: a mapping, tuple, dataclass, array or plain value."""
-    if isinstance(value, np.ndarray):
-        content.update(f"{value.dtype.str} {value.shape} ".encode())
-        content.update(np.ascontiguousarray(value).data)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            content.update(f"{key}=".encode())
-            _add(content, item)
-    elif isinstance(value, tuple):
-        content.update(f"{len(value)} ".encode())
-        for item in value:
-            _add(content, item)
-    elif hasattr(value, "__dataclass_fields__"):
-        _add(content, {one.name: getattr(value, one.name) for one in fields(value)})
-    else:
-        content.update(f"{value!r} ".encode(errors="surrogatepass"))
+def _digest(values: Mapping[str, Any]) -> str:
+    """Return a checksum of values that ``_plain`` describes."""
+    return hashlib.sha256(json.dumps(_plain(values)).encode()).hexdigest()[:_DIGITS]

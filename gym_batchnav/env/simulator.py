@@ -185,6 +185,11 @@ class Simulator:
             state.noise[indices] = episode_key(state.seed[:1], self.schedule.index(slot, row))
         else:
             state.noise[indices] = episode_key(state.seed[indices], state.count[indices])
+        self.agents.slot[indices] = slot
+        self.agents.pitch[indices] = 0
+        counters = (state.path_length, state.num_steps, state.num_collisions, state.stopped)
+        for counter in (*counters, state.num_reached, state.reached, state.reached_distance):
+            counter[indices] = 0
         for entered in np.unique(slot):
             there = slot == entered
             self._start(indices[there], int(entered), row[there])
@@ -240,14 +245,18 @@ class Simulator:
         reached = state.stopped & (state.distance < success_distance)
         np.copyto(state.reached, reached, where=active)
         rows = np.nonzero(reached & active & (state.num_reached < state.num_goals))[0]
+        is_last = state.num_reached[rows] + 1 == state.num_goals[rows]
+        finished = rows[is_last]
+        state.num_reached[finished] += 1
+        state.reached_distance[finished] = state.start_distance[finished]
+        rows = rows[~is_last]
         if len(rows) == 0:
             return
         slots = self.agents.slot[rows]
         for slot in np.unique(slots):
             self._next_goals(rows[slots == slot], self.episode_set(slot))
-        if (state.num_goals[rows] > 1).any():
-            self._update_distance()
-            state.previous_distance[rows] = state.distance[rows]
+        self._update_distance()
+        state.previous_distance[rows] = state.distance[rows]
 
     def set_pose(
         self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray, pitch: np.ndarray | None = None
@@ -365,8 +374,6 @@ class Simulator:
         navigation = self.navigation(slot)
         state = self.episodes
         episodes = navigation.episode_set
-        self.agents.slot[indices] = slot
-        self.agents.pitch[indices] = 0
         self._place(indices, navigation.start_polygon[rows], episodes.start[rows], episodes.heading[rows])
         nearest = episodes.nearest_goal[rows]
         state.episode[indices] = rows
@@ -374,26 +381,21 @@ class Simulator:
         state.goal[indices] = episodes.goals[nearest]
         state.start[indices] = episodes.start[rows]
         state.start_heading[indices] = episodes.heading[rows]
-        state.num_goals[indices] = (episodes.tour[rows] >= 0).sum(axis=1)
+        state.num_goals[indices] = episodes.num_goals[rows]
         state.category[indices] = episodes.category[rows]
         state.target[indices] = episodes.targets[nearest]
         state.viewpoint[indices] = episodes.goals[episodes.view_index[rows]]
-        state.start_distance[indices] = episodes.leg_distance[rows].sum(axis=1)
+        state.start_distance[indices] = episodes.distance[rows]
         for distance in (state.previous_distance, state.distance):
             distance[indices] = episodes.leg_distance[rows, 0]
-        counters = (state.path_length, state.num_steps, state.num_collisions, state.stopped)
-        for counter in (*counters, state.num_reached, state.reached, state.reached_distance):
-            counter[indices] = 0
 
     def _next_goals(self, indices: np.ndarray, episodes: EpisodeSet) -> None:
-        """Count a goal as reached for agents ``indices`` [M] of one scene, and set the next one where there is one."""
+        """Count a goal as reached for agents ``indices`` [M] of one scene that have another one, and set that."""
         state = self.episodes
         row = state.episode[indices]
         state.reached_distance[indices] += episodes.leg_distance[row, state.num_reached[indices]]
         state.num_reached[indices] += 1
-        left = state.num_reached[indices] < state.num_goals[indices]
-        indices = indices[left]
-        goal_set = episodes.tour[row[left], state.num_reached[indices]]
+        goal_set = episodes.tour[row, state.num_reached[indices]]
         state.goal_index[indices] = goal_set
         state.goal[indices] = episodes.goals[episodes.first_goal[goal_set]]
         state.target[indices] = episodes.targets[episodes.first_goal[goal_set]]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: cached properties
 class EpisodeSet:
     """The episodes of one scene, one row each.
 
@@ -48,7 +49,12 @@ class EpisodeSet:
         """[E, 3] float32, metres: the target of the goal that is nearest to the start."""
         return self.targets[self.nearest_goal]
 
-    @property
+    @cached_property
+    def num_goals(self) -> np.ndarray:
+        """[E] int64: the number of sets of every tour."""
+        return (self.tour >= 0).sum(axis=1)
+
+    @cached_property
     def distance(self) -> np.ndarray:
         """[E] float32, metres: the geodesic distance from start to goal, or the length of the shortest tour."""
         return self.leg_distance.sum(axis=1)

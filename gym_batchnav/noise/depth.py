@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -30,6 +31,26 @@ _DISPARITY_STEPS = 8.0  # steps per pixel to which disparity is rounded
 # What NumPy raises for headers that are damaged or claim impossible sizes.
 _UNREADABLE = (ValueError, OSError, EOFError, OverflowError, MemoryError, zipfile.BadZipFile, tokenize.TokenError)
 _LEAST_FACTOR = 1e-5  # of the table: below, the camera sees nothing
+
+
+class _Tables(NamedTuple):
+    """What ``measure_image`` reads.
+
+    Attributes:
+        shifts: [65536] int8, jitter in pixels.
+        bounds: [2] int32 of ``_jitter_by_one`` if no jitter exceeds a pixel, otherwise [0].
+        errors: [65536] float32, errors of disparity in pixels.
+        rows: [H] int64, row of ``factors`` for each row of pixels.
+        columns: [W] int64, column of ``factors`` for each column of pixels.
+        factors: [R, C, 5] float32, distortion; [1, 1, 5] for none.
+    """
+
+    shifts: np.ndarray
+    bounds: np.ndarray
+    errors: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    factors: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +90,15 @@ class RedwoodNoise(SensorNoise):
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 1] float32, metres, in place; see ``SensorNoise``."""
         height, width = images.shape[1:3]
-        shifts, bounds, errors = _tables(float(self.multiplier))
         rows = _bins(height, 480, 6) % len(self._factors)
         columns = _bins(width, 640, 8) % self._factors.shape[1]
-        run_on_images(measure_all, images, keys, np.float32, shifts, bounds, errors, rows, columns, self._factors)
+        tables = _Tables(*_levels(float(self.multiplier)), rows, columns, self._factors)
+        run_on_images(measure_all, images, keys, np.float32, tables)
 
 
 @lru_cache(maxsize=16)
-def _tables(multiplier: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the tables ``shifts``, ``bounds`` and ``errors`` of ``measure_image``."""
+def _levels(multiplier: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ``shifts``, ``bounds`` and ``errors`` of ``_Tables``."""
     levels = normal_levels()
     shifts = np.clip(np.floor(_JITTER * multiplier * levels + 0.5), -127, 127).astype(np.int8)
     by_one = np.searchsorted(shifts, [0, 1]).astype(np.int32)  # the levels ascend
@@ -195,30 +216,16 @@ def _measure_row(depths: np.ndarray, errors: np.ndarray, out: np.ndarray) -> Non
 
 
 @njit(**INNER)
-def measure_image(
-    item: int,
-    images: np.ndarray,
-    keys: np.ndarray,
-    shifts: np.ndarray,
-    bounds: np.ndarray,
-    errors: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    factors: np.ndarray,
-) -> None:
+def measure_image(item: int, images: np.ndarray, keys: np.ndarray, tables: _Tables) -> None:
     """Replace the depths of image ``item`` of ``images`` [N, H W] float32 by those that the camera measures.
 
     Args:
         item: The image.
         images: [N, H W] float32, metres, 0 where nothing is hit.
         keys: [N] uint64.
-        shifts: [65536] int8, jitter in pixels.
-        bounds: [2] int32 of ``_jitter_by_one`` if no jitter exceeds a pixel, otherwise [0].
-        errors: [65536] float32, errors of disparity in pixels.
-        rows: [H] int64, row of ``factors`` for each row of pixels.
-        columns: [W] int64, column of ``factors`` for each column of pixels.
-        factors: [R, C, 5] float32, distortion; [1, 1, 5] for none.
+        tables: See ``_Tables``.
     """
+    shifts, bounds, errors, rows, columns, factors = tables
     height = len(rows)
     width = len(columns)
     true = images[item].copy()
@@ -251,18 +258,9 @@ def measure_image(
 
 
 @njit(**ENTRY)
-def measure_all(
-    images: np.ndarray,
-    keys: np.ndarray,
-    shifts: np.ndarray,
-    bounds: np.ndarray,
-    errors: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    factors: np.ndarray,
-) -> None:
+def measure_all(images: np.ndarray, keys: np.ndarray, tables: _Tables) -> None:
     """Run ``measure_image`` for all images."""
-    for_each(measure_image, len(images), (images, keys, shifts, bounds, errors, rows, columns, factors))
+    for_each(measure_image, len(images), (images, keys, tables))
 
 
 @njit(error_model="numpy", **INNER)

@@ -24,8 +24,8 @@ _ROUNDING = 1e-9  # a product such as 0.2 * 255 is not quite a whole number
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianNoise(SensorNoise):
-    """Normal noise: each value v becomes v + intensity * (mean + sigma * n), where n is a standard normal number.
+class _NormalNoise(SensorNoise):
+    """Noise made of normal numbers.
 
     Attributes:
         intensity: Factor of the noise, as a share of the full range: Habitat's ``intensity_constant``.
@@ -44,7 +44,13 @@ class GaussianNoise(SensorNoise):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every number is within its bounds."""
-        _check_normal(self.intensity, self.mean, self.sigma)
+        check_between(0, 1000, intensity=self.intensity, sigma=self.sigma)
+        check_between(-1000, 1000, mean=self.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianNoise(_NormalNoise):
+    """Normal noise: each value v becomes v + intensity * (mean + sigma * n), where n is a standard normal number."""
 
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
@@ -53,27 +59,8 @@ class GaussianNoise(SensorNoise):
 
 
 @dataclass(frozen=True, slots=True)
-class SpeckleNoise(SensorNoise):
-    """Multiplicative noise: each value v becomes v * (1 + intensity * (mean + sigma * n)), n standard normal.
-
-    Attributes:
-        intensity: Factor of the noise: Habitat's ``intensity_constant``.
-        mean: Mean of the noise before the factor.
-        sigma: Standard deviation of the noise before the factor.
-
-    Raises:
-        ValueError: The intensity or sigma is not from 0 to 1000, or the mean not from -1000 to 1000.
-    """
-
-    intensity: float = 0.2
-    mean: float = 0.0
-    sigma: float = 1.0
-
-    sensor = "rgb"
-
-    def __post_init__(self) -> None:
-        """Raise ValueError unless every number is within its bounds."""
-        _check_normal(self.intensity, self.mean, self.sigma)
+class SpeckleNoise(_NormalNoise):
+    """Multiplicative noise: each value v becomes v * (1 + intensity * (mean + sigma * n)), n standard normal."""
 
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
@@ -121,12 +108,6 @@ class PoissonNoise(SensorNoise):
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
         run_on_images(count_all, images, keys, np.uint8, *_poisson_tables())
-
-
-def _check_normal(intensity: float, mean: float, sigma: float) -> None:
-    """Raise ValueError unless the numbers of normal noise are within bounds that no sensible noise reaches."""
-    check_between(0, 1000, intensity=intensity, sigma=sigma)
-    check_between(-1000, 1000, mean=mean)
 
 
 @lru_cache(maxsize=16)
