@@ -166,6 +166,55 @@ def test_pictures_of_16_bits_keep_their_brightness(tmp_path):
     assert scene.textures[0][0, 0].tolist() == [128, 128, 128, 255]
 
 
+@pytest.mark.parametrize("required", [False, True])
+def test_instances_of_a_mesh_are_objects_of_their_own(tmp_path, required):
+    """EXT_mesh_gpu_instancing: the node's own transform comes last; a quaternion may have any length."""
+    glb = Glb()
+    glb.mesh(glb.primitive())
+    quarter = [0, np.sqrt(0.5), 0, np.sqrt(0.5)]  # about y
+    attributes = {
+        "TRANSLATION": glb.accessor(np.array([[0, 0, 0], [4, 0, 0], [0, 0, -2]], np.float32)),
+        "ROTATION": glb.accessor(np.array([[0, 0, 0, 3], quarter, np.multiply(2, quarter)], np.float32)),
+        "SCALE": glb.accessor(np.array([[1, 1, 1], [1, 2, 1], [0.5, 1, 1]], np.float32)),
+    }
+    extension = {"EXT_mesh_gpu_instancing": {"attributes": attributes}}
+    glb.json["nodes"] = [{"mesh": 0, "name": "chair", "translation": [10, 0, 0], "extensions": extension}]
+    if required:
+        glb.json["extensionsRequired"] = ["EXT_mesh_gpu_instancing"]
+    scene = glb.load(tmp_path)
+    assert len(scene.objects) == 3 and scene.objects[0] == "chair" and len(scene.triangles) == 6
+    turned = SQUARE[:, [2, 1, 0]] * [1, 1, -1]  # x goes to -z
+    expected = [np.add(SQUARE, [10, 0, 0]), turned * [1, 2, 1] + [14, 0, 0], turned * [1, 1, 0.5] + [10, 0, -2]]
+    for number, corners in enumerate(expected, start=1):
+        found = scene.vertices[np.unique(scene.triangles[scene.triangle_object == number])]
+        order = np.lexsort(found.round(4).T)
+        np.testing.assert_allclose(found[order], corners[np.lexsort(corners.round(4).T)], atol=1e-5)
+
+
+def test_normalized_rotations_of_instances_are_read(tmp_path):
+    glb = Glb()
+    glb.mesh(glb.primitive())
+    rotation = glb.accessor(np.array([[0, 23170, 0, 23170]], np.int16), normalized=True)
+    glb.json["nodes"][0]["extensions"] = {"EXT_mesh_gpu_instancing": {"attributes": {"ROTATION": rotation}}}
+    low, high = glb.load(tmp_path).bounds
+    np.testing.assert_allclose([low, high], [[0, 0, -1], [0, 1, 0]], atol=1e-4)
+
+
+def test_morph_targets_stand_at_their_weights(tmp_path):
+    """Those of the node take the place of those of the mesh; a node without any has the mesh's."""
+    glb = Glb()
+    up = np.tile(np.array([[0, 1, 0]], np.float32), (4, 1))
+    targets = [{"POSITION": glb.accessor(up)}, {"POSITION": glb.accessor(2 * up)}, {"NORMAL": glb.accessor(up)}]
+    glb.mesh(glb.primitive(targets=targets))
+    glb.json["meshes"][0]["weights"] = [0.5, 0.0, 1.0]
+    glb.json["nodes"] = [{"mesh": 0}, {"mesh": 0, "weights": [0, 1.0, 0]}, {"mesh": 0, "weights": [0, 0, 0]}]
+    glb.json["scenes"] = [{"nodes": [0, 1, 2]}]
+    scene = glb.load(tmp_path)
+    lowest = [scene.vertices[scene.triangles[scene.triangle_object == number].ravel(), 1].min() for number in (1, 2, 3)]
+    np.testing.assert_allclose(lowest, [0.5, 2.0, 0.0])
+    assert any("morph targets" in warning for warning in scene.warnings)
+
+
 def test_strips_fans_and_lists_give_the_same_square(tmp_path):
     glb = Glb()
     strip = glb.primitive(corners=np.array([0, 1, 3, 2], np.uint8), mode=5)
@@ -347,6 +396,15 @@ def break_item(kind, index, **changes):
     return change
 
 
+def instanced(attributes):
+    """Give the first node copies; accessor 0 has four positions, accessor 1 the corners."""
+
+    def change(glb):
+        glb.json["nodes"][0]["extensions"] = {"EXT_mesh_gpu_instancing": {"attributes": attributes}}
+
+    return change
+
+
 def corners_of(*values):
     def change(glb):
         glb.json["meshes"] = []
@@ -389,6 +447,10 @@ def many_copies(glb):
         (break_json(extensionsRequired=["EXT_meshopt_compression"]), "EXT_meshopt.*npx @gltf-transform/cli copy"),
         (break_json(extensionsRequired=["KHR_texture_basisu"]), "KHR_texture_basisu.*PNG or JPEG"),
         (break_item("nodes", 0, extensions={"EXT_mesh_gpu_instancing": {}}), "EXT_mesh_gpu_instancing"),
+        (instanced({}), "no counts of instances"),
+        (instanced({"TRANSLATION": 0, "SCALE": 1}), "wrong type"),
+        (instanced({"TRANSLATION": 99}), r"accessors\[99\]"),
+        (instanced({"ROTATION": 0}), "wrong type"),
         (break_item("accessors", 0, count=10**12), "count"),
         (break_item("accessors", 0, count=5), "exceeds its bufferView"),
         (break_item("accessors", 0, count=-1), "count -1"),
@@ -831,7 +893,7 @@ def test_features_of_gltf_that_are_ignored_are_named(tmp_path, recwarn):
     glb.json["samplers"] = [{"magFilter": 9728}]
     glb.json["materials"][material]["extensions"] = {"KHR_materials_unlit": {}}
     scene = glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material, targets=[{"POSITION": 0}])).load(tmp_path)
-    assert "The file uses KHR_materials_unlit, NEAREST samplers, morph targets: these were ignored" in scene.warnings
+    assert "The file uses KHR_materials_unlit, NEAREST samplers: these were ignored" in scene.warnings
     assert not recwarn.list  # quiet
 
 

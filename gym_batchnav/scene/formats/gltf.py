@@ -12,7 +12,7 @@ from gym_batchnav.scene.builder import Material, Part, SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
 from gym_batchnav.scene.formats.gltf_document import WRAP, GltfDocument, extensions
-from gym_batchnav.scene.json_values import number, numbers, sequence, whole
+from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
 from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT
 
 _TRIANGLES = 4
@@ -23,7 +23,7 @@ _Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and al
 
 
 def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None) -> None:
-    """Add one of a glTF file's scenes to a builder, one object per node with triangles.
+    """Add one of a glTF file's scenes to a builder, one object per node with triangles, or per instance of its mesh.
 
     A file without scenes gives all of its nodes; one without nodes gives each mesh once.
 
@@ -42,8 +42,9 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
     if document.count("nodes"):
         for index, node, matrix in document.placed_nodes(number):
             if "mesh" in node:
-                parts = reader.mesh_parts(node["mesh"])
-                builder.add_object(str(node.get("name") or f"node_{index}"), parts, matrix)
+                parts = reader.mesh_parts(node["mesh"], node.get("weights"))
+                for instance in document.instances(node):
+                    builder.add_object(str(node.get("name") or f"node_{index}"), parts, matrix @ instance)
     else:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):
@@ -53,6 +54,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
         files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
     if reader.ignored:
         files.warnings.append(f"The file uses {', '.join(sorted(reader.ignored))}: these were ignored")
+    if reader.has_targets:
+        files.warnings.append("The file has morph targets: meshes stand at the weights that the file gives them")
     if document.count("skins"):
         files.warnings.append("The file has skins: skinned meshes stand as they were modelled, unposed")
 
@@ -79,22 +82,29 @@ class _Reader:
     def __init__(self, document: GltfDocument, builder: SceneBuilder) -> None:
         self._document = document
         self._builder = builder
-        self._meshes: dict[object, list[Part]] = {}
+        self._meshes: dict[tuple[object, tuple[float, ...]], list[Part]] = {}  # by number and weights of targets
         self._images: dict[object, int] = {}
         self.num_skipped = 0
+        self.has_targets = False
         self.ignored: set[str] = set()  # features that the file uses but that are not supported
 
-    def mesh_parts(self, index: object) -> list[Part]:
-        """Return the parts of a mesh, one per primitive."""
-        mesh = self._document.item("meshes", index)
-        if index not in self._meshes:
-            found = [
-                self._primitive_part(primitive) for primitive in sequence(mesh.get("primitives", []), "primitives")
-            ]
-            self._meshes[index] = [part for part in found if part is not None]
-        return self._meshes[index]
+    def mesh_parts(self, index: object, weights: object = None) -> list[Part]:
+        """Return the parts of a mesh, one per primitive.
 
-    def _primitive_part(self, primitive: Mapping[str, Any]) -> Part | None:
+        Args:
+            index: Number of the mesh.
+            weights: The weights of its morph targets; None for those of the mesh.
+        """
+        mesh = self._document.item("meshes", index)
+        given = sequence(mesh.get("weights", []) if weights is None else weights, "weights")
+        amounts = tuple(numbers({"weights": given}, "weights", [0.0] * len(given)).tolist())
+        if (index, amounts) not in self._meshes:
+            primitives = sequence(mesh.get("primitives", []), "primitives")
+            found = [self._primitive_part(primitive, amounts) for primitive in primitives]
+            self._meshes[index, amounts] = [part for part in found if part is not None]
+        return self._meshes[index, amounts]
+
+    def _primitive_part(self, primitive: Mapping[str, Any], weights: Sequence[float]) -> Part | None:
         mode = whole(primitive, "mode", _TRIANGLES, high=_FAN)
         attributes = primitive["attributes"]
         if mode < _TRIANGLES:
@@ -102,8 +112,6 @@ class _Reader:
             return None
         if "POSITION" not in attributes:
             return None
-        if primitive.get("targets"):
-            self.ignored.add("morph targets")
         document = self._document
         draco = extensions(primitive).get("KHR_draco_mesh_compression")
         if draco and "bufferView" not in document.item(
@@ -113,7 +121,7 @@ class _Reader:
         else:
             triangles = None
             read = partial(self._read_accessor, attributes)
-        vertices = read("POSITION", (3,))
+        vertices = self._morphed(read("POSITION", (3,)), primitive, weights)
         if triangles is None:
             triangles = _triangles(self._corners(primitive, len(vertices)), mode)
         else:
@@ -125,6 +133,17 @@ class _Reader:
         uvs = uvs if look.image >= 0 else None
         colors = self._colors(read, len(vertices)) if "COLOR_0" in attributes else None
         return self._builder.part(vertices, triangles, look, uvs, colors)
+
+    def _morphed(self, vertices: np.ndarray, primitive: Mapping[str, Any], weights: Sequence[float]) -> np.ndarray:
+        """Return vertices [V, 3] moved by the morph targets of a primitive with the weights that are not 0."""
+        targets = sequence(primitive.get("targets", []), "targets")
+        self.has_targets |= bool(targets)
+        for target, weight in zip(targets, weights, strict=False):
+            place = mapping(target, "a morph target").get("POSITION")
+            if weight and place is not None:
+                moves = _sized(self._document.accessor(place, (3,)), len(vertices), "POSITION of a morph target")
+                vertices = vertices + weight * moves
+        return vertices
 
     def _read_accessor(self, attributes: Mapping[str, Any], name: str, widths: Sequence[int]) -> np.ndarray:
         return self._document.accessor(attributes[name], widths)

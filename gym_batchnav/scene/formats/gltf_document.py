@@ -40,6 +40,7 @@ _READ = {
     "KHR_materials_pbrSpecularGlossiness",
     "KHR_mesh_quantization",
     "KHR_texture_transform",
+    "EXT_mesh_gpu_instancing",
     "EXT_texture_webp",
 }
 _SHADING = ("KHR_materials_", "KHR_lights_")
@@ -48,7 +49,6 @@ _REMEDIES = {
     **dict.fromkeys(_MESHOPT, "decompress it with `npx @gltf-transform/cli copy IN.glb OUT.glb`"),
     "KHR_texture_basisu": "convert its textures to PNG or JPEG",
     "KHR_texture_ktx": "convert its textures to PNG or JPEG",
-    "EXT_mesh_gpu_instancing": "re-export it with one node for each instance",
 }
 
 
@@ -118,12 +118,39 @@ class GltfDocument:
             if index in seen or depth > MAX_DEPTH:
                 raise ValueError(f"node {index} is its own ancestor, has two parents or lies deeper than {MAX_DEPTH}")
             seen.add(index)
-            if "EXT_mesh_gpu_instancing" in extensions(node):
-                raise ValueError(f"node {index} uses EXT_mesh_gpu_instancing: {_REMEDIES['EXT_mesh_gpu_instancing']}")
             matrix = above @ _local_matrix(node)
             yield index, node, matrix
             children = sequence(node.get("children", []), "children")
             waiting += [(child, matrix, depth + 1) for child in reversed(children)]
+
+    def instances(self, node: Mapping[str, Any]) -> np.ndarray:
+        """Return the matrices [I, 4, 4] float64 from the copies of a node's mesh to the node.
+
+        The copies are those of EXT_mesh_gpu_instancing; without it there is one, the mesh itself.
+        """
+        if "EXT_mesh_gpu_instancing" not in extensions(node):
+            return np.eye(4)[None]
+        instancing = mapping(extensions(node)["EXT_mesh_gpu_instancing"], "EXT_mesh_gpu_instancing")
+        attributes = mapping(instancing.get("attributes"), "attributes of EXT_mesh_gpu_instancing")
+        widths = {"TRANSLATION": 3, "ROTATION": 4, "SCALE": 3}
+        read = {name: self.accessor(attributes[name], (width,)) for name, width in widths.items() if name in attributes}
+        counts = {len(values) for values in read.values()}
+        if len(counts) != 1:
+            raise ValueError(
+                f"its EXT_mesh_gpu_instancing has {sorted(counts) or 'no'} counts of instances: re-export it"
+            )
+        count = counts.pop()
+        if count > MAX_NODES:
+            raise ValueError(f"a node has {count:,} instances, the limit is {MAX_NODES:,}: join some")
+        matrices = np.tile(np.eye(4), (count, 1, 1))
+        if "ROTATION" in read:
+            for matrix, (x, y, z, w) in zip(matrices, read["ROTATION"].astype(np.float64).tolist(), strict=True):
+                matrix[:3, :3] = _rotation(x, y, z, w)
+        if "SCALE" in read:
+            matrices[:, :3, :3] *= read["SCALE"].astype(np.float64)[:, None, :]
+        if "TRANSLATION" in read:
+            matrices[:, :3, 3] = read["TRANSLATION"]
+        return matrices
 
     def accessor(self, index: object, widths: Sequence[int]) -> np.ndarray:
         """Return an accessor's values [count, width]: as stored, or float32 in [-1, 1] if they are normalized.
@@ -295,10 +322,13 @@ def _local_matrix(node: Mapping[str, Any]) -> np.ndarray:
     """Return a node's matrix [4, 4] float64 to its parent."""
     if "matrix" in node:
         return numbers(node, "matrix", np.eye(4).ravel().tolist()).reshape(4, 4).T
-    x, y, z, w = numbers(node, "rotation", (0.0, 0.0, 0.0, 1.0)).tolist()
     matrix = np.eye(4)
-    if x or y or z or w:  # a zero quaternion is no rotation
-        matrix[:3, :3] = rotation_matrix(w, x, y, z)
+    matrix[:3, :3] = _rotation(*numbers(node, "rotation", (0.0, 0.0, 0.0, 1.0)).tolist())
     matrix[:3, :3] *= numbers(node, "scale", (1.0, 1.0, 1.0))
     matrix[:3, 3] = numbers(node, "translation", (0.0, 0.0, 0.0))
     return matrix
+
+
+def _rotation(x: float, y: float, z: float, w: float) -> np.ndarray:
+    """Return the matrix [3, 3] float64 of a quaternion of any length; one of length 0 is no rotation."""
+    return rotation_matrix(w, x, y, z) if x or y or z or w else np.eye(3)
