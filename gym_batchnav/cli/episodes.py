@@ -24,6 +24,13 @@ class TaskName(str, Enum):
     OBJECTNAV = "objectnav"
 
 
+class FloorsName(str, Enum):
+    """Rules of the islands on which episodes lie."""
+
+    MAIN = "main"
+    HABITAT = "habitat"
+
+
 @episodes.command()
 def generate(
     scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
@@ -40,6 +47,9 @@ def generate(
     max_distance: Annotated[
         float, typer.Option(help="Longest geodesic distance from start to goal, in metres.")
     ] = 30.0,
+    floors: Annotated[
+        FloorsName, typer.Option(help="Where episodes lie: main floors, or as in Habitat also roofs and furniture.")
+    ] = FloorsName.MAIN,
 ) -> None:
     """Sample episodes by the rules of Habitat's generator.
 
@@ -51,6 +61,7 @@ def generate(
     import numpy as np
 
     from gym_batchnav.episodes.episode_set import EpisodeSet
+    from gym_batchnav.episodes.floors import floor_islands
     from gym_batchnav.episodes.habitat import write_episodes
     from gym_batchnav.episodes.habitat_objects import write_object_episodes
     from gym_batchnav.episodes.objects import ObjectInstance, find_instances, sample_object_episodes
@@ -82,14 +93,15 @@ def generate(
             rng = np.random.default_rng([seed, index])
             file = f"{source.name}.glb"
             try:
+                islands = floor_islands(scene, navmesh, floors.value)
                 if task is TaskName.OBJECTNAV:
-                    found = find_instances(scene, navmesh, names)
+                    found = find_instances(scene, navmesh, names, islands=islands)
                     objects[file] = (
                         sample_object_episodes(navmesh, found, names, num_episodes, rng, rules=rules),
                         found,
                     )
                 else:
-                    points[file] = sample_episodes(navmesh, num_episodes, rng, rules)
+                    points[file] = sample_episodes(navmesh, num_episodes, rng, rules, islands)
             except ValueError as error:
                 raise ValueError(f"scene '{source.name}': {error}") from error
             done()

@@ -86,6 +86,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             which an environment reports ``episode_valid`` False and stands still.
         episode_file: A Habitat PointNav or ObjectNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: Number of episodes to sample for a scene that comes without any.
+        floors: Where sampled episodes begin and end: ``"main"`` for the largest island of each storey, ``"habitat"``
+            for all islands with a radius of 1.5 m, which include roofs and tops of furniture.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
             scene is used as it is, and other navmeshes are built with NavMeshSettings().
         actions: ``"discrete"``, ``"velocity"``, ``"waypoint"``, ``"holonomic"``, or an object such as
@@ -146,6 +148,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         episode_order: str = "random",
         episode_file: str | Path | None = None,
         num_episodes: int = 1000,
+        floors: str = "main",
         navmesh_settings: NavMeshSettings | None = None,
         actions: str | Actions = "discrete",
         actuation_noise: str | ActuationNoise | None = None,
@@ -168,7 +171,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             num_envs=num_envs, protocol=protocol, sensors=sensors, camera=camera, sensor_noise=sensor_noise,
             sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
-            num_episodes=num_episodes, navmesh_settings=navmesh_settings, actions=actions,
+            num_episodes=num_episodes, floors=floors, navmesh_settings=navmesh_settings, actions=actions,
             actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
             sliding=sliding, geodesic=geodesic, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
             render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,

@@ -192,6 +192,7 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
         "num_envs": settings.num_envs,
         "autoreset_mode": autoreset_mode_of(settings.autoreset_mode).name.lower(),
         "num_episodes": settings.num_episodes,
+        "floors": settings.floors,
         "episode_file": None if settings.episode_file is None else Path(settings.episode_file).name,
         "resident_scenes": settings.resident_scenes,
         "rotate_every": settings.rotate_every,

@@ -14,7 +14,8 @@ from gym_batchnav.actions.choice import make_actions, make_noise
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.delays import Delays
 from gym_batchnav.env.rig import CameraRig, CameraSpec
-from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
+from gym_batchnav.episodes.floors import FLOORS
+from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes, with_floors
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
@@ -62,6 +63,7 @@ class BatchSettings:
     episode_order: str = "random"
     episode_file: str | Path | None = None
     num_episodes: int = 1000
+    floors: str = "main"
     navmesh_settings: NavMeshSettings | None = None
     actions: str | Actions = "discrete"
     actuation_noise: str | ActuationNoise | None = None
@@ -99,6 +101,7 @@ class BatchSettings:
             for camera in self.picture_cameras:
                 check_picture_camera(camera)
         check_choice("geodesic", self.geodesic, GEODESICS)
+        check_choice("floors", self.floors, FLOORS)
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)
@@ -163,7 +166,7 @@ class BatchSettings:
             settings=self.navmesh_settings,
             episode_file=None if self.episode_file is None else Path(self.episode_file),
             num_episodes=self.num_episodes,
-            sampler=sampler,
+            sampler=with_floors(sampler, self.floors),
             geodesic=self.geodesic,
             cache=DiskCache(None if self.cache_dir is None else Path(self.cache_dir)),
         )

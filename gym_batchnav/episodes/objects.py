@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
+from gym_batchnav.episodes.floors import floor_islands
 from gym_batchnav.episodes.sampling import SamplingRules
 from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.homes.classes import semantic_class
@@ -88,9 +89,21 @@ def object_category(name: str) -> str:
 
 
 def find_instances(
-    scene: Scene, navmesh: NavMesh, categories: Sequence[str], rules: ViewRules | None = None
+    scene: Scene,
+    navmesh: NavMesh,
+    categories: Sequence[str],
+    rules: ViewRules | None = None,
+    islands: np.ndarray | None = None,
 ) -> list[ObjectInstance]:
     """Return the objects of some categories that have view points, with these, ordered by category.
+
+    Args:
+        scene: The scene.
+        navmesh: Its navmesh.
+        categories: Names of the categories, see ``object_category``.
+        rules: The rules of view points.
+        islands: [I] bool, the islands on which view points lie, see ``floor_islands``; None for all that are large
+            enough for Habitat's generator.
 
     Raises:
         RuntimeError: If Embree, which traces the rays, cannot run here.
@@ -102,6 +115,7 @@ def find_instances(
         for object_id, name in enumerate(scene.objects, 1)
         if (category := object_category(name)) in numbers
     ]
+    islands = floor_islands(scene, navmesh, "habitat") if islands is None else islands
     drawer = _ObjectViews(scene, rules.eye_height)
     try:
         found = []
@@ -110,7 +124,7 @@ def find_instances(
             if not len(vertices):
                 continue
             center = (vertices.min(axis=0) + vertices.max(axis=0)) / 2
-            points = _candidates(navmesh, vertices, center, rules)
+            points = _candidates(navmesh, vertices, center, rules, islands)
             coverage = drawer.coverage(object_id, center, points)
             seen = coverage >= rules.min_coverage
             if seen.sum() >= rules.min_points:
@@ -147,7 +161,9 @@ class _ObjectViews:
         self._renderer.close()
 
 
-def _candidates(navmesh: NavMesh, vertices: np.ndarray, center: np.ndarray, rules: ViewRules) -> np.ndarray:
+def _candidates(
+    navmesh: NavMesh, vertices: np.ndarray, center: np.ndarray, rules: ViewRules, islands: np.ndarray
+) -> np.ndarray:
     """Return the points [V, 3] float32 of a grid on the navmesh that are near enough to an object."""
     reach = rules.max_distance
     low = np.ceil((vertices.min(axis=0) - reach) / rules.spacing)
@@ -157,9 +173,8 @@ def _candidates(navmesh: NavMesh, vertices: np.ndarray, center: np.ndarray, rule
     grid = grid[_outline_distance(vertices[:, [0, 2]], grid) <= reach]
     points = np.insert(grid, 1, center[1] - _BELOW_CENTRE, axis=1)
     snapped, polygons = navmesh.snap_with_polygon(points)
-    large = navmesh.island_radius >= SamplingRules().min_island_radius
     on_grid = np.hypot(*(snapped - points)[:, [0, 2]].T) < 0.1 * rules.spacing
-    fits = (polygons >= 0) & on_grid & large[navmesh.polygon_island[polygons]] & (snapped[:, 1] <= center[1] + 0.5)
+    fits = (polygons >= 0) & on_grid & islands[navmesh.polygon_island[polygons]] & (snapped[:, 1] <= center[1] + 0.5)
     return snapped[fits]
 
 

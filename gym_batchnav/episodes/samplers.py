@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
+from gym_batchnav.episodes.floors import FLOORS, floor_islands
 from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -33,11 +34,22 @@ class EpisodeSampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PointEpisodes:
-    """Pairs of a start and a goal, as in PointNav; see ``sample_episodes``."""
+    """Pairs of a start and a goal, as in PointNav; see ``sample_episodes``.
+
+    Attributes:
+        floors: Where episodes begin and end, see ``floor_islands``.
+    """
+
+    floors: str = "main"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is such a rule."""
+        _check_floors(self.floors)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return PointNav episodes."""
-        return sample_episodes(navmesh, num_episodes, rng)
+        islands = floor_islands(scene, navmesh, self.floors)
+        return sample_episodes(navmesh, num_episodes, rng, islands=islands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +58,22 @@ class TourEpisodes:
 
     Attributes:
         num_goals: Number of goals per episode.
+        floors: Where episodes begin and end, see ``floor_islands``.
     """
 
     num_goals: int = 3
+    floors: str = "main"
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is a goal."""
         if isinstance(self.num_goals, bool) or not isinstance(self.num_goals, int) or not 1 <= self.num_goals <= 100:
             raise ValueError(f"num_goals={self.num_goals!r}: pass a whole number from 1 to 100")
+        _check_floors(self.floors)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes with several goals."""
-        return sample_tours(navmesh, num_episodes, self.num_goals, rng)
+        islands = floor_islands(scene, navmesh, self.floors)
+        return sample_tours(navmesh, num_episodes, self.num_goals, rng, islands=islands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +84,13 @@ class ObjectEpisodes:
         categories: Names of the categories, see ``object_category``; those that a scene lacks are not drawn there.
         per_instance: Whether the goal is one object, instead of any of its category.
         eye_height: Height of the camera above the navmesh from which objects must be seen, metres.
+        floors: Where episodes end, see ``floor_islands``.
     """
 
     categories: tuple[str, ...] = CATEGORIES
     per_instance: bool = False
     eye_height: float = 1.25
+    floors: str = "main"
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there are categories, each once, and the other fields are valid."""
@@ -81,6 +99,7 @@ class ObjectEpisodes:
         if not fits or len(set(names)) < len(names):
             raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
         check_flags(per_instance=self.per_instance)
+        _check_floors(self.floors)
         _ = self.view_rules  # checks the height
 
     @property
@@ -90,8 +109,14 @@ class ObjectEpisodes:
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes that lead to objects."""
-        instances = find_instances(scene, navmesh, self.categories, self.view_rules)
+        islands = floor_islands(scene, navmesh, self.floors)
+        instances = find_instances(scene, navmesh, self.categories, self.view_rules, islands)
         return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
+
+
+def _check_floors(floors: str) -> None:
+    if floors not in FLOORS:
+        raise ValueError(f"floors={floors!r}: choose one of {', '.join(map(repr, FLOORS))}")
 
 
 _KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes)
@@ -100,6 +125,11 @@ _KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes)
 def is_rebuildable(sampler: EpisodeSampler) -> bool:
     """Return whether a sampler is one of this module, which its values describe."""
     return type(sampler) in _KINDS
+
+
+def with_floors(sampler: EpisodeSampler, floors: str) -> EpisodeSampler:
+    """Return a sampler of this module with another rule for its floors, and a user's own unchanged."""
+    return replace(sampler, floors=floors) if is_rebuildable(sampler) else sampler  # type: ignore[type-var]
 
 
 def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:

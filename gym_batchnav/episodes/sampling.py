@@ -32,13 +32,24 @@ class SamplingRules:
 
 
 def sample_episodes(
-    navmesh: NavMesh, num_episodes: int, rng: np.random.Generator, rules: SamplingRules | None = None
+    navmesh: NavMesh,
+    num_episodes: int,
+    rng: np.random.Generator,
+    rules: SamplingRules | None = None,
+    islands: np.ndarray | None = None,
 ) -> EpisodeSet:
     """Sample episodes as Habitat's generator does (habitat-lab, pointnav_generator.py), many at a time.
 
     Goals are uniform on all islands that are large enough, and up to ``retries`` uniform starts are tried per goal. A
     start is accepted on the goal's floor and island, at a geodesic distance within the limits. A nearly straight pair
     (ratio r below ``straight_ratio``) is accepted with probability 20 (r - 0.98)^2. Headings are uniform.
+
+    Args:
+        navmesh: The navmesh.
+        num_episodes: Number of episodes.
+        rng: Source of random numbers.
+        rules: Limits on the pairs of points.
+        islands: [I] bool, the islands to sample on, see ``floor_islands``; None for all.
 
     Raises:
         ValueError: If no island or no pair of points satisfies the rules.
@@ -59,7 +70,7 @@ def sample_episodes(
     num_found = num_tried = 0
     while num_found < num_episodes:
         batch = max(64, num_episodes - num_found)
-        starts, goals, distances = _compatible_pairs(navmesh, batch, rng, rules)
+        starts, goals, distances = _compatible_pairs(navmesh, batch, rng, rules, islands)
         found.append((starts, goals, distances))
         num_found += len(starts)
         num_tried += batch
@@ -75,7 +86,12 @@ def sample_episodes(
 
 
 def sample_tours(
-    navmesh: NavMesh, num_episodes: int, num_goals: int, rng: np.random.Generator, rules: SamplingRules | None = None
+    navmesh: NavMesh,
+    num_episodes: int,
+    num_goals: int,
+    rng: np.random.Generator,
+    rules: SamplingRules | None = None,
+    islands: np.ndarray | None = None,
 ) -> EpisodeSet:
     """Sample episodes with several goals, to be reached in order.
 
@@ -86,7 +102,7 @@ def sample_tours(
         ValueError: If no island or no pair of points satisfies the rules.
     """
     rules = rules or SamplingRules()
-    first = sample_episodes(navmesh, num_episodes, rng, rules)
+    first = sample_episodes(navmesh, num_episodes, rng, rules, islands)
     goals = np.empty((num_episodes, num_goals, 3), np.float32)
     legs = np.empty((num_episodes, num_goals), np.float32)
     goals[:, 0] = first.goal
@@ -95,7 +111,7 @@ def sample_tours(
     for leg in range(1, num_goals):
         left = np.arange(num_episodes)
         for _ in range(rules.give_up_after // rules.retries):
-            tried, polygons = navmesh.random_points_and_polygons(len(left), rng)
+            tried, polygons = navmesh.random_points_and_polygons(len(left), rng, islands)
             distance = np.full(len(left), np.inf)
             here = navmesh.polygon_island[polygons] == island[left]
             distance[here] = navmesh.geodesic_distance(goals[left[here], leg - 1], tried[here])
@@ -125,10 +141,10 @@ def _path_length_bound(navmesh: NavMesh) -> float:
 
 
 def _compatible_pairs(
-    navmesh: NavMesh, num_goals: int, rng: np.random.Generator, rules: SamplingRules
+    navmesh: NavMesh, num_goals: int, rng: np.random.Generator, rules: SamplingRules, islands: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Try ``num_goals`` goals and return the starts, goals and distances of accepted pairs, at most one per goal."""
-    goals, goal_polygons = navmesh.random_points_and_polygons(num_goals, rng)
+    goals, goal_polygons = navmesh.random_points_and_polygons(num_goals, rng, islands)
     fits = navmesh.island_radius[navmesh.polygon_island[goal_polygons]] >= rules.min_island_radius
     goals = goals[fits]
     goal_islands = navmesh.polygon_island[goal_polygons[fits]]
@@ -136,7 +152,7 @@ def _compatible_pairs(
     distances = np.full(len(goals), np.nan)
     left = np.arange(len(goals))  # goals that have no start yet
     for _ in range(rules.retries):
-        tried, polygons = navmesh.random_points_and_polygons(len(left), rng)
+        tried, polygons = navmesh.random_points_and_polygons(len(left), rng, islands)
         offset = (tried - goals[left]).astype(np.float64)
         fits = navmesh.polygon_island[polygons] == goal_islands[left]
         fits &= np.abs(offset[:, 1]) <= rules.max_height_difference

@@ -334,12 +334,12 @@ class NavMesh:
             return np.zeros((0, 3), np.float32)
         return np.concatenate([ends[:1], self._corners.point[bends].astype(np.float32), ends[1:]])
 
-    def random_points(self, n: int, rng: np.random.Generator, island: int | None = None) -> np.ndarray:
-        """Return random points [n, 3] float32 on one island or on all, uniform in the horizontal plane."""
+    def random_points(self, n: int, rng: np.random.Generator, island: int | np.ndarray | None = None) -> np.ndarray:
+        """Return points [n, 3] float32, uniform in plan, on one island, on those of a mask [I] bool, or on all."""
         return self.random_points_and_polygons(n, rng, island)[0]
 
     def random_points_and_polygons(
-        self, n: int, rng: np.random.Generator, island: int | None = None
+        self, n: int, rng: np.random.Generator, island: int | np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return points as ``random_points`` does, and the polygons [n] int32 that they lie in.
 
@@ -353,11 +353,12 @@ class NavMesh:
             raise TypeError(f"n={n!r}: pass the number of points as an integer")
         if not 0 <= n <= MAX_RANDOM_POINTS:
             raise ValueError(f"n={n}: pass a number of points from 0 to {MAX_RANDOM_POINTS:,}")
-        area = (
-            self.polygon_area_xz
-            if island is None
-            else np.where(self.polygon_island == island, self.polygon_area_xz, 0.0)
-        )
+        area = self.polygon_area_xz
+        if island is not None:
+            mask = island if isinstance(island, np.ndarray) else np.arange(self.num_islands) == island
+            if mask.shape != (self.num_islands,) or mask.dtype != bool:
+                raise ValueError(f"island={island!r}: pass a number, or a mask of {self.num_islands} bools")
+            area = np.where(mask[self.polygon_island], area, 0.0)
         if not area.sum() > 0:
             raise ValueError("the navmesh is empty" if island is None else f"the navmesh has no island {island}")
         draws = rng.random((n, 4))

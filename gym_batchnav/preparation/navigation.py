@@ -36,7 +36,7 @@ _COMPILERS = ("numpy", "numba")
 _builder_digest = partial(code_digest, "navmesh/build/__init__.py", packages=_COMPILERS)
 _geodesics_digest = partial(code_digest, "navmesh/mesh.py", without=("navmesh/build/",), packages=_COMPILERS)
 _floor_digest = partial(code_digest, "navmesh/kernels/floor.py", packages=_COMPILERS)
-_sampler_digest = partial(code_digest, "episodes/sampling.py", without=("navmesh/build/",), packages=_COMPILERS)
+_sampler_digest = partial(code_digest, "episodes/floors.py", without=("navmesh/build/",), packages=_COMPILERS)
 _other_sampler_digest = partial(code_digest, "episodes/samplers.py", without=("navmesh/build/",), packages=_COMPILERS)
 
 
@@ -245,10 +245,10 @@ def cached_episodes(
 
 def _episodes_key(scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler) -> str:
     """Return the key of a sampler's episodes in the cache."""
-    if isinstance(sampler, PointEpisodes):  # they depend on the navmesh alone
-        return f"episodes-{_sampler_digest()}-{num_episodes}-{_content_of(navmesh)}-{scene.name}"
-    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}-{_objects_of(scene)}"
-    return f"episodes-{_other_sampler_digest()}-{sampler!r}-{num_episodes}-{content}-{scene.name}"
+    content = f"{sampler!r}-{num_episodes}-{_geometry_of(scene)}-{_content_of(navmesh)}-{scene.name}"
+    if isinstance(sampler, PointEpisodes):
+        return f"episodes-{_sampler_digest()}-{content}"
+    return f"episodes-{_other_sampler_digest()}-{_objects_of(scene)}-{content}"
 
 
 def _objects_of(scene: Scene) -> str:

@@ -187,7 +187,7 @@ def test_piped_output_does_not_break_paths(tmp_path):
 
 def test_object_episodes_are_generated_and_described(tmp_path):
     out = tmp_path / "objects.json.gz"
-    wanted = ("--task", "objectnav", "--categories", "bed, toilet", "--num-episodes", "20", "--out", str(out))
+    wanted = ("--task", "objectnav", "--categories", "chair, sofa", "--num-episodes", "20", "--out", str(out))
     assert "20 episodes in 1 scene" in run("episodes", "generate", "apartment_4", *wanted).stderr
     rows = json.loads(run("episodes", "info", str(out), "--task", "objectnav", "--json").stdout)["scenes"]
     assert all("detour_mean" not in row for row in rows.values())  # the file does not say which view point is nearest

@@ -41,7 +41,7 @@ def test_straight_pairs_are_as_rare_as_habitat_makes_them(navmesh):
     tries = 20_000
     from gym_batchnav.episodes.sampling import _compatible_pairs
 
-    kept = len(_compatible_pairs(empty, tries, rng, SamplingRules())[0])
+    kept = len(_compatible_pairs(empty, tries, rng, SamplingRules(), None)[0])
     fitting = 0.95  # of the pairs in an 8 m square are more than 1 m apart
     assert kept / tries == pytest.approx(1 - (1 - 0.008 * fitting) ** 10, rel=0.1)
 

@@ -44,7 +44,7 @@ def generate(
     import numpy as np
 
     from gym_batchnav.episodes.habitat import write_episodes
-    from gym_batchnav.episodes.sampling import sample_episodes
+    from gym_batchnav.episodes.samplers import PointEpisodes
     from gym_batchnav.homes import generate_apartment
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.preparation.kernels import warm_up_building
@@ -66,7 +66,7 @@ def generate(
             save_glb(home, out / f"{stem}.glb")
             navmesh = NavMesh.build(home.vertices, home.triangles)
             navmesh.save(out / f"{stem}.navmesh")
-            episodes = sample_episodes(navmesh, num_episodes, np.random.default_rng(seed))
+            episodes = PointEpisodes().sample(home, navmesh, num_episodes, np.random.default_rng(seed))
             write_episodes({f"{stem}.glb": episodes}, out / f"{stem}.json.gz")
             console.print(f"{stem}: {_summary(home, navmesh)}", highlight=False, markup=False, soft_wrap=True)
             done()
