@@ -16,7 +16,7 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 FLOORS = [
     "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise", "episodes",
     "actions", "task", "preparation", "protocols", "env", "evaluation", "adapters", "viz", "train", "testing", "bench",
-    "diagnosis", "cli", "__main__",
+    "datasets", "diagnosis", "cli", "__main__",
 ]  # fmt: skip
 MAX_LINES = 450
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

@@ -1,4 +1,4 @@
-"""The command line: ``gym-batchnav demo | doctor | warmup | bench | scene | episodes | train | evaluate``."""
+"""The command line: ``gym-batchnav demo | doctor | warmup | bench | scene | data | episodes | train | evaluate``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 
 import gym_batchnav
 from gym_batchnav.cli.bench import bench
+from gym_batchnav.cli.data import data
 from gym_batchnav.cli.demo import demo
 from gym_batchnav.cli.doctor import doctor
 from gym_batchnav.cli.episodes import episodes
@@ -54,6 +55,7 @@ app.command()(train)
 app.command()(evaluate)
 app.add_typer(bench, name="bench")
 app.add_typer(scene, name="scene")
+app.add_typer(data, name="data")
 app.add_typer(episodes, name="episodes")
 
 
