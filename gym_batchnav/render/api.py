@@ -17,6 +17,7 @@ import numpy as np
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.bodies import BodyViews
 
 RENDERERS = ("auto", "opengl", "embree")
 # Type and number of channels of each sensor's pixels.
@@ -47,12 +48,13 @@ class Target(Protocol):
 
     num_views: int
 
-    def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+    def render(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
         """Draw every view: ``begin``, then ``finish``.
 
         Args:
             slots: [n] int, the slot whose scene each view shows; n is at most ``num_views``.
             views: [n, 4, 4] float32, world-to-camera, rigid.
+            bodies: Moving bodies to draw over the scenes; None for none.
 
         Returns:
             One array per sensor, [n, H, W, channels]; see ``SENSOR_FORMATS``. With ``device="cuda"`` they are torch
@@ -63,7 +65,7 @@ class Target(Protocol):
             RuntimeError: If a batch is in flight, or as ``begin`` and ``finish`` do.
         """
 
-    def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
+    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
         """Start drawing: the first half of ``render``.
 
         Views are not checked to be rigid, because a step computes them itself. Other views give meaningless images, but
@@ -83,7 +85,7 @@ class Target(Protocol):
                 another thread uses the renderer, or the device failed.
         """
 
-    def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+    def refresh(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
         """Call ``begin`` and ``finish``, but copy views that have not changed since the last batch where possible.
 
         The images equal those of ``begin`` and ``finish``, unless the caller has written into the last images.
@@ -126,13 +128,14 @@ class Renderer(Protocol):
         """Release every scene and target; idempotent."""
 
 
-def make_renderer(name: str, library: SceneLibrary) -> Renderer:
+def make_renderer(name: str, library: SceneLibrary, bodies: SceneLibrary | None = None) -> Renderer:
     """Make a renderer for a library's scenes; its ``name`` and ``device`` tell which one was chosen.
 
     Args:
         name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a hardware device, Embree otherwise. If Embree is not
             installed, ``"auto"`` falls back to OpenGL in software.
         library: The scenes to draw.
+        bodies: The shapes of moving bodies, one per slot; None for none.
 
     Raises:
         ValueError: If the name is none of these.
@@ -147,10 +150,10 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
-        return OpenGLRenderer(library)
+        return OpenGLRenderer(library, bodies)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
-    return EmbreeRenderer(library)
+    return EmbreeRenderer(library, bodies)
 
 
 class RendererChoice(NamedTuple):

@@ -19,6 +19,7 @@ class EmbreeRenderer:
 
     Args:
         library: The scenes; the trees of all resident scenes are built now.
+        bodies: The shapes of moving bodies, one per slot; None for none.
 
     Raises:
         RuntimeError: If Embree is not installed or cannot run here.
@@ -27,15 +28,16 @@ class EmbreeRenderer:
     name = "embree"
     nbytes = 0  # on a graphics device; trees and surfaces count as the library's memory
 
-    def __init__(self, library: SceneLibrary) -> None:
+    def __init__(self, library: SceneLibrary, bodies: SceneLibrary | None = None) -> None:
         claim_process("the Embree renderer")
         self.library = library
+        self.bodies = bodies
         self.claim = Claim("this Embree renderer")
         self.embree = shared_embree()
         self.device = processor_name()
         self._closed = False
-        self._keys: dict[TreePreparer | SurfacePreparer, int] = {}
-        self._tables: dict[tuple[int, int], SlotTable] = {}
+        self._keys: dict[tuple[SceneLibrary, TreePreparer | SurfacePreparer], int] = {}
+        self._tables: dict[tuple[SceneLibrary, int, int], SlotTable] = {}
         self._generation = library.generation  # at which the tables were filled
         self.tree_key(cull=False)
 
@@ -70,22 +72,25 @@ class EmbreeRenderer:
 
     def tree_key(self, cull: bool) -> int:
         """Return the library's key of the ray trees."""
-        return self._prepare(TreePreparer(self.embree, cull))
+        return self._prepare(self.library, TreePreparer(self.embree, cull))
 
-    def slot_table(self, cull: bool, size: int, masked_only: bool) -> SlotTable:
+    def slot_table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> SlotTable:
         """Return the table of slots that kernels read, shared by targets with the same requirements.
 
         Args:
+            library: The scenes, or the bodies.
             cull: Whether rays pass through single-sided triangles from behind.
             size: Texels per side of the textures.
             masked_only: Whether only scenes with masked materials need surfaces.
         """
         full = SurfacePreparer(size, masked_only=False)
-        surfaces = full if full in self._keys else SurfacePreparer(size, masked_only)
-        keys = self.tree_key(cull), self._prepare(surfaces)
-        if keys not in self._tables:
-            self._tables[keys] = SlotTable(self.library, *keys)
-        return self._tables[keys]
+        surfaces = full if (library, full) in self._keys else SurfacePreparer(size, masked_only)
+        tree = self._prepare(library, TreePreparer(self.embree, cull))
+        surface = self._prepare(library, surfaces)
+        key = (library, tree, surface)
+        if key not in self._tables:
+            self._tables[key] = SlotTable(library, tree, surface)
+        return self._tables[key]
 
     def follow_library(self) -> None:
         """Update all slot tables and release scenes that have left the library."""
@@ -94,11 +99,11 @@ class EmbreeRenderer:
                 table.mirror()
             self._generation = self.library.generation
 
-    def _prepare(self, preparer: TreePreparer | SurfacePreparer) -> int:
-        """Register a preparer with the library, once for all targets, and return its key."""
-        if preparer not in self._keys:
-            self._keys[preparer] = self.library.add_preparer(preparer)
-        return self._keys[preparer]
+    def _prepare(self, library: SceneLibrary, preparer: TreePreparer | SurfacePreparer) -> int:
+        """Register a preparer with a library, once for all targets, and return its key."""
+        if (library, preparer) not in self._keys:
+            self._keys[library, preparer] = library.add_preparer(preparer)
+        return self._keys[library, preparer]
 
     def check_open(self) -> None:
         """Raise RuntimeError once the renderer is closed."""
@@ -108,8 +113,8 @@ class EmbreeRenderer:
     def close(self) -> None:
         """Release every scene; targets of this renderer can no longer draw. Idempotent."""
         self._closed = True
-        for key in self._keys.values():
-            self.library.remove_preparer(key)
+        for (library, _), key in self._keys.items():
+            library.remove_preparer(key)
         for table in self._tables.values():
             table.clear()  # targets may keep the tables
         self._keys.clear()

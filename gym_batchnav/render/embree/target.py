@@ -11,7 +11,9 @@ from numba import get_num_threads, set_num_threads
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS, InFlight, empty_pictures
+from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.checks import check_rigid, check_slots, needs_ray_table
+from gym_batchnav.render.embree.bodies import Bodies
 from gym_batchnav.render.embree.packet import Optics
 from gym_batchnav.render.embree.rays import RayOutput, draw_rays, ray_table
 from gym_batchnav.render.embree.trace import SLOT, Output, Shading, Tracer, Views, draw
@@ -31,6 +33,7 @@ class _Batch(NamedTuple):
     generation: int  # of the library
     slots: np.ndarray  # [n] int64
     views: np.ndarray  # [n, 4, 4] float32
+    with_bodies: np.ndarray  # [n] bool
     pictures: dict[str, np.ndarray]  # [n, H, W, channels] per sensor
 
 
@@ -43,7 +46,10 @@ class EmbreeTarget:
         self.num_views = num_views
         self._renderer = renderer
         size = texture_size(camera)
-        self._slots = renderer.slot_table(camera.cull_backfaces, size, masked_only="rgb" not in sensors)
+        table = partial(renderer.slot_table, cull=camera.cull_backfaces, size=size, masked_only="rgb" not in sensors)
+        self._slots = table(renderer.library)
+        self._bodies = None if renderer.bodies is None else table(renderer.bodies)
+        self._spheres = np.zeros((0, 4), np.float32) if renderer.bodies is None else _spheres(renderer.bodies)
         self._sets = [empty_pictures(camera, sensors, num_views) for _ in range(buffers)]
         self._next_set = 0
         self._in_flight: InFlight[dict[str, np.ndarray]] = InFlight(buffers)
@@ -53,29 +59,29 @@ class EmbreeTarget:
         self._table = ray_table(camera, self._optics) if needs_ray_table(camera, sensors) else None
         self._shading = Shading(np.array(brightness(camera), np.float32), size, level_starts(size), SRGB_ENCODE)
 
-    def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+    def render(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
         """Draw every view; see ``Target.render``."""
         self._check_usable()
         self._in_flight.check_idle("render")
         self._check(slots, views)
         check_rigid(views)
-        self.begin(slots, views)
+        self.begin(slots, views, bodies)
         return self.finish()
 
-    def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
+    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
         """Draw every view, before returning; see ``Target.begin``."""
-        self._begin(slots, views, refresh=False)
+        self._begin(slots, views, bodies, refresh=False)
 
     def finish(self) -> dict[str, Any]:
         """Return the pictures of the oldest batch in flight; see ``Target.finish``."""
         self._check_usable()
         return self._in_flight.take()
 
-    def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+    def refresh(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
         """Draw the views that have changed and copy the rest; see ``Target.refresh``."""
         self._check_usable()
         self._in_flight.check_idle("refresh")
-        self._begin(slots, views, refresh=True)
+        self._begin(slots, views, bodies, refresh=True)
         return self.finish()
 
     def close(self) -> None:
@@ -96,25 +102,30 @@ class EmbreeTarget:
         """Raise ValueError unless the slots and the shapes and types of both arrays are valid."""
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
 
-    def _begin(self, slots: np.ndarray, views: np.ndarray, refresh: bool) -> None:
+    def _begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None, refresh: bool) -> None:
         """Draw all views, or with ``refresh`` only those that have changed, into the next set of pictures."""
         self._check_usable()
         self._in_flight.check_space()
         self._check(slots, views)
+        bodies = BodyViews.none() if bodies is None else bodies
+        bodies.check(len(slots), len(self._spheres))
         self._renderer.follow_library()
         # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
         slots = np.array(slots, np.int64, order="C")
         views = np.array(views, np.float32, order="C")
         self._slots.check_filled(slots)
         kept = self._unchanged(slots, views) if refresh else np.zeros(len(slots), bool)
+        with_bodies = np.zeros(len(slots), bool)
+        with_bodies[bodies.view] = True
+        kept &= ~with_bodies
         pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
         if self._last is not None and len(self._sets) > 1 and kept.any():
             for sensor, picture in pictures.items():
                 picture[kept] = self._last.pictures[sensor][kept]
         self._last = None  # until all pictures are complete
-        self._draw(slots, views, np.flatnonzero(~kept), pictures)
+        self._draw(slots, views, np.flatnonzero(~kept), bodies, pictures)
         self._next_set = (self._next_set + 1) % len(self._sets)
-        self._last = _Batch(self._renderer.library.generation, slots, views, pictures)
+        self._last = _Batch(self._renderer.library.generation, slots, views, with_bodies, pictures)
         self._in_flight.add(pictures)
 
     def _unchanged(self, slots: np.ndarray, views: np.ndarray) -> np.ndarray:
@@ -122,9 +133,16 @@ class EmbreeTarget:
         last = self._last
         if last is None or last.generation != self._renderer.library.generation or len(last.slots) != len(slots):
             return np.zeros(len(slots), bool)
-        return (slots == last.slots) & (views == last.views).all(axis=(1, 2))
+        return (slots == last.slots) & (views == last.views).all(axis=(1, 2)) & ~last.with_bodies
 
-    def _draw(self, slots: np.ndarray, views: np.ndarray, rows: np.ndarray, pictures: dict[str, np.ndarray]) -> None:
+    def _draw(
+        self,
+        slots: np.ndarray,
+        views: np.ndarray,
+        rows: np.ndarray,
+        bodies: BodyViews,
+        pictures: dict[str, np.ndarray],
+    ) -> None:
         """Draw the views ``rows`` [m], on one thread if they are small and else on all."""
         if not len(rows):
             return
@@ -141,7 +159,8 @@ class EmbreeTarget:
             set_num_threads(1 if few else threads)
             try:
                 tracer = Tracer(embree.intersect, embree.num_rays, embree.alpha_filter)
-                drawn = Views(self._slots.table, slots, order, views, light_directions(views))
+                moving = self._moving(bodies, len(slots))
+                drawn = Views(self._slots.table, slots, order, views, light_directions(views), moving)
                 if self._table is None:
                     draw(tracer, drawn, optics, self._shading, bands, _output(pictures, len(slots)))
                 else:
@@ -149,6 +168,19 @@ class EmbreeTarget:
                     draw_rays(tracer, drawn, self._table, optics, self._shading, bands, out)
             finally:
                 set_num_threads(threads)
+
+    def _moving(self, bodies: BodyViews, num_views: int) -> Bodies:
+        """Return the bodies as kernels take them."""
+        table = np.zeros(0, SLOT) if self._bodies is None else self._bodies.table
+        first = np.searchsorted(bodies.view, np.arange(num_views + 1)).astype(np.int64)
+        slot = np.array(bodies.slot, np.int64, order="C")
+        pose = np.array(bodies.pose, np.float32, order="C")
+        return Bodies(table, self._spheres, first, slot, pose, np.array(bodies.object_id, np.int32, order="C"))
+
+
+def _spheres(bodies: SceneLibrary) -> np.ndarray:
+    """Return the bounding spheres [S, 4] float32 of a library of bodies."""
+    return body_spheres(np.stack([bodies.scene(slot).bounds for slot in range(bodies.num_slots)]))
 
 
 class SlotTable:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
+from gym_batchnav.render.embree.bodies import Bodies, any_hit, light_on_body, pixels_of_body, view_of_body
 from gym_batchnav.render.embree.packet import (
     FAR,
     HIT,
@@ -79,6 +80,7 @@ class Views(NamedTuple):
     order: np.ndarray  # [M] int64, the views to draw, in this order; the rest keep their pictures
     matrices: np.ndarray  # [N, 4, 4] float32, world-to-camera
     lights: np.ndarray  # [N, 3] float32, unit vectors towards the light in world space
+    bodies: Bodies  # moving bodies
 
 
 class Shading(NamedTuple):
@@ -133,12 +135,15 @@ def _draw_band(
     floats = packets.view(np.float32)
     narrow = new_packets(to_int64(1))[0]
     for k in range(GROUP):
-        start_view(packets[k], floats[k], view, optics.near)
-        if slot.masked != 0:
-            starts = np.int64(shading.level_starts.ctypes.data)
-            last = len(shading.level_starts) - 1
-            surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
-            filter_hits(packets[k], floats[k], axes, tracer.hit_filter, surfaces)
+        _start(packets[k], floats[k], view, axes, optics, shading, tracer, slot)
+    first_body = views.bodies.first[n]
+    num_bodies = views.bodies.first[n + 1] - first_body
+    shown_by = np.zeros((GROUP, 16), np.int32)  # the bodies' object ids, 0 for the scene
+    boxes = np.empty((num_bodies, 4), np.int64)
+    for body in range(num_bodies):
+        row = first_body + body
+        sphere = views.bodies.spheres[views.bodies.slot[row]]
+        pixels_of_body(view, views.bodies.pose[row], sphere, optics, boxes[body])
     for y in range(first_row, last_row, 4):
         for x in range(0, optics.width, 4 * GROUP):
             count = min(GROUP, (optics.width - x + 3) // 4)
@@ -149,6 +154,22 @@ def _draw_band(
                     fetch_records(packets[k], slot.triangles)
             if rgb.size:
                 shade_hits(packets[:count], floats[:count], views.lights[n], axes, shading, slot)
+            if num_bodies > 0:
+                _add_bodies(
+                    packets[:count],
+                    floats[:count],
+                    shown_by,
+                    narrow,
+                    boxes,
+                    x,
+                    y,
+                    n,
+                    rgb.size > 0,
+                    tracer,
+                    views,
+                    optics,
+                    shading,
+                )
             for k in range(count):
                 packet = packets[k]
                 for lane in range(16):
@@ -163,11 +184,104 @@ def _draw_band(
                         metres = max(min(floats[k, FAR + lane], optics.max_depth), optics.min_depth)
                         depth[i, j] = (metres - optics.offset) / optics.unit if hit else optics.miss
                     if semantic.size:
-                        semantic[i, j] = objects[row_of(packet[TRIANGLE + lane])] if hit else 0
+                        own = shown_by[k, lane]
+                        semantic[i, j] = own if own != 0 else objects[row_of(packet[TRIANGLE + lane])] if hit else 0
                     if rgb.size:
                         rgb[i, j, 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
                         rgb[i, j, 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
                         rgb[i, j, 2] = shading.encode[row_of(packet[SHOWN + 32 + lane])] if hit else 0
+
+
+@njit(**INNER)
+def _start(
+    packet: np.ndarray,
+    floats: np.ndarray,
+    view: np.ndarray,
+    axes: np.ndarray,
+    optics: Optics,
+    shading: Shading,
+    tracer: Tracer,
+    slot: np.record,
+) -> None:
+    """Prepare a packet for the rays of a view ``view`` [4, 4] into a slot."""
+    start_view(packet, floats, view, optics.near)
+    if slot.masked != 0:
+        starts = np.int64(shading.level_starts.ctypes.data)
+        last = len(shading.level_starts) - 1
+        surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
+        filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
+
+
+@njit(**INNER)
+def _add_bodies(
+    packets: np.ndarray,
+    floats: np.ndarray,
+    shown_by: np.ndarray,
+    narrow: np.ndarray,
+    boxes: np.ndarray,
+    x: int,
+    y: int,
+    n: int,
+    colored: bool,
+    tracer: Tracer,
+    views: Views,
+    optics: Optics,
+    shading: Shading,
+) -> None:
+    """Trace rays that have been traced through the scene through the bodies of view ``n``; keep the nearer hits.
+
+    Args:
+        packets: [P, words], the packets as int32: distances, hits and colours are replaced.
+        floats: [P, words], the packets as float32.
+        shown_by: [GROUP, 16] int32, written: the bodies' object ids, 0 for the scene.
+        narrow: Another packet, of which nothing is kept.
+        boxes: [B, 4] int64, pixels of the bodies, see ``pixels_of_body``.
+        x: Column of the first pixel of the first packet.
+        y: Row of the first pixel.
+        n: The view.
+        colored: Whether colours are drawn.
+        tracer: Embree's functions.
+        views: The views.
+        optics: The camera.
+        shading: Inputs of shading.
+    """
+    shown_by[:] = 0
+    for body in range(len(boxes)):
+        if boxes[body, 1] >= y + 4 or boxes[body, 3] <= y:
+            continue
+        if boxes[body, 0] >= x + 4 * len(packets) or boxes[body, 2] <= x:
+            continue
+        row = views.bodies.first[n] + body
+        slot = views.bodies.table[views.bodies.slot[row]]
+        pose = views.bodies.pose[row]
+        view = np.empty((4, 4), np.float32)
+        light = np.empty(3, np.float32)
+        view_of_body(views.matrices[n], pose, view)
+        light_on_body(views.lights[n], pose, light)
+        axes = view[:2, :3] * optics.pixel
+        own = new_packets(to_int64(1))
+        packet = own[0]
+        distances = packet.view(np.float32)
+        _start(packet, distances, view, axes, optics, shading, tracer, slot)
+        for k in range(len(packets)):
+            if boxes[body, 0] >= x + 4 * k + 4 or boxes[body, 2] <= x + 4 * k:
+                continue
+            aim(packet, distances, view, x + 4 * k, y, optics)
+            for lane in range(16):
+                distances[FAR + lane] = floats[k, FAR + lane]
+            intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
+            if not any_hit(packet):
+                continue
+            if colored:
+                fetch_records(packet, slot.triangles)
+                shade_hits(own, own.view(np.float32), light, axes, shading, slot)
+            for lane in range(16):
+                if packet[HIT + lane] != NOTHING:
+                    floats[k, FAR + lane] = distances[FAR + lane]
+                    packets[k, HIT + lane] = 0
+                    shown_by[k, lane] = views.bodies.object_id[row]
+                    for channel in range(3):
+                        packets[k, SHOWN + 16 * channel + lane] = packet[SHOWN + 16 * channel + lane]
 
 
 @njit(**INNER)

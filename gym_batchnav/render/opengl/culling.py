@@ -26,8 +26,17 @@ MAX_PASS_VIEWS = 65535  # number of work groups along y that OpenGL guarantees
 # One view of one chunk. The matrix is repeated here to be read as a vertex attribute, which under llvmpipe takes a
 # fifth less time per triangle than a look-up by the view's number.
 INSTANCE_RECORD = np.dtype(
-    [("rows", np.float32, (3, 4)), ("view", np.uint32), ("triangle", np.uint32), ("unused", np.uint32, 2)]
+    [
+        ("rows", np.float32, (3, 4)),
+        ("view", np.uint32),
+        ("triangle", np.uint32),
+        ("tile", np.uint32),
+        ("unused", np.uint32),
+    ]
 )
+# One view, or one body in a view; the record of the shaders.
+VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), ("offsets", np.int32, 4)])
+_TILE_WORD = 18  # the third of the offsets
 _CHUNK_RECORD = np.dtype(
     [("center", np.float32, 3), ("triangle", np.uint32), ("half", np.float32, 3), ("unused", np.uint32)]
 )
@@ -118,14 +127,13 @@ class Culler(Protocol):
     instances: GrowingBuffer  # INSTANCE_RECORD
 
     def cull(
-        self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, records: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
         """Cull for the views from ``first`` up to but excluding ``last``.
 
         Args:
             scenes: The chunks.
-            slots: [N] int64, the slot of every view.
-            rows: [N, 3, 4] float32, first rows of the world-to-camera matrices.
+            records: [N] VIEW_RECORD, the views.
             planes: [N, 6, 4] float32, frustum planes of every view.
             first: First view of the pass.
             last: The view after the last view of the pass.
@@ -164,9 +172,10 @@ class CpuCuller:
         self._instances = np.zeros(0, INSTANCE_RECORD)
 
     def cull(
-        self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, records: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
         """Cull on the processor."""
+        slots = records["offsets"][:, 1]
         size = int(scenes.num_chunks[slots[first:last]].sum())
         if len(self._instances) < size:
             self._instances = np.empty(size, INSTANCE_RECORD)
@@ -180,7 +189,7 @@ class CpuCuller:
             scenes.chunk_triangle,
             scenes.group_start,
             _words(scenes.commands),
-            _words(rows),
+            _words(records),
             planes,
             views,
             view_start,
@@ -216,9 +225,10 @@ class GpuCuller:
         self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
 
     def cull(
-        self, scenes: SceneMirror, slots: np.ndarray, rows: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, records: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
         """Cull on the device; the views must be bound as storage buffer 0."""
+        slots = records["offsets"][:, 1]
         num_slots = len(scenes.num_chunks)
         views_of_slot = np.bincount(slots[first:last], minlength=num_slots)
         room = np.repeat(np.tile(views_of_slot, NUM_CLASSES), np.diff(scenes.group_start))
@@ -276,7 +286,7 @@ def _cull(
     chunk_triangle: np.ndarray,
     group_start: np.ndarray,
     templates: np.ndarray,
-    rows: np.ndarray,
+    records: np.ndarray,
     planes: np.ndarray,
     views: np.ndarray,
     view_start: np.ndarray,
@@ -291,7 +301,7 @@ def _cull(
         chunk_triangle: [C] uint32, first triangle record of each chunk.
         group_start: [classes * K + 1] int64, first chunk of every group, by class and then by slot.
         templates: [C, 5] uint32, DRAW_COMMAND of each chunk without instances.
-        rows: [N, 12] uint32, the words of the first three rows of the world-to-camera matrices.
+        records: [N, 20] uint32, the words of VIEW_RECORD.
         planes: [N, 6, 4] float32, see ``frustum_planes``.
         views: [M] int64, the views to cull for, sorted by slot.
         view_start: [K + 1] int64; the views of slot s are ``views[view_start[s] : view_start[s + 1]]``.
@@ -320,9 +330,10 @@ def _cull(
                             break
                     if seen:
                         for word in range(12):
-                            instances[num_instances, word] = rows[view, word]
+                            instances[num_instances, word] = records[view, word]
                         instances[num_instances, 12] = view
                         instances[num_instances, 13] = chunk_triangle[chunk]
+                        instances[num_instances, 14] = records[view, _TILE_WORD]
                         num_instances += 1
                 if num_instances > before:
                     commands[num_commands, 0] = templates[chunk, 0]

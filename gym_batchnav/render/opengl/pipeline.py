@@ -62,7 +62,7 @@ class Pipeline:
             instances = self.culler.instances.buffer
             content: list[tuple[Any, ...]] = [
                 (self.scenes.buffer("positions"), "3f", "in_position"),
-                (instances, "4f 4f 4f 2u 8x /i", "in_row_x", "in_row_y", "in_row_z", "in_instance"),
+                (instances, "4f 4f 4f 3u 4x /i", "in_row_x", "in_row_y", "in_row_z", "in_instance"),
             ]
             if kind.rgb or kind.masked:
                 content.append((self.scenes.buffer("attributes"), "2f 4f1", "in_uv", "in_color"))

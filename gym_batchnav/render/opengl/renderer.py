@@ -35,6 +35,7 @@ class OpenGLRenderer:
 
     Args:
         library: The scenes.
+        bodies: The shapes of moving bodies, one per slot; None for none.
         culling: Where culling runs: ``"cpu"``, ``"gpu"``, or ``"auto"``: on the device,
             unless the device is software.
 
@@ -44,14 +45,17 @@ class OpenGLRenderer:
 
     name = "opengl"
 
-    def __init__(self, library: SceneLibrary, culling: str = "auto") -> None:
+    def __init__(self, library: SceneLibrary, bodies: SceneLibrary | None = None, culling: str = "auto") -> None:
         if culling not in CULLING:
             raise ValueError(f"culling={culling!r}: choose one of {', '.join(map(repr, CULLING))}")
         self.library = library
+        self.bodies = bodies
         self.claim = Claim("this OpenGL renderer")
         self._culling = culling
         self._scenes: SceneMirror | None = SceneMirror(library)
+        self._body_scenes = None if bodies is None else SceneMirror(bodies)
         self._pipeline: Pipeline | None = None
+        self._body_pipeline: Pipeline | None = None
         self._targets: weakref.WeakSet[OpenGLTarget] = weakref.WeakSet()
 
     @cached_property
@@ -66,8 +70,9 @@ class OpenGLRenderer:
 
         It is 0 before the first view is drawn and after the renderer is closed.
         """
-        scenes = 0 if self._scenes is None else self._scenes.nbytes
-        return scenes + (0 if self._pipeline is None else self._pipeline.culler.nbytes)
+        mirrors = [mirror.nbytes for mirror in (self._scenes, self._body_scenes) if mirror is not None]
+        pipelines = [one.culler.nbytes for one in (self._pipeline, self._body_pipeline) if one is not None]
+        return sum(mirrors) + sum(pipelines)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -82,6 +87,16 @@ class OpenGLRenderer:
             with context:
                 self._pipeline = Pipeline(context, scenes, self._culling)
         return self._pipeline
+
+    @property
+    def body_pipeline(self) -> Pipeline:
+        """The device objects for moving bodies, made at the first call; there must be a library of bodies."""
+        context = self.pipeline.context
+        assert self._body_scenes is not None
+        if self._body_pipeline is None:
+            with context:
+                self._body_pipeline = Pipeline(context, self._body_scenes, self._culling)
+        return self._body_pipeline
 
     def target(
         self,
@@ -113,8 +128,11 @@ class OpenGLRenderer:
             raise ValueError(f"device={device!r}: choose one of {', '.join(map(repr, DEVICES))}")
         if device == "cuda":
             load_cuda()
-        textures = scenes.textures(texture_size(camera), masks_only="rgb" not in sensors)
-        target = OpenGLTarget(self, camera, sensors, num_views, device, buffers, textures)
+        mirrors = (scenes, self._body_scenes)
+        needs = (texture_size(camera), "rgb" not in sensors)
+        textures, of_bodies = (None if mirror is None else mirror.textures(*needs) for mirror in mirrors)
+        assert textures is not None
+        target = OpenGLTarget(self, camera, sensors, num_views, device, buffers, textures, of_bodies)
         self._targets.add(target)
         return target
 
@@ -122,12 +140,15 @@ class OpenGLRenderer:
         """Release every scene and target; idempotent, and without effect on the device in a forked child."""
         for target in list(self._targets):
             target.close()
-        if self._scenes is not None:
-            self.release(self._scenes)
-            self._scenes.forget()
-            if self._pipeline is not None:
-                self.release(self._pipeline)
-        self._pipeline = self._scenes = None
+        for scenes in (self._scenes, self._body_scenes):
+            if scenes is not None:
+                self.release(scenes)
+                scenes.forget()
+        for pipeline in (self._body_pipeline, self._pipeline):
+            if pipeline is not None:
+                self.release(pipeline)
+        self._pipeline = self._body_pipeline = None
+        self._scenes = self._body_scenes = None
 
     def release(self, owner: _Owner) -> None:
         """Release the device objects of ``owner``, except in a forked child."""

@@ -14,7 +14,7 @@ _VIEWS = """
 struct View {
     vec4 rows[3];    // of the world-to-camera matrix; culling copies them into every instance
     vec4 light;      // unit vector towards the light, in world space
-    ivec4 offsets;   // first material of the slot, slot, unused, unused
+    ivec4 offsets;   // first material of the slot, slot, tile, semantic id of a body or 0
 };
 layout(std430, binding = 0) readonly buffer Views { View views[]; };
 """
@@ -23,7 +23,7 @@ VERTEX = (
     _VIEWS
     + """
 layout(location = 0) in vec3 in_position;
-layout(location = 1) in uvec2 in_instance;    // view, first triangle of the chunk
+layout(location = 1) in uvec3 in_instance;    // view, first triangle of the chunk, tile
 layout(location = 2) in vec4 in_row_x;        // of the world-to-camera matrix
 layout(location = 3) in vec4 in_row_y;
 layout(location = 4) in vec4 in_row_z;
@@ -41,6 +41,9 @@ out vec4 color;
 flat out int first_material;
 flat out vec3 light;
 #endif
+#ifdef SEMANTIC
+flat out int body;
+#endif
 
 void main() {
     int index = int(in_instance.x);
@@ -54,7 +57,8 @@ void main() {
     gl_ClipDistance[3] = depth - inside.y;
     // The depth buffer holds near / depth: 1 at the near plane, 0 infinitely far away.
     float z = clip_control ? near : 2.0 * near - depth;
-    vec2 tile = vec2(index % grid.x, index / grid.x);
+    int place = int(in_instance.z);
+    vec2 tile = vec2(place % grid.x, place / grid.x);
     gl_Position = vec4((inside + depth * (2.0 * tile + 1.0)) / vec2(grid) - depth, z, depth);
     first_triangle = in_instance.y;
 #ifdef SURFACE
@@ -62,6 +66,9 @@ void main() {
     color = in_color;
     first_material = views[index].offsets.x;
     light = views[index].light.xyz;
+#endif
+#ifdef SEMANTIC
+    body = views[index].offsets.w;
 #endif
 }
 """
@@ -83,6 +90,10 @@ layout(location = 0) out vec4 out_rgb;
 layout(location = 1) out int out_object;
 #elif defined(SEMANTIC)
 layout(location = 0) out int out_object;
+#endif
+
+#ifdef SEMANTIC
+flat in int body;
 #endif
 
 #ifdef SURFACE
@@ -167,7 +178,7 @@ void main() {
     out_rgb = vec4(srgb(clamp(albedo.rgb * shade, 0.0, 1.0)), 1.0);
 #endif
 #ifdef SEMANTIC
-    out_object = triangle.object;
+    out_object = body != 0 ? body : triangle.object;
 #endif
 }
 """
@@ -248,7 +259,7 @@ struct Chunk {
 layout(std430, binding = 1) buffer Commands { Command commands[]; };
 struct Instance {
     vec4 rows[3];
-    uint view, triangle, unused[2];
+    uint view, triangle, tile, unused;
 };
 layout(std430, binding = 2) writeonly buffer Instances { Instance instances[]; };
 layout(std430, binding = 3) readonly buffer Planes { vec4 planes[]; };    // six per view
@@ -272,6 +283,7 @@ void main() {
     instances[instance].rows = views[view].rows;
     instances[instance].view = uint(view);
     instances[instance].triangle = chunks[chunk].triangle;
+    instances[instance].tile = uint(views[view].offsets.z);
 }
 """
 )

@@ -10,10 +10,11 @@ import numpy as np
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, InFlight
+from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.render.checks import check_rigid, check_slots
 from gym_batchnav.render.lighting import brightness, light_directions
 from gym_batchnav.render.opengl.cuda import CudaPictures
-from gym_batchnav.render.opengl.culling import GrowingBuffer, frustum_planes, passes
+from gym_batchnav.render.opengl.culling import VIEW_RECORD, GrowingBuffer, frustum_planes, passes
 from gym_batchnav.render.opengl.pictures import Buffers, HostPictures, Pictures, picture_bytes
 from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
 from gym_batchnav.render.opengl.textures import TextureMirror
@@ -28,8 +29,6 @@ MAX_SIDE_SOFTWARE = 512
 _NO_FAR_PLANE = 1e30  # metres
 _BINDINGS = {"depth": 1, "rgb": 2, "semantic": 3}
 _PACK_PIXELS = 4 * 128  # pixels per work group of the packing program
-
-VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), ("offsets", np.int32, 4)])
 
 
 def grid_shape(camera: Camera, num_views: int, max_side: int) -> tuple[int, int]:
@@ -93,12 +92,13 @@ class OpenGLTarget:
 
     def __init__(
         self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str,
-        buffers: int, textures: TextureMirror,
+        buffers: int, textures: TextureMirror, body_textures: TextureMirror | None,
     ) -> None:  # fmt: skip
         self.num_views = num_views
         self._renderer = renderer
         self._camera = camera
         self._textures = textures
+        self._body_textures = body_textures
         self._sensors = tuple(sensor for sensor in SENSORS if sensor in sensors)
         self._device = device
         self._num_sets = buffers
@@ -109,39 +109,44 @@ class OpenGLTarget:
         depth_only = self._sensors == ("depth",)
         self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NO_FAR_PLANE
 
-    def render(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+    def render(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
         """Draw every view and return the pictures; see ``Target.render``."""
         self._check_usable()
         self._in_flight.check_idle("render")
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         check_rigid(views)
-        self.begin(slots, views)
+        self.begin(slots, views, bodies)
         return self.finish()
 
-    def refresh(self, slots: np.ndarray, views: np.ndarray) -> dict[str, Any]:
+    def refresh(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
         """Draw every view, since the last bit of pictures depends on their tile; see ``Target.refresh``."""
         self._check_usable()
         self._in_flight.check_idle("refresh")
-        self.begin(slots, views)
+        self.begin(slots, views, bodies)
         return self.finish()
 
-    def begin(self, slots: np.ndarray, views: np.ndarray) -> None:
+    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
         """Start drawing every view on the device, without waiting for it; see ``Target.begin``."""
         self._check_usable()
         self._in_flight.check_space()
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         slots = np.asarray(slots, np.int64)
         views = np.asarray(views, np.float32)
+        moving = self._renderer.bodies
+        bodies = BodyViews.none() if bodies is None else bodies
+        bodies.check(len(slots), 0 if moving is None else moving.num_slots)
         pipeline = self._renderer.pipeline
         with pipeline.context:
             pipeline.scenes.sync(pipeline.context, slots)
+            if len(bodies):
+                self._renderer.body_pipeline.scenes.sync(pipeline.context, np.asarray(bodies.slot, np.int64))
             if self._objects is None:
                 self._objects = self._make_objects(pipeline)
             pictures = self._objects.pictures.buffers(self._num_begun)
             for first, last in self._objects.pages:
                 part = slice(first, last)
                 if first < len(slots):
-                    self._draw(pipeline, self._objects, slots[part], views[part])
+                    self._draw_page(pipeline, self._objects, slots[part], views[part], bodies.of_views(first, last))
                     self._pack(pipeline, self._objects, len(slots[part]))
                     self._append(pipeline, self._objects.gathered, pictures, first, len(slots[part]))
             pipeline.context.flush()
@@ -179,41 +184,77 @@ class OpenGLTarget:
             raise RuntimeError("this OpenGL target is closed: make a new one with renderer.target")
         self._renderer.claim.claim_thread("drawing with OpenGL")
 
-    def _draw(self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray) -> None:
-        """Draw one page of views into the tiles of the framebuffer."""
-        context = pipeline.context.moderngl
-        camera = self._camera
+    def _draw_page(
+        self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray, bodies: BodyViews
+    ) -> None:
+        """Draw one page of views, and the bodies in them, into the tiles of the framebuffer."""
+        objects.framebuffer.use()
+        objects.framebuffer.clear(
+            depth=0.0
+        )  # clearing depth is enough: the packer reads other attachments only where depth was written
         records = np.zeros(len(views), VIEW_RECORD)
         records["rows"] = views[:, :3]
         records["light"][:, :3] = light_directions(views)
         records["offsets"][:, 0] = pipeline.scenes.first_material[slots]
         records["offsets"][:, 1] = slots
-        rows = np.ascontiguousarray(records["rows"])
-        planes = frustum_planes(camera, views, self._far)
-        objects.framebuffer.use()
-        objects.framebuffer.clear(
-            depth=0.0
-        )  # clearing depth is enough: the packer reads other attachments only where depth was written
-        for first, last in passes(pipeline.scenes, slots):
+        records["offsets"][:, 2] = np.arange(len(views))
+        self._draw(pipeline, objects, self._textures, records, views)
+        if not len(bodies):
+            return
+        assert self._body_textures is not None
+        pipeline = self._renderer.body_pipeline
+        matrices = np.matmul(views[bodies.view], bodies.pose)
+        of_bodies = np.zeros(len(bodies), VIEW_RECORD)
+        of_bodies["rows"] = matrices[:, :3]
+        of_bodies["light"][:, :3] = np.einsum("eik,ei->ek", bodies.pose[:, :3, :3], records["light"][bodies.view, :3])
+        of_bodies["offsets"][:, 0] = pipeline.scenes.first_material[bodies.slot]
+        of_bodies["offsets"][:, 1] = bodies.slot
+        of_bodies["offsets"][:, 2] = bodies.view
+        of_bodies["offsets"][:, 3] = bodies.object_id
+        self._draw(pipeline, objects, self._body_textures, of_bodies, matrices)
+
+    def _draw(
+        self,
+        pipeline: Pipeline,
+        objects: _DeviceObjects,
+        textures: TextureMirror,
+        records: np.ndarray,
+        matrices: np.ndarray,
+    ) -> None:
+        """Draw scenes or bodies.
+
+        Args:
+            pipeline: That of the scenes or the bodies.
+            objects: The target's device objects.
+            textures: Those of the scenes or the bodies.
+            records: [N] VIEW_RECORD.
+            matrices: [N, 4, 4] float32, from the frames of the scenes or bodies to the cameras'.
+        """
+        context = pipeline.context.moderngl
+        camera = self._camera
+        planes = frustum_planes(camera, matrices, self._far)
+        for first, last in passes(pipeline.scenes, records["offsets"][:, 1]):
             objects.views.write(records).bind_to_storage_buffer(0)
-            draws = pipeline.culler.cull(pipeline.scenes, slots, rows, planes, first, last)
+            draws = pipeline.culler.cull(pipeline.scenes, records, planes, first, last)
             pipeline.scenes.buffer("triangles").bind_to_storage_buffer(1)
             pipeline.scenes.buffer("materials").bind_to_storage_buffer(2)
-            self._textures.bind()
+            textures.bind()
             context.depth_func = ">"
             for kind, (start, count) in enumerate(draws):
                 if count:
                     masked, double_sided = divmod(kind, 2)
                     culled = camera.cull_backfaces and not double_sided
                     context.enable_only(moderngl.DEPTH_TEST | (moderngl.CULL_FACE if culled else 0))
-                    array = self._vertex_array(pipeline, objects, bool(masked))
+                    array = self._vertex_array(pipeline, objects, textures, bool(masked))
                     array.render_indirect(pipeline.culler.commands.buffer, moderngl.TRIANGLES, count, start)
 
-    def _vertex_array(self, pipeline: Pipeline, objects: _DeviceObjects, masked: bool) -> moderngl.VertexArray:
+    def _vertex_array(
+        self, pipeline: Pipeline, objects: _DeviceObjects, textures: TextureMirror, masked: bool
+    ) -> moderngl.VertexArray:
         """Set the camera of the program for opaque or masked chunks and return the program's vertex array."""
         kind = Kind("rgb" in self._sensors, "semantic" in self._sensors, masked)
-        if (kind.rgb or masked) and self._textures.num_pages > 1:
-            kind = kind._replace(num_pages=self._textures.num_pages, page_layers=self._textures.page_layers)
+        if (kind.rgb or masked) and textures.num_pages > 1:
+            kind = kind._replace(num_pages=textures.num_pages, page_layers=textures.page_layers)
         program = pipeline.program(kind)
         camera = self._camera
         program["tan_half"] = camera.tan_half_width, camera.tan_half_height
@@ -221,7 +262,7 @@ class OpenGLTarget:
         program["clip_control"] = pipeline.context.clip_control
         program["grid"] = objects.grid
         if "texture_size" in program:
-            program["texture_size"] = self._textures.size
+            program["texture_size"] = textures.size
         if "brightness" in program:
             program["brightness"] = brightness(camera)
         return pipeline.vertex_array(kind)

@@ -1,0 +1,102 @@
+"""Moving bodies in views: rays that have been traced through a scene are traced through the bodies before it.
+
+The rays are turned into a body's frame, in which its tree was built, and end where they hit the scene or a body before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gym_batchnav.render.embree.packet import HIT, NOTHING, Optics
+from gym_batchnav.system.jit import INNER, to_int64
+
+
+class Bodies(NamedTuple):
+    """The bodies of a batch of N views; see ``render.bodies.BodyViews``."""
+
+    table: np.ndarray  # [S] SLOT, all kinds of bodies
+    spheres: np.ndarray  # [S, 4] float32, bounding spheres: centre and radius in metres, in the body's frame
+    first: np.ndarray  # [N + 1] int64, the first row of every view
+    slot: np.ndarray  # [E] int64
+    pose: np.ndarray  # [E, 4, 4] float32, body to world
+    object_id: np.ndarray  # [E] int32
+
+
+@njit(**INNER)
+def pixels_of_body(view: np.ndarray, pose: np.ndarray, sphere: np.ndarray, optics: Optics, pixels: np.ndarray) -> None:
+    """Write a rectangle of pixels that contains a body: first column, first row, end of columns, end of rows.
+
+    It is empty if the body is behind the camera, and the whole picture if the camera may be inside the sphere.
+
+    Args:
+        view: [4, 4] float32, world-to-camera.
+        pose: [4, 4] float32, body to world.
+        sphere: [4] float32.
+        optics: A pinhole camera.
+        pixels: [4] int64, written.
+    """
+    world = np.empty(3, np.float32)
+    local = np.empty(3, np.float32)
+    for k in range(3):
+        world[k] = pose[k, 0] * sphere[0] + pose[k, 1] * sphere[1] + pose[k, 2] * sphere[2] + pose[k, 3]
+    for k in range(3):
+        local[k] = view[k, 0] * world[0] + view[k, 1] * world[1] + view[k, 2] * world[2] + view[k, 3]
+    radius = sphere[3]
+    ahead = -local[2]
+    pixels[:] = 0
+    if ahead + radius <= optics.near:
+        return
+    nearest = ahead - radius
+    if nearest <= np.float32(0.01):
+        pixels[2] = optics.width
+        pixels[3] = optics.height
+        return
+    farthest = ahead + radius
+    left = local[0] - radius
+    right = local[0] + radius
+    low = local[1] - radius
+    high = local[1] + radius
+    left = min(left / nearest, left / farthest)
+    right = max(right / nearest, right / farthest)
+    low = min(low / nearest, low / farthest)
+    high = max(high / nearest, high / farthest)
+    pixels[0] = _within((left - optics.left) / optics.pixel - np.float32(1.0), optics.width)
+    pixels[1] = _within((optics.top - high) / optics.pixel - np.float32(1.0), optics.height)
+    pixels[2] = _within((right - optics.left) / optics.pixel + np.float32(2.0), optics.width)
+    pixels[3] = _within((optics.top - low) / optics.pixel + np.float32(2.0), optics.height)
+
+
+@njit(**INNER)
+def _within(pixel: np.float32, size: int) -> int:
+    """Return a pixel as an integer from 0 to ``size``."""
+    return to_int64(min(max(pixel, np.float32(0.0)), np.float32(size)))
+
+
+@njit(**INNER)
+def view_of_body(view: np.ndarray, pose: np.ndarray, out: np.ndarray) -> None:
+    """Write the matrix [4, 4] float32 from a body's frame to the camera's."""
+    for row in range(4):
+        for column in range(4):
+            total = 0.0
+            for k in range(4):
+                total += np.float64(view[row, k]) * np.float64(pose[k, column])
+            out[row, column] = np.float32(total)
+
+
+@njit(**INNER)
+def light_on_body(light: np.ndarray, pose: np.ndarray, out: np.ndarray) -> None:
+    """Write the direction [3] float32 towards the light in a body's frame."""
+    for k in range(3):
+        out[k] = pose[0, k] * light[0] + pose[1, k] * light[1] + pose[2, k] * light[2]
+
+
+@njit(**INNER)
+def any_hit(packet: np.ndarray) -> bool:
+    """Return whether a ray of a packet hit something."""
+    hit = False
+    for lane in range(16):
+        hit |= packet[HIT + lane] != NOTHING
+    return hit

@@ -1,0 +1,134 @@
+"""Moving bodies are drawn as if they were part of the scene: the oracle is a scene with the bodies in place."""
+
+import numpy as np
+import pytest
+from quads import Quad, checkerboard
+from quads import scene_of as quad_scene
+from rooms import box, box_room, scene_of
+
+from gym_batchnav.geometry import Camera, look_at
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.api import make_renderer
+from gym_batchnav.render.bodies import BodyViews
+from gym_batchnav.scene.builder import Placed, compose
+
+RENDERERS = ["embree", pytest.param("opengl", marks=pytest.mark.opengl)]
+SENSORS = ("depth", "rgb", "semantic")
+NUM_VIEWS = 12
+SHAPES = [
+    scene_of("cylinder", box((-0.2, 0, -0.2), (0.2, 1.5, 0.2))),
+    quad_scene(
+        Quad((-0.3, 0, 0), (0.6, 0, 0), (0, 1.2, 0), checkerboard(4), (2, 2)),
+        Quad((0, 0, -0.3), (0, 0, 0.6), (0, 1.2, 0), checkerboard(4), (2, 2), masked=True),
+    ),
+]
+
+
+def pose(x, z, angle):
+    matrix = np.eye(4, dtype=np.float32)
+    matrix[0, 0] = matrix[2, 2] = np.cos(angle)
+    matrix[0, 2] = np.sin(angle)
+    matrix[2, 0] = -np.sin(angle)
+    matrix[:3, 3] = x, 0, z
+    return matrix
+
+
+def scattered(rng, count):
+    return np.stack([pose(*rng.uniform((-3.5, -2.5, 0), (3.5, 2.5, 6))) for _ in range(count)])
+
+
+def views_of(rng):
+    eyes = rng.uniform((-3.5, 0.5, -2.5), (3.5, 2.0, 2.5), (NUM_VIEWS, 3))
+    aims = rng.uniform((-3.5, 0.5, -2.5), (3.5, 1.5, 2.5), (NUM_VIEWS, 3))
+    return look_at(eyes, aims)
+
+
+def draw(renderer, scenes, camera, views, bodies=None, slots=None):
+    shapes = SceneLibrary.from_scenes(SHAPES)
+    drawer = make_renderer(renderer, SceneLibrary.from_scenes(scenes), shapes)
+    slots = np.zeros(len(views), np.int32) if slots is None else slots
+    pictures = drawer.target(camera, SENSORS, len(views)).render(slots, views, bodies)
+    pictures = {sensor: picture.copy() for sensor, picture in pictures.items()}
+    drawer.close()
+    return pictures
+
+
+@pytest.mark.parametrize("camera", [Camera(50, 38), Camera(32, 32, hfov_deg=120, cull_backfaces=True)])
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_bodies_look_as_if_they_were_part_of_the_scene(renderer, camera):
+    rng = np.random.default_rng(0)
+    poses = scattered(rng, 4)
+    views = views_of(rng)
+    kinds = np.array([0, 1, 0, 1])
+    room = box_room()
+    placed = [Placed(SHAPES[kind], one.astype(float)) for kind, one in zip(kinds, poses, strict=True)]
+    expected = draw(renderer, [compose("whole", [Placed(room, np.eye(4)), *placed])], camera, views)
+    bodies = BodyViews(
+        np.repeat(np.arange(NUM_VIEWS), 4),
+        np.tile(kinds, NUM_VIEWS),
+        np.tile(poses, (NUM_VIEWS, 1, 1)),
+        np.tile(np.array([101, 102, 103, 104], np.int32), NUM_VIEWS),
+    )
+    found = draw(renderer, [room], camera, views, bodies)
+    np.testing.assert_allclose(found["depth"], expected["depth"], atol=1e-5)
+    assert (np.abs(found["rgb"].astype(int) - expected["rgb"]).max(axis=-1) > 2).mean() < 1e-3
+    in_scene = len(room.objects)
+    own = expected["semantic"] <= in_scene
+    np.testing.assert_array_equal(found["semantic"][own], expected["semantic"][own])
+    np.testing.assert_array_equal(found["semantic"] > 100, ~own)
+    assert 0.02 < (~own).mean() < 0.9  # bodies were in sight
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_each_view_shows_its_own_bodies(renderer):
+    """A view without bodies shows the scene alone; a body that faces a camera hides it in that view alone."""
+    camera = Camera(16, 16)
+    eye = np.array([-2.0, 1.0, 2.0])
+    views = np.repeat(look_at(eye, np.array([-2.0, 1.0, 0.0]))[None], 3, axis=0)
+    bodies = BodyViews(
+        np.array([1]), np.array([0]), pose(-2, 1, 0)[None], np.array([77], np.int32)
+    )  # fmt: skip
+    pictures = draw(renderer, [box_room()], camera, views, bodies)
+    np.testing.assert_array_equal(pictures["semantic"][0], pictures["semantic"][2])
+    assert not (pictures["semantic"][0] == 77).any()
+    assert pictures["semantic"][1, 8, 8, 0] == 77
+    assert pictures["depth"][1, 8, 8, 0] == pytest.approx(0.8 / camera.max_depth, abs=1e-4)
+
+
+def test_refreshed_views_follow_bodies_that_move():
+    shapes = SceneLibrary.from_scenes(SHAPES)
+    drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), shapes)
+    target = drawer.target(Camera(16, 16), ("semantic",), 2)
+    views = np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], 2, axis=0)
+    slots = np.zeros(2, np.int32)
+
+    def shown(x):
+        bodies = None
+        if x is not None:
+            bodies = BodyViews(np.array([0]), np.array([0]), pose(x, 0, 0)[None], np.array([77], np.int32))
+        return (target.refresh(slots, views, bodies)["semantic"] == 77).any(axis=(1, 2, 3)).tolist()
+
+    assert shown(-2.0) == [True, False]
+    assert shown(3.9) == [False, False]
+    assert shown(-2.0) == [True, False]
+    assert shown(None) == [False, False]
+    drawer.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"view": np.array([2])}, "bodies.view has values from 2 to 2, not 0 to 1"),
+        ({"slot": np.array([2])}, "bodies.slot has values from 2 to 2"),
+        ({"slot": np.array([0.0])}, "bodies.slot is float64"),
+        ({"pose": np.zeros((1, 3, 4), np.float32)}, "bodies.pose is float32"),
+        ({"object_id": np.array([1])}, "bodies.object_id is int64"),
+    ],
+)
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_bodies_that_kernels_cannot_read_are_refused(renderer, change, message):
+    fields = {"view": np.array([0]), "slot": np.array([0]), "pose": pose(0, 0, 0)[None]}
+    bodies = BodyViews(**{**fields, "object_id": np.array([1], np.int32), **change})
+    views = np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], 2, axis=0)
+    with pytest.raises(ValueError, match=message):
+        draw(renderer, [box_room()], Camera(8, 8), views, bodies)
