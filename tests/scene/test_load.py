@@ -23,7 +23,7 @@ from gym_batchnav.scene.formats import draco as read_draco
 from gym_batchnav.scene.formats import gltf as read_gltf
 from gym_batchnav.scene.formats import gltf_document as gltf
 from gym_batchnav.scene.load import SceneError, SceneNotFoundError, load_scene
-from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT
 
 
 def color_at(scene, point):
@@ -108,7 +108,7 @@ def test_a_picture_stands_upright_whatever_the_format(tmp_path, make):
 
 def test_materials_of_gltf(tmp_path):
     glb = Glb()
-    glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648}]
+    glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
     worn = glb.picture(four_colors(), sampler=0)
     glb.json["materials"][worn] |= {"alphaMode": "MASK", "alphaCutoff": 0.25, "doubleSided": True}
     glb.json["materials"][worn]["pbrMetallicRoughness"]["baseColorFactor"] = [0.1, 0.2, 0.3, 0.4]
@@ -124,6 +124,7 @@ def test_materials_of_gltf(tmp_path):
     assert materials.alpha_cutoff[rows[:2]].tolist() == [0.25, 0.5]
     assert materials.double_sided[rows].tolist() == [True, False, False]
     assert materials.wrap[rows].tolist() == [[CLAMP, MIRROR], [REPEAT, REPEAT], [REPEAT, REPEAT]]
+    assert materials.filter[rows].tolist() == [NEAREST, LINEAR, LINEAR]
 
 
 def test_a_texture_transform_is_baked_into_the_uvs(tmp_path):

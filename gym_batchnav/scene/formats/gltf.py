@@ -11,17 +11,16 @@ import numpy as np
 from gym_batchnav.scene.builder import Material, Part, SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
-from gym_batchnav.scene.formats.gltf_document import WRAP, GltfDocument, extensions
+from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP, GltfDocument, extensions
 from gym_batchnav.scene.formats.gltf_skins import joint_matrices, posed
 from gym_batchnav.scene.formats.ktx2 import can_decode_ktx2
 from gym_batchnav.scene.images import can_decode_avif
 from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
-from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT
+from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
 _TRIANGLES = 4
 _STRIP = 5
 _FAN = 6
-_NEAREST = 9728
 # Extensions of textures by preference, and whether their images can be decoded here.
 _TEXTURES: dict[str, Callable[[], bool]] = {
     "KHR_texture_basisu": can_decode_ktx2,
@@ -241,7 +240,8 @@ class _Reader:
         factor = numbers(factors, "diffuseFactor" if gloss is not None else "baseColorFactor", (1.0, 1.0, 1.0, 1.0))
         mode = material.get("alphaMode", "OPAQUE")
         cutoff = number(material, "alphaCutoff", 0.5)
-        image, wrap = self._texture(texture_info) if texture_info else (-1, (REPEAT, REPEAT))
+        image = self._texture(texture_info) if texture_info else -1
+        sampler = self._sampler(texture_info) if image >= 0 else {}
         red, green, blue, alpha = np.clip(factor, 0, 1).tolist()
         return Material(
             base_color=(red, green, blue, alpha),
@@ -249,11 +249,16 @@ class _Reader:
             alpha_mode=MASK if mode in ("MASK", "BLEND") else OPAQUE,
             alpha_cutoff=cutoff if mode == "MASK" else 0.5,
             double_sided=bool(material.get("doubleSided", False)),
-            wrap=wrap if image >= 0 else (REPEAT, REPEAT),
+            wrap=(WRAP.get(sampler.get("wrapS", 0), REPEAT), WRAP.get(sampler.get("wrapT", 0), REPEAT)),
+            filter=FILTER.get(sampler.get("magFilter", 0), LINEAR),
         )
 
-    def _texture(self, texture_info: Mapping[str, Any]) -> tuple[int, tuple[int, int]]:
-        """Return the builder's number of a referenced image, -1 for none, and its wrapping along u and v."""
+    def _sampler(self, texture_info: Mapping[str, Any]) -> Mapping[str, Any]:
+        texture = self._document.item("textures", texture_info.get("index"))
+        return self._document.item("samplers", texture["sampler"]) if "sampler" in texture else {}
+
+    def _texture(self, texture_info: Mapping[str, Any]) -> int:
+        """Return the builder's number of a referenced image, -1 for none."""
         document = self._document
         texture = document.item("textures", texture_info.get("index"))
         source = _image_of(texture)
@@ -261,12 +266,10 @@ class _Reader:
             unread = ", ".join(name for name in extensions(texture) if "_texture_" in name)
             if unread and unread not in self._images:
                 self._images[unread] = self._builder.add_image(None, unread)
-            return -1, (REPEAT, REPEAT)
+            return -1
         if source not in self._images:
             self._images[source] = self._builder.add_image(*document.image(source))
-        sampler = document.item("samplers", texture["sampler"]) if "sampler" in texture else {}
-        wrap = tuple(WRAP.get(sampler.get(key, 10497), REPEAT) for key in ("wrapS", "wrapT"))
-        return self._images[source], (wrap[0], wrap[1])
+        return self._images[source]
 
 
 def _image_of(texture: Mapping[str, Any]) -> object:

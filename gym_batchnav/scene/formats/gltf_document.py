@@ -15,7 +15,7 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.meshopt import MESHOPT, can_decode_meshopt, decode_meshopt, meshopt_size
 from gym_batchnav.scene.frame import rotation_matrix
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, mapping, numbers, parse_json, sequence, short, whole
-from gym_batchnav.scene.scene import CLAMP, MIRROR, REPEAT
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 
 GLB_MAGIC = b"glTF"
 CHUNK_JSON = 0x4E4F534A
@@ -28,6 +28,7 @@ COMPONENTS: dict[int, type] = {
     5125: np.uint32,
     5126: np.float32,
 }
+FILTER = {9728: NEAREST, 9729: LINEAR}
 WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
 MAX_ELEMENTS = 20_000_000
