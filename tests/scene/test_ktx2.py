@@ -1,54 +1,18 @@
 """KTX2 textures with Basis Universal: what an independent encoder wrote, and headers that lie."""
 
-import base64
 import struct
 import sys
 
 import numpy as np
 import pytest
-from glb import SQUARE_UVS, Glb, four_colors
+from compressed import KTX2_FILES, QUARTERS, ktx2_file, ktx2_square
+from glb import four_colors
 
 from gym_batchnav.scene import images
 from gym_batchnav.scene.formats import ktx2
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, open_image
 from gym_batchnav.scene.load import SceneError, load_scene
 
-# 16 x 16 pixels, written by the npm package ktx2-encoder 0.6.0 (Binomial's encoder) as
-# encodeToKTX2(image, {isUASTC, needSupercompression, generateMipmap, qualityLevel: 255, isSetKTX2SRGBTransferFunc})
-# of four quarters: red and green above blue and half-transparent grey.
-QUARTERS = np.array([[[255, 0, 0, 255], [0, 255, 0, 255]], [[0, 0, 255, 255], [128, 128, 128, 128]]])
-FILES = {
-    "etc1s": (
-        "q0tUWCAyMLsNChoKAAAAAAEAAAAQAAAAEAAAAAAAAAAAAAAAAQAAAAEAAAABAAAAaAAAADwAAACkAAAAJAAAAMgAAAAAAAAAlAAAAAAAAABcAQAA"
-        "AAAAAAwAAAAAAAAAAAAAAAAAAAA8AAAAAAAAAAIAOACjAQIAAwMAAAgIAAAAAAAAAAA/AAAAAAAAAAAA/////0AAPw8AAAAAAAAAAP////8fAAAA"
-        "S1RYd3JpdGVyAEJhc2lzIFVuaXZlcnNhbCAyLjUwAAAFAAIAMQAAAAkAAAAyAAAAAAAAAAAAAAAAAAAABgAAAAYAAAAGAAAAIMBEAAAAAAAQtMEI"
-        "RQATAQAAAAAASAIRwIQAAQAAAACSBxCAKQAAAAAAECgLRqL/AayqqqpSVVVVBRTAhAABAAAAENSFsACYACAAAAAAgVyGgLkBAwAAAQAsSgxGJzjF"
-        "ATADAAAAAACAHCAAgjh2gC4SjmunK98G"
-    ),
-    "etc1s_mips": (
-        "q0tUWCAyMLsNChoKAAAAAAEAAAAQAAAAEAAAAAAAAAAAAAAAAQAAAAUAAAABAAAAyAAAADwAAAAEAQAAJAAAACgBAAAAAAAAKQEAAAAAAABjAgAA"
-        "AAAAABEAAAAAAAAAAAAAAAAAAABbAgAAAAAAAAgAAAAAAAAAAAAAAAAAAABXAgAAAAAAAAQAAAAAAAAAAAAAAAAAAABTAgAAAAAAAAQAAAAAAAAA"
-        "AAAAAAAAAABRAgAAAAAAAAIAAAAAAAAAAAAAAAAAAAA8AAAAAAAAAAIAOACjAQIAAwMAAAgIAAAAAAAAAAA/AAAAAAAAAAAA/////0AAPw8AAAAA"
-        "AAAAAP////8fAAAAS1RYd3JpdGVyAEJhc2lzIFVuaXZlcnNhbCAyLjUwAAAQAAsASgAAAC0AAAA6AAAAAAAAAAAAAAAAAAAACgAAAAoAAAAHAAAA"
-        "AAAAAAAAAAAEAAAABAAAAAQAAAAAAAAAAAAAAAIAAAACAAAAAgAAAAAAAAAAAAAAAgAAAAIAAAACAAAAAAAAAAAAAAABAAAAAQAAAAEAAAAgQIQA"
-        "AQAAQFAtcEBgFkAUAAEAAGEYWgY+OIMcwMMGAQAAQZ0FFAMDEYAICAIAAIAghQZJsD1gnzjwk1LduJK+gKuC9G+J47YtBXx9VVBQVVVVXRcUXF+1"
-        "srJKpaKiqqqqqrq+vr6urwcFRUFBQQFQVQVQrapSBQDBhIABAABhGIYFMv+qLqgQQAQIAQCAYKB5SkuOCXgbNgDAIEwmH4jCpUeATXIAzAAAAAAA"
-        "ACAHCAAEAqoCsgBmAPoAvhMYGzPWPAPRokWmUklMIp0OGXGiv/t9AA=="
-    ),
-    "uastc": (
-        "q0tUWCAyMLsNChoKAAAAAAEAAAAQAAAAEAAAAAAAAAAAAAAAAQAAAAEAAAAAAAAAaAAAACwAAACUAAAALAAAAAAAAAAAAAAAAAAAAAAAAADAAAAA"
-        "AAAAAAABAAAAAAAAAAEAAAAAAAAsAAAAAAAAAAIAKACmAQIAAwMAABAAAAAAAAAAAAB/AwAAAAAAAAAA/////x8AAABLVFh3cml0ZXIAQmFzaXMg"
-        "VW5pdmVyc2FsIDIuNTAAAAQAAAB/fwAA9x8A4B96AAAAAAAAAAAAAPcfAOAfegAAAAAAAAAAAAAX4B/gHwIPAAAAAAAAAAAAF+Af4B8CDwAAAAAA"
-        "AAAAAPcfAOAfegAAAAAAAAAAAAD3HwDgH3oAAAAAAAAAAAAAF+Af4B8CDwAAAAAAAAAAABfgH+AfAg8AAAAAAAAAAAAXAOD/HwLgAQAAAAAAAAAA"
-        "FwDg/x8C4AEAAAAAAAAAABcQEBAQQAgBAAAAAAAAAAAXEBAQEEAIAQAAAAAAAAAAFwDg/x8C4AEAAAAAAAAAABcA4P8fAuABAAAAAAAAAAAXEBAQ"
-        "EEAIAQAAAAAAAAAAFxAQEBBACAEAAAAAAAAAAA=="
-    ),
-    "uastc_zstd": (
-        "q0tUWCAyMLsNChoKAAAAAAEAAAAQAAAAEAAAAAAAAAAAAAAAAQAAAAEAAAACAAAAaAAAACwAAACUAAAAJAAAAAAAAAAAAAAAAAAAAAAAAAC4AAAA"
-        "AAAAADoAAAAAAAAAAAEAAAAAAAAsAAAAAAAAAAIAKACmAQIAAwMAABAAAAAAAAAAAAB/AwAAAAAAAAAA/////x8AAABLVFh3cml0ZXIAQmFzaXMg"
-        "VW5pdmVyc2FsIDIuNTAAACi1L/1gAACFAQDg9x8A4B96ABfgH+AfAg8XAOD/HwLgARAQEBBACAcABBIAdplZuAOWAlhsJgIFMAI="
-    ),
-}
 WIDTH = 20  # where fields of the header begin
 DEPTH = 28
 LAYERS = 32
@@ -59,12 +23,8 @@ DESCRIPTOR = 48
 LEVEL = 80
 
 
-def file(name):
-    return base64.b64decode(FILES[name])
-
-
 def changed(name, at, value, kind="<I"):
-    data = bytearray(file(name))
+    data = bytearray(ktx2_file(name))
     struct.pack_into(kind, data, at, value)
     return bytes(data)
 
@@ -74,9 +34,9 @@ def basisu():
     return pytest.importorskip("opengl_basisu")
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", KTX2_FILES)
 def test_colors_are_those_that_were_encoded(basisu, name):
-    pixels = decode_texture(open_image(file(name), "it"), "it")
+    pixels = decode_texture(open_image(ktx2_file(name), "it"), "it")
     assert pixels.shape == (16, 16, 4) and pixels.dtype == np.uint8
     expected = QUARTERS.repeat(8, axis=0).repeat(8, axis=1)
     assert np.abs(pixels.astype(int) - expected).max() <= (3 if "uastc" in name else 12)
@@ -86,7 +46,7 @@ def test_the_largest_level_that_fits_is_decoded(basisu, monkeypatch):
     monkeypatch.setattr(images, "MAX_TEXTURE_SIDE", 8)
     # The encoder's mip levels are blurred across the quarters; the second file has none and is scaled down.
     for name, error in (("etc1s_mips", 70), ("uastc", 3)):
-        small = decode_texture(open_image(file(name), "it"), "it")
+        small = decode_texture(open_image(ktx2_file(name), "it"), "it")
         assert small.shape == (8, 8, 4)
         assert np.abs(small[::7, ::7].astype(int) - QUARTERS).max() <= error
 
@@ -94,8 +54,8 @@ def test_the_largest_level_that_fits_is_decoded(basisu, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (file("uastc")[:60], "cut short"),
-        (file("uastc")[:-1], "level 0 exceeds the file of 447 bytes"),
+        (ktx2_file("uastc")[:60], "cut short"),
+        (ktx2_file("uastc")[:-1], "level 0 exceeds the file of 447 bytes"),
         (changed("etc1s", WIDTH, 0), "not one picture: 0x16"),
         (changed("etc1s", DEPTH, 2), "not one picture: 16x16x2"),
         (changed("etc1s", LAYERS, 6), "6 layers"),
@@ -124,9 +84,9 @@ def test_pictures_that_are_too_large_are_refused(basisu):
 
 def test_damaged_data_is_an_error_or_a_picture_of_the_same_size(basisu):
     rng = np.random.default_rng(0)
-    for name in FILES:
+    for name in KTX2_FILES:
         for _ in range(100):
-            data = bytearray(file(name))
+            data = bytearray(ktx2_file(name))
             data[rng.integers(100, len(data))] ^= int(rng.integers(1, 256))
             try:
                 image = open_image(bytes(data), "it")
@@ -135,20 +95,9 @@ def test_damaged_data_is_an_error_or_a_picture_of_the_same_size(basisu):
                 pass
 
 
-def textured(name, source=None):
-    """A square that wears a KTX2 texture, with the four colours in PNG beside it or not."""
-    glb = Glb()
-    material = glb.picture(four_colors())
-    glb.json["images"].append({"bufferView": glb.view(file(name)), "mimeType": "image/ktx2"})
-    plain = {} if source is None else {"source": source}
-    glb.json["textures"][0] = {"extensions": {"KHR_texture_basisu": {"source": 1}}} | plain
-    glb.json["extensionsRequired"] = ["KHR_texture_basisu"]
-    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
-
-
 @pytest.mark.parametrize("source", [None, 0])
 def test_a_scene_wears_it(basisu, tmp_path, source):
-    (picture,) = textured("etc1s", source).load(tmp_path).textures
+    (picture,) = ktx2_square("etc1s", source).load(tmp_path).textures
     assert picture.shape == (16, 16, 4)
     assert np.abs(picture[4::8, 4::8].astype(int) - QUARTERS).max() <= 12
 
@@ -156,13 +105,13 @@ def test_a_scene_wears_it(basisu, tmp_path, source):
 def test_without_its_extra_it_is_refused_by_name_unless_there_is_a_plain_copy(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "opengl_basisu", None)
     with pytest.raises(SceneError, match=r"KTX2, which needs opengl-basisu: .*gym-batchnav\[formats\]"):
-        textured("etc1s").load(tmp_path)
-    (picture,) = textured("etc1s", source=0).load(tmp_path).textures
+        ktx2_square("etc1s").load(tmp_path)
+    (picture,) = ktx2_square("etc1s", source=0).load(tmp_path).textures
     np.testing.assert_array_equal(picture[..., :3], four_colors())
 
 
 def test_a_damaged_one_is_a_missing_texture(basisu, tmp_path):
-    glb = textured("uastc")
+    glb = ktx2_square("uastc")
     glb.json["bufferViews"][glb.json["images"][1]["bufferView"]]["byteLength"] -= 5
     with pytest.warns(UserWarning, match="1 textures are missing or damaged"):
         scene = glb.load(tmp_path)

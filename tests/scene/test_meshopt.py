@@ -5,7 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from glb import SQUARE, SQUARE_CORNERS, Glb
+from compressed import SEQUENCE, SQUARE_V0, SQUARE_V1, meshopt_extension, meshopt_square
+from glb import SQUARE, SQUARE_CORNERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,12 +14,7 @@ from gym_batchnav.scene.formats import gltf_document
 from gym_batchnav.scene.formats.meshopt import decode_meshopt, meshopt_size
 from gym_batchnav.scene.load import SceneError
 
-# Written by the npm package meshoptimizer 1.3.0: MeshoptEncoder.encodeGltfBuffer(data, count, stride, mode, version)
-# of SQUARE and SQUARE_CORNERS, and of what encodeFilterExp, ..Oct, ..Quat and ..Color made of the values below.
-SQUARE_V0 = "oAAAATMAAAD//wEzAAAAfn0AAAEMAAAA/wEMAAAAfgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="
-SQUARE_V1 = "ofrqqgAAAP8AfwB+AAB/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEBAA=="
-CORNERS = "4fAAAHaHVmd4qYZliWiYAWkAAA=="
-SEQUENCE = "0QAECAIAAAAA"  # of 0 1 3 2
+# Of the same encoder: what encodeFilterExp, encodeFilterOct, encodeFilterQuat and encodeFilterColor made of VALUES.
 FILTERED = {
     "EXPONENTIAL 12": (
         "oAABPwAAAEAvDwABPAAAAMgEAAEMAAAAQAABPAAAAMgEAAEDAAAAXwEBAAAAATwAAADIBAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -45,19 +41,14 @@ VALUES = {
 TYPES = {"EXPONENTIAL 12": "<f4", "OCTAHEDRAL 4": "i1", "OCTAHEDRAL 8": "<i2", "QUATERNION 8": "<i2"}
 TYPES |= {"COLOR 4": "u1", "COLOR 8": "<u2"}
 
-
 meshopt = pytest.importorskip("meshopt")  # it needs Python 3.11
-
-
-def extension(data, count, stride, mode="ATTRIBUTES", **more):
-    return {"buffer": 0, "byteLength": len(data), "count": count, "byteStride": stride, "mode": mode, **more}
 
 
 @pytest.mark.parametrize("kind", FILTERED)
 def test_filters_are_undone(kind):
     name, stride = kind.split()
     data = base64.b64decode(FILTERED[kind])
-    raw = decode_meshopt(data, extension(data, 4, int(stride), filter=name))
+    raw = decode_meshopt(data, meshopt_extension(data, 4, int(stride), filter=name))
     found = np.frombuffer(raw, TYPES[kind]).reshape(4, -1)
     whole = 1.0 if found.dtype.kind == "f" else np.iinfo(found.dtype).max
     expected = np.array(VALUES[name])
@@ -65,43 +56,17 @@ def test_filters_are_undone(kind):
     np.testing.assert_allclose(found / whole, expected, atol=coarse)
 
 
-def packed_square(name="EXT_meshopt_compression", vertices=SQUARE_V0, corners=CORNERS, mode="TRIANGLES", stride=2):
-    """A square whose vertices and corners are compressed, with a buffer without data to fall back on."""
-    glb = Glb()
-    places = base64.b64decode(vertices)
-    triangles = base64.b64decode(corners)
-    count = 6 if mode == "TRIANGLES" else 4
-    for data, compressed, size in (
-        (places, extension(places, 4, 12), 48),
-        (triangles, extension(triangles, count, stride, mode), count * stride),
-    ):
-        row = glb.view(data)
-        at = glb.json["bufferViews"][row]["byteOffset"]
-        compressed |= {"byteOffset": at}
-        glb.json["bufferViews"][row] = {"buffer": 1, "byteLength": size, "extensions": {name: compressed}}
-    glb.json["bufferViews"][0]["byteStride"] = 12
-    kinds = {2: 5123, 4: 5125}
-    glb.json["accessors"] = [
-        {"bufferView": 0, "componentType": 5126, "type": "VEC3", "count": 4},
-        {"bufferView": 1, "componentType": kinds[stride], "type": "SCALAR", "count": count},
-    ]
-    glb.json["buffers"] = [{"byteLength": len(glb.binary)}, {"byteLength": 48 + count * stride}]
-    glb.json["extensionsRequired"] = [name]
-    primitive = {"attributes": {"POSITION": 0}, "indices": 1}
-    return glb.mesh(primitive if mode == "TRIANGLES" else primitive | {"mode": 5})
-
-
 @pytest.mark.parametrize(
     ("name", "vertices"), [("EXT_meshopt_compression", SQUARE_V0), ("KHR_meshopt_compression", SQUARE_V1)]
 )
 def test_a_compressed_square_is_a_square(tmp_path, name, vertices):
-    scene = packed_square(name, vertices).load(tmp_path)
+    scene = meshopt_square(name, vertices).load(tmp_path)
     corners = scene.vertices[scene.triangles]
     # The codec may start a triangle at another corner.
     expected = SQUARE[SQUARE_CORNERS].reshape(2, 3, 3)
     turned = [np.roll(expected[k], -j, axis=0) for k in range(2) for j in range(3)]
     assert all(any(np.array_equal(corner, one) for one in turned) for corner in corners)
-    strip = packed_square(name, vertices, SEQUENCE, "INDICES", 4).load(tmp_path)
+    strip = meshopt_square(name, vertices, SEQUENCE, "INDICES", 4).load(tmp_path)
     assert len(strip.triangles) == 2
     np.testing.assert_array_equal(strip.bounds, scene.bounds)
 
@@ -112,17 +77,17 @@ def test_what_was_encoded_comes_back(count, words, version, seed):
     rng = np.random.default_rng(seed)
     values = np.cumsum(rng.integers(-3, 4, (count, words)), axis=0).astype(np.int32)
     data = meshopt.encode_gltf_buffer(values, "ATTRIBUTES", version)
-    assert decode_meshopt(data, extension(data, count, 4 * words)) == values.tobytes()
-    assert meshopt_size(extension(data, count, 4 * words), 10**6) == values.nbytes  # no honest data is refused
+    assert decode_meshopt(data, meshopt_extension(data, count, 4 * words)) == values.tobytes()
+    assert meshopt_size(meshopt_extension(data, count, 4 * words), 10**6) == values.nbytes  # no honest data is refused
     corners = rng.integers(0, count, 3 * count).astype(np.uint32)
     data = meshopt.encode_gltf_buffer(corners, "INDICES")
-    assert decode_meshopt(data, extension(data, 3 * count, 4, "INDICES")) == corners.tobytes()
+    assert decode_meshopt(data, meshopt_extension(data, 3 * count, 4, "INDICES")) == corners.tobytes()
     same = np.zeros(3 * count, np.uint32)
     for mode in ("TRIANGLES", "INDICES"):
         data = meshopt.encode_gltf_buffer(same, mode)
-        assert meshopt_size(extension(data, 3 * count, 4, mode), 10**6) == same.nbytes
+        assert meshopt_size(meshopt_extension(data, 3 * count, 4, mode), 10**6) == same.nbytes
     data = meshopt.encode_gltf_buffer(np.zeros((count, words), np.int32), "ATTRIBUTES", version)
-    assert meshopt_size(extension(data, count, 4 * words), 10**6) == 4 * words * count
+    assert meshopt_size(meshopt_extension(data, count, 4 * words), 10**6) == 4 * words * count
 
 
 @pytest.mark.parametrize(
@@ -145,7 +110,7 @@ def test_what_was_encoded_comes_back(count, words, version, seed):
     ],
 )
 def test_lies_are_refused_by_name(tmp_path, changes, reason):
-    glb = packed_square()
+    glb = meshopt_square()
     glb.json["bufferViews"][0]["extensions"]["EXT_meshopt_compression"] |= changes
     with pytest.raises(SceneError, match=reason):
         glb.load(tmp_path)
@@ -155,12 +120,12 @@ def test_what_all_views_expand_to_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(gltf_document, "FREE_BYTES", 59)
     monkeypatch.setattr(gltf_document, "BYTES_PER_BYTE", 0)
     with pytest.raises(SceneError, match="meshopt data expands to more than 59 bytes"):
-        packed_square().load(tmp_path)
+        meshopt_square().load(tmp_path)
 
 
 def test_without_its_extra_it_is_refused_by_name_unless_there_is_a_plain_copy(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "meshopt", None)
-    glb = packed_square()
+    glb = meshopt_square()
     with pytest.raises(SceneError, match=r"needs meshopt: .*gym-batchnav\[formats\].*npx @gltf-transform/cli copy"):
         glb.load(tmp_path)
     (tmp_path / "plain.bin").write_bytes(SQUARE.tobytes() + SQUARE_CORNERS.tobytes())
