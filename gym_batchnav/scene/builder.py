@@ -36,6 +36,7 @@ class Material:
     double_sided: bool = False
     wrap: tuple[int, int] = (REPEAT, REPEAT)
     filter: int = LINEAR
+    number: int = -1  # of the material in its file, so that materials that look the same stay apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.files import SceneError
-from gym_batchnav.scene.formats.gltf_document import CHUNK_BIN, CHUNK_JSON, FILTER, GLB_MAGIC, WRAP
+from gym_batchnav.scene.formats.glb import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
+from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP
 from gym_batchnav.scene.images import encode_texture
 from gym_batchnav.scene.scene import LINEAR, MASK, REPEAT, Scene
 from gym_batchnav.system.storage import write_atomically

@@ -158,7 +158,8 @@ class _Reader:
         material = document.item("materials", primitive["material"]) if "material" in primitive else {}
         texture_info = _base_color_texture(material)
         uvs = self._uvs(read, attributes, texture_info, len(vertices)) if texture_info else None
-        look = self._material(material, texture_info if uvs is not None else {})
+        number_of = int(primitive.get("material", -1))
+        look = self._material(material, texture_info if uvs is not None else {}, number_of)
         uvs = uvs if look.image >= 0 else None
         colors = self._colors(read, len(vertices)) if "COLOR_0" in attributes else None
         return self._builder.part(vertices, triangles, look, uvs, colors)
@@ -234,7 +235,7 @@ class _Reader:
         colors[:, : values.shape[1]] = np.round(np.clip(np.nan_to_num(values), 0, 1) * 255)
         return colors
 
-    def _material(self, material: Mapping[str, Any], texture_info: Mapping[str, Any]) -> Material:
+    def _material(self, material: Mapping[str, Any], texture_info: Mapping[str, Any], number_of: int) -> Material:
         gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
         factors = gloss if gloss is not None else material.get("pbrMetallicRoughness", {})
         factor = numbers(factors, "diffuseFactor" if gloss is not None else "baseColorFactor", (1.0, 1.0, 1.0, 1.0))
@@ -251,6 +252,7 @@ class _Reader:
             double_sided=bool(material.get("doubleSided", False)),
             wrap=(WRAP.get(sampler.get("wrapS", 0), REPEAT), WRAP.get(sampler.get("wrapT", 0), REPEAT)),
             filter=FILTER.get(sampler.get("magFilter", 0), LINEAR),
+            number=number_of,
         )
 
     def _sampler(self, texture_info: Mapping[str, Any]) -> Mapping[str, Any]:

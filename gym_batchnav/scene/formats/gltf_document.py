@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
 from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats.glb import data_uri, split_container
 from gym_batchnav.scene.formats.meshopt import MESHOPT, can_decode_meshopt, decode_meshopt, meshopt_size
 from gym_batchnav.scene.frame import rotation_matrix
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, mapping, numbers, parse_json, sequence, short, whole
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 
-GLB_MAGIC = b"glTF"
-CHUNK_JSON = 0x4E4F534A
-CHUNK_BIN = 0x004E4942
 COMPONENTS: dict[int, type] = {
     5120: np.int8,
     5121: np.uint8,
@@ -77,7 +71,7 @@ class GltfDocument:
     def __init__(self, files: SceneFiles) -> None:
         self.num_hidden = 0
         self._files = files
-        text, self._bin = _split_container(files.main())
+        text, self._bin = split_container(files.main())
         self._json = parse_json(text, MAX_GLTF_JSON_BYTES)
         self._buffers: dict[float, memoryview] = {}
         self._unpacked: dict[float, memoryview] = {}  # bufferViews that were compressed
@@ -256,7 +250,7 @@ class GltfDocument:
         if not isinstance(uri, str):
             raise ValueError(f"image {index} has neither a bufferView nor a uri")
         if uri.startswith("data:"):
-            return _data_uri(uri), label
+            return data_uri(uri), label
         try:
             return self._beside(uri), uri
         except OSError:
@@ -339,7 +333,7 @@ class GltfDocument:
             elif not isinstance(uri, str):
                 raise ValueError(f"buffer {index} has no data: re-export the file")
             else:
-                data = _data_uri(uri) if uri.startswith("data:") else self._beside(uri)
+                data = data_uri(uri) if uri.startswith("data:") else self._beside(uri)
             length = whole(buffer, "byteLength")
             if length > len(data):
                 raise ValueError(f"buffer {index} has {len(data)} of its {length} bytes: the file is cut short")
@@ -357,44 +351,6 @@ def _normalized(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "f":
         return values
     return np.maximum(values / np.float32(np.iinfo(values.dtype).max), np.float32(-1)).astype(np.float32)
-
-
-def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
-    """Return the JSON and the binary chunk of a GLB file; any other file is all JSON."""
-    if not data.startswith(GLB_MAGIC):
-        return data, None
-    if len(data) < 20:
-        raise ValueError("it is cut short within its header: copy or download it again")
-    version, length, json_length, json_kind = struct.unpack_from("<4I", data, 4)
-    if version != 2:
-        raise ValueError(f"it is GLB version {version}: only 2 is supported, re-export it")
-    if length > len(data) or 20 + json_length > length:
-        raise ValueError(f"it has {len(data)} of {max(length, 20 + json_length)} bytes: copy or download it again")
-    if json_kind != CHUNK_JSON:
-        raise ValueError("its first chunk is not JSON: re-export it")
-    start = 20 + json_length
-    text = data[20:start].rstrip(b"\0")  # some exporters pad with zeros instead of spaces
-    if start + 8 > length:
-        return text, None
-    bin_length, bin_kind = struct.unpack_from("<2I", data, start)
-    if start + 8 + bin_length > length:
-        raise ValueError("its binary chunk is cut short: copy or download it again")
-    binary = memoryview(data)[start + 8 : start + 8 + bin_length] if bin_kind == CHUNK_BIN else None
-    return text, binary
-
-
-def _data_uri(uri: str) -> bytes:
-    """Return the bytes of a data URI: base64, with or without padding, or percent escapes (RFC 2397)."""
-    header, comma, payload = uri.partition(",")
-    if not comma:
-        raise ValueError("it has a data URI without data: re-export it")
-    if not header.endswith(";base64"):
-        return unquote_to_bytes(payload)
-    payload = "".join(payload.split()).rstrip("=")
-    try:
-        return base64.b64decode(payload + "=" * (-len(payload) % 4), validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"it has a damaged data URI ({error}): re-export it") from error
 
 
 def _local_matrix(node: Mapping[str, Any]) -> np.ndarray:
