@@ -184,7 +184,7 @@ def test_data_uris_may_be_of_any_type(tmp_path, kind, trim):
     np.testing.assert_array_equal(load_scene(write_gltf(tmp_path, glb, escaped)).vertices, SQUARE)
 
 
-@pytest.mark.parametrize("name", ["a b.bin", "ö%20.bin", "50%.bin", "sub/b.bin"])
+@pytest.mark.parametrize("name", ["a b.bin", " a  b.bin", "ö%20.bin", "50%.bin", "sub/b.bin"])
 def test_files_are_found_by_escaped_and_by_plain_names(tmp_path, name):
     glb = square()
     (tmp_path / "sub").mkdir()
@@ -220,6 +220,29 @@ def test_a_file_without_triangles_is_refused(tmp_path):
     for glb in (lines, empty, bare):
         with pytest.raises(SceneError, match="it has no triangles"):
             glb.load(tmp_path)
+
+
+RESTART = 65535
+
+
+@pytest.mark.parametrize(
+    ("mode", "corners", "expected"),
+    [
+        (5, [0, 1, 3, 2, RESTART, 3, 0, 2], [[0, 1, 3], [1, 2, 3], [3, 0, 2]]),
+        (6, [0, 1, 2, 3, RESTART, 1, 2, 3], [[1, 2, 0], [2, 3, 0], [2, 3, 1]]),
+        (5, [RESTART, RESTART, 0, 1, RESTART, 2, RESTART, 1, 2, 3, RESTART], [[1, 2, 3]]),
+        (6, [RESTART, RESTART, 0, 1, RESTART, 2, RESTART, 1, 2, 3, RESTART], [[2, 3, 1]]),
+    ],
+)
+def test_strips_and_fans_may_begin_anew(tmp_path, mode, corners, expected):
+    glb = Glb()
+    glb.mesh(glb.primitive(corners=np.array(corners, np.uint16), mode=mode), glb.primitive())
+    glb.json["extensionsUsed"] = glb.json["extensionsRequired"] = ["KHR_mesh_primitive_restart"]
+    scene = glb.load(tmp_path)
+    np.testing.assert_array_equal(scene.vertices[scene.triangles[:-2]], SQUARE[np.array(expected)])
+    del glb.json["extensionsUsed"], glb.json["extensionsRequired"]
+    with pytest.raises(SceneError, match="indices contain 65535, which glTF reserves"):
+        glb.load(tmp_path)
 
 
 def test_degenerate_triangles_and_missing_bounds_are_kept_as_they_are(tmp_path):

@@ -152,9 +152,9 @@ class _Reader:
             self.has_skins = True
             vertices = posed(vertices, read, attributes, joints)
         if triangles is None:
-            triangles = _triangles(self._corners(primitive, len(vertices)), mode)
+            triangles = _triangles(*self._corners(primitive, len(vertices), mode), mode)
         else:
-            triangles = _triangles(_within(triangles.ravel(), len(vertices)), _TRIANGLES)
+            triangles = _triangles(_within(triangles.ravel(), len(vertices)), None, _TRIANGLES)
         material = document.item("materials", primitive["material"]) if "material" in primitive else {}
         texture_info = _base_color_texture(material)
         uvs = self._uvs(read, attributes, texture_info, len(vertices)) if texture_info else None
@@ -199,16 +199,24 @@ class _Reader:
 
         return triangles, read
 
-    def _corners(self, primitive: Mapping[str, Any], num_vertices: int) -> np.ndarray:
-        """Return the list of corners [C] of a primitive."""
+    def _corners(
+        self, primitive: Mapping[str, Any], num_vertices: int, mode: int
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the corners [C] of a primitive, and where strips or fans begin anew [C] bool or None."""
         if "indices" not in primitive:
-            return np.arange(num_vertices, dtype=np.uint32)
+            return np.arange(num_vertices, dtype=np.uint32), None
         corners = self._document.accessor(primitive["indices"], (1,))[:, 0]
         if corners.dtype.kind != "u":
             raise ValueError(
                 f"accessor {primitive['indices']} holds indices that are not unsigned integers: re-export it"
             )
-        return _within(corners, num_vertices)
+        restart = np.iinfo(corners.dtype).max
+        restarts = corners == restart
+        if not restarts.any():
+            return _within(corners, num_vertices), None
+        if mode == _TRIANGLES or not self._document.uses("KHR_mesh_primitive_restart"):
+            raise ValueError(f"its indices contain {restart}, which glTF reserves to restart primitives: re-export it")
+        return _within(np.where(restarts, corners.dtype.type(0), corners), num_vertices), restarts
 
     def _uvs(
         self, read: _Read, attributes: Mapping[str, Any], texture_info: Mapping[str, Any], count: int
@@ -298,18 +306,29 @@ def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
     return material.get("pbrMetallicRoughness", {}).get("baseColorTexture", {})
 
 
-def _triangles(corners: np.ndarray, mode: int) -> np.ndarray:
-    """Convert a list of corners [C] to triangles [T, 3]; surplus corners are ignored."""
+def _triangles(corners: np.ndarray, restarts: np.ndarray | None, mode: int) -> np.ndarray:
+    """Convert a list of corners [C] to triangles [T, 3]; surplus corners are ignored.
+
+    Args:
+        corners: Numbers of vertices.
+        restarts: [C] bool, the places that hold no corner but begin a strip or fan anew; None for none.
+        mode: The primitive's mode.
+    """
     corners = corners.astype(np.int32)
     if mode == _TRIANGLES:
         return corners[: len(corners) // 3 * 3].reshape(-1, 3)
     if len(corners) < 3:
         return np.zeros((0, 3), np.int32)
+    restarts = np.zeros(len(corners), bool) if restarts is None else restarts
+    place = np.arange(len(corners))
+    first = np.maximum.accumulate(np.where(restarts, place + 1, 0))  # of the strip or fan that a corner is in
     if mode == _FAN:
-        return np.stack([corners[1:-1], corners[2:], np.full(len(corners) - 2, corners[0])], axis=1)
+        whole = ~restarts[1:-1] & ~restarts[2:] & (first[1:-1] < place[1:-1])
+        return np.stack([corners[1:-1], corners[2:], corners[first[1:-1] % len(corners)]], axis=1)[whole]
     triangles = np.stack([corners[:-2], corners[1:-1], corners[2:]], axis=1)
-    triangles[1::2] = triangles[1::2, [0, 2, 1]]  # every second triangle of a strip winds the opposite way
-    return triangles
+    odd = (place - first)[:-2] % 2 == 1
+    triangles[odd] = triangles[odd][:, [0, 2, 1]]  # every second triangle of a strip winds the opposite way
+    return triangles[~restarts[:-2] & ~restarts[1:-1] & ~restarts[2:]]
 
 
 def _within(corners: np.ndarray, num_vertices: int) -> np.ndarray:

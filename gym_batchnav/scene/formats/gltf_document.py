@@ -38,6 +38,7 @@ MAX_DEPTH = 512
 _READ = {
     "KHR_draco_mesh_compression",
     "KHR_materials_pbrSpecularGlossiness",
+    "KHR_mesh_primitive_restart",
     "KHR_mesh_quantization",
     "KHR_texture_basisu",
     "KHR_texture_transform",
@@ -101,6 +102,10 @@ class GltfDocument:
         if type(index) is not int or not 0 <= index < len(items):
             raise ValueError(f"it refers to {kind}[{short(index)}], but there are {len(items)}: re-export it")
         return mapping(items[index], f"{kind}[{index}]")
+
+    def uses(self, name: str) -> bool:
+        """Return whether the document declares that it uses an extension."""
+        return name in sequence(self._json.get("extensionsUsed", []), "extensionsUsed")
 
     def scene_names(self) -> list[str]:
         """Return the names of the document's scenes; scenes without a name are named by their number."""
