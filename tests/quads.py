@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT, Materials, Scene
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Quad:
     masked: bool = False
     double_sided: bool = True
     wrap: tuple[int, int] = (REPEAT, REPEAT)
+    filter: int = LINEAR
 
 
 def wall(distance: float, half: float = 50.0, **keywords: object) -> Quad:
@@ -61,6 +62,7 @@ def scene_of(*quads: Quad) -> Scene:
             alpha_cutoff=np.full(count, 0.5, np.float32),
             double_sided=np.array([quad.double_sided for quad in quads]),
             wrap=np.array([quad.wrap for quad in quads], np.uint8),
+            filter=np.array([quad.filter for quad in quads], np.uint8),
         ),
         uvs=np.array(uvs, np.float32),
         colors=np.array(colors, np.uint8),

@@ -29,6 +29,7 @@ def plain_materials(count: int, seed: int = 0) -> Materials:
         alpha_cutoff=np.full(count, 0.5, np.float32),
         double_sided=np.ones(count, bool),
         wrap=np.zeros((count, 2), np.uint8),
+        filter=np.zeros(count, np.uint8),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
-from gym_batchnav.scene.scene import MASK, MIRROR, Materials, Scene
+from gym_batchnav.scene.scene import MASK, MIRROR, NEAREST, Materials, Scene
 
 _MESH = ("vertices", "triangles", "triangle_material", "triangle_object")
 _OPTIONAL = ("uvs", "colors")
@@ -29,8 +29,9 @@ _LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of arrays with
     "alpha_cutoff": (np.float32, None),
     "double_sided": (np.bool_, None),
     "wrap": (np.uint8, 2),
+    "filter": (np.uint8, None),
 }
-_LARGEST_CODE = {"alpha_mode": MASK, "wrap": MIRROR}
+_LARGEST_CODE = {"alpha_mode": MASK, "wrap": MIRROR, "filter": NEAREST}
 
 
 def pack_scene(scene: Scene) -> dict[str, np.ndarray]:

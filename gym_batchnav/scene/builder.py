@@ -10,7 +10,7 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
-from gym_batchnav.scene.scene import OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
 
 MAX_TRIANGLES = 20_000_000
 MAX_PARTS = 100_000
@@ -35,6 +35,8 @@ class Material:
     alpha_cutoff: float = 0.5
     double_sided: bool = False
     wrap: tuple[int, int] = (REPEAT, REPEAT)
+    filter: int = LINEAR
+    number: int = -1  # of the material in its file, so that materials that look the same stay apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,6 +239,7 @@ class SceneBuilder:
             alpha_cutoff=np.array([material.alpha_cutoff for material in materials], np.float32),
             double_sided=np.array([material.double_sided for material in materials], bool),
             wrap=np.array([material.wrap for material in materials], np.uint8),
+            filter=np.array([material.filter for material in materials], np.uint8),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -98,7 +99,8 @@ class SceneFiles:
             ValueError: If the path leads out of the scene's folder, or the file is too large.
             FileNotFoundError: If there is no such file.
         """
-        relative = PurePosixPath((unquote(uri) if quoted else uri).strip().replace("\\", "/"))
+        text = (unquote(uri) if quoted else uri).replace("\\", "/")
+        relative = PurePosixPath(text if os.path.lexists(self.path.parent / text.replace("\0", "")) else text.strip())
         outside = relative.is_absolute() or ".." in relative.parts or ":" in str(relative) or "\0" in str(relative)
         if outside or not relative.parts:
             raise ValueError(

@@ -7,56 +7,79 @@ import io
 import numpy as np
 from PIL import Image
 
+from gym_batchnav.scene.formats.ktx2 import KTX2_MAGIC, Ktx2Image, can_decode_ktx2
+
 MAX_IMAGE_PIXELS = 64 * 2**20
 # Pillow keeps a pointer per row, so a picture one pixel wide takes more than its pixels. JPEG has the same limit.
 MAX_IMAGE_SIDE = 2**16
-MAX_COSTLY_PIXELS = 2**25  # for WebP, whose decoder keeps several copies, and for modes that must be converted
+MAX_COSTLY_PIXELS = 2**25  # for WebP and AVIF, whose decoders keep several copies, and for modes to be converted
 MAX_SCANS = 32  # per progressive JPEG; each scan covers all pixels, and encoders make about ten
 MAX_TEXTURE_SIDE = 2048
 _COSTLY_MODES = ("I", "F", "CMYK", "YCbCr", "LAB", "HSV")
+_COSTLY_FORMATS = ("WEBP", "AVIF")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
 _JPEG_SCAN = b"\xff\xda"
-_KTX2_MAGIC = b"\xabKTX 20\xbb\r\n\x1a\n"
 
 
 class DamagedImageError(ValueError):
     """The error of an image that cannot be decoded; the message names the image and the problem."""
 
 
-def open_image(data: bytes, label: str) -> Image.Image:
+def open_image(data: bytes, label: str) -> Image.Image | Ktx2Image:
     """Open an image and check its size, without decoding its pixels.
 
     Args:
-        data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF or TIFF file.
+        data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF, TIFF or KTX2 file, or of an AVIF file if Pillow reads it.
         label: Its name in messages.
 
     Raises:
         DamagedImageError: If it is not such an image.
-        ValueError: If it is KTX2, larger than the limits above, or has more than ``MAX_SCANS`` scans.
+        ValueError: If it is KTX2 and opengl-basisu is not installed, if it is larger than the limits above, or if it
+            has more than ``MAX_SCANS`` scans.
     """
-    if data.startswith(_KTX2_MAGIC):
-        raise ValueError(f"image {label} is KTX2, which is not supported: convert it to PNG or JPEG")
+    if data.startswith(KTX2_MAGIC):
+        return _open_ktx2(data, label)
     try:
-        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        image = Image.open(io.BytesIO(data), formats=(*_FORMATS, *(("AVIF",) if can_decode_avif() else ())))
     except Image.DecompressionBombError:
         raise ValueError(f"image {label} is far larger than {MAX_IMAGE_PIXELS:,} pixels: scale it down") from None
     except MemoryError:
         raise
     except Exception as error:  # Pillow's decoders raise errors of any kind for damaged files
         raise DamagedImageError(f"image {label} cannot be read ({error}): re-export it as PNG or JPEG") from error
-    size = f"image {label} has {image.width}x{image.height} pixels"
-    costly = image.format == "WEBP" or image.mode.split(";")[0] in _COSTLY_MODES
-    most = MAX_COSTLY_PIXELS if costly else MAX_IMAGE_PIXELS
-    if image.width * image.height > most:
-        raise ValueError(f"{size}, the limit is {most:,}: scale it down")
-    if max(image.size) > MAX_IMAGE_SIDE:
-        raise ValueError(f"{size}, the limit is {MAX_IMAGE_SIDE:,} per side: scale it down")
+    costly = image.format in _COSTLY_FORMATS or image.mode.split(";")[0] in _COSTLY_MODES
+    _check_size(image.width, image.height, MAX_COSTLY_PIXELS if costly else MAX_IMAGE_PIXELS, label)
     if image.format == "JPEG" and data.count(_JPEG_SCAN) > MAX_SCANS:
         raise ValueError(f"image {label} has more than {MAX_SCANS} scans: save it as a JPEG that is not progressive")
     return image
 
 
-def decode_texture(image: Image.Image, label: str) -> np.ndarray:
+def can_decode_avif() -> bool:
+    """Return whether this build of Pillow reads AVIF."""
+    return "AVIF" in Image.registered_extensions().values()
+
+
+def _open_ktx2(data: bytes, label: str) -> Ktx2Image:
+    if not can_decode_ktx2():
+        remedy = "install the extra for it (pip install 'gym-batchnav[formats]') or convert it to PNG or JPEG"
+        raise ValueError(f"image {label} is KTX2, which needs opengl-basisu: {remedy}")
+    try:
+        image = Ktx2Image(data, MAX_TEXTURE_SIDE)
+    except ValueError as error:
+        raise DamagedImageError(f"image {label} cannot be read ({error}): re-export it as PNG or JPEG") from error
+    _check_size(image.width, image.height, MAX_COSTLY_PIXELS, label)
+    return image
+
+
+def _check_size(width: int, height: int, max_pixels: int, label: str) -> None:
+    size = f"image {label} has {width}x{height} pixels"
+    if width * height > max_pixels:
+        raise ValueError(f"{size}, the limit is {max_pixels:,}: scale it down")
+    if max(width, height) > MAX_IMAGE_SIDE:
+        raise ValueError(f"{size}, the limit is {MAX_IMAGE_SIDE:,} per side: scale it down")
+
+
+def decode_texture(image: Image.Image | Ktx2Image, label: str) -> np.ndarray:
     """Decode an image that ``open_image`` opened.
 
     Args:
@@ -70,10 +93,10 @@ def decode_texture(image: Image.Image, label: str) -> np.ndarray:
         DamagedImageError: If its data is damaged.
     """
     try:
-        return _decode(image)
+        return _decode(Image.fromarray(image.decode()) if isinstance(image, Ktx2Image) else image)
     except MemoryError:
         raise
-    except Exception as error:  # Pillow's decoders raise anything on damaged files
+    except Exception as error:  # decoders raise anything on damaged files
         raise DamagedImageError(f"image {label} is damaged ({error}): re-export it") from error
 
 

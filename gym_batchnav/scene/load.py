@@ -15,7 +15,7 @@ from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
 from gym_batchnav.scene.frame import place
 from gym_batchnav.scene.habitat.stage import read_stage_config
-from gym_batchnav.scene.json_values import MAX_JSON_BYTES
+from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.numbers import is_number
 
@@ -23,7 +23,7 @@ __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "load_scene"]
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
 _GLTF = (".glb", ".gltf")
-_MAX_BYTES = {".gltf": MAX_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES}
+_MAX_BYTES = {".gltf": MAX_GLTF_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES}
 _MAX_MESSAGE = 600  # characters; messages may quote the file
 _MARGIN = 1.0  # metres by which a scene's own navmesh may exceed its bounds
 
@@ -39,10 +39,10 @@ def load_scene(
     """Load a scene from a GLB, glTF, OBJ, PLY, STL or OFF file.
 
     Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``) becomes an object with a semantic id.
-    Skins, animations, lights, lines and points are left out; textures above 2,048 pixels per side are scaled down;
-    missing textures are replaced by the base colour with a warning. A file of the same name that ends in ``.navmesh``
-    is read into ``Scene.navmesh``. ``Scene.warnings`` lists content that was left out or guessed; guesses that affect
-    sizes, positions or appearance are also issued as Python warnings.
+    Skinned meshes stand in their rest pose. Animations, lights, lines and points are left out; textures above 2,048
+    pixels per side are scaled down; missing textures are replaced by the base colour with a warning. A file of the same
+    name that ends in ``.navmesh`` is read into ``Scene.navmesh``. ``Scene.warnings`` lists content that was left out or
+    guessed; guesses that affect sizes, positions or appearance are also issued as Python warnings.
 
     The file is not trusted: its content is checked before use, its references are followed only inside its own folder,
     and its size, textures and triangles are limited.

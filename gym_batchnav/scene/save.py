@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.files import SceneError
-from gym_batchnav.scene.formats.gltf_document import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC, WRAP
+from gym_batchnav.scene.formats.glb import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
+from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP
 from gym_batchnav.scene.images import encode_texture
-from gym_batchnav.scene.scene import MASK, REPEAT, Scene
+from gym_batchnav.scene.scene import LINEAR, MASK, REPEAT, Scene
 from gym_batchnav.system.storage import write_atomically
 
 _JPEG_QUALITY = 88
 _SAME_PLACE = 1e-4  # metres: copies of a prototype that agree this closely share its mesh
 _WRAP_CODE = {wrap: code for code, wrap in WRAP.items()}
+_FILTER_CODE = {kind: code for code, kind in FILTER.items()}
 _ARRAY_BUFFER = 34962
 _ELEMENT_BUFFER = 34963
 _UINT8 = 5121
@@ -215,7 +217,7 @@ class _Writer:
         return self._material_rows[row]
 
     def _texture(self, row: int) -> int:
-        """Return the number of a material's texture, which combines an image and its wrapping."""
+        """Return the number of a material's texture, which combines an image, its wrapping and its filter."""
         image = int(self._scene.materials.texture[row])
         if image not in self._image_rows:
             try:
@@ -226,9 +228,12 @@ class _Writer:
             self._json["images"].append({"bufferView": len(self._streams) + len(self._images) - 1, "mimeType": kind})
             self._image_rows[image] = len(self._images) - 1
         wrap_u, wrap_v = self._scene.materials.wrap[row].tolist()
+        filtered = int(self._scene.materials.filter[row])
         texture = {"source": self._image_rows[image]}
-        if (wrap_u, wrap_v) != (REPEAT, REPEAT):
+        if (wrap_u, wrap_v, filtered) != (REPEAT, REPEAT, LINEAR):
             sampler = {"wrapS": _WRAP_CODE[wrap_u], "wrapT": _WRAP_CODE[wrap_v]}
+            if filtered != LINEAR:
+                sampler["magFilter"] = _FILTER_CODE[filtered]
             texture["sampler"] = _number_of(self._json["samplers"], sampler)
         return _number_of(self._json["textures"], texture)
 

@@ -16,6 +16,8 @@ MASK = 1
 REPEAT = 0
 CLAMP = 1
 MIRROR = 2
+LINEAR = 0
+NEAREST = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +35,7 @@ class Materials:
     alpha_cutoff: np.ndarray  # [M] float32
     double_sided: np.ndarray  # [M] bool
     wrap: np.ndarray  # [M, 2] uint8, REPEAT, CLAMP or MIRROR along u and v
+    filter: np.ndarray  # [M] uint8, LINEAR or NEAREST, between the texels of a magnified texture
 
     def __len__(self) -> int:
         """Return the number of materials."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from compressed import ktx2_square, meshopt_square
 from glb import SQUARE_UVS, Glb, four_colors
 from PIL import Image
 from rooms import box_room
@@ -27,7 +28,7 @@ SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture")
 KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset")
 # Of each kind, the files that are changed and how.
 MUTATORS: dict[str, dict[str, Mutator]] = {
-    "glb": {"scene.glb": mutators.mutate_glb, "textured.glb": mutators.mutate_glb},
+    "glb": dict.fromkeys(("scene.glb", "textured.glb", "ktx2.glb", "meshopt.glb"), mutators.mutate_glb),
     "gltf": {"scene.gltf": mutators.mutate_json_text, "scene.bin": mutators.mutate_bytes},
     "obj": {"scene.obj": mutators.mutate_text, "scene.mtl": mutators.mutate_text},
     "ply": {"scene.ply": mutators.mutate_bytes, "text.ply": mutators.mutate_text},
@@ -91,6 +92,9 @@ def _write_scenes(folder: Path, room: Scene) -> None:
     part = glb.primitive(floor, uvs=SQUARE_UVS, colors=colors, material=glb.picture(four_colors(), sampler=0))
     glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
     (folder / "glb" / "textured.glb").write_bytes(glb.mesh(part).bytes())
+    for name, standing in (("ktx2", ktx2_square("uastc_zstd")), ("meshopt", meshopt_square())):
+        standing.json["nodes"][0] |= {"rotation": [-np.sqrt(0.5), 0, 0, np.sqrt(0.5)], "scale": [6, 6, 6]}  # a floor
+        (folder / "glb" / f"{name}.glb").write_bytes(standing.bytes())
     mesh = trimesh.Trimesh(room.vertices, room.triangles, process=False)
     mesh.export(folder / "ply" / "scene.ply")
     mesh.export(folder / "ply" / "text.ply", encoding="ascii")

@@ -44,7 +44,7 @@ def corners(scene: Scene) -> np.ndarray:
 
 def all_arrays(scene: Scene) -> list[np.ndarray]:
     assert scene.uvs is not None and scene.colors is not None
-    materials = [getattr(scene.materials, field) for field in ("base_color", "texture", "alpha_mode", "wrap")]
+    materials = [getattr(scene.materials, field) for field in ("base_color", "texture", "alpha_mode", "wrap", "filter")]
     arrays = [scene.vertices, scene.triangles, scene.triangle_material, scene.triangle_object, scene.uvs, scene.colors]
     return [*arrays, *materials, *scene.textures]
 

@@ -12,7 +12,7 @@ from rooms import box_room
 
 from gym_batchnav.scene.load import SceneError, load_scene
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT, Materials, Scene
 
 
 def smooth_picture(height, width, alpha=255):
@@ -34,6 +34,7 @@ def materials(count=3):
         alpha_cutoff=np.array([0.5, 0.3, 0.5], np.float32)[:count],
         double_sided=np.array([True, False, False])[:count],
         wrap=np.array([[REPEAT, REPEAT], [CLAMP, MIRROR], [REPEAT, REPEAT]], np.uint8)[:count],
+        filter=np.array([NEAREST, NEAREST, LINEAR], np.uint8)[:count],
     )
 
 
@@ -72,7 +73,7 @@ def test_what_is_saved_is_loaded_back(tmp_path):
     textured = scene.materials.texture[before] >= 0
     corner_uvs = scene.uvs[scene.triangles[order]]
     np.testing.assert_array_equal(back.uvs[back.triangles][textured], corner_uvs[textured])
-    for name in ("base_color", "alpha_mode", "double_sided", "wrap", "alpha_cutoff"):
+    for name in ("base_color", "alpha_mode", "double_sided", "wrap", "filter", "alpha_cutoff"):
         np.testing.assert_array_equal(getattr(back.materials, name)[after], getattr(scene.materials, name)[before])
     worn = back.materials.texture[after]
     np.testing.assert_array_equal(worn >= 0, textured)

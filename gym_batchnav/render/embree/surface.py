@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
-from gym_batchnav.scene.scene import MASK, Scene
+from gym_batchnav.scene.scene import MASK, NEAREST, Scene
 
 # The texture mapping of a triangle, its colours and its material.
 TRIANGLE_RECORD = np.dtype(
@@ -26,7 +26,7 @@ MATERIAL_RECORD = np.dtype(
         ("factor", np.float32, 4),  # linear RGBA
         ("cutoff", np.float32),  # alpha below which a ray passes; 0 for opaque materials
         ("texture", np.int32),  # row, -1 for none
-        ("wrap_u", np.int32),
+        ("wrap_u", np.int32),  # plus NEAREST_BIT if level 0 is not interpolated
         ("wrap_v", np.int32),
     ]
 )
@@ -58,6 +58,7 @@ WRAP_V = _word(MATERIAL_RECORD, "wrap_v")
 assert COLOR == 12, "shading reads the twelve floats before the colours at once"
 assert (WRAP_U, WRAP_V) == (TEXTURE + 1, TEXTURE + 2), "shading reads the three words at once"
 
+NEAREST_BIT = 4  # above the codes of wrapping
 WHITE = np.int32(-1)
 
 
@@ -176,6 +177,7 @@ def _material_records(scene: Scene) -> np.ndarray:
     records["factor"] = material_factors(materials)
     records["cutoff"] = np.where(materials.alpha_mode == MASK, materials.alpha_cutoff, 0)
     records["texture"] = materials.texture
-    records["wrap_u"] = materials.wrap[:, 0]
-    records["wrap_v"] = materials.wrap[:, 1]
+    nearest = np.where(materials.filter == NEAREST, NEAREST_BIT, 0)
+    records["wrap_u"] = materials.wrap[:, 0] + nearest
+    records["wrap_v"] = materials.wrap[:, 1] + nearest
     return records

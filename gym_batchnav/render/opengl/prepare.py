@@ -18,7 +18,7 @@ NUM_CLASSES = 4  # of chunks drawn in one call: 2 x masked + double-sided
 VERTEX_ATTRIBUTES = np.dtype([("uv", np.float32, 2), ("color", np.uint8, 4)])
 TRIANGLE_RECORD = np.dtype([("material", np.uint32), ("object", np.int32), ("normal", np.int16, 4)])
 MATERIAL_RECORD = np.dtype(
-    [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("unused", np.uint32)]
+    [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("filter", np.uint32)]
 )
 
 # The buffers on the device, in groups of equal layout, with the size of one item in bytes.
@@ -185,4 +185,5 @@ def _material_records(scene: Scene) -> np.ndarray:
     records["base_color"] = material_factors(scene.materials)
     records["alpha_cutoff"] = scene.materials.alpha_cutoff
     records["wrap"] = scene.materials.wrap
+    records["filter"] = scene.materials.filter
     return records
