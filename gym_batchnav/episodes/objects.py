@@ -7,7 +7,6 @@ of any view point of any object of the category.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ import numpy as np
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.sampling import SamplingRules
 from gym_batchnav.geometry import Camera, look_at
-from gym_batchnav.homes.classes import semantic_class
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -75,18 +73,6 @@ class ObjectInstance:
     coverage: np.ndarray  # [V] float32, fraction of the view's pixels that show the object
 
 
-def object_category(name: str) -> str:
-    """Return the category of an object by its name.
-
-    It is the semantic class of the objects of generated scenes (see ``semantic_class``), and otherwise the name in
-    lower case without a number at its end: ``"chair"`` for ``"Chair.012"``.
-    """
-    try:
-        return semantic_class(name)
-    except ValueError:
-        return re.sub(r"[\s_.\-]*\d*$", "", name).lower()
-
-
 def find_instances(
     scene: Scene, navmesh: NavMesh, categories: Sequence[str], rules: ViewRules | None = None
 ) -> list[ObjectInstance]:
@@ -98,9 +84,9 @@ def find_instances(
     rules = rules or ViewRules()
     numbers = {name: number for number, name in enumerate(categories)}
     wanted = [
-        (numbers[category], object_id, name)
-        for object_id, name in enumerate(scene.objects, 1)
-        if (category := object_category(name)) in numbers
+        (numbers[one.category], object_id, one.name)
+        for object_id, one in enumerate(scene.objects, 1)
+        if one.category in numbers
     ]
     drawer = _ObjectViews(scene, rules.eye_height)
     try:

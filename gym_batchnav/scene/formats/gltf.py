@@ -13,6 +13,7 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
 from gym_batchnav.scene.formats.gltf_document import WRAP, GltfDocument, extensions
 from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
+from gym_batchnav.scene.objects import category_in_extras
 from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT
 
 _TRIANGLES = 4
@@ -44,7 +45,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
             if "mesh" in node:
                 parts = reader.mesh_parts(node["mesh"], node.get("weights"))
                 for instance in document.instances(node):
-                    builder.add_object(str(node.get("name") or f"node_{index}"), parts, matrix @ instance)
+                    label = str(node.get("name") or f"node_{index}")
+                    builder.add_object(label, parts, matrix @ instance, category_in_extras(node))
     else:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):

@@ -37,6 +37,7 @@ from gym_batchnav.scene.habitat.attributes import LARGEST, asset_frame, rotation
 from gym_batchnav.scene.habitat.patterns import PatternSearch
 from gym_batchnav.scene.json_values import MAX_JSON_BYTES, mapping, numbers, parse_json, sequence
 from gym_batchnav.scene.load import SUFFIXES, load_scene
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import Scene
 
 DATASET_ENDING = ".scene_dataset_config.json"
@@ -197,7 +198,7 @@ class _Dataset:
         matrix[:3, 3] = numbers(row, "translation", (0.0, 0.0, 0.0), LARGEST)
         if str(row.get("translation_origin", origin)).lower() != "asset_local":
             matrix[:3, 3] -= matrix[:3, :3] @ mass
-        return Placed(asset, matrix, scene_name(handle))
+        return Placed(asset, matrix, SceneObject.named(scene_name(handle)))
 
     def _asset(self, handle: str, attributes: Mapping[str, Any]) -> Scene:
         """Load the asset of a stage or object, in metres with y up."""
