@@ -236,7 +236,7 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
 
 
 def has_new_semantics(folder: Path, scene: Scene) -> bool:
-    """Return whether annotations have been added beside the files in a folder that a scene without any was made from."""
+    """Return whether annotations have been added, in a folder, beside the files of a scene that has none."""
     if "semantics" in scene.metadata:
         return False
     return any(semantics_beside(folder / asset) is not None for asset in _assets(files_of(scene)))

@@ -58,6 +58,7 @@ class SceneObject:
 
     name: str  # of the node, or the category and a number
     category: str  # lower case; "" if unknown
+    solid: bool = True  # False for one that agents walk through: navmeshes are built without it
 
     @classmethod
     def named(cls, name: str, category: str = "") -> SceneObject:

@@ -101,6 +101,12 @@ class Scene:
         return boxes
 
     @property
+    def solid_triangles(self) -> np.ndarray:
+        """[S, 3] int32, the triangles that are obstacles or ground: all but those of objects that are not solid."""
+        hollow = [number for number, one in enumerate(self.objects, 1) if not one.solid]
+        return self.triangles[~np.isin(self.triangle_object, hollow)] if hollow else self.triangles
+
+    @property
     def nbytes(self) -> int:
         """The size of the arrays in bytes."""
         arrays = [self.vertices, self.triangles, self.triangle_material, self.triangle_object, *self.textures]

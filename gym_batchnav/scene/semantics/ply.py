@@ -87,10 +87,11 @@ def _row_type(data: bytes, start: int, order: str, name: str, count: int, proper
     """Return the type of an element's rows; lists have the length that they have in the first row."""
     fields: list[tuple[str, str, int] | tuple[str, str]] = []
     for words in properties:
-        known = all(word in _TYPES for word in words[:-1] if word != "list")
-        if len(words) == 2 and known:
+        is_list = words[:1] == ["list"]
+        known = all(word in _TYPES for word in words[is_list:-1])
+        if len(words) == 2 and known and not is_list:
             fields.append((words[1], order + _TYPES[words[0]]))
-        elif len(words) == 4 and words[0] == "list" and known and not words[1].startswith(("float", "double")):
+        elif len(words) == 4 and is_list and known and not words[1].startswith(("float", "double")):
             size = order + _TYPES[words[1]]
             fields.append((f"{words[3]} count", size))
             before = np.dtype(fields)

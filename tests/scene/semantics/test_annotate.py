@@ -142,9 +142,8 @@ def test_replica_has_quads_and_classes(tmp_path, home):
     (tmp_path / "info_semantic.json").write_text(json.dumps({"classes": classes, "objects": objects}))
     loaded = load_scene(tmp_path / "mesh_semantic.ply", up="y")
     low = loaded.vertices[loaded.triangles].max(axis=(1, 2)) <= 1
-    assert set(np.array(categories(loaded))[low]) == {"floor"} and set(np.array(categories(loaded))[~low]) == {
-        "ceiling"
-    }
+    names = np.array(categories(loaded))
+    assert set(names[low]) == {"floor"} and set(names[~low]) == {"ceiling"}
     assert loaded.objects[4] == SceneObject("object_4", "")
 
 
