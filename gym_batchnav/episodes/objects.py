@@ -19,6 +19,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import make_renderer
+from gym_batchnav.scene.categories import number_of
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.numbers import check_between, check_counts, check_length
 
@@ -78,15 +79,18 @@ def find_instances(
 ) -> list[ObjectInstance]:
     """Return the objects of some categories that have view points, with these, ordered by category.
 
+    Categories are recognised under their other names too, as ``categories.common_name`` knows them: a couch is a sofa.
+
     Raises:
         RuntimeError: If Embree, which traces the rays, cannot run here.
     """
     rules = rules or ViewRules()
     numbers = {name: number for number, name in enumerate(categories)}
+    known = {one.category: number_of(one.category, numbers) for one in scene.objects}
     wanted = [
-        (numbers[one.category], object_id, one.name)
+        (number, object_id, one.name)
         for object_id, one in enumerate(scene.objects, 1)
-        if one.category in numbers
+        if (number := known[one.category]) is not None
     ]
     drawer = _ObjectViews(scene, rules.eye_height)
     try:
