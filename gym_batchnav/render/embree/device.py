@@ -106,6 +106,7 @@ class Embree:
         parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
         arrays = (vertices, single_sided, *(part for part, _ in parts))
         nbytes = _TREE_BYTES * len(indices) + sum(array.nbytes for array in arrays)
+        nbytes += 0 if objects is scene.triangle_object else objects.nbytes
         tree = RayTree(handle, objects, is_masked(scene), (vertices, parts, single_sided, self), nbytes)
         _release_with(tree, lib.rtcReleaseScene, handle)
         for part, passable in parts:

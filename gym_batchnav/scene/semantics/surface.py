@@ -14,6 +14,8 @@ REACH = 0.1  # metres between the two surfaces at most
 _SPACING = 0.1  # metres between points, more for large scenes
 _FREE_POINTS = 3_000_000  # in addition to one per triangle
 _MAX_DIVISIONS = 64  # of an edge
+_PLACES_PER_METRE = 1000
+_MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)  # odd and large, as in hash functions
 
 
 def surface_points(corners: np.ndarray, spacing: float) -> tuple[np.ndarray, np.ndarray]:
@@ -53,8 +55,8 @@ def nearest_numbers(
     """Give every triangle the number that most of its points find.
 
     Args:
-        points: [P, 3], points of the annotated mesh, metres.
-        numbers: [P] int, their numbers.
+        points: [P, 3], points of the annotated mesh, finite, metres.
+        numbers: [P] int64, their numbers, from 0.
         corners: [T, 3, 3], the triangles, metres.
         spacing: Metres between the points of a triangle.
 
@@ -68,8 +70,8 @@ def nearest_numbers(
 
     owner, weights = surface_points(corners, spacing)
     asked = np.einsum("pk,pkx->px", weights, corners[owner])
-    finite = np.isfinite(points).all(axis=1)
-    points, numbers = points[finite], numbers[finite]
+    single = _first_of_each(points)
+    points, numbers = points[single], numbers[single]
     result = np.zeros(len(corners), np.int32)
     found = np.zeros(len(corners), bool)
     if not len(points):
@@ -77,12 +79,19 @@ def nearest_numbers(
     distance, nearest = cKDTree(points).query(asked, distance_upper_bound=max(REACH, spacing))
     near = np.isfinite(distance)
     found[owner[near]] = True
-    votes, counts = np.unique(
-        np.stack([owner[near], numbers[nearest[near]]], axis=1).astype(np.int64), axis=0, return_counts=True
-    )
-    order = np.lexsort((-votes[:, 1], counts, votes[:, 0]))  # the last row of a triangle has the most votes
-    result[votes[order, 0]] = votes[order, 1]
+    base = int(numbers.max()) + 1
+    votes, counts = np.unique(owner[near] * base + numbers[nearest[near]], return_counts=True)
+    voters, chosen = np.divmod(votes, base)
+    order = np.lexsort((-chosen, counts, voters))  # the last row of a triangle has the most votes
+    result[voters[order]] = chosen[order]
     return result, found
+
+
+def _first_of_each(points: np.ndarray) -> np.ndarray:
+    """Return one row [U] of each place of points [P, 3], since a k-d tree searches equal points one by one."""
+    cells = np.rint(points * _PLACES_PER_METRE).astype(np.int64).astype(np.uint64)
+    hashed = (cells * np.array(_MULTIPLIERS, np.uint64)).sum(axis=1)  # modulo 2**64; a rare collision costs a point
+    return np.unique(hashed, return_index=True)[1]
 
 
 def _divisions(corners: np.ndarray, spacing: float) -> np.ndarray:

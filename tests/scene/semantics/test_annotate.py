@@ -8,18 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from furnished import furnished
+from hypothesis import given
+from hypothesis import strategies as st
 from rooms import box, scene_of
 from scans import object_ply, painted, palette, write_hm3d, write_mp3d
 
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.recipes import SceneFile, load_recipe
+from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.scene.frame import Z_UP
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import semantics_beside
+from gym_batchnav.scene.semantics.surface import nearest_numbers, surface_points
 
 pytest.importorskip("scipy")
 
@@ -209,3 +213,35 @@ def test_colors_that_are_not_listed_have_no_object(tmp_path, home):
     (tmp_path / "i.semantic.txt").write_text('HM3D Semantic Annotations\n3,000001,"lamp",0\n')
     loaded = load_scene(tmp_path / "i.glb")
     assert not loaded.triangle_object.any() and [one.category for one in loaded.objects] == ["", "", "lamp"]
+
+
+def test_a_folder_lists_scans_without_their_annotated_meshes(tmp_path, home):
+    for name in ("a.basis.glb", "b.glb", "c.semantic.glb"):
+        save_glb(home, tmp_path / name)
+    write_hm3d(home, tmp_path, "a")
+    write_mp3d(home, tmp_path, "b")
+    found = [source.name for source in scene_sources(str(tmp_path))]
+    assert found == ["a.basis", "b", "c.semantic"]  # the last annotates nothing
+    assert [source.name for source in scene_sources(str(tmp_path / "*.glb"))] == found
+    assert [source.name for source in scene_sources(str(tmp_path / "a.semantic.glb"))] == ["a.semantic"]
+
+
+def test_many_points_in_one_place_are_searched_once():
+    rng = np.random.default_rng(0)
+    corners = rng.uniform(0, 1e-5, (100_000, 3, 3))
+    owner, weights = surface_points(corners, 0.1)
+    points = np.einsum("pk,pkx->px", weights, corners[owner])
+    numbers, found = nearest_numbers(points, np.ones(len(points), np.int64), corners, 0.1)
+    assert found.all() and (numbers == 1).all()
+
+
+@given(st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_points_are_the_centroids_of_equal_parts(divisions, seed):
+    corners = np.random.default_rng(seed).uniform(-1, 1, (1, 3, 3))
+    longest = max(np.linalg.norm(corners[0, a] - corners[0, b]) for a, b in ((0, 1), (1, 2), (2, 0)))
+    owner, weights = surface_points(corners, longest / divisions)
+    assert len(owner) == divisions**2 and (weights > 0).all()
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    np.testing.assert_allclose(weights.mean(axis=0), 1 / 3)  # no place is preferred
+    distances = np.linalg.norm(weights[:, None] - weights[None], axis=2) + 10 * np.eye(len(weights))
+    np.testing.assert_allclose(distances.min(), np.sqrt(2) / np.sqrt(3) / divisions if divisions > 1 else 10, rtol=1e-3)
