@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from rooms import named
 
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT, Materials, Scene
 
@@ -67,7 +68,7 @@ def scene_of(*quads: Quad) -> Scene:
         uvs=np.array(uvs, np.float32),
         colors=np.array(colors, np.uint8),
         textures=tuple(quad.texture for quad in quads if quad.texture is not None),
-        objects=tuple(f"quad_{k}" for k in range(count)),
+        objects=named(*(f"quad_{k}" for k in range(count))),
     )
 
 

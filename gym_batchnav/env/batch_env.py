@@ -40,6 +40,7 @@ from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.protocols import NavigationProtocol
 from gym_batchnav.render.api import Renderer
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
@@ -69,6 +70,9 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"`` (see
             ``render.api.SENSOR_FORMATS``), or none of them for blind agents; and Sensor objects (see ``task.api``) in
             addition to those of the task. All of several cameras record ``"depth"``; one records ``"front/depth"``.
+        semantic_ids: What ``"semantic"`` shows: ``"instance"``, the ids of objects; ``"category"``, Matterport3D's
+            numbers of categories (``scene.categories.MPCAT40``); or your own, such as ``{"chair": 1, "sofa": 2}``, with
+            0 for all others.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measure objects (see ``task.api``) to report in addition to those of the task.
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
@@ -137,6 +141,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         protocol: str | NavigationProtocol | None = None,
         scenes: SceneSpec | None = None,
         sensors: Sequence[str | Sensor] = ("depth",),
+        semantic_ids: str | Mapping[str, int] = "instance",
         task: Task | None = None,
         measures: Sequence[Measure] = (),
         camera: CameraSpec = None,
@@ -168,8 +173,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         cache_dir: str | Path | None = None,
     ) -> None:
         settings = BatchSettings(
-            num_envs=num_envs, protocol=protocol, sensors=sensors, camera=camera, sensor_noise=sensor_noise,
-            sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
+            num_envs=num_envs, protocol=protocol, sensors=sensors, semantic_ids=semantic_ids, camera=camera,
+            sensor_noise=sensor_noise, sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
             num_episodes=num_episodes, floors=floors, navmesh_settings=navmesh_settings, actions=actions,
             actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
@@ -205,6 +210,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             reuse_buffers=reuse_buffers,
             buffers=buffers,
             device=obs_device,
+            semantic_ids=SemanticIds.of(semantic_ids),
         )
         self.num_envs = num_envs
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)

@@ -181,6 +181,7 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
         "task": components.task,
         "camera": Camera() if settings.camera is None else settings.camera,
         "sensors": tuple(settings.sensors),
+        "semantic_ids": settings.semantic_ids,
         "sensor_noise": settings.sensor_noise or None,
         "actions": settings.action_kind,
         "actuation_noise": settings.noise,

@@ -31,6 +31,7 @@ from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.protocols import NavigationProtocol, protocol_of
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
 from gym_batchnav.render.checks import check_opengl, needs_ray_table
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.components import Components
@@ -54,6 +55,7 @@ class BatchSettings:
     num_envs: int = 1
     protocol: str | NavigationProtocol | None = None
     sensors: Sequence[str | Sensor] = ("depth",)
+    semantic_ids: str | Mapping[str, int] = "instance"
     camera: CameraSpec = None
     sensor_noise: Mapping[str, SensorNoise] | None = None
     sensor_timing: Mapping[str, SensorTiming] | None = None
@@ -95,6 +97,7 @@ class BatchSettings:
         check_flags(**{name: getattr(self, name) for name in flags})
         if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):
             check_choice("renderer", self.renderer, RENDERERS)
+        self._check_semantic_ids()
         rig = self.rig()
         if self.renderer_name == "opengl":
             rig.check_opengl()
@@ -120,6 +123,15 @@ class BatchSettings:
             )
         check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings)
         autoreset_mode_of(self.autoreset_mode)
+
+    def _check_semantic_ids(self) -> None:
+        """Raise ValueError unless the ids are valid, and those that a shared renderer draws."""
+        wanted = SemanticIds.of(self.semantic_ids)
+        drawn = getattr(self.renderer, "semantic_ids", wanted)
+        if drawn != wanted and any(key.split("/")[-1] == "semantic" for key in self.rig().keys):
+            raise ValueError(
+                "renderer= draws other semantic_ids: pass those of the environment that made it, or leave renderer= out"
+            )
 
     @property
     def renderer_name(self) -> str:

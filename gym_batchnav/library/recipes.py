@@ -21,6 +21,7 @@ from gym_batchnav.library.packing import pack_scene, unpack_scene
 from gym_batchnav.scene.habitat.dataset import load_habitat_scene
 from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.semantics.annotate import semantics_beside
 from gym_batchnav.system.code import code_digest
 
 # The builder and the kernels do not affect a stored scene, which holds its navmesh as it was read.
@@ -30,7 +31,7 @@ _LOADER = partial(
     "scene/habitat/dataset.py",
     "library/packing.py",
     without=("navmesh/build/", "navmesh/kernels/"),
-    packages=("numpy", "pillow", "trimesh", "DracoPy", "opengl-basisu", "meshopt"),
+    packages=("numpy", "pillow", "trimesh", "DracoPy", "opengl-basisu", "meshopt", "scipy"),
 )
 _GENERATOR = partial(
     code_digest,
@@ -58,7 +59,8 @@ class SceneFile:
         """Return whether every file that the scene was made from is unchanged."""
         path = Path(self.path)
         files = files_of(scene)
-        return self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
+        same = self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
+        return same and not has_new_semantics(path.parent, scene)
 
     def make(self) -> Scene:
         """Load the scene with ``load_scene``."""
@@ -125,7 +127,8 @@ class HabitatScene:
         dataset = Path(self.dataset)
         files = files_of(scene)
         main = (dataset.name, self.handle)
-        return self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
+        same = self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
+        return same and not has_new_semantics(dataset.parent, scene)
 
     def make(self) -> Scene:
         """Load the scene with ``load_habitat_scene``."""
@@ -224,12 +227,24 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
     def digest_now(path: Path) -> str:
         return digest_of(path) if path.is_file() else ""
 
-    assets = [Path(name) for name, digest in files.items() if digest and Path(name).suffix.lower() in SUFFIXES]
+    assets = _assets(files)
     beside = {asset.with_suffix(ending).as_posix() for asset in assets for ending in _COMPANIONS}
     try:
         return all(digest_now(folder / name) == files.get(name, "") for name in (files.keys() | beside) - set(known))
     except OSError:
         return False
+
+
+def has_new_semantics(folder: Path, scene: Scene) -> bool:
+    """Return whether annotations have been added, in a folder, beside the files of a scene that has none."""
+    if "semantics" in scene.metadata:
+        return False
+    return any(semantics_beside(folder / asset) is not None for asset in _assets(files_of(scene)))
+
+
+def _assets(files: Mapping[str, str]) -> list[Path]:
+    """Return the scene files among some files, which are given with their SHA-256."""
+    return [Path(name) for name, digest in files.items() if digest and Path(name).suffix.lower() in SUFFIXES]
 
 
 def digest_of(path: Path) -> str:

@@ -29,6 +29,7 @@ from gym_batchnav.scene.files import SceneNotFoundError
 from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, scene_name
 from gym_batchnav.scene.load import SUFFIXES
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.semantics.annotate import semantics_beside
 
 SceneSpec = str | Path | Scene | Iterable[str | Path | Scene]
 
@@ -141,9 +142,12 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
 
 
 def _scene_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that can be loaded, sorted."""
+    """Return the files that can be loaded, sorted, without the annotated meshes of others."""
     endings = (*SUFFIXES, DATASET_ENDING)
-    return sorted(path for path in paths if path.name.lower().endswith(endings) and path.is_file())
+    found = [path for path in paths if path.name.lower().endswith(endings) and path.is_file()]
+    pairs = {path: semantics_beside(path) for path in found}
+    annotated = {path.parent / pair.mesh for path, pair in pairs.items() if pair and path.name != pair.mesh}
+    return sorted(path for path in found if path not in annotated)
 
 
 def _scenes_in(path: Path) -> Iterator[Recipe]:

@@ -170,7 +170,9 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     Raises:
         ValueError: If there is no walkable area; the message names the scene.
     """
-    key = f"navmesh-{_builder_digest()}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
+    key = ""
+    if cache is not None:
+        key = f"navmesh-{_builder_digest()}-{_geometry_of(scene, scene.solid_triangles)}-{settings!r}"
     arrays = cache.load(key) if cache is not None else None
     if arrays is not None:
         try:
@@ -178,7 +180,7 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
     try:
-        navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
+        navmesh = NavMesh.build(scene.vertices, scene.solid_triangles, settings)
     except ValueError as error:
         raise SceneRefused(scene.name, reason_of(error)) from error
     if cache is not None:
@@ -190,7 +192,7 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
     """Return the distances of the visible floor below a navmesh, from the cache or measured and stored there."""
     if cache is None:
         return navmesh.drops(scene.vertices, scene.triangles)
-    key = f"drops-{_floor_digest()}-{_geometry_of(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
+    key = f"drops-{_floor_digest()}-{_geometry_of(scene, scene.triangles)}-{_content_of(navmesh)}-{navmesh.settings!r}"
     arrays = cache.load(key)
     if arrays is not None:
         try:
@@ -204,10 +206,10 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
     return drops
 
 
-def _geometry_of(scene: Scene) -> str:
-    """Return the SHA-256 of the geometry that a navmesh is built from."""
+def _geometry_of(scene: Scene, triangles: np.ndarray) -> str:
+    """Return the SHA-256 of some of a scene's triangles and of all its vertices."""
     content = hashlib.sha256()
-    for array in (scene.vertices, scene.triangles):
+    for array in (scene.vertices, triangles):
         content.update(f"{array.dtype.str} {array.shape} ".encode())
         content.update(np.ascontiguousarray(array).data)
     return content.hexdigest()
@@ -245,7 +247,8 @@ def cached_episodes(
 
 def _episodes_key(scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler) -> str:
     """Return the key of a sampler's episodes in the cache."""
-    content = f"{sampler!r}-{num_episodes}-{_geometry_of(scene)}-{_content_of(navmesh)}-{scene.name}"
+    geometry = _geometry_of(scene, scene.triangles)
+    content = f"{sampler!r}-{num_episodes}-{geometry}-{_content_of(navmesh)}-{scene.name}"
     if isinstance(sampler, PointEpisodes):
         return f"episodes-{_sampler_digest()}-{content}"
     return f"episodes-{_other_sampler_digest()}-{_objects_of(scene)}-{content}"

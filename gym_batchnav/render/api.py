@@ -17,6 +17,7 @@ import numpy as np
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.scene.categories import SemanticIds
 
 RENDERERS = ("auto", "opengl", "embree")
 # Type and number of channels of each sensor's pixels.
@@ -98,7 +99,13 @@ class Target(Protocol):
 
 
 class Renderer(Protocol):
-    """A renderer of one library's scenes."""
+    """A renderer of one library's scenes.
+
+    Attributes:
+        semantic_ids: What the sensor ``"semantic"`` of all its targets draws.
+    """
+
+    semantic_ids: SemanticIds
 
     @property
     def name(self) -> str:
@@ -126,13 +133,14 @@ class Renderer(Protocol):
         """Release every scene and target; idempotent."""
 
 
-def make_renderer(name: str, library: SceneLibrary) -> Renderer:
+def make_renderer(name: str, library: SceneLibrary, semantic_ids: SemanticIds | None = None) -> Renderer:
     """Make a renderer for a library's scenes; its ``name`` and ``device`` tell which one was chosen.
 
     Args:
         name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a hardware device, Embree otherwise. If Embree is not
             installed, ``"auto"`` falls back to OpenGL in software.
         library: The scenes to draw.
+        semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
 
     Raises:
         ValueError: If the name is none of these.
@@ -147,10 +155,10 @@ def make_renderer(name: str, library: SceneLibrary) -> Renderer:
     if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
-        return OpenGLRenderer(library)
+        return OpenGLRenderer(library, semantic_ids=semantic_ids)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
-    return EmbreeRenderer(library)
+    return EmbreeRenderer(library, semantic_ids)
 
 
 class RendererChoice(NamedTuple):

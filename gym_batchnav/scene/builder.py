@@ -10,6 +10,7 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
 
 MAX_TRIANGLES = 20_000_000
@@ -59,7 +60,7 @@ class SceneBuilder:
 
     def __init__(self, files: SceneFiles) -> None:
         self._files = files
-        self._objects: list[str] = []
+        self._objects: list[SceneObject] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
         self._textures: list[np.ndarray] = []
         self._num_pixels = 0
@@ -156,15 +157,21 @@ class SceneBuilder:
                 uvs = np.nan_to_num(uvs.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
-    def add_object(self, name: str, parts: list[Part], matrix: np.ndarray) -> None:
-        """Place parts as one object with a semantic id; ``matrix`` [4, 4] transforms their frame to the world.
+    def add_object(self, name: str, parts: list[Part], matrix: np.ndarray, category: str = "") -> None:
+        """Place parts as one object with a semantic id.
+
+        Args:
+            name: The object's name.
+            parts: Its parts; without any it is left out.
+            matrix: [4, 4], from their frame to the world.
+            category: Its category if the file states one; by default the name suggests it.
 
         Raises:
             ValueError: If the scene exceeds the limits above, or is larger than the files' sizes justify.
         """
         if not parts:
             return
-        self._objects.append(name)
+        self._objects.append(SceneObject.named(name, category))
         for part in parts:
             self._placing.add(len(part.vertices), len(part.triangles))
         self._placed += [(part, matrix, len(self._objects)) for part in parts]
@@ -281,7 +288,7 @@ class Placed:
 
     scene: Scene
     matrix: np.ndarray  # [4, 4] float64, from the scene's frame to the world
-    name: str | None = None  # makes the whole scene one object of this name; None keeps its objects
+    whole: SceneObject | None = None  # makes the whole scene this object; None keeps its objects
 
 
 def compose(name: str, placed: Sequence[Placed]) -> Scene:
@@ -306,7 +313,7 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
     triangles = []
     rows = []
     numbers = []
-    objects: list[str] = []
+    objects: list[SceneObject] = []
     num_vertices = 0
     for one in placed:
         part = one.scene
@@ -315,11 +322,11 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
         mirrored = np.linalg.det(linear) < 0
         triangles.append((part.triangles[:, ::-1] if mirrored else part.triangles) + np.int32(num_vertices))
         rows.append(part.triangle_material + np.int32(first_material[id(part)]))
-        if one.name is None:
+        if one.whole is None:
             numbers.append(np.where(part.triangle_object > 0, part.triangle_object + np.int32(len(objects)), 0))
             objects += part.objects
         else:
-            objects.append(one.name)
+            objects.append(one.whole)
             numbers.append(np.full(len(part.triangles), len(objects), np.int32))
         num_vertices += len(part.vertices)
     return Scene(

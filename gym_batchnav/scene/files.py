@@ -99,6 +99,26 @@ class SceneFiles:
             ValueError: If the path leads out of the scene's folder, or the file is too large.
             FileNotFoundError: If there is no such file.
         """
+        return self._bytes(self._path_of(uri, quoted, any_case), max_bytes)
+
+    def part(self, uri: str) -> SceneFiles:
+        """Return the record of another scene file to which this scene refers, whose digest is taken here as well.
+
+        Args:
+            uri: Its path, as for ``beside``.
+
+        Raises:
+            ValueError: If the path leads out of the scene's folder, or the file is too large.
+            FileNotFoundError: If there is no such file.
+        """
+        path = self._path_of(uri, quoted=False, any_case=False)
+        found = SceneFiles(path)
+        found._read[path] = self._bytes(path)
+        found.num_bytes = len(found._read[path])
+        return found
+
+    def _path_of(self, uri: str, quoted: bool, any_case: bool) -> Path:
+        """Return the path of a file that the scene refers to, as a path in the scene's folder; see ``beside``."""
         text = (unquote(uri) if quoted else uri).replace("\\", "/")
         relative = PurePosixPath(text if os.path.lexists(self.path.parent / text.replace("\0", "")) else text.strip())
         outside = relative.is_absolute() or ".." in relative.parts or ":" in str(relative) or "\0" in str(relative)
@@ -113,7 +133,7 @@ class SceneFiles:
         real = path.resolve()
         if not any(real.is_relative_to(home) for home in (self.path.parent.resolve(), self.path.resolve().parent)):
             raise ValueError(f"it refers to {uri!r}, a link out of its folder: put the file itself there")
-        return self._bytes(path, max_bytes)
+        return path
 
     def warn(self, sentence: str) -> None:
         """Add a warning that is also issued as a Python warning."""

@@ -36,6 +36,10 @@ class Frame:
     origin: np.ndarray  # [3] float64, metres
     up: str  # "y", "z" or the name of the file that states it
 
+    def apply(self, vertices: np.ndarray) -> np.ndarray:
+        """Transform vertices [V, 3] of the file, or of one in the same frame, to metres with y up, float64."""
+        return vertices @ self.rotation.T * self.factors - self.origin
+
     def facts(self) -> dict[str, object]:
         """Return the entries of ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
         factors = self.factors.tolist()

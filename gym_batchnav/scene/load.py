@@ -17,6 +17,7 @@ from gym_batchnav.scene.frame import place
 from gym_batchnav.scene.habitat.stage import read_stage_config
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.semantics.annotate import annotate, semantics_beside
 from gym_batchnav.system.numbers import is_number
 
 __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "load_scene"]
@@ -35,14 +36,18 @@ def load_scene(
     up: str = "auto",
     scale: str | float = "auto",
     scene: str | None = None,
+    semantics: bool = True,
 ) -> Scene:
     """Load a scene from a GLB, glTF, OBJ, PLY, STL or OFF file.
 
     Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``) becomes an object with a semantic id.
     Skinned meshes stand in their rest pose. Animations, lights, lines and points are left out; textures above 2,048
     pixels per side are scaled down; missing textures are replaced by the base colour with a warning. A file of the same
-    name that ends in ``.navmesh`` is read into ``Scene.navmesh``. ``Scene.warnings`` lists content that was left out or
-    guessed; guesses that affect sizes, positions or appearance are also issued as Python warnings.
+    name that ends in ``.navmesh`` is read into ``Scene.navmesh``. Annotations in the layouts of HM3D
+    (``NAME.semantic.glb`` and ``NAME.semantic.txt``), MP3D (``NAME_semantic.ply`` and ``NAME.house``), Gibson
+    (``NAME_semantic.ply`` and ``NAME.scn``) and Replica replace the objects; they need the extra ``[formats]``.
+    ``Scene.warnings`` lists content that was left out or guessed; guesses that affect sizes, positions or appearance
+    are also issued as Python warnings.
 
     The file is not trusted: its content is checked before use, its references are followed only inside its own folder,
     and its size, textures and triangles are limited.
@@ -71,6 +76,7 @@ def load_scene(
         up: The axis of the file that points up, ``"y"``, ``"z"`` or ``"auto"``.
         scale: Metres per unit of the file, or ``"auto"``.
         scene: Name of the scene to load from a glTF file with several; the file's default scene if not given.
+        semantics: Whether to read annotations beside the file.
 
     Raises:
         SceneNotFoundError: If there is no such file; it is a SceneError and a FileNotFoundError.
@@ -95,7 +101,7 @@ def load_scene(
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
-        loaded = _load(files, suffix, name or path.stem, up, scale, scene)
+        loaded = _load(files, suffix, name or path.stem, up, scale, scene, semantics)
     except OSError as error:
         raise SceneError(path, f"{error}: put the file there or check the path") from error
     except MemoryError as error:
@@ -120,7 +126,9 @@ def _other_ending(path: Path) -> str:
     return f"it is not a scene file ({known}); if it is the name of a shipped scene, use {environment} or {file}"
 
 
-def _load(files: SceneFiles, suffix: str, name: str, up: str, scale: str | float, scene: str | None) -> Scene:
+def _load(
+    files: SceneFiles, suffix: str, name: str, up: str, scale: str | float, scene: str | None, semantics: bool
+) -> Scene:
     builder = SceneBuilder(files)
     if suffix in _GLTF:
         read_gltf(files, builder, scene)
@@ -131,9 +139,10 @@ def _load(files: SceneFiles, suffix: str, name: str, up: str, scale: str | float
     vertices, triangles = builder.vertices_and_triangles()
     stated = read_stage_config(files) if "auto" in (up, scale) else None
     vertices, frame = place(files, vertices, triangles, up, scale, stated)
-    return builder.build(
-        name, vertices, triangles, _navmesh_beside(files, vertices), {**frame.facts(), "files": files.digests}
-    )
+    metadata = {**frame.facts(), "files": files.digests}
+    built = builder.build(name, vertices, triangles, _navmesh_beside(files, vertices), metadata)
+    found = semantics_beside(files.path) if semantics else None
+    return built if found is None else annotate(built, files, found, frame.apply)
 
 
 def _navmesh_beside(files: SceneFiles, vertices: np.ndarray) -> NavMesh | None:

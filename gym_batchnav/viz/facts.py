@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
 
 _GUESSES = ("up", "scale", "origin")  # keys of Scene.metadata
+_MAX_CATEGORIES = 40
 _MAX_LISTED = 4  # names or numbers
 
 
@@ -23,6 +25,7 @@ def describe_scene(scene: Scene) -> dict[str, Any]:
         "triangles": len(scene.triangles),
         "vertices": len(scene.vertices),
         "objects": len(scene.objects),
+        "categories": dict(Counter(one.category for one in scene.objects if one.category).most_common()),
         "materials": len(scene.materials),
         "textures": len(scene.textures),
         "texture_pixels": sum(pixels),
@@ -30,6 +33,7 @@ def describe_scene(scene: Scene) -> dict[str, Any]:
         "size": [end - start for start, end in zip(low, high, strict=True)],
         "bounds": [low, high],
         **{key: scene.metadata[key] for key in _GUESSES if key in scene.metadata},
+        "semantics": scene.metadata.get("semantics", ""),
         "brings_navmesh": scene.navmesh is not None,
         "warnings": list(scene.warnings),
     }
@@ -52,6 +56,10 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
     words["textures"] = "none"
     if facts["textures"]:
         words["textures"] = f"{facts['textures']:,} of {facts['texture_pixels'] / 1e6:.1f} million pixels"
+    if facts["categories"]:
+        words["categories"] = categories_in_words(facts["categories"])
+    if facts.get("semantics"):
+        words["annotations"] = facts["semantics"]
     words["memory"] = f"{facts['bytes'] / 1e6:,.2f} MB"
     words["size"] = size_in_words(facts["size"]) if facts["vertices"] else "nothing"
     for name, corner in zip(("from", "to"), facts["bounds"], strict=True):
@@ -65,6 +73,13 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
         words["islands"] = islands_in_words(facts["islands"])
     notes = facts["warnings"][:most_warnings]
     return words | {f"note {number}": sentence for number, sentence in enumerate(notes, start=1)}
+
+
+def categories_in_words(counts: Mapping[str, int]) -> str:
+    """Format the categories of objects with their numbers, the most frequent first."""
+    shown = [f"{category} {count:,}" for category, count in list(counts.items())[:_MAX_CATEGORIES]]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def islands_in_words(areas: Sequence[float]) -> str:

@@ -56,6 +56,7 @@ def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
     damaged, room = lines
     assert damaged["name"] == "damaged" and "damaged.glb" in damaged["refused"]
     assert (room["triangles"], room["objects"], room["materials"], room["textures"]) == (36, 3, 3, 0)
+    assert room["categories"] == {"object": 3} and room["semantics"] == ""
     assert room["size"] == pytest.approx([8.0, 2.6, 6.0]) and room["bounds"][0] == pytest.approx([-4, 0, -3])
     assert room["bytes"] == scene_sources(folder / "room.glb")[0].load().nbytes
     free = 7.8 * 5.8 - 0.4 * 4.4 - 1.2 * 1.2  # floor less what is within 0.1 m of the walls, the wall and the crate

@@ -12,6 +12,7 @@ from compressed import ktx2_square, meshopt_square
 from glb import SQUARE_UVS, Glb, four_colors
 from PIL import Image
 from rooms import box_room
+from scans import write_hm3d, write_mp3d
 
 from fuzzing import mutators
 from gym_batchnav.env.batch_env import BatchNavEnv
@@ -25,7 +26,7 @@ from gym_batchnav.scene.scene import Scene
 Mutator = Callable[[np.random.Generator, bytes], bytes]
 
 SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture")
-KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset")
+KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations")
 # Of each kind, the files that are changed and how.
 MUTATORS: dict[str, dict[str, Mutator]] = {
     "glb": dict.fromkeys(("scene.glb", "textured.glb", "ktx2.glb", "meshopt.glb"), mutators.mutate_glb),
@@ -40,6 +41,14 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
     "policy": dict.fromkeys(("blind.safetensors", "small.safetensors"), mutators.mutate_safetensors),
     "cache": {"*": mutators.mutate_entry},
     "dataset": {"*.json": mutators.mutate_json_text},
+    "annotations": {
+        "hm3d.semantic.txt": mutators.mutate_text,
+        "hm3d.semantic.glb": mutators.mutate_glb,
+        "mp3d.house": mutators.mutate_text,
+        "mp3d_semantic.ply": mutators.mutate_bytes,
+        "gibson.scn": mutators.mutate_json_text,
+        "gibson_semantic.ply": mutators.mutate_bytes,
+    },
 }
 
 
@@ -59,6 +68,7 @@ def write_samples(folder: Path) -> None:
         sensors=(), renderer="embree",
     ).close()  # fmt: skip
     _write_dataset(folder / "dataset", room)
+    _write_annotations(folder / "annotations", room)
 
 
 def mutated(rng: np.random.Generator, kind: str, samples: Path) -> tuple[dict[str, bytes], str]:
@@ -176,3 +186,15 @@ def _write_dataset(folder: Path, room: Scene) -> None:
     documents = {"home.scene_dataset_config": dataset, "home.scene_instance": instance, "room.stage_config": stage}
     for name, document in documents.items():
         (folder / f"{name}.json").write_text(json.dumps(document))
+
+
+def _write_annotations(folder: Path, room: Scene) -> None:
+    """Write the same room with the annotations of three datasets."""
+    for name in ("hm3d", "mp3d", "gibson"):
+        save_glb(room, folder / f"{name}.glb")
+    write_hm3d(room, folder, "hm3d")
+    write_mp3d(room, folder, "mp3d")
+    write_mp3d(room, folder, "gibson")
+    (folder / "gibson.house").unlink()
+    objects = [{"id": number, "class_": one.category} for number, one in enumerate(room.objects)]
+    (folder / "gibson.scn").write_text(json.dumps({"objects": objects}))

@@ -123,7 +123,15 @@ def try_dataset(folder: Path, file: str) -> None:
     exercise(scenes[:1], folder)
 
 
+def try_annotations(folder: Path, file: str) -> None:
+    """Load an annotated scene and walk in it; triangles may be without object."""
+    scene = load_scene(folder / f"{file.split('.')[0].removesuffix('_semantic')}.glb")
+    assert 0 <= scene.triangle_object.min() <= scene.triangle_object.max() <= len(scene.objects), "no object"
+    exercise([scene], folder)
+
+
 TRIES = {
+    "annotations": try_annotations,
     "navmesh": try_navmesh,
     "episodes": try_episodes,
     "policy": try_policy,

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from rooms import box, box_room, scene_of
+from rooms import box, box_room, names_of, scene_of
 
 from gym_batchnav.episodes.habitat import scene_stem
 from gym_batchnav.library import recipes
@@ -19,6 +19,7 @@ from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.habitat import dataset as habitat
 from gym_batchnav.scene.habitat.attributes import asset_frame, rotation_of
 from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 
 DATASET = {
@@ -71,7 +72,7 @@ def bounds_of(scene, number):
 
 
 def crates_of(scene):
-    return [bounds_of(scene, number + 1) for number, name in enumerate(scene.objects) if name == "crate"]
+    return [bounds_of(scene, number + 1) for number, name in enumerate(names_of(scene)) if name == "crate"]
 
 
 def test_a_stage_is_turned_and_scaled_as_its_configuration_says(folder):
@@ -104,7 +105,7 @@ def test_an_object_stands_where_its_centre_is_put(folder):
     scene = load(folder)
     (crate,) = crates_of(scene)
     np.testing.assert_allclose(crate, [[0.8, 1.5, 2.9], [1.2, 2.5, 3.1]], atol=1e-5)
-    assert scene.name == "apt_0" and scene.objects == (*box_room().objects, "crate")
+    assert scene.name == "apt_0" and names_of(scene) == (*names_of(box_room()), "crate")
     assert scene.navmesh is None
 
 
@@ -343,12 +344,12 @@ def test_joined_scenes_keep_their_looks():
         [
             Placed(plain, np.eye(4)),
             Placed(textured, np.eye(4)),
-            Placed(plain, there, "crate"),
-            Placed(textured, there, "pair"),
+            Placed(plain, there, SceneObject("crate", "crate")),
+            Placed(textured, there, SceneObject("pair", "")),
             Placed(other, np.eye(4)),
         ],
     )
-    assert joined.objects == ("object_0", "object_0", "object_1", "crate", "pair", "object_0", "object_1")
+    assert names_of(joined) == ("object_0", "object_0", "object_1", "crate", "pair", "object_0", "object_1")
     assert [picture.max() for picture in joined.textures] == [0, 1, 9, 9]  # each scene brings its own once
     assert joined.materials.texture.tolist() == [-1, 1, -1, 3, -1]
     rows = [plain.triangle_material, textured.triangle_material + 1]

@@ -13,6 +13,7 @@ import pytest
 import trimesh
 from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, soup, square
 from PIL import Image
+from rooms import names_of
 
 from gym_batchnav.library.refusals import is_lasting
 from gym_batchnav.library.sources import scene_sources
@@ -45,7 +46,7 @@ def test_node_transforms_are_applied_from_the_root_down(tmp_path):
     scene = glb.load(tmp_path)
     expected = np.array([[10, 0, -6], [10, 0, -8], [10, 2, -8], [10, 2, -6]], np.float32)
     np.testing.assert_allclose(scene.vertices, expected, atol=1e-6)
-    assert scene.objects == ("plate",)
+    assert names_of(scene) == ("plate",)
 
 
 @pytest.mark.parametrize("scale", [(1, 1, 1), (-1, 1, 1), (-2, -3, -1), (-1, -1, 1)])
@@ -68,7 +69,7 @@ def test_nodes_are_objects_in_order_of_the_tree(tmp_path):
         {"name": "empty"},
     ]
     scene = glb.load(tmp_path)
-    assert scene.objects == ("node_2", "second")
+    assert names_of(scene) == ("node_2", "second")
     assert scene.triangle_object.tolist() == [1, 1, 2, 2]
 
 
@@ -183,7 +184,7 @@ def test_instances_of_a_mesh_are_objects_of_their_own(tmp_path, required):
     if required:
         glb.json["extensionsRequired"] = ["EXT_mesh_gpu_instancing"]
     scene = glb.load(tmp_path)
-    assert len(scene.objects) == 3 and scene.objects[0] == "chair" and len(scene.triangles) == 6
+    assert len(scene.objects) == 3 and scene.objects[0].name == "chair" and len(scene.triangles) == 6
     turned = SQUARE[:, [2, 1, 0]] * [1, 1, -1]  # x goes to -z
     expected = [np.add(SQUARE, [10, 0, 0]), turned * [1, 2, 1] + [14, 0, 0], turned * [1, 1, 0.5] + [10, 0, -2]]
     for number, corners in enumerate(expected, start=1):
@@ -355,7 +356,7 @@ def test_obj_counts_backwards_from_the_face_and_splits_groups(tmp_path):
     wall = "g wall one\nv 0 0 0\nv 1 0 0\nv 1 1 0\nf -3 -2 \\\n -1\nl 1 2\n"
     (tmp_path / "o.obj").write_text(floor + wall)
     scene = load_scene(tmp_path / "o.obj")
-    assert scene.objects == ("floor", "wall one") and scene.triangle_object.tolist() == [1, 1, 2]
+    assert names_of(scene) == ("floor", "wall one") and scene.triangle_object.tolist() == [1, 1, 2]
     normals = np.cross(soup(scene)[:, 1] - soup(scene)[:, 0], soup(scene)[:, 2] - soup(scene)[:, 0])
     assert normals.tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 1]]
     assert scene.warnings == ("1 lines, points and curves were left out",)
@@ -792,18 +793,18 @@ def test_one_of_several_scenes_is_chosen_by_name(tmp_path):
     glb = square()
     glb.json["nodes"] = [{"mesh": 0, "name": name} for name in ("a", "b", "c")]
     glb.json["scenes"] = [{"nodes": [0], "name": "hall"}, {"nodes": [1, 2], "name": "attic"}, {"nodes": [2]}]
-    assert glb.load(tmp_path).objects == ("a",)
+    assert names_of(glb.load(tmp_path)) == ("a",)
     glb.json["scene"] = 1
     scene = glb.load(tmp_path)
-    assert scene.objects == ("b", "c")
+    assert names_of(scene) == ("b", "c")
     assert scene.warnings == ("Of its 3 scenes 'attic' was loaded: choose another with scene=",)
     chosen = glb.load(tmp_path, scene="hall")
-    assert chosen.objects == ("a",) and chosen.warnings == ()
-    assert glb.load(tmp_path, scene="2").objects == ("c",)
+    assert names_of(chosen) == ("a",) and chosen.warnings == ()
+    assert names_of(glb.load(tmp_path, scene="2")) == ("c",)
     with pytest.raises(SceneError, match=r"no scene 'cellar': it has hall, attic, 2"):
         glb.load(tmp_path, scene="cellar")
     del glb.json["scenes"], glb.json["scene"]
-    assert glb.load(tmp_path).objects == ("a", "b", "c")
+    assert names_of(glb.load(tmp_path)) == ("a", "b", "c")
     (tmp_path / "o.obj").write_text("v 0 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 3\n")
     with pytest.raises(SceneError, match="only glTF files hold several scenes"):
         load_scene(tmp_path / "o.obj", scene="hall")
@@ -822,7 +823,7 @@ def test_names_in_mtl_may_differ_in_case(tmp_path):
 def test_off_is_read(tmp_path):
     room((8, 7, 2.5)).export(tmp_path / "room.off")
     scene = load_scene(tmp_path / "room.off")
-    assert len(scene.triangles) == 12 and scene.objects == ("room",)
+    assert len(scene.triangles) == 12 and names_of(scene) == ("room",)
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
 
 

@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from numba import carray, cfunc, types
 from gym_batchnav.render.embree.masks import alpha_filter
 from gym_batchnav.render.embree.packet import pointer
 from gym_batchnav.render.embree.surface import check_rows, is_masked
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
 
 # Embree 4's enumerations (rtcore_common.h, rtcore_buffer.h, rtcore_geometry.h).
@@ -36,7 +37,7 @@ class RayTree:
     """A committed RTCScene, released with this record."""
 
     handle: int
-    objects: np.ndarray  # [T] int32, semantic ids
+    objects: np.ndarray  # [T] int32, numbers that the sensor "semantic" draws
     masked: bool  # whether rays may pass through some triangles
     keeps_alive: tuple[Any, ...]  # objects that Embree reads in place
     nbytes: int  # main memory in bytes, including Embree's but without the scene's own arrays
@@ -71,12 +72,13 @@ class Embree:
         self.alpha_filter: int = alpha_filter().address
         _release_with(self, self._library.rtcReleaseDevice, self._device)
 
-    def build_tree(self, scene: Scene, cull: bool) -> RayTree:
+    def build_tree(self, scene: Scene, cull: bool, semantic_ids: SemanticIds | None = None) -> RayTree:
         """Build the tree of a scene's triangles.
 
         Args:
             scene: A scene, possibly without triangles.
             cull: Whether rays pass through single-sided triangles from behind.
+            semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
 
         Raises:
             ValueError: If a triangle refers to a vertex or a material that the scene does not have.
@@ -92,7 +94,7 @@ class Embree:
         vertices[:-1] = scene.vertices
         indices = np.ascontiguousarray(scene.triangles, np.uint32)
         single_sided = np.ascontiguousarray(~scene.materials.double_sided[scene.triangle_material])
-        objects = np.ascontiguousarray(scene.triangle_object, np.int32)
+        objects = np.ascontiguousarray((semantic_ids or SemanticIds()).of_triangles(scene), np.int32)
         lib = self._library
         action = f"building the tree of scene {scene.name!r}"
         handle = lib.rtcNewScene(self._device)
@@ -104,6 +106,7 @@ class Embree:
         parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
         arrays = (vertices, single_sided, *(part for part, _ in parts))
         nbytes = _TREE_BYTES * len(indices) + sum(array.nbytes for array in arrays)
+        nbytes += 0 if objects is scene.triangle_object else objects.nbytes
         tree = RayTree(handle, objects, is_masked(scene), (vertices, parts, single_sided, self), nbytes)
         _release_with(tree, lib.rtcReleaseScene, handle)
         for part, passable in parts:
@@ -231,11 +234,13 @@ class TreePreparer:
     Attributes:
         embree: The device.
         cull: Whether rays pass through single-sided triangles from behind.
+        semantic_ids: What the sensor ``"semantic"`` draws.
     """
 
     embree: Embree
     cull: bool
+    semantic_ids: SemanticIds = field(default=SemanticIds())
 
     def __call__(self, scene: Scene) -> RayTree:
         """Build the tree of a scene; see ``Embree.build_tree``."""
-        return self.embree.build_tree(scene, self.cull)
+        return self.embree.build_tree(scene, self.cull, self.semantic_ids)

@@ -11,6 +11,7 @@ from gym_batchnav.render.checks import check_target, closed_error
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
 from gym_batchnav.render.embree.surface import SurfacePreparer
 from gym_batchnav.render.embree.target import EmbreeTarget, SlotTable
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 
 
@@ -19,6 +20,7 @@ class EmbreeRenderer:
 
     Args:
         library: The scenes; the trees of all resident scenes are built now.
+        semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
 
     Raises:
         RuntimeError: If Embree is not installed or cannot run here.
@@ -27,9 +29,10 @@ class EmbreeRenderer:
     name = "embree"
     nbytes = 0  # on a graphics device; trees and surfaces count as the library's memory
 
-    def __init__(self, library: SceneLibrary) -> None:
+    def __init__(self, library: SceneLibrary, semantic_ids: SemanticIds | None = None) -> None:
         claim_process("the Embree renderer")
         self.library = library
+        self.semantic_ids = semantic_ids or SemanticIds()
         self.claim = Claim("this Embree renderer")
         self.embree = shared_embree()
         self.device = processor_name()
@@ -70,7 +73,7 @@ class EmbreeRenderer:
 
     def tree_key(self, cull: bool) -> int:
         """Return the library's key of the ray trees."""
-        return self._prepare(TreePreparer(self.embree, cull))
+        return self._prepare(TreePreparer(self.embree, cull, self.semantic_ids))
 
     def slot_table(self, cull: bool, size: int, masked_only: bool) -> SlotTable:
         """Return the table of slots that kernels read, shared by targets with the same requirements.

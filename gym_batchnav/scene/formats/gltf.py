@@ -16,6 +16,7 @@ from gym_batchnav.scene.formats.gltf_skins import joint_matrices, posed
 from gym_batchnav.scene.formats.ktx2 import can_decode_ktx2
 from gym_batchnav.scene.images import can_decode_avif
 from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
+from gym_batchnav.scene.objects import category_in_extras
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
 _TRIANGLES = 4
@@ -54,8 +55,9 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
                 skin = node.get("skin") if reader.has_joints(node["mesh"]) else None
                 parts = reader.mesh_parts(node["mesh"], node.get("weights"), skin)
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
+                label = str(node.get("name") or f"node_{index}")
                 for copy in copies:
-                    builder.add_object(str(node.get("name") or f"node_{index}"), parts, copy)
+                    builder.add_object(label, parts, copy, category_in_extras(node))
     else:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):
