@@ -28,7 +28,7 @@ def painted(scene: Scene, colors: np.ndarray) -> Scene:
     rgba[:, :3] = np.repeat(colors[scene.triangle_object - 1], 3, axis=0)
     plain = Materials(
         np.ones((1, 4), np.float32), np.array([-1], np.int32), np.zeros(1, np.uint8), np.full(1, 0.5, np.float32),
-        np.zeros(1, bool), np.zeros((1, 2), np.uint8),
+        np.zeros(1, bool), np.zeros((1, 2), np.uint8), np.zeros(1, np.uint8),
     )  # fmt: skip
     return replace(
         scene,
