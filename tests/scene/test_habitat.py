@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from rooms import box, box_room, names_of, scene_of
+from scans import write_hm3d, write_mp3d
 
 from gym_batchnav.episodes.habitat import scene_stem
 from gym_batchnav.library import recipes
@@ -359,3 +360,69 @@ def test_joined_scenes_keep_their_looks():
     assert joined.colors is None
     corners = joined.vertices[joined.triangles[joined.triangle_object == 5]]
     assert np.array_equal(corners, textured.vertices[textured.triangles] + np.float32([10, 0, 0]))
+
+
+def test_a_stage_names_its_annotations(folder):
+    pytest.importorskip("scipy")
+    room = box_room()
+    room = dataclasses.replace(room, objects=tuple(SceneObject(kind, kind) for kind in ("hall", "wall", "crate")))
+    doubled = dataclasses.replace(room, vertices=2 * room.vertices)
+    write_mp3d(doubled, folder / "assets", "marks")  # its y is up, unlike in the room's file
+    config = folder / "configs/stages/room.stage_config.json"
+    stage = json.loads(config.read_text())
+    stage |= {"semantic_asset": "../../assets/marks_semantic.ply", "semantic_up": [0, 1, 0]}
+    stage |= {"semantic_descriptor_filename": "../../assets/marks.house", "semantic_front": [0, 0, -1]}
+    write(config, stage)
+    scene = load(folder)
+    assert [one.category for one in scene.objects] == ["hall", "wall", "crate", "crate"]
+    np.testing.assert_allclose(scene.object_boxes[2], [[1.5, 0, -1], [2.5, 0.7, 0]], atol=1e-5)
+    np.testing.assert_allclose(scene.object_boxes[3].mean(axis=0), (1, 2, 3), atol=1e-5)
+    assert scene.metadata["semantics"] == "assets/marks.house" and not scene.warnings
+    assert {"assets/marks.house", "assets/marks_semantic.ply"} <= set(scene.metadata["files"])
+
+
+def test_stages_may_lack_annotations_that_are_named_by_a_pattern(folder, tmp_path):
+    pytest.importorskip("scipy")
+    attributes = {
+        "semantic_asset": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.semantic.glb",
+        "semantic_descriptor_filename": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.semantic.txt",
+        "nav_asset": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.navmesh",
+    }
+    room = box_room()
+    save_glb(room, folder / "raw/bare.basis.glb")
+    stages = {"default_attributes": attributes, "paths": {".glb": ["raw/*.basis.glb"]}}
+    write(folder / "home.scene_dataset_config.json", {"stages": stages})
+    (source,) = scene_sources(str(folder / "home.scene_dataset_config.json"), DiskCache(tmp_path / "cache"))
+    bare = source.load()
+    assert names_of(bare) == names_of(room) and bare.navmesh is None and not bare.warnings
+    write_hm3d(room, folder / "raw", "bare", ["hall", "wall", "crate"])
+    assert [one.category for one in source.load().objects] == ["hall", "wall", "crate"]  # the cache notices
+    NavMesh.build(room.vertices, room.triangles).save(folder / "raw/bare.navmesh")
+    assert source.load().navmesh is not None
+
+
+def test_the_table_of_objects_goes_before_the_lexicon_and_that_before_names(folder):
+    config = {**DATASET, "semantic_scene_descriptor_instances": {"words": "words.json"}}
+    write(folder / "home.scene_dataset_config.json", config)
+    write_instance(folder, [{"template_name": "crate"}], semantic_scene_instance="words")
+    assert load(folder).objects[-1] == SceneObject("crate", "crate")
+    write(folder / "words.json", {"classes": [{"id": 7, "name": "Box"}]})
+    write(
+        folder / "configs/objects/crate.object_config.json",
+        {"render_asset": "../../assets/crate.glb", "semantic_id": 7},
+    )
+    assert load(folder).objects[-1] == SceneObject("crate", "box")
+    (folder / "semantics").mkdir()
+    (folder / "semantics/objects.csv").write_text("id,main_category,wnsynsetkey\ncrate,,chest.n.01\n")
+    assert load(folder).objects[-1] == SceneObject("crate", "chest")
+    (folder / "semantics/objects.csv").write_text("name\ncrate\n")
+    with pytest.raises(SceneError, match=r"objects\.csv.*no column id"):
+        load(folder)
+
+
+def test_objects_that_are_not_collidable_are_not_solid(folder):
+    row = {"template_name": "crate", "translation": [1, 2, 3]}
+    write_instance(folder, [row, {**row, "is_collidable": False}])
+    scene = load(folder)
+    assert [one.solid for one in scene.objects[-2:]] == [True, False]
+    assert len(scene.triangles) - len(scene.solid_triangles) == 12

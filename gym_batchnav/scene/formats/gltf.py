@@ -52,7 +52,7 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
         for index, node, matrix in document.placed_nodes(number):
             if "mesh" in node:
                 # A skinned mesh stands where its joints are, whatever the node's own transform.
-                skin = node.get("skin") if reader.has_joints(node["mesh"]) else None
+                skin = node["skin"] if "skin" in node and reader.has_joints(node["mesh"]) else None
                 parts = reader.mesh_parts(node["mesh"], node.get("weights"), skin)
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
                 label = str(node.get("name") or f"node_{index}")
@@ -97,6 +97,7 @@ class _Reader:
         self._builder = builder
         self._meshes: dict[tuple[object, ...], list[Part]] = {}  # by number, weights of targets and skin
         self._skins: dict[object, np.ndarray] = {}
+        self._hanging: dict[object, bool] = {}  # whether meshes hang on joints
         self._images: dict[object, int] = {}
         self.num_skipped = 0
         self.has_targets = False
@@ -104,8 +105,11 @@ class _Reader:
 
     def has_joints(self, index: object) -> bool:
         """Return whether all vertices of a mesh hang on joints."""
-        primitives = sequence(self._document.item("meshes", index).get("primitives", []), "primitives")
-        return all({"JOINTS_0", "WEIGHTS_0"} <= primitive["attributes"].keys() for primitive in primitives)
+        if index not in self._hanging:
+            primitives = sequence(self._document.item("meshes", index).get("primitives", []), "primitives")
+            attributes = [primitive["attributes"].keys() for primitive in primitives]
+            self._hanging[index] = all({"JOINTS_0", "WEIGHTS_0"} <= names for names in attributes)
+        return self._hanging[index]
 
     def mesh_parts(self, index: object, weights: object = None, skin: object = None) -> list[Part]:
         """Return the parts of a mesh, one per primitive.

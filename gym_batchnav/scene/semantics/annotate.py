@@ -18,6 +18,7 @@ from gym_batchnav.scene.semantics.ply import read_object_ply
 from gym_batchnav.scene.semantics.surface import choose_spacing, nearest_numbers, surface_points
 
 _LARGEST = 1e6  # metres, of the coordinates of annotated surfaces
+_MOST_UNLISTED = 0.5  # share of the triangles with colours that are not listed, above which a warning is issued
 _MOST_UNFOUND = 0.01  # share of the triangles without an annotated surface nearby, above which a warning is issued
 
 
@@ -81,15 +82,23 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     except ValueError as error:
         raise ValueError(f"'{names.mesh}' cannot be used ({error}): fix or remove it") from error
     triangle_object, found = nearest_numbers(points, ids, corners, spacing)
-    share = 1 - found.mean() if len(found) else 0.0
-    sentence = f"{share:.1%} of the triangles lie nowhere near the surface of '{names.mesh}' and have no object"
-    if share > _MOST_UNFOUND:
+    sentences = []
+    unfound = float((~found).mean())
+    if unfound:
+        sentences.append(f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}': no object")
+        files.to_warn += sentences if unfound > _MOST_UNFOUND else []
+    unlisted = float((found & (triangle_object == 0)).mean())
+    if descriptor.colors is not None and unlisted > _MOST_UNLISTED:
+        sentence = (
+            f"{unlisted:.1%} of the triangles have colours in '{names.mesh}' that '{names.descriptor}' does not list"
+        )
+        sentences.append(sentence)
         files.to_warn.append(sentence)
     return replace(
         scene,
         objects=descriptor.objects,
         triangle_object=triangle_object,
-        warnings=(*scene.warnings, sentence) if share else scene.warnings,
+        warnings=(*scene.warnings, *sentences),
         metadata={**scene.metadata, "semantics": names.descriptor},
     )
 
