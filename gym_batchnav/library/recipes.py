@@ -30,7 +30,7 @@ _LOADER = partial(
     "scene/habitat/dataset.py",
     "library/packing.py",
     without=("navmesh/build/", "navmesh/kernels/"),
-    packages=("numpy", "pillow", "trimesh", "DracoPy"),
+    packages=("numpy", "pillow", "trimesh", "DracoPy", "mujoco"),
 )
 _GENERATOR = partial(
     code_digest,
