@@ -24,7 +24,7 @@ ONLY = {
     "moderngl": "render/opengl/",
     "trimesh": "scene/formats/",
     "embreex": "render/embree/",
-    **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu"), "scene/formats/"),
+    **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu", "mujoco"), "scene/formats/"),
     "torch": ("train/", "render/opengl/cuda.py", "adapters/"),
     "imageio": "viz/",
     "safetensors": "train/",

@@ -26,6 +26,7 @@ from gym_batchnav.library.recipes import (
     recipe_from,
 )
 from gym_batchnav.scene.files import SceneNotFoundError
+from gym_batchnav.scene.formats.mjcf_xml import MJCF_PARTS, MJCF_SUFFIX, is_mjcf
 from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, scene_name
 from gym_batchnav.scene.load import SUFFIXES
 from gym_batchnav.scene.scene import Scene
@@ -76,7 +77,8 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
 
             - ``"apartments"``, all shipped ones, or the name of one of them;
             - the path of a file that ``load_scene`` reads, or a pattern such as ``"~/scenes/**/*.glb"``;
-            - a folder: the Habitat scene datasets in it, or else all scene files, by name;
+            - a folder: the Habitat scene datasets in it, or else all scene files, by name (where there are MuJoCo's
+              models, OBJ and STL files count as their parts);
             - a Habitat scene dataset, ``X.scene_dataset_config.json``: its scene instances, or else its stages;
             - ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"`` of at most ``MAX_SEEDS``, made when they are needed;
               keywords of ``generate_apartment`` follow as in ``"procedural:0-99?triangles=20000"``;
@@ -142,9 +144,15 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
 
 
 def _scene_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that can be loaded, sorted, without the annotated meshes of others."""
+    """Return the files that can be loaded, sorted, without the annotated meshes of others.
+
+    Beside MuJoCo's models, OBJ and STL files are their parts.
+    """
     endings = (*SUFFIXES, DATASET_ENDING)
     found = [path for path in paths if path.name.lower().endswith(endings) and path.is_file()]
+    found = [path for path in found if path.suffix.lower() != MJCF_SUFFIX or is_mjcf(path)]
+    homes = {path.parent for path in found if path.suffix.lower() == MJCF_SUFFIX}
+    found = [path for path in found if path.parent not in homes or path.suffix.lower() not in MJCF_PARTS]
     pairs = {path: semantics_beside(path) for path in found}
     annotated = {path.parent / pair.mesh for path, pair in pairs.items() if pair and path.name != pair.mesh}
     return sorted(path for path in found if path not in annotated)

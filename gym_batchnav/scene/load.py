@@ -1,4 +1,4 @@
-"""Loading of scenes from GLB, glTF, OBJ, PLY, STL and OFF files."""
+"""Loading of scenes from GLB, glTF, OBJ, PLY, STL, OFF and MuJoCo XML files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles, SceneNotFoundError
 from gym_batchnav.scene.formats.gltf import read_gltf
+from gym_batchnav.scene.formats.mjcf import read_mjcf, shared_folder
+from gym_batchnav.scene.formats.mjcf_xml import MAX_XML_BYTES, MJCF_SUFFIX
 from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
 from gym_batchnav.scene.frame import place
@@ -22,9 +24,14 @@ from gym_batchnav.system.numbers import is_number
 
 __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "load_scene"]
 
-SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
+SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", MJCF_SUFFIX)
 _GLTF = (".glb", ".gltf")
-_MAX_BYTES = {".gltf": MAX_GLTF_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES}
+_MAX_BYTES = {
+    ".gltf": MAX_GLTF_JSON_BYTES,
+    ".obj": MAX_TEXT_BYTES,
+    ".off": MAX_TEXT_BYTES,
+    MJCF_SUFFIX: MAX_XML_BYTES,
+}
 _MAX_MESSAGE = 600  # characters; messages may quote the file
 _MARGIN = 1.0  # metres by which a scene's own navmesh may exceed its bounds
 
@@ -38,16 +45,16 @@ def load_scene(
     scene: str | None = None,
     semantics: bool = True,
 ) -> Scene:
-    """Load a scene from a GLB, glTF, OBJ, PLY, STL or OFF file.
+    """Load a scene from a GLB, glTF, OBJ, PLY, STL, OFF or MuJoCo XML file.
 
-    Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``) becomes an object with a semantic id.
-    Skinned meshes stand in their rest pose. Animations, lights, lines and points are left out; textures above 2,048
-    pixels per side are scaled down; missing textures are replaced by the base colour with a warning. A file of the same
-    name that ends in ``.navmesh`` is read into ``Scene.navmesh``. Annotations in the layouts of HM3D
-    (``NAME.semantic.glb`` and ``NAME.semantic.txt``), MP3D (``NAME_semantic.ply`` and ``NAME.house``), Gibson
-    (``NAME_semantic.ply`` and ``NAME.scn``) and Replica replace the objects; they need the extra ``[formats]``.
-    ``Scene.warnings`` lists content that was left out or guessed; guesses that affect sizes, positions or appearance
-    are also issued as Python warnings.
+    Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``; in MuJoCo's XML every body of the
+    world) becomes an object with a semantic id. Skinned meshes stand in their rest pose. Animations, lights, lines and
+    points are left out; textures above 2,048 pixels per side are scaled down; missing textures are replaced by the base
+    colour with a warning. A file of the same name that ends in ``.navmesh`` is read into ``Scene.navmesh``. Annotations
+    in the layouts of HM3D (``NAME.semantic.glb`` and ``NAME.semantic.txt``), MP3D (``NAME_semantic.ply`` and
+    ``NAME.house``), Gibson (``NAME_semantic.ply`` and ``NAME.scn``) and Replica replace the objects; they need the
+    extra ``[formats]``. ``Scene.warnings`` lists content that was left out or guessed; guesses that affect sizes,
+    positions or appearance are also issued as Python warnings.
 
     The file is not trusted: its content is checked before use, its references are followed only inside its own folder,
     and its size, textures and triangles are limited.
@@ -57,11 +64,11 @@ def load_scene(
 
     =====  ==============================================================================================
     up     ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` next to the file
-    ..     y for glTF, as specified
+    ..     y for glTF, z for MuJoCo's XML, as specified
     ..     y or z, if at least twice as much surface faces it as the other
     ..     y for OBJ; z for PLY, STL and OFF
     scale  ``units_to_meters`` and ``scale`` of that configuration
-    ..     1 for glTF, as specified, with a warning for a scene higher than 1,000 m
+    ..     1 for glTF and MuJoCo's XML, as specified, with a warning for a scene higher than 1,000 m
     ..     0.001 (millimetres) for a scene higher than 1,000 units
     ..     0.01 (centimetres) for one higher than 100 units
     ..     1
@@ -97,7 +104,7 @@ def load_scene(
         raise SceneError(path, f"only glTF files hold several scenes: leave scene={scene!r} out")
     if not path.exists():
         raise SceneNotFoundError(path)
-    files = SceneFiles(path)
+    files = SceneFiles(path, shared_folder(path) if suffix == MJCF_SUFFIX else None)
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
@@ -134,6 +141,8 @@ def _load(
         read_gltf(files, builder, scene)
     elif suffix == ".obj":
         read_obj(files, builder)
+    elif suffix == MJCF_SUFFIX:
+        read_mjcf(files, builder)
     else:
         read_with_trimesh(files, builder)
     vertices, triangles = builder.vertices_and_triangles()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from compressed import ktx2_square, meshopt_square
 from glb import SQUARE_UVS, Glb, four_colors
+from mjcf import HOUSE_OBJ, furnished_home
 from PIL import Image
 from rooms import box_room
 from scans import write_hm3d, write_mp3d
@@ -25,7 +27,7 @@ from gym_batchnav.scene.scene import Scene
 
 Mutator = Callable[[np.random.Generator, bytes], bytes]
 
-SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture")
+SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture", "mjcf")
 KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations")
 # Of each kind, the files that are changed and how.
 MUTATORS: dict[str, dict[str, Mutator]] = {
@@ -36,6 +38,14 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
     "stl": {"scene.stl": mutators.mutate_bytes, "text.stl": mutators.mutate_text},
     "off": {"scene.off": mutators.mutate_text},
     "texture": dict.fromkeys(("a.png", "a.jpg", "a.webp", "a.bmp", "a.tga", "a.gif", "a.tiff"), mutators.mutate_bytes),
+    "mjcf": {
+        "home.xml": mutators.mutate_xml,
+        "part.obj": mutators.mutate_text,
+        "part.stl": mutators.mutate_bytes,
+        "part.msh": mutators.mutate_bytes,
+        "part.bin": mutators.mutate_bytes,
+        "part.png": mutators.mutate_bytes,
+    },
     "navmesh": {"scene.navmesh": mutators.mutate_bytes},
     "episodes": {"e.json": mutators.mutate_json_text, "e.json.gz": mutators.mutate_gzip},
     "policy": dict.fromkeys(("blind.safetensors", "small.safetensors"), mutators.mutate_safetensors),
@@ -59,6 +69,7 @@ def write_samples(folder: Path) -> None:
     room = box_room()
     _write_scenes(folder, room)
     _write_textures(folder / "texture")
+    _write_mjcf(folder / "mjcf")
     NavMesh.build(room.vertices, room.triangles).save(folder / "navmesh" / "scene.navmesh")
     _write_episodes(folder / "episodes", room)
     _write_policies(folder / "policy")
@@ -131,6 +142,29 @@ def _write_gltf(folder: Path) -> None:
     document["buffers"] = [{"byteLength": len(glb.binary), "uri": "scene.bin"}]
     (folder / "scene.gltf").write_text(json.dumps(document))
     (folder / "scene.bin").write_bytes(glb.binary)
+
+
+def _write_mjcf(folder: Path) -> None:
+    """Write a furnished home with a mesh of each format, a height field and a texture."""
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], "<f4")
+    faces = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], "<i4")
+    names = ("obj", "stl", "msh")
+    assets = "".join(f'<mesh name="{name}" file="part.{name}"/>' for name in names)
+    assets += '<hfield name="hill" file="part.bin" size="1 1 .5 .1"/><texture name="t" type="2d" file="part.png"/>'
+    assets += '<texture name="c" builtin="gradient" width="8" height="8"/><material name="cube" texture="c"/>'
+    assets += '<material name="wood" texture="t" texrepeat="2 2"/>'
+    shapes = "".join(
+        f'<body name="{name}_1"><geom type="mesh" mesh="{name}" material="wood"/></body>' for name in names
+    )
+    shapes += '<geom type="hfield" hfield="hill"/><replicate count="2" offset="1 0 0"><geom size=".1" material="cube"/>'
+    home = furnished_home().replace("<asset>", "<asset>" + assets)
+    (folder / "home.xml").write_text(home.replace("</worldbody>", shapes + "</replicate></worldbody>"))
+    (folder / "part.obj").write_bytes(HOUSE_OBJ)
+    triangles = (bytes(12) + corners[face].tobytes() + bytes(2) for face in faces)
+    (folder / "part.stl").write_bytes(bytes(80) + struct.pack("<I", len(faces)) + b"".join(triangles))
+    (folder / "part.msh").write_bytes(struct.pack("<4i", 4, 0, 0, 4) + corners.tobytes() + faces.tobytes())
+    (folder / "part.bin").write_bytes(struct.pack("<2i", 3, 4) + np.linspace(0, 1, 12, dtype="<f4").tobytes())
+    Image.fromarray(four_colors()).save(folder / "part.png")
 
 
 def _write_textures(folder: Path) -> None:

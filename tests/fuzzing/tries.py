@@ -59,6 +59,7 @@ def check_scene(scene: Scene) -> None:
 def try_scene(folder: Path, file: str) -> None:
     """Load a scene file and walk in it."""
     mains = {"scene.bin": "scene.gltf", "scene.mtl": "scene.obj"}
+    mains |= {f"part.{ending}": "home.xml" for ending in ("obj", "stl", "msh", "bin", "png")}
     scene = load_scene(folder / (mains.get(file, file) if not file.startswith("a.") else "scene.obj"))
     check_scene(scene)
     exercise([scene], folder)

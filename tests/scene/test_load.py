@@ -859,7 +859,7 @@ def test_gltf_is_in_metres_however_large(tmp_path):
     glb.json["nodes"][0]["scale"] = [900, 900, 900]
     assert np.ptp(glb.load(tmp_path).vertices[:, 1]) == 900
     glb.json["nodes"][0]["scale"] = [2500, 2500, 2500]
-    with pytest.warns(UserWarning, match=r"2500 m high, since glTF specifies metres.*scale=0\.001.*stage_config"):
+    with pytest.warns(UserWarning, match=r"2500 m high, since its format specifies metres.*scale=0\.001.*stage_config"):
         assert np.ptp(glb.load(tmp_path).vertices[:, 1]) == 2500
     assert np.ptp(glb.load(tmp_path, scale=0.001).vertices[:, 1]) == 2.5
     assert np.ptp(glb.load(tmp_path, scale=1).vertices[:, 1]) == 2500
