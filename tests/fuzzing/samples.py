@@ -90,6 +90,11 @@ def _write_scenes(folder: Path, room: Scene) -> None:
     floor = np.array([[-3, 0, 3], [3, 0, 3], [3, 0, -3], [-3, 0, -3]], np.float32)
     colors = np.full((4, 4), 200, np.uint8)
     part = glb.primitive(floor, uvs=SQUARE_UVS, colors=colors, material=glb.picture(four_colors(), sampler=0))
+    part["attributes"] |= {
+        "JOINTS_0": glb.accessor(np.zeros((4, 4), np.uint8)),
+        "WEIGHTS_0": glb.accessor(np.full((4, 4), 0.25, np.float32)),
+    }
+    glb.json |= {"nodes": [{"mesh": 0, "skin": 0}, {}], "skins": [{"joints": [1]}], "scenes": [{"nodes": [0, 1]}]}
     glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
     (folder / "glb" / "textured.glb").write_bytes(glb.mesh(part).bytes())
     for name, standing in (("ktx2", ktx2_square("uastc_zstd")), ("meshopt", meshopt_square())):
