@@ -6,6 +6,8 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +31,13 @@ Mutator = Callable[[np.random.Generator, bytes], bytes]
 
 SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture", "mjcf")
 KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations")
+# Compressed samples, by the package that reads them; meshopt needs Python 3.11.
+PACKED = {name: make for name, package, make in (
+    ("ktx2", "opengl_basisu", partial(ktx2_square, "uastc_zstd")), ("meshopt", "meshopt", meshopt_square),
+) if find_spec(package)}  # fmt: skip
 # Of each kind, the files that are changed and how.
 MUTATORS: dict[str, dict[str, Mutator]] = {
-    "glb": dict.fromkeys(("scene.glb", "textured.glb", "ktx2.glb", "meshopt.glb"), mutators.mutate_glb),
+    "glb": dict.fromkeys(("scene.glb", "textured.glb", *(f"{name}.glb" for name in PACKED)), mutators.mutate_glb),
     "gltf": {"scene.gltf": mutators.mutate_json_text, "scene.bin": mutators.mutate_bytes},
     "obj": {"scene.obj": mutators.mutate_text, "scene.mtl": mutators.mutate_text},
     "ply": {"scene.ply": mutators.mutate_bytes, "text.ply": mutators.mutate_text},
@@ -111,9 +117,15 @@ def _write_scenes(folder: Path, room: Scene) -> None:
     floor = np.array([[-3, 0, 3], [3, 0, 3], [3, 0, -3], [-3, 0, -3]], np.float32)
     colors = np.full((4, 4), 200, np.uint8)
     part = glb.primitive(floor, uvs=SQUARE_UVS, colors=colors, material=glb.picture(four_colors(), sampler=0))
+    part["attributes"] |= {
+        "JOINTS_0": glb.accessor(np.zeros((4, 4), np.uint8)),
+        "WEIGHTS_0": glb.accessor(np.full((4, 4), 0.25, np.float32)),
+    }
+    glb.json |= {"nodes": [{"mesh": 0, "skin": 0}, {}], "skins": [{"joints": [1]}], "scenes": [{"nodes": [0, 1]}]}
     glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
     (folder / "glb" / "textured.glb").write_bytes(glb.mesh(part).bytes())
-    for name, standing in (("ktx2", ktx2_square("uastc_zstd")), ("meshopt", meshopt_square())):
+    for name, make in PACKED.items():
+        standing = make()
         standing.json["nodes"][0] |= {"rotation": [-np.sqrt(0.5), 0, 0, np.sqrt(0.5)], "scale": [6, 6, 6]}  # a floor
         (folder / "glb" / f"{name}.glb").write_bytes(standing.bytes())
     mesh = trimesh.Trimesh(room.vertices, room.triangles, process=False)

@@ -89,6 +89,12 @@ def test_skins_that_lie_are_refused_by_name(tmp_path, change, reason):
         glb.load(tmp_path)
 
 
+def test_the_joints_of_all_skins_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr("gym_batchnav.scene.formats.gltf.MAX_JOINTS", 1)
+    with pytest.raises(SceneError, match="skins have more than 1 joints"):
+        skinned(np.ones((4, 4), np.uint8), np.ones((4, 4), np.float32)).load(tmp_path)
+
+
 def test_joints_that_are_their_own_ancestors_are_refused(tmp_path):
     glb = skinned(np.ones((4, 4), np.uint8), np.ones((4, 4), np.float32))
     glb.json["nodes"][2]["children"] = [1]

@@ -19,6 +19,7 @@ from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, w
 from gym_batchnav.scene.objects import category_in_extras
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
+MAX_JOINTS = 1_000_000  # of all skins
 _TRIANGLES = 4
 _STRIP = 5
 _FAN = 6
@@ -132,6 +133,8 @@ class _Reader:
     def _joints(self, skin: object) -> np.ndarray:
         if skin not in self._skins:
             self._skins[skin] = joint_matrices(self._document, skin)
+            if sum(map(len, self._skins.values())) > MAX_JOINTS:
+                raise ValueError(f"its skins have more than {MAX_JOINTS:,} joints: re-export it without skins")
         return self._skins[skin]
 
     def _primitive_part(
@@ -326,7 +329,7 @@ def _triangles(corners: np.ndarray, restarts: np.ndarray | None, mode: int) -> n
     if len(corners) < 3:
         return np.zeros((0, 3), np.int32)
     restarts = np.zeros(len(corners), bool) if restarts is None else restarts
-    place = np.arange(len(corners))
+    place = np.arange(len(corners), dtype=np.int32)
     first = np.maximum.accumulate(np.where(restarts, place + 1, 0))  # of the strip or fan that a corner is in
     if mode == _FAN:
         whole = ~restarts[1:-1] & ~restarts[2:] & (first[1:-1] < place[1:-1])
