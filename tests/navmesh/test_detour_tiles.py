@@ -9,6 +9,7 @@ import pytest
 from floors import areas_from_above
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recast_tiles import PATHS, tiled_file
 
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -94,6 +95,19 @@ def test_it_is_written_as_one_tile_that_reads_the_same(tmp_path):
         np.testing.assert_array_equal(getattr(again, name), getattr(mesh, name))
     before, after = (np.concatenate([one.vertices, one.detail_vertices])[one.detail_triangles] for one in (mesh, again))
     np.testing.assert_array_equal(after, before)
+
+
+def test_a_file_of_recast_is_walked_as_by_detour(tmp_path):
+    (tmp_path / "recast.navmesh").write_bytes(tiled_file())
+    assert struct.unpack_from("<i", tiled_file(), 8)[0] == 12, "four tiles by three"
+    mesh = NavMesh.load(tmp_path / "recast.navmesh")
+    paths = np.array(PATHS)
+    exact = mesh.geodesic_distance(paths[:, :3], paths[:, 3:6])
+    assert (exact < paths[:, 6] + 0.02).all(), "Detour's path is never shorter"
+    assert (exact >= np.linalg.norm(paths[:, :3] - paths[:, 3:6], axis=1) - 1e-3).all()
+    ours = mesh.geodesic_distance(paths[:, :3], paths[:, 3:6], "detour")
+    np.testing.assert_allclose(ours, paths[:, 6], rtol=0.15)  # its polygons are others, so paths may differ
+    assert np.median(np.abs(ours - paths[:, 6])) < 1e-3
 
 
 def strips(cuts_west: list, cuts_east: list, gap: float = 0.0, height: float = 0.0) -> tuple[bytes, bytes]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, square
 from PIL import Image, features
+from rooms import names_of
 
 from gym_batchnav.scene.load import SceneError, load_scene
 
@@ -52,7 +53,7 @@ def test_skinned_meshes_stand_where_their_joints_are(tmp_path, kind, whole):
     scene = glb.load(tmp_path)
     expected = [TURNED[0], RAISED[1], (TURNED[2] + RAISED[2]) / 2, TURNED[3]]
     np.testing.assert_allclose(scene.vertices, expected, atol=0.03)
-    assert scene.objects == ("doll",)
+    assert names_of(scene) == ("doll",)
     assert scene.warnings == ("The file has skins: skinned meshes stand in the rest pose of their joints",)
 
 
@@ -113,7 +114,7 @@ def test_hidden_nodes_and_all_below_them_are_left_out(tmp_path):
     ]
     glb.json["extensionsRequired"] = ["KHR_node_visibility"]
     scene = glb.load(tmp_path)
-    assert scene.objects == ("seen",)
+    assert names_of(scene) == ("seen",)
     assert scene.warnings == ("1 nodes that the file hides were left out",)
 
 

@@ -6,6 +6,7 @@ import mjcf
 import numpy as np
 import pytest
 from mjcf import model, png, write
+from rooms import names_of
 
 from gym_batchnav.scene.formats.mjcf import category_of
 from gym_batchnav.scene.load import load_scene
@@ -24,10 +25,31 @@ def test_a_box_has_twelve_triangles_between_its_corners(tmp_path):
     assert len(scene.triangles) == 12
     expected = [[x, y, z] for x in (0.5, 1.5) for y in (1.0, 3.0) for z in (1.5, 4.5)]
     np.testing.assert_allclose(corners_of(scene), expected, atol=1e-5)
-    assert scene.objects == ("crate",) and scene.metadata["up"] == "z" and scene.metadata["scale"] == 1
+    assert names_of(scene) == ("crate",) and scene.metadata["up"] == "z" and scene.metadata["scale"] == 1
     a, b, c = scene.vertices[scene.triangles].transpose(1, 0, 2)
     outward = a.mean(axis=0) * 0 + (a + b + c) / 3 - scene.vertices.mean(axis=0)
     assert (np.einsum("ij,ij->i", np.cross(b - a, c - a), outward) > 0).all()
+
+
+def volume(scene):
+    """The volume that the fronts of triangles enclose."""
+    a, b, c = scene.vertices[scene.triangles].astype(float).transpose(1, 0, 2)
+    return np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6
+
+
+@pytest.mark.parametrize(
+    ("geom", "expected"),
+    [
+        ('type="sphere" size="1.5"', 4 / 3 * np.pi * 1.5**3),
+        ('type="ellipsoid" size="1 2 .5"', 4 / 3 * np.pi),
+        ('type="cylinder" size="1 .7"', np.pi * 1.4),
+        ('type="capsule" size=".8 .6"', 4 / 3 * np.pi * 0.8**3 + np.pi * 0.8**2 * 1.2),
+        ('type="box" size="1 2 3"', 48.0),
+    ],
+)
+def test_shapes_enclose_their_volume_with_their_fronts_outside(tmp_path, geom, expected):
+    scene = load_scene(write(tmp_path, model(f'<geom {geom} pos="1 2 3" euler="10 20 30"/>')))
+    assert volume(scene) == pytest.approx(expected, rel=0.03)
 
 
 def test_nested_bodies_turn_by_quaternions_and_by_angles_of_the_stated_unit_and_order(tmp_path):
@@ -77,6 +99,7 @@ def test_meshes_of_every_format_lie_where_their_file_says(tmp_path, name, data):
     expected = TETRAHEDRON * [2, 2, -2] + [0, 0, 5]
     np.testing.assert_allclose(corners_of(scene), np.unique(expected, axis=0), atol=1e-5)
     assert len(scene.triangles) == 4
+    assert volume(scene) == pytest.approx(8 / 6, rel=1e-4), "a mirrored mesh keeps its fronts outside"
     assert scene.metadata["files"].keys() == {"home.xml", name}
 
 
@@ -109,11 +132,11 @@ def test_rays_go_as_far_as_in_mujoco(tmp_path):
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     theirs = mjcf.mujoco_distances(path, origins, directions)
     ours = mjcf.scene_distances(scene, origins, directions)
-    near = np.isclose(ours, theirs, atol=0.02)
+    near = (ours == theirs) | (np.abs(ours - np.where(np.isfinite(theirs), theirs, -1.0)) < 0.02)
     assert np.isfinite(theirs).sum() > 2000
-    assert near.mean() > 0.985, "all but rays that graze round shapes, which have edges here"
+    assert near.mean() > 0.99, "all but rays that graze round shapes, which have edges here"
     wall = np.isfinite(theirs) & np.isfinite(ours)
-    assert np.median(np.abs(ours - theirs)[wall]) < 1e-4
+    assert np.median(np.abs(ours[wall] - theirs[wall])) < 1e-4
     assert (ours[wall] > theirs[wall] - 0.02).mean() > 0.995, "nothing that MuJoCo hides stands in the way"
 
 
@@ -129,7 +152,7 @@ def test_hidden_geoms_and_shapes_for_collisions_are_left_out_and_said(tmp_path):
         <geom name="big" type="box" size=".4 .4 .4"/></body>
       <body name="glass" pos="0 0 8"><geom type="box" size=".4 .4 .4" rgba="1 1 1 0"/></body>"""
     scene = load_scene(write(tmp_path, model(world, '<material name="m" rgba="0 1 0 1"/>')))
-    assert scene.objects == ("floor", "menagerie", "robosuite", "unmarked", "seen")
+    assert names_of(scene) == ("floor", "menagerie", "robosuite", "unmarked", "seen")
     counts = np.bincount(scene.triangle_object)[1:]
     assert counts.tolist() == [2, counts[1], counts[1], counts[1], 24], "a sphere each; two boxes"
     assert "2 geoms that MuJoCo does not show either were left out" in scene.warnings
@@ -140,9 +163,9 @@ def test_objects_are_bodies_of_the_world_and_geoms_of_the_world(tmp_path):
     nested = '<body name="bed"><geom size=".1"/><body name="pillow"><geom size=".1"/></body></body>'
     lamp = '<body><geom name="bulb" size=".1"/></body>'
     scene = load_scene(write(tmp_path, model('<geom name="floor" size=".1"/><geom size=".1"/>' + nested + lamp)))
-    assert scene.objects == ("floor", "geom_1", "bed", "body_3")
+    assert names_of(scene) == ("floor", "geom_1", "bed", "body_3")
     wrapped = load_scene(write(tmp_path, model(f'<body name="home"><body name="inner">{nested}{lamp}</body></body>')))
-    assert wrapped.objects == ("bed", "body_5"), "bodies that only hold the whole home are no objects"
+    assert names_of(wrapped) == ("bed", "body_5"), "bodies that only hold the whole home are no objects"
 
 
 @pytest.mark.parametrize(
@@ -211,6 +234,8 @@ def mujoco_pixels(path, width, height):
     """What MuJoCo's renderer shows of the square of 4 m by 4 m around the origin, from above; sRGB [H, W, 3]."""
     import mujoco
 
+    if tuple(map(int, mujoco.__version__.split(".")[:2])) < (3, 12):
+        pytest.skip("older versions of MuJoCo project pictures on shapes along z")
     loaded, data = mjcf.compiled(path)
     try:
         renderer = mujoco.Renderer(loaded, height, width)

@@ -10,6 +10,7 @@ import mjcf
 import numpy as np
 import pytest
 from mjcf import model, png, write
+from rooms import names_of
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import ShortestPathAgent
@@ -103,7 +104,7 @@ def test_included_files_and_attached_models_become_part_of_the_scene(tmp_path):
     world = '<include file="world.xml"/>' + chairs
     assets = '<include file="assets.xml"/><model name="c" file="chairs/chair.xml"/>'
     scene = load_scene(write(tmp_path, model(world, assets), roof__obj=ROOF))
-    assert scene.objects == ("shed", "a_chair0", "a_chair1") and len(scene.textures) == 1
+    assert names_of(scene) == ("shed", "a_chair0", "a_chair1") and len(scene.textures) == 1
     assert set(scene.metadata["files"]) == {"home.xml", *parts, "roof.obj", "chairs/seat.obj", "chairs/t.png"}
     twice = model('<include file="world.xml"/><include file="world.xml"/>', '<include file="assets.xml"/>')
     with pytest.raises(SceneError, match=r"includes 'world\.xml' twice"):
@@ -164,7 +165,7 @@ def test_plugins_soft_bodies_and_physics_are_left_out(tmp_path):
     rest = """<extension><plugin plugin="mujoco.elasticity.cable"/></extension>
       <actuator><motor joint="no_such_joint"/></actuator><deformable><skin name="s" file="../skin.skn"/></deformable>"""
     scene = load_scene(write(tmp_path, model(BOX).replace("</mujoco>", rest + "</mujoco>")))
-    assert scene.objects == ("box",)
+    assert names_of(scene) == ("box",)
     assert "Soft bodies and plugins were left out: 1 <plugin>, 1 <skin>" in scene.warnings
 
 
@@ -243,7 +244,7 @@ def test_a_furnished_home_is_walked_from_start_to_goal(tmp_path):
     path = tmp_path / "home.xml"
     path.write_text(mjcf.furnished_home())
     scene = load_scene(path)
-    assert scene.objects[-2:] == ("bed_1|2|3", "Chair_0_1")
+    assert names_of(scene)[-2:] == ("bed_1|2|3", "Chair_0_1")
     env = BatchNavEnv(4, scenes=str(tmp_path / "*.xml"), sensors=("depth",), renderer="embree", num_episodes=20)
     try:
         agent = ShortestPathAgent()

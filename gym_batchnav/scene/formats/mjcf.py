@@ -76,7 +76,8 @@ def read_mjcf(files: SceneFiles, builder: SceneBuilder) -> None:
     for geom in visible:
         parts.setdefault(int(objects[geom]), []).extend(reader.parts(geom, boxes))
     for key, own in parts.items():
-        builder.add_object(_name(model, key), own, np.eye(4))
+        name = _name(model, key)
+        builder.add_object(name, own, np.eye(4), category_of(name))
 
 
 class _Reader:

@@ -159,15 +159,27 @@ def mesh_of(model: Mapping[str, np.ndarray], mesh: int) -> Shape:
 
 
 def _height_field(model: Mapping[str, np.ndarray], field: int) -> Shape:
-    """Return the surface of a height field, without the base below it."""
+    """Return a height field: its surface, and the sides and the bottom of the base below it."""
     rows, columns = int(model["hfield_nrow"][field]), int(model["hfield_ncol"][field])
     if rows < 2 or columns < 2:
         raise ValueError("a height field has fewer than two rows or columns: enlarge it")
     start = int(model["hfield_adr"][field])
-    x, y, z, _ = model["hfield_size"][field].tolist()
+    x, y, z, depth = model["hfield_size"][field].tolist()
     heights = model["hfield_data"][start : start + rows * columns].reshape(rows, columns)
     across, along = np.meshgrid(np.linspace(-x, x, columns), np.linspace(-y, y, rows))
     corner = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).ravel()
     triangles = [[corner, corner + 1, corner + columns + 1], [corner, corner + columns + 1, corner + columns]]
     vertices = np.stack([across, along, heights * z], axis=-1).reshape(-1, 3)
-    return Shape(vertices, np.stack(triangles).transpose(2, 0, 1).reshape(-1, 3).astype(np.int32))
+    surface = np.stack(triangles).transpose(2, 0, 1).reshape(-1, 3)
+    number = np.arange(rows * columns).reshape(rows, columns)
+    rim = np.concatenate([number[0, :-1], number[:-1, -1], number[-1, :0:-1], number[:0:-1, 0]])  # once around
+    top = len(vertices) + np.arange(len(rim))  # the sides have vertices of their own
+    after = np.roll(top, -1)
+    below = top + len(rim)
+    sides = np.stack([[top, below, after + len(rim)], [top, after + len(rim), after]]).transpose(2, 0, 1).reshape(-1, 3)
+    first = len(vertices) + 2 * len(rim)
+    bottom = np.array([[first, first + 2, first + 1], [first, first + 3, first + 2]])
+    edge = vertices[rim]
+    under = plane([-x, -y], [x, y]).vertices - [0, 0, depth]
+    points = np.concatenate([vertices, edge, edge * [1, 1, 0] - [0, 0, depth], under])
+    return Shape(points, np.concatenate([surface, sides, bottom]).astype(np.int32))

@@ -11,6 +11,7 @@ from PIL import Image
 
 from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats.ktx2 import Ktx2Image
 from gym_batchnav.scene.formats.mjcf_document import FILE_TEXTURE, SIDES, FileTexture
 from gym_batchnav.scene.images import DamagedImageError, open_image
 
@@ -116,7 +117,9 @@ def _png(pixels: np.ndarray) -> bytes:
 def _edited(data: bytes, label: str, source: FileTexture, square: int | None) -> bytes | None:
     """Return one square of a picture's grid, or all of it, flipped as the texture says; None if it is damaged."""
     try:
-        image: Image.Image = open_image(data, label)
+        image = open_image(data, label)
+        if isinstance(image, Ktx2Image):  # MuJoCo reads no KTX2
+            return None
         image.load()
     except DamagedImageError:
         return None
