@@ -71,7 +71,8 @@ def room(x: float, y: float, z: float, rng: np.random.Generator) -> Iterator[tup
     high = np.array([0, HEIGHT, 0])
     yield "floor", [Patch(low, side_z, side_x)]
     yield "ceiling", [Patch(low + high, side_x, side_z)]
-    for corner, side in ((low, side_x), (low + side_z, -side_z), (low + side_x, side_z), (low + side_x + side_z, -side_x)):
+    end = low + side_x + side_z
+    for corner, side in ((low, side_x), (low + side_z, -side_z), (low + side_x, side_z), (end, -side_x)):
         yield "wall", list(_wall(corner, side))
     for _ in range(6):
         size = rng.uniform([0.4, 0.3, 0.4], [1.2, 1.6, 1.2])
@@ -120,7 +121,12 @@ class Glb:
 
     def accessor(self, values: np.ndarray, component: int, kind: str) -> int:
         """Add an accessor."""
-        item = {"componentType": component, "type": kind, "count": len(values), "bufferView": self.view(values.tobytes())}
+        item = {
+            "componentType": component,
+            "type": kind,
+            "count": len(values),
+            "bufferView": self.view(values.tobytes()),
+        }
         return self.add("accessors", item)
 
     def write(self, path: Path) -> None:
@@ -261,7 +267,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     figures["prepare_peak_share"] = prepared["peak_bytes"] / figures["content_bytes"]
     figures["prepare_peak_share_of_file"] = prepared["peak_bytes"] / figures["file_bytes"]
     for sensor in ("depth", "rgb"):
-        figures |= {f"{sensor}_{name}": value for name, value in child(sensor, str(file), str(folder / "cache")).items()}
+        figures |= {
+            f"{sensor}_{name}": value for name, value in child(sensor, str(file), str(folder / "cache")).items()
+        }
     return figures
 
 

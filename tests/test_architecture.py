@@ -25,6 +25,7 @@ ONLY = {
     "trimesh": "scene/formats/",
     "embreex": "render/embree/",
     "DracoPy": "scene/formats/",
+    "fast_simplification": "scene/simplify.py",
     "torch": ("train/", "render/opengl/cuda.py", "adapters/"),
     "imageio": "viz/",
     "safetensors": "train/",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from gym_batchnav.library.packing import pack_scene, unpack_scene
 from gym_batchnav.scene.habitat.dataset import load_habitat_scene
 from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.textures import AUTO
 from gym_batchnav.system.code import code_digest
 
 # The builder and the kernels do not affect a stored scene, which holds its navmesh as it was read.
@@ -30,7 +31,7 @@ _LOADER = partial(
     "scene/habitat/dataset.py",
     "library/packing.py",
     without=("navmesh/build/", "navmesh/kernels/"),
-    packages=("numpy", "pillow", "trimesh", "DracoPy"),
+    packages=("numpy", "pillow", "trimesh", "DracoPy", "fast-simplification"),
 )
 _GENERATOR = partial(
     code_digest,
@@ -66,7 +67,8 @@ class SceneFile:
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
-        return replace(scene, name=self.name, metadata={**scene.metadata, "path": self.path})
+        metadata = {**scene.metadata, "path": self.path}
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, self.options))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: folder and name, then the whole path."""
@@ -114,9 +116,10 @@ class HabitatScene:
     dataset: str  # absolute path of the .scene_dataset_config.json
     handle: str  # path of its scene instance or stage in the dataset's folder
     name: str
+    options: dict[str, Any] = field(default_factory=dict)  # keywords of load_habitat_scene
 
     def key(self) -> str:
-        """Return the cache key: the bytes of the dataset's and the scene's file, and the loader's code."""
+        """Return the cache key: the bytes of the dataset's and the scene's file, the options and the loader's code."""
         dataset = Path(self.dataset)
         return self._key(digest_of(dataset), digest_of(dataset.parent / self.handle))
 
@@ -129,12 +132,12 @@ class HabitatScene:
 
     def make(self) -> Scene:
         """Load the scene with ``load_habitat_scene``."""
-        return load_habitat_scene(self.dataset, self.handle)
+        return load_habitat_scene(self.dataset, self.handle, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
-        path = Path(self.dataset).parent / self.handle
-        return replace(scene, name=self.name, metadata={**scene.metadata, "path": str(path)})
+        metadata = {**scene.metadata, "path": str(Path(self.dataset).parent / self.handle)}
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, self.options))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: the path in the dataset's folder, then the whole path."""
@@ -142,11 +145,25 @@ class HabitatScene:
         return f"{Path(self.handle).parent.as_posix()}/{self.name}", path
 
     def _key(self, *digests: str) -> str:
-        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle}"
+        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle} {_plain(self.options)}"
+
+
+def _whole(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> Callable[[], Scene] | None:
+    """Return a function that loads the geometry of a simplified scene as it was before; None for any other scene."""
+    if "max_triangles" not in options:
+        return None
+    return replace(recipe, options={**options, "max_triangles": None, "texture_size": 1}).make
 
 
 Recipe = SceneFile | ProceduralScene | HabitatScene
 _KINDS: dict[str, type[Recipe]] = {"file": SceneFile, "procedural": ProceduralScene, "habitat": HabitatScene}
+
+
+def with_options(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> SceneFile | HabitatScene:
+    """Return a recipe with further options; those with their default value do not change its key."""
+    default = {"texture_size": AUTO, "max_triangles": None}
+    changed = {name: value for name, value in options.items() if value != default.get(name)}
+    return replace(recipe, options={**recipe.options, **changed})
 
 
 def describe(recipe: Recipe) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from gym_batchnav.preparation.fitting import (
 )
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
 from gym_batchnav.system.code import code_digest
 
 _COMPILERS = ("numpy", "numba")
@@ -167,18 +168,21 @@ def _episode_file_beside(scene: Scene) -> Path | None:
 def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | None) -> NavMesh:
     """Return the navmesh of a scene for the given agent, from the cache or built and stored there.
 
+    That of a simplified scene is built from its whole geometry, so that agents walk where they would without.
+
     Raises:
         ValueError: If there is no walkable area; the message names the scene.
     """
-    key = f"navmesh-{_builder_digest()}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
+    key = f"navmesh-{_builder_digest()}-{digest_of_whole_geometry(scene)}-{settings!r}" if cache is not None else ""
     arrays = cache.load(key) if cache is not None else None
     if arrays is not None:
         try:
             return NavMesh(NavMeshData(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings))
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+    whole = scene if scene.unsimplified is None else scene.unsimplified()
     try:
-        navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
+        navmesh = NavMesh.build(whole.vertices, whole.triangles, settings)
     except ValueError as error:
         raise SceneRefused(scene.name, reason_of(error)) from error
     if cache is not None:
@@ -190,7 +194,7 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
     """Return the distances of the visible floor below a navmesh, from the cache or measured and stored there."""
     if cache is None:
         return navmesh.drops(scene.vertices, scene.triangles)
-    key = f"drops-{_floor_digest()}-{_geometry_of(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
+    key = f"drops-{_floor_digest()}-{digest_of_geometry(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
     arrays = cache.load(key)
     if arrays is not None:
         try:
@@ -202,15 +206,6 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
     drops = navmesh.drops(scene.vertices, scene.triangles)
     cache.store(key, drops._asdict())
     return drops
-
-
-def _geometry_of(scene: Scene) -> str:
-    """Return the SHA-256 of the geometry that a navmesh is built from."""
-    content = hashlib.sha256()
-    for array in (scene.vertices, scene.triangles):
-        content.update(f"{array.dtype.str} {array.shape} ".encode())
-        content.update(np.ascontiguousarray(array).data)
-    return content.hexdigest()
 
 
 def cached_episodes(
@@ -247,7 +242,7 @@ def _episodes_key(scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: Ep
     """Return the key of a sampler's episodes in the cache."""
     if isinstance(sampler, PointEpisodes):  # they depend on the navmesh alone
         return f"episodes-{_sampler_digest()}-{num_episodes}-{_content_of(navmesh)}-{scene.name}"
-    content = f"{_geometry_of(scene)}-{_content_of(navmesh)}-{_objects_of(scene)}"
+    content = f"{digest_of_geometry(scene)}-{_content_of(navmesh)}-{_objects_of(scene)}"
     return f"episodes-{_other_sampler_digest()}-{sampler!r}-{num_episodes}-{content}-{scene.name}"
 
 

@@ -11,15 +11,16 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
 from gym_batchnav.scene.scene import OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.textures import AUTO, Textures
 
-MAX_TRIANGLES = 20_000_000
+MAX_TRIANGLES = 50_000_000
 MAX_PARTS = 100_000
-MAX_SCENE_PIXELS = 2**30
+MAX_SCENE_PIXELS = 2**31  # which are decoded one texture at a time, in half a minute
 MAX_TEXTURES = 10_000
 # Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
 FREE_ELEMENTS = 6_000_000  # vertices and triangles
-ELEMENTS_PER_BYTE = 0.5
-FREE_PIXELS = 2**27
+ELEMENTS_PER_BYTE = 1.0
+FREE_PIXELS = 2**29
 PIXELS_PER_BYTE = 8
 _NO_UV = np.zeros(2, np.float32)  # for vertices of parts that have none
 _WHITE = np.full(4, 255, np.uint8)
@@ -53,13 +54,14 @@ class SceneBuilder:
 
     Args:
         files: The files of the scene, to which warnings are added.
+        texture_size: Longest side of a texture in pixels, or ``"auto"``; see ``load_scene``.
     """
 
-    def __init__(self, files: SceneFiles) -> None:
+    def __init__(self, files: SceneFiles, texture_size: int | str = AUTO) -> None:
         self._files = files
         self._objects: list[str] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
-        self._textures: list[np.ndarray] = []
+        self._textures = Textures(texture_size)
         self._num_pixels = 0
         self._read = _Budget(files)
         self._placing = _Budget(files)
@@ -89,7 +91,7 @@ class SceneBuilder:
             return -1
         if len(self._textures) == MAX_TEXTURES:
             raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: combine some into an atlas")
-        self._textures.append(pixels)
+        self._textures.add(pixels)
         return len(self._textures) - 1
 
     def _decode(self, data: bytes, label: str) -> np.ndarray:
@@ -98,7 +100,7 @@ class SceneBuilder:
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:
             raise ValueError(f"its textures have more than {most:,} pixels in total: scale them down")
-        return decode_texture(image, label)
+        return decode_texture(image, label, self._textures.size)
 
     def expect(self, num_vertices: int, num_triangles: int) -> None:
         """Check the size of compressed data before it is unpacked, without counting it.
@@ -221,11 +223,11 @@ class SceneBuilder:
             materials=self._materials(),
             uvs=_joined([part.uvs for part in parts], num_vertices, _NO_UV),
             colors=_joined([part.colors for part in parts], num_vertices, _WHITE),
-            textures=tuple(self._textures),
+            textures=self._textures.all(),
             objects=tuple(self._objects),
             navmesh=navmesh,
             warnings=tuple(self._files.warnings),
-            metadata=metadata,
+            metadata=metadata | ({"texture_size": self._textures.size} if len(self._textures) else {}),
         )
 
     def _materials(self) -> Materials:

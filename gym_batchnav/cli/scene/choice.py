@@ -69,7 +69,7 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
         return source
     if source.recipe is None or source.recipe["kind"] != "file":
         raise ValueError(f"--up and --scale apply to scene files, but '{source.name}' is not a file: leave them out")
-    return source_from_recipe({**source.recipe, "options": options}, cache)
+    return source_from_recipe({**source.recipe, "options": {**source.recipe["options"], **options}}, cache)
 
 
 def stage_config_hint(scene: Scene) -> str:

@@ -28,7 +28,7 @@ COMPONENTS: dict[int, type] = {
 }
 WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
-MAX_ELEMENTS = 20_000_000
+MAX_ELEMENTS = 150_000_000  # of an accessor, which takes no memory beyond the file's
 MAX_ELEMENTS_READ = 250_000_000
 MAX_ZEROS = 2**20  # elements of an accessor without data
 MAX_NODES = 200_000
