@@ -18,6 +18,7 @@ from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.storage import write_atomically
 
 MAX_BYTES = 20 * 10**9
+_SIZE_VARIABLE = "GYM_BATCHNAV_CACHE_GB"
 _VERSION = 2  # of the entries' layout; increasing it invalidates all stored entries
 _SUFFIX = ".entry"
 _ALIGNMENT = 64  # bytes
@@ -44,15 +45,17 @@ class DiskCache:
     Args:
         directory: The folder of the entries; by default that of the environment variable ``GYM_BATCHNAV_CACHE``, or
             else the user's cache folder. It is created when first needed.
-        max_bytes: Maximum size of the folder; a larger entry is not stored. Each process may exceed the limit by a 64th
-            before it measures the folder again.
+        max_bytes: Maximum size of the folder; by default 20 GB, or the GB of the environment variable
+            ``GYM_BATCHNAV_CACHE_GB``. A larger entry is not stored. Each process may exceed the limit by a 64th before
+            it measures the folder again.
 
     Attributes:
         directory: The folder of the entries.
         max_bytes: Maximum size of the folder.
     """
 
-    def __init__(self, directory: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, directory: str | Path | None = None, max_bytes: int | None = None) -> None:
+        max_bytes = _default_bytes() if max_bytes is None else max_bytes
         if max_bytes < 1:
             raise ValueError(f"max_bytes={max_bytes}: pass a positive number of bytes")
         chosen = directory or os.environ.get("GYM_BATCHNAV_CACHE") or platformdirs.user_cache_dir("gym_batchnav")
@@ -159,6 +162,24 @@ class DiskCache:
                 "pass a writable folder as cache_dir=, or set GYM_BATCHNAV_CACHE to one",
                 CacheWarning,
             )
+
+
+def _default_bytes() -> int:
+    """Return the maximum size of a cache's folder.
+
+    Raises:
+        ValueError: If the environment variable for it is not a positive number.
+    """
+    given = os.environ.get(_SIZE_VARIABLE)
+    if not given:
+        return MAX_BYTES
+    try:
+        size = float(given) * 1e9
+    except ValueError:
+        size = math.nan
+    if not 1 <= size < 1e18:
+        raise ValueError(f"{_SIZE_VARIABLE}={given!r}: set it to a positive number of GB, or leave it out")
+    return int(size)
 
 
 def _write(path: Path, data: bytes) -> None:
