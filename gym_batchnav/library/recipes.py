@@ -23,6 +23,7 @@ from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.textures import AUTO
 from gym_batchnav.system.code import code_digest
+from gym_batchnav.system.progress import report_stage
 
 # The builder and the kernels do not affect a stored scene, which holds its navmesh as it was read.
 _LOADER = partial(
@@ -207,6 +208,7 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
         disk = None  # making the scene raises an error with the details
     if disk is None:
         return recipe.complete(recipe.make())
+    report_stage(f"{recipe.name}: reading from the cache")
     arrays = disk.load(key)
     if arrays is not None:
         try:

@@ -32,6 +32,7 @@ from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
 from gym_batchnav.system.code import code_digest
+from gym_batchnav.system.progress import report_stage
 
 _COMPILERS = ("numpy", "numba")
 _builder_digest = partial(code_digest, "navmesh/build/__init__.py", packages=_COMPILERS)
@@ -180,9 +181,13 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
             return NavMesh(NavMeshData(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings))
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+
+    def report(stage: str, share: float) -> None:
+        report_stage(f"{scene.name}: navmesh, {stage}, {share:.0%}")
+
     whole = scene if scene.unsimplified is None else scene.unsimplified()
     try:
-        navmesh = NavMesh.build(whole.vertices, whole.triangles, settings)
+        navmesh = NavMesh.build(whole.vertices, whole.triangles, settings, report)
     except ValueError as error:
         raise SceneRefused(scene.name, reason_of(error)) from error
     if cache is not None:
@@ -203,6 +208,7 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
             return drops
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+    report_stage(f"{scene.name}: heights of the visible floor")
     drops = navmesh.drops(scene.vertices, scene.triangles)
     cache.store(key, drops._asdict())
     return drops
@@ -226,6 +232,7 @@ def cached_episodes(
             return _stored_episodes(arrays, navmesh, num_episodes)
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+    report_stage(f"{scene.name}: sampling episodes")
     seed = list(scene.name.encode(errors="surrogatepass"))  # file names need not be UTF-8
     episodes = sampler.sample(scene, navmesh, num_episodes, np.random.default_rng(seed))
     if not is_own:
@@ -305,4 +312,5 @@ def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
             return
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+    report_stage("distances on the navmesh")
     cache.store(key, navmesh.geodesic_arrays())

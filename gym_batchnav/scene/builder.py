@@ -12,6 +12,7 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
 from gym_batchnav.scene.scene import OPAQUE, REPEAT, Materials, Scene
 from gym_batchnav.scene.textures import AUTO, Textures
+from gym_batchnav.system.progress import report_stage
 
 MAX_TRIANGLES = 50_000_000
 MAX_PARTS = 100_000
@@ -82,6 +83,7 @@ class SceneBuilder:
         if data is None:
             self._files.missing.append(label)
             return -1
+        report_stage(f"{self._files.path.name}: texture {len(self._textures) + 1}")
         try:
             pixels = self._decode(data, label)
             if alpha is not None:

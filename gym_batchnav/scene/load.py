@@ -21,6 +21,7 @@ from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import simplify_scene, with_source
 from gym_batchnav.scene.textures import AUTO, check_texture_size
 from gym_batchnav.system.numbers import check_counts, is_number
+from gym_batchnav.system.progress import report_stage
 
 __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "check_load_options", "load_scene"]
 
@@ -105,6 +106,7 @@ def load_scene(
     if not path.exists():
         raise SceneNotFoundError(path)
     files = SceneFiles(path)
+    report_stage(f"{path.name}: reading")
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
@@ -112,6 +114,7 @@ def load_scene(
         loaded = _load(files, builder, suffix, name or path.stem, up, scale, scene)
         if max_triangles is not None and len(loaded.triangles) > max_triangles:
             again = partial(load_scene, path, name=name, up=up, scale=scale, scene=scene, texture_size=1)
+            report_stage(f"{path.name}: simplifying")
             loaded = simplify_scene(with_source(loaded, again), max_triangles)
     except OSError as error:
         raise SceneError(path, f"{error}: put the file there or check the path") from error

@@ -18,6 +18,7 @@ from gym_batchnav.render.embree.masks import alpha_filter
 from gym_batchnav.render.embree.packet import pointer
 from gym_batchnav.render.embree.surface import check_rows, is_masked
 from gym_batchnav.scene.scene import MASK, Scene
+from gym_batchnav.system.progress import report_stage
 
 # Embree 4's enumerations (rtcore_common.h, rtcore_buffer.h, rtcore_geometry.h).
 _INDEX = 0
@@ -95,6 +96,7 @@ class Embree:
         indices = np.ascontiguousarray(scene.triangles, np.uint32)
         single_sided = np.ascontiguousarray(~scene.materials.double_sided[scene.triangle_material])
         objects = np.ascontiguousarray(scene.triangle_object, np.int32)
+        report_stage(f"{scene.name}: tree of rays")
         lib = self._library
         action = f"building the tree of scene {scene.name!r}"
         handle = lib.rtcNewScene(self._device)
