@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -98,14 +98,15 @@ class DiskCache:
         Raises:
             ValueError: If an array holds Python objects, records or empty text.
         """
-        data = _compose(arrays)
-        if len(data) > self.max_bytes:
+        chunks = _compose(arrays)
+        size = sum(map(len, chunks))
+        if size > self.max_bytes:
             return
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, data)
-            self._unmeasured += len(data)
+            _write(path, chunks)
+            self._unmeasured += size
             if self._unmeasured > self.max_bytes // _SHARE:
                 self._unmeasured = 0
                 self._evict(path)
@@ -182,34 +183,39 @@ def _default_bytes() -> int:
     return int(size)
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, chunks: Sequence[bytes | memoryview]) -> None:
     """Write an entry; where the system does not replace open files, an entry that is being read is left unchanged."""
     try:
-        write_atomically(path, data)
+        write_atomically(path, *chunks)
     except PermissionError:  # Windows does not replace files that are open
         if os.name != "nt" or not path.exists():
             raise
 
 
-def _compose(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return an entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays."""
+def _compose(arrays: Mapping[str, np.ndarray]) -> list[bytes | memoryview]:
+    """Return an entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays.
+
+    The arrays are not copied, since a large scene may leave no memory for that.
+    """
     rows = []
-    chunks = []
+    chunks: list[bytes | memoryview] = []
     offset = 0
     for name, values in arrays.items():
         array = np.asarray(values)
         if array.dtype.hasobject or np.dtype(array.dtype.str) != array.dtype or array.dtype.itemsize == 0:
             raise ValueError(f"array {name!r} holds {array.dtype}, which is not cached: store numbers or text")
         rows.append([name, array.dtype.str, array.shape, offset])
-        chunks += [array.tobytes(), bytes(-array.nbytes % _ALIGNMENT)]
-        offset += array.nbytes + len(chunks[-1])
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        padding = bytes(-array.nbytes % _ALIGNMENT)
+        chunks += [flat.data, padding]
+        offset += array.nbytes + len(padding)
     header = json.dumps(rows).encode()
-    padding = _start_of_arrays(len(header)) - _HEADER_LENGTH.stop - len(header)
-    chunks = [len(header).to_bytes(8, "little"), header, bytes(padding), *chunks]
+    gap = _start_of_arrays(len(header)) - _HEADER_LENGTH.stop - len(header)
+    chunks = [len(header).to_bytes(8, "little"), header, bytes(gap), *chunks]
     checksum = hashlib.sha256()
     for chunk in chunks:
         checksum.update(chunk)
-    return b"".join([checksum.digest(), *chunks])
+    return [checksum.digest(), *chunks]
 
 
 def _parse(data: bytearray) -> dict[str, np.ndarray]:

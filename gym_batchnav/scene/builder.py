@@ -179,15 +179,18 @@ class SceneBuilder:
         """
         if not self._placed:
             raise ValueError("it has no triangles: export its meshes as triangles")
-        vertices = [np.zeros((0, 3))]
-        triangles = [np.zeros((0, 3), np.int32)]
-        start = 0
+        vertices = np.empty((sum(len(part.vertices) for part, _, _ in self._placed), 3))
+        triangles = np.empty((sum(len(part.triangles) for part, _, _ in self._placed), 3), np.int32)
+        start = first = 0
         for part, matrix, _ in self._placed:
-            vertices.append(part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3])
+            end = start + len(part.vertices)
+            vertices[start:end] = part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3]
             mirrored = np.linalg.det(matrix[:3, :3]) < 0
-            triangles.append((part.triangles[:, ::-1] if mirrored else part.triangles) + np.int32(start))
-            start += len(part.vertices)
-        return np.concatenate(vertices), np.concatenate(triangles)
+            rows = triangles[first : first + len(part.triangles)]
+            np.add(part.triangles[:, ::-1] if mirrored else part.triangles, np.int32(start), out=rows)
+            start = end
+            first += len(rows)
+        return vertices, triangles
 
     def build(
         self,
