@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ _GENERATOR = partial(
     without=("navmesh/build/", "navmesh/kernels/"),
     packages=("numpy",),
 )
+_SETTLED = 2.0  # seconds after which a further change of a file certainly changes its times
 _COMPANIONS = (".navmesh", ".stage_config.json")  # suffixes of files with the scene's name that affect loading
 
 
@@ -252,7 +254,21 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
 
 
 def digest_of(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file."""
+    """Return the hexadecimal SHA-256 of a file; one that has not changed for a while is read once per process."""
+    status = path.stat()
+    settled = time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED
+    state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _digest_once(path, state) if settled else _digest_now(path)
+
+
+@lru_cache(maxsize=1024)
+def _digest_once(path: Path, state: tuple[int, ...]) -> str:
+    """Return the SHA-256 of a file in a state."""
+    return _digest_now(path)
+
+
+def _digest_now(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):

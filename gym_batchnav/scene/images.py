@@ -80,7 +80,7 @@ def decode_texture(image: Image.Image, label: str, largest: int = MAX_TEXTURE_SI
 
 def _decode(image: Image.Image, largest: int) -> np.ndarray:
     longest = max(image.size)
-    size = _size_within(image.size, largest)
+    size = size_within(image.size, largest)
     if longest > largest:
         image.draft("RGB", size)  # decodes a JPEG file at half size or less if that is enough
     if image.mode.startswith("I"):  # 16 bits per pixel, which Pillow would clip rather than scale
@@ -97,7 +97,7 @@ def _decode(image: Image.Image, largest: int) -> np.ndarray:
     return np.array(image)
 
 
-def _size_within(size: tuple[int, int], largest: int) -> tuple[int, int]:
+def size_within(size: tuple[int, int], largest: int) -> tuple[int, int]:
     """Return a width and height in the same ratio, the longer of which is ``largest``."""
     shrink = largest / max(size)
     return max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink))
@@ -108,7 +108,7 @@ def shrunk(pixels: np.ndarray, largest: int) -> np.ndarray:
     height, width = pixels.shape[:2]
     if max(height, width) <= largest:
         return pixels
-    return np.array(Image.fromarray(pixels).resize(_size_within((width, height), largest), Image.Resampling.BOX))
+    return np.array(Image.fromarray(pixels).resize(size_within((width, height), largest), Image.Resampling.BOX))
 
 
 def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

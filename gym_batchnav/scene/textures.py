@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from gym_batchnav.scene.images import MAX_TEXTURE_SIDE, shrunk
+from gym_batchnav.scene.images import MAX_TEXTURE_SIDE, shrunk, size_within
 from gym_batchnav.system.numbers import is_number
 
 AUTO = "auto"
@@ -50,6 +52,17 @@ class Textures:
     def all(self) -> tuple[np.ndarray, ...]:
         """Return all textures, in order."""
         return tuple(self._pixels)
+
+
+def size_for(sides: Sequence[tuple[int, int]], size: int | str = AUTO) -> tuple[int, int]:
+    """Return the size at which textures are kept that have these widths and heights, and their bytes together."""
+    chosen = MAX_TEXTURE_SIDE if isinstance(size, str) else size
+    while True:
+        kept = [size_within(side, min(chosen, max(side))) for side in sides]
+        num_bytes = sum(4 * width * height for width, height in kept)
+        if size != AUTO or num_bytes <= AUTO_BYTES or chosen <= SMALLEST_SIDE:
+            return chosen, num_bytes
+        chosen //= 2
 
 
 def check_texture_size(size: object) -> None:

@@ -30,9 +30,9 @@ _ROBUST = 1 << 2
 # Packet sizes with the device property (rtcore_device.h) that tells whether the device traces them natively.
 _NATIVE_RAYS = ((16, 34), (8, 33), (4, 32))
 _LOW_QUALITY = 0
-_MANY_TRIANGLES = 1_000_000  # from here on a tree is built in a third of the time; rays then take 5 to 10% longer
-_TREE_BYTES = 67  # per triangle in Embree's memory; rtcSetDeviceMemoryMonitorFunction counts 62 to 67
-_FAST_TREE_BYTES = 74  # for large scenes
+MANY_TRIANGLES = 1_000_000  # from here on a tree is built in a third of the time; rays then take 5 to 10% longer
+TREE_BYTES = 67  # per triangle in Embree's memory; rtcSetDeviceMemoryMonitorFunction counts 62 to 67
+FAST_TREE_BYTES = 74  # for large scenes
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Embree:
         objects = np.ascontiguousarray(scene.triangle_object, np.int32)
         report_stage(f"{scene.name}: tree of rays")
         lib = self._library
-        is_large = len(indices) >= _MANY_TRIANGLES
+        is_large = len(indices) >= MANY_TRIANGLES
         action = f"building the tree of scene {scene.name!r}"
         handle = lib.rtcNewScene(self._device)
         if is_large:
@@ -111,7 +111,7 @@ class Embree:
         none = np.uint32(len(scene.vertices))
         parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
         arrays = (vertices, single_sided, *(part for part, _ in parts))
-        nbytes = (_FAST_TREE_BYTES if is_large else _TREE_BYTES) * len(indices) + sum(array.nbytes for array in arrays)
+        nbytes = (FAST_TREE_BYTES if is_large else TREE_BYTES) * len(indices) + sum(array.nbytes for array in arrays)
         tree = RayTree(handle, objects, is_masked(scene), (vertices, parts, single_sided, self), nbytes)
         _release_with(tree, lib.rtcReleaseScene, handle)
         for part, passable in parts:
