@@ -273,8 +273,8 @@ def test_help_gives_an_example(command):
     assert f"Example: gym-batchnav scene {command}" in " ".join(run(command, "--help").stdout.split())
 
 
-def test_info_tells_what_resident_scenes_cost_before_a_large_file_is_read(folder, monkeypatch, capfd):
-    monkeypatch.setattr("gym_batchnav.cli.scene.info._LARGE", 1)
+def test_info_tells_what_resident_scenes_cost_before_a_large_file_is_read(folder, monkeypatch):
+    monkeypatch.setattr(sys.modules["gym_batchnav.cli.scene.info"], "_LARGE", 1)
     once = run("info", folder / "room.glb", "--no-walkable")
     thrice = run("info", folder / "room.glb", "--no-walkable", "--resident", 3, "--texture-size", 64)
     for result, factor in ((once, 1), (thrice, 3)):

@@ -54,6 +54,7 @@ def test_counts_of_a_file_are_those_of_the_scene(tmp_path, monkeypatch, budget):
     assert (counts.num_triangles, counts.num_vertices) == (len(scene.triangles), len(scene.vertices)) == (12, 24)
     assert counts.num_textures == 3
     assert counts.texture_size == scene.metadata["texture_size"]
-    assert counts.texture_bytes == sum(texture.nbytes for texture in scene.textures)
+    # Halving twice may round otherwise than once.
+    assert counts.texture_bytes == pytest.approx(sum(texture.nbytes for texture in scene.textures), rel=0.03)
     small = load_scene(path, texture_size=30)
     assert count_gltf(path, 30).texture_bytes == sum(texture.nbytes for texture in small.textures)
