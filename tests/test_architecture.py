@@ -25,6 +25,7 @@ ONLY = {
     "trimesh": "scene/formats/",
     "embreex": "render/embree/",
     **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu", "mujoco"), "scene/formats/"),
+    "fast_simplification": "scene/simplify.py",
     "torch": ("train/", "render/opengl/cuda.py", "adapters/"),
     "imageio": "viz/",
     "safetensors": "train/",

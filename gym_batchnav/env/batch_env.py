@@ -118,6 +118,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         max_scene_bytes: Upper limit for scene data, applied separately to main memory and to the graphics device.
             Scenes that do not fit are left out. If agents may already be in one of them, the first reset raises an
             error.
+        texture_size: Longest side of textures in pixels; ``"auto"`` fits those of a scene file into 256 MiB.
+        max_triangles: Simplify scene files with more triangles; navmeshes are built before. See ``load_scene``.
         library: Scenes to share with other environments, instead of ``scenes`` and its related keywords. If the scenes
             rotate, reseeding then does not restart their order.
         cache_dir: Folder for prepared scenes; None for the user's cache folder.
@@ -169,6 +171,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         rotate_every: int = 250,
         deterministic_rotation: bool = False,
         max_scene_bytes: int | None = None,
+        texture_size: int | str = "auto",
+        max_triangles: int | None = None,
         library: SceneLibrary | None = None,
         cache_dir: str | Path | None = None,
     ) -> None:
@@ -181,6 +185,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             sliding=sliding, geodesic=geodesic, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
             render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
             deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
+            texture_size=texture_size, max_triangles=max_triangles,
         )  # fmt: skip
         self.components = Components(
             PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space

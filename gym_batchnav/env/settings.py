@@ -32,6 +32,7 @@ from gym_batchnav.protocols import NavigationProtocol, protocol_of
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
 from gym_batchnav.render.checks import check_opengl, needs_ray_table
 from gym_batchnav.scene.categories import SemanticIds
+from gym_batchnav.scene.load import check_load_options
 from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.components import Components
@@ -81,6 +82,8 @@ class BatchSettings:
     rotate_every: int = 250
     deterministic_rotation: bool = False
     max_scene_bytes: int | None = None
+    texture_size: int | str = "auto"
+    max_triangles: int | None = None
     cache_dir: str | Path | None = None
     picture_cameras: tuple[Camera, ...] = ()
 
@@ -93,6 +96,7 @@ class BatchSettings:
         _ = self.noise
         if self.protocol is not None:
             protocol_of(self.protocol)
+        check_load_options(self.texture_size, self.max_triangles)
         flags = ("sliding", "reuse_buffers", "deterministic_rotation")
         check_flags(**{name: getattr(self, name) for name in flags})
         if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):
@@ -194,7 +198,7 @@ class BatchSettings:
         check_kind("library", shared, SceneLibrary)
         if shared is not None:
             given = (scenes, self.resident_scenes, self.max_scene_bytes, self.deterministic_rotation or None)
-            if any(value is not None for value in given):
+            if any(value is not None for value in given) or (self.texture_size, self.max_triangles) != ("auto", None):
                 raise ValueError(
                     "library= already has its scenes: leave out scenes= and the keywords of rotation and memory"
                 )
@@ -222,6 +226,7 @@ class BatchSettings:
             rotate_every=self.rotate_every,
             deterministic=self.deterministic_rotation,
             max_scene_bytes=self.max_scene_bytes,
+            load_options={"texture_size": self.texture_size, "max_triangles": self.max_triangles},
         )
 
 

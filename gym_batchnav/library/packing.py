@@ -75,9 +75,10 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
             navmesh = NavMesh(
                 NavMeshData(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
             )
+        geometry: dict[str, Any] = {name: arrays[name] for name in (*_MESH, *(set(_OPTIONAL) & arrays.keys()))}
         scene = Scene(
             name=_text(facts["name"]),
-            **{name: arrays[name] for name in (*_MESH, *(name for name in _OPTIONAL if name in arrays))},
+            **geometry,
             materials=Materials(**{name: arrays[name] for name in _MATERIALS}),
             textures=tuple(arrays[f"picture_{index}"] for index in range(facts["num_pictures"])),
             objects=tuple(SceneObject(_text(name), _text(kind), bool(solid)) for name, kind, solid in facts["objects"]),

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from gym_batchnav.scene.habitat.dataset import load_habitat_scene
 from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import semantics_beside
+from gym_batchnav.scene.textures import AUTO
 from gym_batchnav.system.code import code_digest
+from gym_batchnav.system.progress import report_stage
 
 # The builder and the kernels do not affect a stored scene, which holds its navmesh as it was read.
 _LOADER = partial(
@@ -31,7 +34,17 @@ _LOADER = partial(
     "scene/habitat/dataset.py",
     "library/packing.py",
     without=("navmesh/build/", "navmesh/kernels/"),
-    packages=("numpy", "pillow", "trimesh", "DracoPy", "opengl-basisu", "meshopt", "scipy", "mujoco"),
+    packages=(
+        "numpy",
+        "pillow",
+        "trimesh",
+        "DracoPy",
+        "opengl-basisu",
+        "meshopt",
+        "scipy",
+        "mujoco",
+        "fast-simplification",
+    ),
 )
 _GENERATOR = partial(
     code_digest,
@@ -40,6 +53,7 @@ _GENERATOR = partial(
     without=("navmesh/build/", "navmesh/kernels/"),
     packages=("numpy",),
 )
+_SETTLED = 2.0  # seconds after which a further change of a file certainly changes its times
 _COMPANIONS = (".navmesh", ".stage_config.json")  # suffixes of files with the scene's name that affect loading
 
 
@@ -68,7 +82,8 @@ class SceneFile:
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
-        return replace(scene, name=self.name, metadata={**scene.metadata, "path": self.path})
+        metadata = {**scene.metadata, "path": self.path}
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, self.options))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: folder and name, then the whole path."""
@@ -116,9 +131,10 @@ class HabitatScene:
     dataset: str  # absolute path of the .scene_dataset_config.json
     handle: str  # path of its scene instance or stage in the dataset's folder
     name: str
+    options: dict[str, Any] = field(default_factory=dict)  # keywords of load_habitat_scene
 
     def key(self) -> str:
-        """Return the cache key: the bytes of the dataset's and the scene's file, and the loader's code."""
+        """Return the cache key: the bytes of the dataset's and the scene's file, the options and the loader's code."""
         dataset = Path(self.dataset)
         return self._key(digest_of(dataset), digest_of(dataset.parent / self.handle))
 
@@ -132,12 +148,12 @@ class HabitatScene:
 
     def make(self) -> Scene:
         """Load the scene with ``load_habitat_scene``."""
-        return load_habitat_scene(self.dataset, self.handle)
+        return load_habitat_scene(self.dataset, self.handle, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
-        path = Path(self.dataset).parent / self.handle
-        return replace(scene, name=self.name, metadata={**scene.metadata, "path": str(path)})
+        metadata = {**scene.metadata, "path": str(Path(self.dataset).parent / self.handle)}
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, self.options))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: the path in the dataset's folder, then the whole path."""
@@ -145,11 +161,25 @@ class HabitatScene:
         return f"{Path(self.handle).parent.as_posix()}/{self.name}", path
 
     def _key(self, *digests: str) -> str:
-        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle}"
+        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle} {_plain(self.options)}"
+
+
+def _whole(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> Callable[[], Scene] | None:
+    """Return a function that loads the geometry of a simplified scene as it was before; None for any other scene."""
+    if "max_triangles" not in options:
+        return None
+    return replace(recipe, options={**options, "max_triangles": None, "texture_size": 1}).make
 
 
 Recipe = SceneFile | ProceduralScene | HabitatScene
 _KINDS: dict[str, type[Recipe]] = {"file": SceneFile, "procedural": ProceduralScene, "habitat": HabitatScene}
+
+
+def with_options(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> SceneFile | HabitatScene:
+    """Return a recipe with further options; those with their default value do not change its key."""
+    default = {"texture_size": AUTO, "max_triangles": None}
+    changed = {name: value for name, value in options.items() if value != default.get(name)}
+    return replace(recipe, options={**recipe.options, **changed})
 
 
 def describe(recipe: Recipe) -> dict[str, Any]:
@@ -193,6 +223,7 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
         disk = None  # making the scene raises an error with the details
     if disk is None:
         return recipe.complete(recipe.make())
+    report_stage(f"{recipe.name}: reading from the cache")
     arrays = disk.load(key)
     if arrays is not None:
         try:
@@ -248,7 +279,21 @@ def _assets(files: Mapping[str, str]) -> list[Path]:
 
 
 def digest_of(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file."""
+    """Return the hexadecimal SHA-256 of a file; one that has not changed for a while is read once per process."""
+    status = path.stat()
+    settled = time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED
+    state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _digest_once(path, state) if settled else _digest_now(path)
+
+
+@lru_cache(maxsize=1024)
+def _digest_once(path: Path, state: tuple[int, ...]) -> str:
+    """Return the SHA-256 of a file in a state."""
+    return _digest_now(path)
+
+
+def _digest_now(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.preparation.navigation import NavigationPreparer
@@ -22,6 +25,7 @@ def make_library(
     rotate_every: int,
     deterministic: bool,
     max_scene_bytes: int | None,
+    load_options: Mapping[str, Any] | None = None,
 ) -> SceneLibrary:
     """Make a library whose scenes are prepared ahead of their turn by worker processes.
 
@@ -35,12 +39,13 @@ def make_library(
         rotate_every: See SceneLibrary.
         deterministic: See SceneLibrary.
         max_scene_bytes: See SceneLibrary.
+        load_options: ``texture_size`` and ``max_triangles``; see ``scene_sources``.
 
     Raises:
         ValueError: If episodes run once and not all scenes would be resident, or as ``scene_sources`` and
             SceneLibrary do.
     """
-    sources = scene_sources(scenes, preparer.cache)
+    sources = scene_sources(scenes, preparer.cache, load_options)
     if once and resident_scenes is not None and resident_scenes < len(sources):
         raise ValueError(
             f"episode_order='once' requires all scenes to be resident: pass {counted(resident_scenes, 'scene')} "

@@ -12,15 +12,17 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.textures import AUTO, Textures
+from gym_batchnav.system.progress import report_stage
 
-MAX_TRIANGLES = 20_000_000
+MAX_TRIANGLES = 50_000_000
 MAX_PARTS = 100_000
-MAX_SCENE_PIXELS = 2**30
+MAX_SCENE_PIXELS = 2**31  # which are decoded one texture at a time, in half a minute
 MAX_TEXTURES = 10_000
 # Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
 FREE_ELEMENTS = 6_000_000  # vertices and triangles
-ELEMENTS_PER_BYTE = 0.5
-FREE_PIXELS = 2**27
+ELEMENTS_PER_BYTE = 1.0
+FREE_PIXELS = 2**29
 PIXELS_PER_BYTE = 8
 _NO_UV = np.zeros(2, np.float32)  # for vertices of parts that have none
 _WHITE = np.full(4, 255, np.uint8)
@@ -56,13 +58,14 @@ class SceneBuilder:
 
     Args:
         files: The files of the scene, to which warnings are added.
+        texture_size: Longest side of a texture in pixels, or ``"auto"``; see ``load_scene``.
     """
 
-    def __init__(self, files: SceneFiles) -> None:
+    def __init__(self, files: SceneFiles, texture_size: int | str = AUTO) -> None:
         self._files = files
         self._objects: list[SceneObject] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
-        self._textures: list[np.ndarray] = []
+        self._textures = Textures(texture_size)
         self._num_pixels = 0
         self._read = _Budget(files)
         self._placing = _Budget(files)
@@ -83,6 +86,7 @@ class SceneBuilder:
         if data is None:
             self._files.missing.append(label)
             return -1
+        report_stage(f"{self._files.path.name}: texture {len(self._textures) + 1}")
         try:
             pixels = self._decode(data, label)
             if alpha is not None:
@@ -92,7 +96,7 @@ class SceneBuilder:
             return -1
         if len(self._textures) == MAX_TEXTURES:
             raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: combine some into an atlas")
-        self._textures.append(pixels)
+        self._textures.add(pixels)
         return len(self._textures) - 1
 
     def _decode(self, data: bytes, label: str) -> np.ndarray:
@@ -101,7 +105,7 @@ class SceneBuilder:
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:
             raise ValueError(f"its textures have more than {most:,} pixels in total: scale them down")
-        return decode_texture(image, label)
+        return decode_texture(image, label, self._textures.size)
 
     def expect(self, num_vertices: int, num_triangles: int) -> None:
         """Check the size of compressed data before it is unpacked, without counting it.
@@ -184,15 +188,18 @@ class SceneBuilder:
         """
         if not self._placed:
             raise ValueError("it has no triangles: export its meshes as triangles")
-        vertices = [np.zeros((0, 3))]
-        triangles = [np.zeros((0, 3), np.int32)]
-        start = 0
+        vertices = np.empty((sum(len(part.vertices) for part, _, _ in self._placed), 3))
+        triangles = np.empty((sum(len(part.triangles) for part, _, _ in self._placed), 3), np.int32)
+        start = first = 0
         for part, matrix, _ in self._placed:
-            vertices.append(part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3])
+            end = start + len(part.vertices)
+            vertices[start:end] = part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3]
             mirrored = np.linalg.det(matrix[:3, :3]) < 0
-            triangles.append((part.triangles[:, ::-1] if mirrored else part.triangles) + np.int32(start))
-            start += len(part.vertices)
-        return np.concatenate(vertices), np.concatenate(triangles)
+            rows = triangles[first : first + len(part.triangles)]
+            np.add(part.triangles[:, ::-1] if mirrored else part.triangles, np.int32(start), out=rows)
+            start = end
+            first += len(rows)
+        return vertices, triangles
 
     def build(
         self,
@@ -230,11 +237,11 @@ class SceneBuilder:
             materials=self._materials(),
             uvs=_joined([part.uvs for part in parts], num_vertices, _NO_UV),
             colors=_joined([part.colors for part in parts], num_vertices, _WHITE),
-            textures=tuple(self._textures),
+            textures=self._textures.all(),
             objects=tuple(self._objects),
             navmesh=navmesh,
             warnings=tuple(self._files.warnings),
-            metadata=metadata,
+            metadata=metadata | ({"texture_size": self._textures.size} if len(self._textures) else {}),
         )
 
     def _materials(self) -> Materials:

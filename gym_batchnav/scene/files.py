@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-MAX_FILE_BYTES = 2**31
+MAX_FILE_BYTES = 2**32
 MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
 
 

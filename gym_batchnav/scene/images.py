@@ -79,45 +79,59 @@ def _check_size(width: int, height: int, max_pixels: int, label: str) -> None:
         raise ValueError(f"{size}, the limit is {MAX_IMAGE_SIDE:,} per side: scale it down")
 
 
-def decode_texture(image: Image.Image | Ktx2Image, label: str) -> np.ndarray:
+def decode_texture(image: Image.Image | Ktx2Image, label: str, largest: int = MAX_TEXTURE_SIDE) -> np.ndarray:
     """Decode an image that ``open_image`` opened.
 
     Args:
         image: The image.
         label: Its name in messages.
+        largest: Pixels per side of the result; a larger image is scaled down.
 
     Returns:
-        [H, W, 4] uint8 with row 0 at the top, scaled down to at most ``MAX_TEXTURE_SIDE`` per side.
+        [H, W, 4] uint8 with row 0 at the top.
 
     Raises:
         DamagedImageError: If its data is damaged.
     """
     try:
-        return _decode(Image.fromarray(image.decode()) if isinstance(image, Ktx2Image) else image)
+        return _decode(Image.fromarray(image.decode()) if isinstance(image, Ktx2Image) else image, largest)
     except MemoryError:
         raise
     except Exception as error:  # decoders raise anything on damaged files
         raise DamagedImageError(f"image {label} is damaged ({error}): re-export it") from error
 
 
-def _decode(image: Image.Image) -> np.ndarray:
+def _decode(image: Image.Image, largest: int) -> np.ndarray:
     longest = max(image.size)
-    shrink = MAX_TEXTURE_SIDE / longest
-    size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
-    if longest > MAX_TEXTURE_SIDE:
+    size = size_within(image.size, largest)
+    if longest > largest:
         image.draft("RGB", size)  # decodes a JPEG file at half size or less if that is enough
     if image.mode.startswith("I"):  # 16 bits per pixel, which Pillow would clip rather than scale
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if longest > MAX_TEXTURE_SIDE and not image.has_transparency_data:  # shrink it before it has four channels
+    if longest > largest and not image.has_transparency_data:  # shrink it before it has four channels
         if image.mode in ("1", "P"):
             image = image.convert("L" if image.mode == "1" else "RGB")
         if image.mode in ("L", "RGB"):
             image = image.resize(size, Image.Resampling.BOX)
     if image.mode != "RGBA":
         image = image.convert("RGBA")
-    if max(image.size) > MAX_TEXTURE_SIDE:
+    if max(image.size) > largest:
         image = image.resize(size, Image.Resampling.BOX)
     return np.array(image)
+
+
+def size_within(size: tuple[int, int], largest: int) -> tuple[int, int]:
+    """Return a width and height in the same ratio, the longer of which is ``largest``."""
+    shrink = largest / max(size)
+    return max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink))
+
+
+def shrunk(pixels: np.ndarray, largest: int) -> np.ndarray:
+    """Return a texture [H, W, 4] uint8 scaled down to at most ``largest`` pixels per side."""
+    height, width = pixels.shape[:2]
+    if max(height, width) <= largest:
+        return pixels
+    return np.array(Image.fromarray(pixels).resize(size_within((width, height), largest), Image.Resampling.BOX))
 
 
 def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

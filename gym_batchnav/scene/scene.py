@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,7 @@ class Scene:
     navmesh: NavMesh | None = None  # the navmesh that came with the file
     warnings: tuple[str, ...] = ()  # content that the loader left out or guessed, one sentence each
     metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
+    unsimplified: Callable[[], Scene] | None = None  # loads the geometry again as it was before it was simplified
 
     def __repr__(self) -> str:
         """Return the name and the counts in one line."""

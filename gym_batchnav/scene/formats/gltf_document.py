@@ -25,7 +25,7 @@ COMPONENTS: dict[int, type] = {
 FILTER = {9728: NEAREST, 9729: LINEAR}
 WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
-MAX_ELEMENTS = 20_000_000
+MAX_ELEMENTS = 150_000_000  # of an accessor, which takes no memory beyond the file's
 MAX_ELEMENTS_READ = 250_000_000
 MAX_ZEROS = 2**20  # elements of an accessor without data
 # Limits for bufferViews that are decompressed: a constant allowance plus a rate per byte of the scene's files.

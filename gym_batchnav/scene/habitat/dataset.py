@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -48,6 +49,8 @@ from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import SemanticFiles, annotate
+from gym_batchnav.scene.simplify import simplify_scene, with_source
+from gym_batchnav.scene.textures import AUTO, Textures
 
 _OWN_NAME = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"  # stands for the name of the stage or object, to the first dot
 DATASET_ENDING = ".scene_dataset_config.json"
@@ -78,12 +81,16 @@ def scene_name(handle: str) -> str:
     return name
 
 
-def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
+def load_habitat_scene(
+    dataset: str | Path, handle: str, *, texture_size: int | str = AUTO, max_triangles: int | None = None
+) -> Scene:
     """Load one scene of a Habitat scene dataset; see this module for what is supported.
 
     Args:
         dataset: The ``.scene_dataset_config.json``.
         handle: One of ``list_scenes``.
+        texture_size: See ``load_scene``; ``"auto"`` is for the textures of the stage and all objects together.
+        max_triangles: See ``load_scene``; it counts the stage and all objects.
 
     Returns:
         The Scene. Its objects are those of the stage's annotations or else of its file, and one per object instance,
@@ -95,14 +102,26 @@ def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
     """
     dataset = Path(dataset)
     with _naming(dataset.parent / handle):
-        files = _Dataset(dataset)
+        files = _Dataset(dataset, texture_size)
         scene = files.scene_instance(handle) if handle.endswith(_ENDINGS["scene_instances"]) else files.stage(handle)
-        return replace(
+        textures = Textures(texture_size)
+        for texture in scene.textures:
+            textures.add(texture)
+        scene = replace(
             scene,
             name=scene_name(handle),
+            textures=textures.all(),
             warnings=(*scene.warnings, *files.warnings),
-            metadata={**scene.metadata, "files": files.digests},
+            metadata={
+                **scene.metadata,
+                "files": files.digests,
+                **({"texture_size": textures.size} if len(textures) else {}),
+            },
         )
+        if max_triangles is None or len(scene.triangles) <= max_triangles:
+            return scene
+        again = partial(load_habitat_scene, dataset, handle, texture_size=1)
+        return simplify_scene(with_source(scene, again), max_triangles)
 
 
 @contextmanager
@@ -137,8 +156,9 @@ class _Dataset:
         warnings: Content that was left out, one sentence each.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, texture_size: int | str = AUTO) -> None:
         self._folder = path.parent
+        self._texture_size = texture_size
         self._files = SceneFiles(path)
         self.digests = self._files.digests
         self.warnings: list[str] = []
@@ -262,7 +282,7 @@ class _Dataset:
         # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
         scale = float(factors[0]) if (factors == factors[0]).all() else 1.0
-        scene = load_scene(self._inside(path), up=up, scale=scale, semantics=semantics)
+        scene = load_scene(self._inside(path), up=up, scale=scale, semantics=semantics, texture_size=self._texture_size)
         self._note(path, scene)
         remaining = rotation @ (Z_UP if up == "z" else np.eye(3)).T
         vertices = scene.vertices + np.asarray(scene.metadata["origin"])
