@@ -100,7 +100,7 @@ class SceneBuilder:
         return len(self._textures) - 1
 
     def _decode(self, data: bytes, label: str) -> np.ndarray:
-        image = open_image(data, label)
+        image = open_image(data, label, self._textures.size)
         self._num_pixels += image.width * image.height
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:

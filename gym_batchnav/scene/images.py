@@ -25,12 +25,13 @@ class DamagedImageError(ValueError):
     """The error of an image that cannot be decoded; the message names the image and the problem."""
 
 
-def open_image(data: bytes, label: str) -> Image.Image | Ktx2Image:
+def open_image(data: bytes, label: str, largest: int = MAX_TEXTURE_SIDE) -> Image.Image | Ktx2Image:
     """Open an image and check its size, without decoding its pixels.
 
     Args:
         data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF, TIFF or KTX2 file, or of an AVIF file if Pillow reads it.
         label: Its name in messages.
+        largest: Pixels per side up to which a mip level is chosen, if the file has several.
 
     Raises:
         DamagedImageError: If it is not such an image.
@@ -38,7 +39,7 @@ def open_image(data: bytes, label: str) -> Image.Image | Ktx2Image:
             has more than ``MAX_SCANS`` scans.
     """
     if data.startswith(KTX2_MAGIC):
-        return _open_ktx2(data, label)
+        return _open_ktx2(data, label, largest)
     try:
         image = Image.open(io.BytesIO(data), formats=(*_FORMATS, *(("AVIF",) if can_decode_avif() else ())))
     except Image.DecompressionBombError:
@@ -59,12 +60,12 @@ def can_decode_avif() -> bool:
     return "AVIF" in Image.registered_extensions().values()
 
 
-def _open_ktx2(data: bytes, label: str) -> Ktx2Image:
+def _open_ktx2(data: bytes, label: str, largest: int) -> Ktx2Image:
     if not can_decode_ktx2():
         remedy = "install the extra for it (pip install 'gym-batchnav[formats]') or convert it to PNG or JPEG"
         raise ValueError(f"image {label} is KTX2, which needs opengl-basisu: {remedy}")
     try:
-        image = Ktx2Image(data, MAX_TEXTURE_SIDE)
+        image = Ktx2Image(data, largest)
     except ValueError as error:
         raise DamagedImageError(f"image {label} cannot be read ({error}): re-export it as PNG or JPEG") from error
     _check_size(image.width, image.height, MAX_COSTLY_PIXELS, label)

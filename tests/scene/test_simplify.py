@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from glb import Glb
+from rooms import named
 
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import scene_sources
@@ -43,11 +44,11 @@ def floors(count=40, noise=0.0, num=3):
         triangle_object=np.repeat(np.arange(1, num + 1), len(made[0][1])).astype(np.int32),
         materials=Materials(
             np.ones((2, 4), np.float32), *(np.full(2, value, kind) for value, kind in ((-1, "i4"), (0, "u1"))),
-            np.full(2, 0.5, np.float32), np.ones(2, bool), np.zeros((2, 2), np.uint8),
+            np.full(2, 0.5, np.float32), np.ones(2, bool), np.zeros((2, 2), np.uint8), np.zeros(2, np.uint8),
         ),
         uvs=(vertices @ SLOPE.T).astype(np.float32),
         colors=colors,
-        objects=tuple(f"floor_{index}" for index in range(num)),
+        objects=named(*(f"floor_{index}" for index in range(num))),
     )  # fmt: skip
 
 
