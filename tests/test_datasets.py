@@ -60,7 +60,9 @@ def walk(env, steps=STEPS):
     return ends
 
 
-@pytest.mark.parametrize("layout", WRITERS)
+@pytest.mark.parametrize(
+    "layout", [name if name == "hm3d" else pytest.param(name, marks=pytest.mark.slow) for name in WRITERS]
+)
 def test_a_dataset_goes_the_whole_way(tmp_path, cache_dir, homes, layout):
     dataset = WRITERS[layout](tmp_path / layout, homes)
     assert len(list_scenes(dataset)) == 2

@@ -185,6 +185,7 @@ def test_piped_output_does_not_break_paths(tmp_path):
     assert str(out) in said.stderr
 
 
+@pytest.mark.slow
 def test_object_episodes_are_generated_and_described(tmp_path):
     out = tmp_path / "objects.json.gz"
     wanted = ("--task", "objectnav", "--categories", "chair, sofa", "--num-episodes", "20", "--out", str(out))

@@ -110,6 +110,7 @@ def test_refused_scenes_are_in_the_table_and_the_others_are_prepared(rooms, tmp_
     assert "cut short" in rows["room_3"] and "no walkable area" in rows["tile"]
 
 
+@pytest.mark.slow
 def test_workers_start_new_processes_now_and_then(rooms, tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "SCENES_PER_PROCESS", 4)
     processes = set()

@@ -275,7 +275,12 @@ TEXTURED = {
 
 
 @pytest.mark.opengl
-@pytest.mark.parametrize("case", TEXTURED)
+def some_by_default(cases):
+    """All cases, of which every sixth runs by default and the others with ``-m slow``."""
+    return [case if row % 6 == 0 else pytest.param(case, marks=pytest.mark.slow) for row, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize("case", some_by_default(TEXTURED))
 def test_textures_lie_where_mujoco_draws_them(tmp_path, case):
     geom, texture, material = TEXTURED[case]
     assets = f'<texture name="t" {texture} file="t.png"/><material name="m" texture="t" specular="0" {material}/>'
