@@ -92,10 +92,16 @@ def check(
     from gym_batchnav.system.progress import late_progress
 
     files = list_files(folder)
-    known = recognize(files) if dataset is None else dataset_named(dataset)
-    if known is None:
+    fitting = recognize(files) if dataset is None else [dataset_named(dataset)]
+    if not fitting:
         names = ", ".join(DATASETS)
         raise ValueError(f"the layout of '{folder}' is that of no known dataset: pass --dataset, one of {names}")
+    known = fitting[0]
+    if len(fitting) > 1:
+        names = ", ".join(one.name for one in fitting)
+        Console(stderr=True, soft_wrap=True).print(
+            f"note: {names} have the same layout: pass --dataset for another one than {known.name}", highlight=False
+        )
     with late_progress("Reading headers of files", len(files)) as done:
         report = check_copy(folder, known, done)
     differing: dict[str, str] = {}

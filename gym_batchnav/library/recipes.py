@@ -16,6 +16,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.packing import pack_scene, unpack_scene
@@ -83,7 +85,7 @@ class SceneFile:
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
         metadata = {**scene.metadata, "path": self.path}
-        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, self.options))
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: folder and name, then the whole path."""
@@ -153,7 +155,7 @@ class HabitatScene:
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
         metadata = {**scene.metadata, "path": str(Path(self.dataset).parent / self.handle)}
-        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, self.options))
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: the path in the dataset's folder, then the whole path."""
@@ -164,11 +166,11 @@ class HabitatScene:
         return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle} {_plain(self.options)}"
 
 
-def _whole(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> Callable[[], Scene] | None:
+def _whole(recipe: SceneFile | HabitatScene, scene: Scene) -> Callable[[], Scene] | None:
     """Return a function that loads the geometry of a simplified scene as it was before; None for any other scene."""
-    if "max_triangles" not in options:
+    if "whole_geometry" not in scene.metadata:
         return None
-    return replace(recipe, options={**options, "max_triangles": None, "texture_size": 1}).make
+    return replace(recipe, options={**recipe.options, "max_triangles": None, "texture_size": 1}).make
 
 
 Recipe = SceneFile | ProceduralScene | HabitatScene
@@ -178,7 +180,8 @@ _KINDS: dict[str, type[Recipe]] = {"file": SceneFile, "procedural": ProceduralSc
 def with_options(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> SceneFile | HabitatScene:
     """Return a recipe with further options; those with their default value do not change its key."""
     default = {"texture_size": AUTO, "max_triangles": None}
-    changed = {name: value for name, value in options.items() if value != default.get(name)}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+    changed = {name: value for name, value in plain.items() if value != default.get(name)}
     return replace(recipe, options={**recipe.options, **changed})
 
 

@@ -44,6 +44,8 @@ _CLASSES = {
     "clothes": ("coat_rack", "shoes", "laundry_basket", "clothes"),
     "clutter": ("kitchen_things", "roll_holder", "toys", "boxes", "books", "bag", "bin", "tableware", "bottles"),
 }
+_SURFACES = ("wall", "floor", "ceiling")  # followed by the kind of their room
+_ROOMS = ("bath", "bedroom", "hall", "kitchen", "living", "stairs", "study")
 _CLASS_OF = {kind: name for name, kinds in _CLASSES.items() for kind in kinds}
 SEMANTIC_CLASSES = tuple(_CLASSES)
 """The categories of the objects of generated scenes."""
@@ -64,7 +66,7 @@ class SceneObject:
     def named(cls, name: str, category: str = "") -> SceneObject:
         """Return an object of a name, with the category that a file states or else that of the name."""
         stated = category.strip().lower()[:MAX_LABEL]
-        return cls(name, stated or category_of_name(name)[:MAX_LABEL])
+        return cls(name[:MAX_LABEL], stated or category_of_name(name))
 
 
 def semantic_class(name: str) -> str:
@@ -77,8 +79,8 @@ def semantic_class(name: str) -> str:
         ValueError: If no object of a generated scene has such a name.
     """
     kind = re.sub(r"_\d+$", "", name)
-    part = kind.split("_")[0]
-    found = _CLASS_OF.get(kind) or (part if part in ("wall", "floor", "ceiling") else None)
+    part, _, room = kind.partition("_")
+    found = _CLASS_OF.get(kind) or (part if part in _SURFACES and room in _ROOMS else None)
     if found is None:
         raise ValueError(f"no object of a generated scene is called {name!r}: pass the name of one of Scene.objects")
     return found
@@ -90,10 +92,11 @@ def category_of_name(name: str) -> str:
     It is the semantic class of the objects of generated scenes (see ``semantic_class``), and otherwise the name in
     lower case without a number at its end: ``"chair"`` for ``"Chair.012"``.
     """
+    plain = re.sub(r"[\s_.\-]*\d*$", "", name[:MAX_LABEL]).lower()
     try:
-        return semantic_class(name)
+        return semantic_class(plain)
     except ValueError:
-        return re.sub(r"[\s_.\-]*\d*$", "", name[:MAX_LABEL]).lower()
+        return plain
 
 
 def category_in_extras(node: Mapping[str, Any]) -> str:

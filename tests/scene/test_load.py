@@ -797,7 +797,7 @@ def test_one_of_several_scenes_is_chosen_by_name(tmp_path):
     glb.json["scene"] = 1
     scene = glb.load(tmp_path)
     assert names_of(scene) == ("b", "c")
-    assert scene.warnings == ("Of its 3 scenes 'attic' was loaded: choose another with scene=",)
+    assert scene.warnings == ("Loaded scene 'attic' of 3: choose another with scene=",)
     chosen = glb.load(tmp_path, scene="hall")
     assert names_of(chosen) == ("a",) and chosen.warnings == ()
     assert names_of(glb.load(tmp_path, scene="2")) == ("c",)

@@ -29,6 +29,21 @@ def test_an_object_without_triangles_has_no_box():
     assert np.isnan(nothing.object_boxes).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("wall_clock_3", "wall_clock"),
+        ("Wall_Clock", "wall_clock"),
+        ("ceiling_fan", "ceiling_fan"),
+        ("wall_kitchen_2", "wall"),
+        ("Office_Chair_7", "chair"),
+        ("Chair.012", "chair"),
+    ],
+)
+def test_a_name_suggests_a_category_whatever_its_case(name, category):
+    assert SceneObject.named(name).category == category
+
+
 def test_an_object_keeps_the_category_that_its_file_states():
     assert SceneObject.named("Chair.012") == SceneObject("Chair.012", "chair")
     assert SceneObject.named("Chair.012", " Throne ") == SceneObject("Chair.012", "throne")

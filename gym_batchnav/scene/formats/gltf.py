@@ -86,7 +86,7 @@ def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -
         return None
     number = document.default_scene()
     if len(names) > 1 and number < len(names):
-        files.warnings.append(f"Of its {len(names)} scenes {names[number]!r} was loaded: choose another with scene=")
+        files.warnings.append(f"Loaded scene {names[number]!r} of {len(names)}: choose another with scene=")
     return number
 
 

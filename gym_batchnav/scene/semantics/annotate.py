@@ -85,7 +85,9 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     sentences = []
     unfound = float((~found).mean())
     if unfound:
-        sentences.append(f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}': no object")
+        sentences.append(
+            f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}' and have no object"
+        )
         files.to_warn += sentences if unfound > _MOST_UNFOUND else []
     unlisted = float((found & (triangle_object == 0)).mean())
     if descriptor.colors is not None and unlisted > _MOST_UNLISTED:
