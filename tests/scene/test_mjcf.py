@@ -8,10 +8,18 @@ import pytest
 from mjcf import model, png, write
 from rooms import names_of
 
+from gym_batchnav.scene.formats import mjcf as reader
 from gym_batchnav.scene.formats.mjcf import category_of
+from gym_batchnav.scene.formats.mjcf_compile import _compiled
 from gym_batchnav.scene.load import load_scene
 
 pytest.importorskip("mujoco")
+
+
+@pytest.fixture(autouse=True)
+def compiled_in_this_process(monkeypatch):
+    """Without a process of its own for each of these small models; test_mjcf_files.py has that."""
+    monkeypatch.setattr(reader, "compile_mjcf", lambda document: _compiled(document.xml.decode(), document.assets))
 
 
 def corners_of(scene):

@@ -53,6 +53,7 @@ from gym_batchnav.scene.simplify import simplify_scene, with_source
 from gym_batchnav.scene.textures import AUTO, Textures
 
 _OWN_NAME = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"  # stands for the name of the stage or object, to the first dot
+_STAND_IN = np.zeros((1, 1, 4), np.uint8)
 DATASET_ENDING = ".scene_dataset_config.json"
 _ENDINGS = {"stages": ".stage_config.json", "objects": ".object_config.json", "scene_instances": ".scene_instance.json"}
 
@@ -104,9 +105,7 @@ def load_habitat_scene(
     with _naming(dataset.parent / handle):
         files = _Dataset(dataset, texture_size)
         scene = files.scene_instance(handle) if handle.endswith(_ENDINGS["scene_instances"]) else files.stage(handle)
-        textures = Textures(texture_size)
-        for texture in scene.textures:
-            textures.add(texture)
+        textures = files.textures
         scene = replace(
             scene,
             name=scene_name(handle),
@@ -154,11 +153,12 @@ class _Dataset:
     Attributes:
         digests: SHA-256 of every file read, "" for one that is missing, by path in the dataset's folder.
         warnings: Content that was left out, one sentence each.
+        textures: The textures of all assets read so far, which the scenes of the assets have stand-ins for.
     """
 
     def __init__(self, path: Path, texture_size: int | str = AUTO) -> None:
         self._folder = path.parent
-        self._texture_size = texture_size
+        self.textures = Textures(texture_size)
         self._files = SceneFiles(path)
         self.digests = self._files.digests
         self.warnings: list[str] = []
@@ -282,13 +282,16 @@ class _Dataset:
         # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
         scale = float(factors[0]) if (factors == factors[0]).all() else 1.0
-        scene = load_scene(self._inside(path), up=up, scale=scale, semantics=semantics, texture_size=self._texture_size)
+        scene = load_scene(self._inside(path), up=up, scale=scale, semantics=semantics, texture_size=self.textures.size)
         self._note(path, scene)
+        for texture in scene.textures:
+            self.textures.add(texture)
         remaining = rotation @ (Z_UP if up == "z" else np.eye(3)).T
         vertices = scene.vertices + np.asarray(scene.metadata["origin"])
         vertices = (vertices @ remaining.T) * (factors / scale)
         kept = {key: scene.metadata[key] for key in ("semantics",) if key in scene.metadata}
-        return replace(scene, vertices=vertices.astype(np.float32), metadata=kept)
+        stand_ins = (_STAND_IN,) * len(scene.textures)  # of the textures that ``textures`` holds, in the same order
+        return replace(scene, vertices=vertices.astype(np.float32), textures=stand_ins, metadata=kept)
 
     def _attributes(self, kind: str, handle: str) -> dict[str, Any]:
         """Return the attributes in a configuration file, or in that of an asset, merged over the dataset's defaults."""

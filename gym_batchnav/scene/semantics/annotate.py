@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
@@ -75,20 +75,24 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     descriptor = read_descriptor(names.descriptor, files.beside(names.descriptor, max_bytes=MAX_DESCRIPTOR_BYTES))
     corners = scene.vertices[scene.triangles].astype(np.float64)
     spacing = choose_spacing(corners)
+    part = files.part(names.mesh)
     try:
-        points, ids = _annotated_points(files.part(names.mesh), descriptor, place, spacing)
+        points, ids = _annotated_points(part, descriptor, place, spacing)
     except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"'{names.mesh}' is malformed ({error!r}): fix or remove it") from error
     except ValueError as error:
         raise ValueError(f"'{names.mesh}' cannot be used ({error}): fix or remove it") from error
+    folder = PurePosixPath(names.mesh).parent
+    files.digests.update({(folder / name).as_posix(): digest for name, digest in part.digests.items()})
     triangle_object, found = nearest_numbers(points, ids, corners, spacing)
-    sentences = []
+    sentences = [f"'{names.mesh}': {sentence}" for sentence in part.warnings]
+    files.to_warn += [f"'{names.mesh}': {sentence}" for sentence in part.to_warn]
     unfound = float((~found).mean())
     if unfound:
         sentences.append(
             f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}' and have no object"
         )
-        files.to_warn += sentences if unfound > _MOST_UNFOUND else []
+        files.to_warn += sentences[-1:] if unfound > _MOST_UNFOUND else []
     unlisted = float((found & (triangle_object == 0)).mean())
     if descriptor.colors is not None and unlisted > _MOST_UNLISTED:
         sentence = (
