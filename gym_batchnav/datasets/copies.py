@@ -116,9 +116,8 @@ def check_copy(folder: Path, dataset: Dataset, done: Callable[[], None] = lambda
         FileNotFoundError: There is no such folder.
     """
     paths = list_files(folder)
-    first = dataset.layout[0]
-    names = {path: _scene_in(first.pattern, path) for path in paths}
-    scenes = sorted({name for name in names.values() if name is not None})
+    per_scene = [kind for kind in dataset.layout if kind.is_per_scene]
+    scenes = sorted({name for path in paths for kind in per_scene if (name := _scene_in(kind.pattern, path))})
     reports = []
     used: set[str] = set()
     for kind in dataset.layout:

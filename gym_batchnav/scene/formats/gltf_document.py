@@ -73,6 +73,8 @@ class GltfDocument:
         self.num_hidden = 0
         self._files = files
         text, self._bin = split_container(files.main())
+        if files.path.suffix.lower() == ".glb" and self._bin is None and not text.lstrip()[:1] == b"{":
+            raise ValueError("it is no GLB file: copy or download it again")
         self._json = parse_json(text, MAX_GLTF_JSON_BYTES)
         self._buffers: dict[float, memoryview] = {}
         self._unpacked: dict[float, memoryview] = {}  # bufferViews that were compressed

@@ -17,6 +17,7 @@ from gym_batchnav.scene.formats.mjcf_document import Document, read_document
 from gym_batchnav.scene.formats.mjcf_shapes import BOX, HFIELD, MESH, PLANE, Shape, plane, shape_of
 from gym_batchnav.scene.formats.mjcf_textures import Textures, cube_sides, flat_uvs
 from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
+from gym_batchnav.system.wording import counted
 
 VISIBLE_GROUPS = 3  # MuJoCo's viewer shows groups 0, 1 and 2 unless asked for others
 _UNSET = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # a geom's colour if it has none of its own
@@ -108,7 +109,7 @@ class _Reader:
         num_hidden = int((~seen).sum())
         covered = self._covered(seen)
         if num_hidden:
-            self._files.warnings.append(f"{num_hidden} geoms that MuJoCo does not show either were left out")
+            self._files.warnings.append(f"{counted(num_hidden, 'geom')} that MuJoCo does not show either: left out")
         if covered.any():
             sentence = "geoms for collisions were left out, since their bodies have others to be seen"
             self._files.warnings.append(f"{int(covered.sum())} {sentence}")
