@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -235,6 +236,10 @@ def _parse(data: bytearray) -> dict[str, np.ndarray]:
             if dtype.hasobject or offset < 0:
                 raise ValueError("not an array of numbers or text")
             arrays[name] = np.frombuffer(data, dtype, math.prod(shape), start + offset).reshape(shape)
+            if dtype.kind == "U" and arrays[name].size:  # Python fails on text with other characters
+                characters = np.ascontiguousarray(arrays[name]).view(dtype.str[0] + "u4")
+                if characters.max() > sys.maxunicode:
+                    raise ValueError("no text")
     except Exception as error:  # NumPy raises errors of any kind for unknown names of types
         raise ValueError(f"malformed header: {error}") from error
     return arrays

@@ -329,10 +329,11 @@ def test_same_bytes_in_other_processes_and_threads() -> None:
         threads = list(pool.map(lambda seed: digest(generate_apartment(seed, triangles=6_000)), [3, 4, 3, 4]))
     assert threads == expected * 2
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from test_homes import digest, generate_apartment;"
+        "import sys; sys.path[:0] = sys.argv[1:]; from test_homes import digest, generate_apartment;"
         "print(*(digest(generate_apartment(seed, triangles=6_000)) for seed in (3, 4)))"
     )
-    command = [sys.executable, "-c", program, os.path.dirname(__file__)]
+    here = os.path.dirname(__file__)
+    command = [sys.executable, "-c", program, here, os.path.dirname(here)]
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert run.stdout.split() == expected
