@@ -20,7 +20,7 @@ from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.sources import SceneSpec, are_shipped
+from gym_batchnav.library.sources import SceneSpec, are_shipped, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.methods import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
@@ -207,6 +207,9 @@ class BatchSettings:
         if shared is not None:
             return shared
         scenes = "apartments" if scenes is None else scenes
+        # A name that no scene has is found before kernels are compiled.
+        load_options = {"texture_size": self.texture_size, "max_triangles": self.max_triangles}
+        sources = scene_sources(scenes, preparer.cache, load_options)
         rig = self.rig()
         warm_up_batch(
             self.num_envs,
@@ -218,7 +221,7 @@ class BatchSettings:
             noise=bool(rig.noise),
         )
         return make_library(
-            scenes,
+            sources,
             self.num_envs,
             preparer,
             once=self.episode_order == "once",
@@ -226,7 +229,6 @@ class BatchSettings:
             rotate_every=self.rotate_every,
             deterministic=self.deterministic_rotation,
             max_scene_bytes=self.max_scene_bytes,
-            load_options={"texture_size": self.texture_size, "max_triangles": self.max_triangles},
         )
 
 

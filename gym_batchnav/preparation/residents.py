@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.sources import SceneSpec, scene_sources
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.pool import PreparationPool
 from gym_batchnav.system.wording import counted
@@ -16,7 +15,7 @@ ENVS_PER_SCENE = 32  # with more scenes; as in "Large Batch Simulation for Deep 
 
 
 def make_library(
-    scenes: SceneSpec,
+    sources: Sequence[SceneSource],
     num_envs: int,
     preparer: NavigationPreparer,
     *,
@@ -25,27 +24,23 @@ def make_library(
     rotate_every: int,
     deterministic: bool,
     max_scene_bytes: int | None,
-    load_options: Mapping[str, Any] | None = None,
 ) -> SceneLibrary:
     """Make a library whose scenes are prepared ahead of their turn by worker processes.
 
     Args:
-        scenes: The scenes; see ``scene_sources``.
+        sources: The scenes.
         num_envs: N, the number of environments that will share the library.
-        preparer: Prepares the scenes; its cache also stores them.
+        preparer: Prepares the scenes.
         once: Whether every episode runs once, for which all scenes must be resident.
         resident_scenes: The number of lanes. By default all scenes if they are few or with ``once``, else one per 32
             environments.
         rotate_every: See SceneLibrary.
         deterministic: See SceneLibrary.
         max_scene_bytes: See SceneLibrary.
-        load_options: ``texture_size`` and ``max_triangles``; see ``scene_sources``.
 
     Raises:
-        ValueError: If episodes run once and not all scenes would be resident, or as ``scene_sources`` and
-            SceneLibrary do.
+        ValueError: If episodes run once and not all scenes would be resident, or as SceneLibrary does.
     """
-    sources = scene_sources(scenes, preparer.cache, load_options)
     if once and resident_scenes is not None and resident_scenes < len(sources):
         raise ValueError(
             f"episode_order='once' requires all scenes to be resident: pass {counted(resident_scenes, 'scene')} "
