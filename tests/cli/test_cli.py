@@ -142,6 +142,7 @@ def test_help_teaches():
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_scene_navmesh_describes_and_draws_a_file(data_dir, tmp_path):
     scene = data_dir / "scenes/godot/room.glb"
     out = tmp_path / "map.png"

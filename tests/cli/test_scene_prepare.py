@@ -43,6 +43,7 @@ def prepared(rooms, cache):
     return {source.name for source in scene_sources(rooms, disk) if worker.is_prepared(source.recipe)}
 
 
+@pytest.mark.slow
 def test_shards_are_disjoint_and_complete(rooms, tmp_path):
     parts = []
     for number in (1, 2, 3, 4):

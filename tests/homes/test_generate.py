@@ -90,8 +90,8 @@ def walkable_grid(scene: Scene, radius: float, cell: float = 0.05) -> tuple[np.n
 
 
 def test_same_seed_gives_same_bytes() -> None:
-    first = generate_apartment(3)
-    second = generate_apartment(3)
+    first = generate_apartment(3, triangles=8_000)
+    second = generate_apartment(3, triangles=8_000)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(all_arrays(first), all_arrays(second), strict=True))
     assert first.objects == second.objects
     assert instances(first).keys() == instances(second).keys()

@@ -48,6 +48,7 @@ def home() -> Scene:
     return furnished()
 
 
+@pytest.mark.slow
 def test_hm3d_gives_every_triangle_its_object(tmp_path):
     home = generate_apartment(3, triangles=8_000)
     save_glb(merged(home), tmp_path / "a.basis.glb")
