@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rooms import box, scene_of
+from rooms import box, named, scene_of
 
 from gym_batchnav.scene.scene import Scene
 
@@ -20,4 +20,4 @@ def furnished(**boxes: tuple[tuple[float, ...], tuple[float, ...]]) -> Scene:
         "wall_1": box((-0.1, 0, -3), (0.1, 2.6, 1.5)),
         **{name: box(*ends) for name, ends in {**CRATES, "table": TABLE, **boxes}.items()},
     }
-    return replace(scene_of("furnished", *parts.values()), objects=tuple(parts))
+    return replace(scene_of("furnished", *parts.values()), objects=named(*parts))

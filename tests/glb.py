@@ -67,7 +67,7 @@ class Glb:
     def bytes(self):
         document = {key: items for key, items in self.json.items() if items}
         if self.binary:
-            document["buffers"] = [{"byteLength": len(self.binary)}]
+            document.setdefault("buffers", [{"byteLength": len(self.binary)}])
         text = json.dumps(document).encode()
         text += b" " * (-len(text) % 4)
         binary = bytes(self.binary) + b"\0" * (-len(self.binary) % 4)

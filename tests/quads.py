@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from rooms import named
 
-from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT, Materials, Scene
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Quad:
     masked: bool = False
     double_sided: bool = True
     wrap: tuple[int, int] = (REPEAT, REPEAT)
+    filter: int = LINEAR
 
 
 def wall(distance: float, half: float = 50.0, **keywords: object) -> Quad:
@@ -61,11 +63,12 @@ def scene_of(*quads: Quad) -> Scene:
             alpha_cutoff=np.full(count, 0.5, np.float32),
             double_sided=np.array([quad.double_sided for quad in quads]),
             wrap=np.array([quad.wrap for quad in quads], np.uint8),
+            filter=np.array([quad.filter for quad in quads], np.uint8),
         ),
         uvs=np.array(uvs, np.float32),
         colors=np.array(colors, np.uint8),
         textures=tuple(quad.texture for quad in quads if quad.texture is not None),
-        objects=tuple(f"quad_{k}" for k in range(count)),
+        objects=named(*(f"quad_{k}" for k in range(count))),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import Materials, Scene
 
 # Corners of the unit cube and its faces, counter-clockwise from outside.
@@ -18,6 +19,16 @@ def box(low: tuple[float, float, float], high: tuple[float, float, float], inwar
     return np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]]).astype(np.float32)
 
 
+def named(*names: str) -> tuple[SceneObject, ...]:
+    """Objects of these names, with the categories that the names suggest."""
+    return tuple(SceneObject.named(name) for name in names)
+
+
+def names_of(scene: Scene) -> tuple[str, ...]:
+    """The names of a scene's objects."""
+    return tuple(one.name for one in scene.objects)
+
+
 def plain_materials(count: int, seed: int = 0) -> Materials:
     """Untextured opaque materials of different colours."""
     colors = np.random.default_rng(seed).uniform(0.2, 0.9, (count, 4)).astype(np.float32)
@@ -29,6 +40,7 @@ def plain_materials(count: int, seed: int = 0) -> Materials:
         alpha_cutoff=np.full(count, 0.5, np.float32),
         double_sided=np.ones(count, bool),
         wrap=np.zeros((count, 2), np.uint8),
+        filter=np.zeros(count, np.uint8),
     )
 
 
@@ -43,7 +55,7 @@ def scene_of(name: str, *objects: np.ndarray) -> Scene:
         triangle_material=owner,
         triangle_object=owner + 1,
         materials=plain_materials(len(objects)),
-        objects=tuple(f"object_{index}" for index in range(len(objects))),
+        objects=named(*(f"object_{index}" for index in range(len(objects)))),
     )
 
 

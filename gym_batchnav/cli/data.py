@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 if TYPE_CHECKING:
     from gym_batchnav.datasets.copies import CopyReport
@@ -48,21 +48,18 @@ def where(name: Annotated[str, typer.Argument(help="Name of a dataset, see `gym-
     from gym_batchnav.datasets.catalogue import dataset_named
 
     dataset = dataset_named(name)
-    table = Table.grid(Column(), Column(overflow="fold"), padding=(0, 2))
-    table.add_row("dataset", dataset.title)
-    table.add_row("terms", dataset.licence)
-    table.add_row("page", dataset.page)
-    table.add_row("access", dataset.access)
+    rows = [("dataset", dataset.title), ("terms", dataset.licence), ("page", dataset.page), ("access", dataset.access)]
     if dataset.can_be_downloaded:
-        table.add_row("download", f"gym-batchnav data download {dataset.name} --out {dataset.name}")
+        rows.append(("download", f"gym-batchnav data download {dataset.name} --out {dataset.name}"))
     if dataset.num_scenes:
         counts = [f"{split}: {count}".removeprefix(": ") for split, count in dataset.num_scenes.items()]
-        table.add_row("scenes", ", ".join(counts))
+        rows.append(("scenes", ", ".join(counts)))
     for row, files in enumerate(dataset.layout):
         wanted = files.content if files.is_needed else f"{files.content} (optional)"
-        table.add_row("layout" if row == 0 else "", f"{files.pattern}: {wanted}")
-    table.add_row("use", f"BatchNavEnv(N, {dataset.usage.format(folder=dataset.name)})")
-    Console(soft_wrap=False).print(table, markup=False, highlight=False)
+        rows.append(("layout" if row == 0 else "", f"{files.pattern}: {wanted}"))
+    rows.append(("use", f"BatchNavEnv(N, {dataset.usage.format(folder=dataset.name)})"))
+    for label, text in rows:
+        print(f"{label:<10}{text}")  # without breaks, so that addresses can be copied
 
 
 @data.command()
@@ -92,10 +89,16 @@ def check(
     from gym_batchnav.system.progress import late_progress
 
     files = list_files(folder)
-    known = recognize(files) if dataset is None else dataset_named(dataset)
-    if known is None:
+    fitting = recognize(files) if dataset is None else [dataset_named(dataset)]
+    if not fitting:
         names = ", ".join(DATASETS)
         raise ValueError(f"the layout of '{folder}' is that of no known dataset: pass --dataset, one of {names}")
+    known = fitting[0]
+    if len(fitting) > 1:
+        names = ", ".join(one.name for one in fitting)
+        Console(stderr=True, soft_wrap=True).print(
+            f"note: {names} have the same layout: pass --dataset for another one than {known.name}", highlight=False
+        )
     with late_progress("Reading headers of files", len(files)) as done:
         report = check_copy(folder, known, done)
     differing: dict[str, str] = {}

@@ -36,7 +36,7 @@ def demo(
     --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif.
     """
     from gym_batchnav.env.batch_env import BatchNavEnv
-    from gym_batchnav.library.sources import are_shipped
+    from gym_batchnav.library.sources import are_shipped, scene_sources
     from gym_batchnav.preparation.kernels import warm_up_batch
     from gym_batchnav.system.progress import share_progress
     from gym_batchnav.system.storage import make_folder
@@ -44,6 +44,7 @@ def demo(
 
     spec = scenes or "apartments"
     console = Console(stderr=as_json, soft_wrap=True)
+    scene_sources(spec)  # raises for a name that no scene has, before kernels are compiled
     make_folder(out)
     started = time.perf_counter()
     warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=not are_shipped(spec))

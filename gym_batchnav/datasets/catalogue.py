@@ -226,11 +226,11 @@ _ALL = (
         page="https://allenai.github.io/molmospaces/",
         access="Install the package molmospaces, whose resource manager downloads scenes and objects: see the page.",
         layout=(
-            Files("**/{scene}.xml", "home"),
+            Files("**/scenes/**/{scene}.xml", "home"),
             Files("**/*.obj", "meshes of the furniture", is_needed=False),
             Files("**/*.png", "textures", is_needed=False),
         ),
-        usage='scenes="{folder}/**/*.xml"',
+        usage='scenes="{folder}/scenes/**/*.xml"',
     ),
     _episodes("pointnav-gibson-v1", "PointNav in Gibson", "gibson", "pointnav/gibson/v1/pointnav_gibson_v1.zip", 385),
     _episodes(

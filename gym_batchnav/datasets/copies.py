@@ -85,19 +85,21 @@ def list_files(folder: Path) -> list[str]:
     return sorted(found)
 
 
-def recognize(files: Iterable[str]) -> Dataset | None:
-    """Return the dataset whose layout fits paths best, None if some needed files of every dataset are missing.
+def recognize(files: Iterable[str]) -> list[Dataset]:
+    """Return the datasets whose layouts fit paths best, none if some needed files of every dataset are missing.
+
+    Datasets of episodes look alike.
 
     The layout that fits best is the one of whose patterns, apart from their placeholders, the most characters occur.
     """
     paths = list(files)
-    best: Dataset | None = None
+    best: list[Dataset] = []
     most = 0
     for dataset in DATASETS.values():
         matched = [kind for kind in dataset.layout if any(map(_matcher(kind.pattern), paths))]
         characters = sum(len(re.sub(_PLACEHOLDERS, "", kind.pattern)) for kind in matched)
-        if characters > most and all(kind in matched for kind in dataset.layout if kind.is_needed):
-            best = dataset
+        if characters >= max(most, 1) and all(kind in matched for kind in dataset.layout if kind.is_needed):
+            best = [*best, dataset] if characters == most else [dataset]
             most = characters
     return best
 
@@ -114,9 +116,8 @@ def check_copy(folder: Path, dataset: Dataset, done: Callable[[], None] = lambda
         FileNotFoundError: There is no such folder.
     """
     paths = list_files(folder)
-    first = dataset.layout[0]
-    names = {path: _scene_in(first.pattern, path) for path in paths}
-    scenes = sorted({name for name in names.values() if name is not None})
+    per_scene = [kind for kind in dataset.layout if kind.is_per_scene]
+    scenes = sorted({name for path in paths for kind in per_scene if (name := _scene_in(kind.pattern, path))})
     reports = []
     used: set[str] = set()
     for kind in dataset.layout:
@@ -143,7 +144,7 @@ def write_checksums(folder: Path, out: Path, done: Callable[[], None] = lambda: 
     """
     lines = []
     for path in list_files(folder):
-        if (folder / path).resolve() != out.resolve():
+        if (folder / path).is_file() and (folder / path).resolve() != out.resolve():
             lines.append(f"{_sha256(folder / path)}  {path}\n")
         done()
     write_atomically(out, "".join(lines).encode())
@@ -219,7 +220,17 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def _damage(path: Path) -> str:
-    """Return what is wrong with a file by its header and size, or an empty string.
+    """Return what is wrong with a file by its header and size, or an empty string."""
+    if not path.is_file():
+        return "is a link to a file that does not exist, or no plain file"
+    try:
+        return _damage_inside(path)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+
+
+def _damage_inside(path: Path) -> str:
+    """Return what is wrong with a plain file, or an empty string.
 
     Archives that broke off while they were unpacked leave files that are cut short.
     """

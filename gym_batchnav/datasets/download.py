@@ -9,6 +9,7 @@ import stat
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ MAX_ARCHIVE_BYTES = 2**37
 _MAX_RATIO = 100  # unpacked bytes per byte of the archive
 _CHUNK = 2**20
 _TIMEOUT = 60.0  # seconds without a byte
+_PAST_THE_END = 416  # of HTTP
 _TRIES = 5  # without progress in between
 
 Progress = Callable[[int, int], None]  # gets the bytes done and the bytes in total, 0 if that is unknown
@@ -57,7 +59,8 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
     """Download a file, and resume from ``<path>.part`` if an earlier try broke off.
 
     Raises:
-        OSError: The server cannot be reached, refuses, or breaks off again and again; the part is kept.
+        OSError: If the server cannot be reached, refuses, or breaks off again and again; the part is kept.
+        ValueError: If the file is larger than any known dataset.
     """
     if path.is_file():
         return
@@ -71,6 +74,11 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
                 break
             error: Exception = ConnectionError("the connection broke off")
         except urllib.error.HTTPError as failure:
+            if failure.code == _PAST_THE_END and before:  # killed after the last byte, or the file became smaller
+                if _is_whole(failure, before):
+                    break
+                part.unlink()
+                continue
             raise OSError(
                 f"{address} cannot be downloaded: the server answers {failure.code} {failure.reason}"
             ) from None
@@ -81,6 +89,11 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
             raise OSError(f"{address} cannot be downloaded: {error}: run the same command again to go on") from error
     os.replace(part, path)
     tag.unlink(missing_ok=True)
+
+
+def _is_whole(failure: urllib.error.HTTPError, size: int) -> bool:
+    """Return whether a server that refuses to send more than ``size`` bytes says that the file has no more."""
+    return failure.headers.get("Content-Range", "") == f"bytes */{size}"
 
 
 def _fetch_rest(address: str, part: Path, tag: Path, progress: Progress) -> bool:
@@ -131,7 +144,7 @@ def unpack(archive: Path, folder: Path) -> None:
                 _check_member(archive, member)
             file.extractall(aside)
         _merge(aside, folder)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise ValueError(f"archive '{archive}' is damaged ({error}): delete it and download it again") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -40,6 +40,7 @@ from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.protocols import NavigationProtocol
 from gym_batchnav.render.api import Renderer
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
@@ -69,6 +70,9 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"`` (see
             ``render.api.SENSOR_FORMATS``), or none of them for blind agents; and Sensor objects (see ``task.api``) in
             addition to those of the task. All of several cameras record ``"depth"``; one records ``"front/depth"``.
+        semantic_ids: What ``"semantic"`` shows: ``"instance"``, the ids of objects; ``"category"``, Matterport3D's
+            numbers of categories (``scene.categories.MPCAT40``); or your own, such as ``{"chair": 1, "sofa": 2}``, with
+            0 for all others.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measure objects (see ``task.api``) to report in addition to those of the task.
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
@@ -114,6 +118,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         max_scene_bytes: Upper limit for scene data, applied separately to main memory and to the graphics device.
             Scenes that do not fit are left out. If agents may already be in one of them, the first reset raises an
             error.
+        texture_size: Longest side of textures in pixels; ``"auto"`` fits those of a scene file into 256 MiB.
+        max_triangles: Simplify scene files with more triangles; navmeshes are built before. See ``load_scene``.
         library: Scenes to share with other environments, instead of ``scenes`` and its related keywords. If the scenes
             rotate, reseeding then does not restart their order.
         cache_dir: Folder for prepared scenes; None for the user's cache folder.
@@ -137,6 +143,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         protocol: str | NavigationProtocol | None = None,
         scenes: SceneSpec | None = None,
         sensors: Sequence[str | Sensor] = ("depth",),
+        semantic_ids: str | Mapping[str, int] = "instance",
         task: Task | None = None,
         measures: Sequence[Measure] = (),
         camera: CameraSpec = None,
@@ -164,18 +171,21 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         rotate_every: int = 250,
         deterministic_rotation: bool = False,
         max_scene_bytes: int | None = None,
+        texture_size: int | str = "auto",
+        max_triangles: int | None = None,
         library: SceneLibrary | None = None,
         cache_dir: str | Path | None = None,
     ) -> None:
         settings = BatchSettings(
-            num_envs=num_envs, protocol=protocol, sensors=sensors, camera=camera, sensor_noise=sensor_noise,
-            sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
+            num_envs=num_envs, protocol=protocol, sensors=sensors, semantic_ids=semantic_ids, camera=camera,
+            sensor_noise=sensor_noise, sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
             num_episodes=num_episodes, floors=floors, navmesh_settings=navmesh_settings, actions=actions,
             actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
             sliding=sliding, geodesic=geodesic, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
             render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
             deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
+            texture_size=texture_size, max_triangles=max_triangles,
         )  # fmt: skip
         self.components = Components(
             PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
@@ -205,6 +215,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             reuse_buffers=reuse_buffers,
             buffers=buffers,
             device=obs_device,
+            semantic_ids=SemanticIds.of(semantic_ids),
         )
         self.num_envs = num_envs
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)

@@ -11,6 +11,7 @@ from gym_batchnav.geometry import Camera, camera_views
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.api import Renderer, Target, make_renderer
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, copy_of, rows_of
 
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
@@ -32,6 +33,7 @@ class AgentCameras:
         reuse_buffers: Return arrays from a ring, which are overwritten later, instead of fresh arrays.
         buffers: Number of further batches of images for which a reused array remains valid.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
+        semantic_ids: What the sensor ``"semantic"`` draws, for a renderer that is made here.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class AgentCameras:
         reuse_buffers: bool = False,
         buffers: int = 2,
         device: str = "cpu",
+        semantic_ids: SemanticIds | None = None,
     ) -> None:
         self.device = device
         self.rig = rig
@@ -53,6 +56,7 @@ class AgentCameras:
         self._navmeshes = navmeshes
         self._reuse_buffers = reuse_buffers
         self._buffers = buffers
+        self._semantic_ids = semantic_ids
         self._renderer_name = renderer if isinstance(renderer, str) else renderer.name
         self._renderer: Renderer | None = None if isinstance(renderer, str) else renderer
         self._owns_renderer = isinstance(renderer, str)
@@ -67,7 +71,7 @@ class AgentCameras:
     def renderer(self) -> Renderer:
         """The renderer of the library's scenes."""
         if self._renderer is None:
-            self._renderer = make_renderer(self._renderer_name, self._library)
+            self._renderer = make_renderer(self._renderer_name, self._library, self._semantic_ids)
         return self._renderer
 
     @property

@@ -151,7 +151,7 @@ def make_card(
     scenes = tuple(
         SceneCard(
             name=library.name(slot),
-            scene=_checksum(library.scene(slot), without=("name", "navmesh", "warnings", "metadata")),
+            scene=_checksum(library.scene(slot), without=("name", "navmesh", "warnings", "metadata", "unsimplified")),
             navmesh=_checksum(simulator.navmesh(slot).data),
             # Lengths are left out, since they depend on ``geodesic``.
             episodes=_checksum(simulator.episode_set(slot), without=("leg_distance",)),
@@ -181,6 +181,7 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
         "task": components.task,
         "camera": Camera() if settings.camera is None else settings.camera,
         "sensors": tuple(settings.sensors),
+        "semantic_ids": settings.semantic_ids,
         "sensor_noise": settings.sensor_noise or None,
         "actions": settings.action_kind,
         "actuation_noise": settings.noise,
@@ -194,6 +195,8 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
         "num_episodes": settings.num_episodes,
         "floors": settings.floors,
         "episode_file": None if settings.episode_file is None else Path(settings.episode_file).name,
+        "texture_size": settings.texture_size,
+        "max_triangles": settings.max_triangles,
         "resident_scenes": settings.resident_scenes,
         "rotate_every": settings.rotate_every,
         "deterministic_rotation": settings.deterministic_rotation,

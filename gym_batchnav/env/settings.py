@@ -20,7 +20,7 @@ from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.sources import SceneSpec, are_shipped
+from gym_batchnav.library.sources import SceneSpec, are_shipped, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.methods import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
@@ -31,6 +31,8 @@ from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.protocols import NavigationProtocol, protocol_of
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
 from gym_batchnav.render.checks import check_opengl, needs_ray_table
+from gym_batchnav.scene.categories import SemanticIds
+from gym_batchnav.scene.load import check_load_options
 from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.components import Components
@@ -54,6 +56,7 @@ class BatchSettings:
     num_envs: int = 1
     protocol: str | NavigationProtocol | None = None
     sensors: Sequence[str | Sensor] = ("depth",)
+    semantic_ids: str | Mapping[str, int] = "instance"
     camera: CameraSpec = None
     sensor_noise: Mapping[str, SensorNoise] | None = None
     sensor_timing: Mapping[str, SensorTiming] | None = None
@@ -79,6 +82,8 @@ class BatchSettings:
     rotate_every: int = 250
     deterministic_rotation: bool = False
     max_scene_bytes: int | None = None
+    texture_size: int | str = "auto"
+    max_triangles: int | None = None
     cache_dir: str | Path | None = None
     picture_cameras: tuple[Camera, ...] = ()
 
@@ -91,10 +96,12 @@ class BatchSettings:
         _ = self.noise
         if self.protocol is not None:
             protocol_of(self.protocol)
+        check_load_options(self.texture_size, self.max_triangles)
         flags = ("sliding", "reuse_buffers", "deterministic_rotation")
         check_flags(**{name: getattr(self, name) for name in flags})
         if isinstance(self.renderer, str) or not hasattr(self.renderer, "target"):
             check_choice("renderer", self.renderer, RENDERERS)
+        self._check_semantic_ids()
         rig = self.rig()
         if self.renderer_name == "opengl":
             rig.check_opengl()
@@ -120,6 +127,15 @@ class BatchSettings:
             )
         check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings)
         autoreset_mode_of(self.autoreset_mode)
+
+    def _check_semantic_ids(self) -> None:
+        """Raise ValueError unless the ids are valid, and those that a shared renderer draws."""
+        wanted = SemanticIds.of(self.semantic_ids)
+        drawn = getattr(self.renderer, "semantic_ids", wanted)
+        if drawn != wanted and any(key.split("/")[-1] == "semantic" for key in self.rig().keys):
+            raise ValueError(
+                "renderer= draws other semantic_ids: pass those of the environment that made it, or leave renderer= out"
+            )
 
     @property
     def renderer_name(self) -> str:
@@ -182,7 +198,7 @@ class BatchSettings:
         check_kind("library", shared, SceneLibrary)
         if shared is not None:
             given = (scenes, self.resident_scenes, self.max_scene_bytes, self.deterministic_rotation or None)
-            if any(value is not None for value in given):
+            if any(value is not None for value in given) or (self.texture_size, self.max_triangles) != ("auto", None):
                 raise ValueError(
                     "library= already has its scenes: leave out scenes= and the keywords of rotation and memory"
                 )
@@ -191,6 +207,9 @@ class BatchSettings:
         if shared is not None:
             return shared
         scenes = "apartments" if scenes is None else scenes
+        # A name that no scene has is found before kernels are compiled.
+        load_options = {"texture_size": self.texture_size, "max_triangles": self.max_triangles}
+        sources = scene_sources(scenes, preparer.cache, load_options)
         rig = self.rig()
         warm_up_batch(
             self.num_envs,
@@ -202,7 +221,7 @@ class BatchSettings:
             noise=bool(rig.noise),
         )
         return make_library(
-            scenes,
+            sources,
             self.num_envs,
             preparer,
             once=self.episode_order == "once",

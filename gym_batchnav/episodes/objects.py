@@ -7,7 +7,6 @@ of any view point of any object of the category.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,11 +16,11 @@ from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.floors import floor_islands
 from gym_batchnav.episodes.sampling import SamplingRules
 from gym_batchnav.geometry import Camera, look_at
-from gym_batchnav.homes.classes import semantic_class
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import make_renderer
+from gym_batchnav.scene.categories import number_of
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.numbers import check_between, check_counts, check_length
 
@@ -76,18 +75,6 @@ class ObjectInstance:
     coverage: np.ndarray  # [V] float32, fraction of the view's pixels that show the object
 
 
-def object_category(name: str) -> str:
-    """Return the category of an object by its name.
-
-    It is the semantic class of the objects of generated scenes (see ``semantic_class``), and otherwise the name in
-    lower case without a number at its end: ``"chair"`` for ``"Chair.012"``.
-    """
-    try:
-        return semantic_class(name)
-    except ValueError:
-        return re.sub(r"[\s_.\-]*\d*$", "", name).lower()
-
-
 def find_instances(
     scene: Scene,
     navmesh: NavMesh,
@@ -97,10 +84,12 @@ def find_instances(
 ) -> list[ObjectInstance]:
     """Return the objects of some categories that have view points, with these, ordered by category.
 
+    Categories are recognised under their other names too, as ``categories.common_name`` knows them: a couch is a sofa.
+
     Args:
         scene: The scene.
         navmesh: Its navmesh.
-        categories: Names of the categories, see ``object_category``.
+        categories: Names of the categories, see ``SceneObject.category``.
         rules: The rules of view points.
         islands: [I] bool, the islands on which view points lie, see ``floor_islands``; None for all that are large
             enough for Habitat's generator.
@@ -110,10 +99,11 @@ def find_instances(
     """
     rules = rules or ViewRules()
     numbers = {name: number for number, name in enumerate(categories)}
+    known = {one.category: number_of(one.category, numbers) for one in scene.objects}
     wanted = [
-        (numbers[category], object_id, name)
-        for object_id, name in enumerate(scene.objects, 1)
-        if (category := object_category(name)) in numbers
+        (number, object_id, one.name)
+        for object_id, one in enumerate(scene.objects, 1)
+        if (number := known[one.category]) is not None
     ]
     islands = floor_islands(scene, navmesh, "habitat") if islands is None else islands
     drawer = _ObjectViews(scene, rules.eye_height)

@@ -81,7 +81,7 @@ class ObjectEpisodes:
     """Episodes that lead to view points of objects; see ``sample_object_episodes``.
 
     Attributes:
-        categories: Names of the categories, see ``object_category``; those that a scene lacks are not drawn there.
+        categories: Names of categories, see ``SceneObject.category``; those that a scene lacks are not drawn there.
         per_instance: Whether the goal is one object, instead of any of its category.
         eye_height: Height of the camera above the navmesh from which objects must be seen, metres.
         floors: Where episodes end, see ``floor_islands``.

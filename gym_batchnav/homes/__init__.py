@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from gym_batchnav.homes.build import Builder, Detail, Solid, transform
-from gym_batchnav.homes.classes import SEMANTIC_CLASSES, semantic_class
 from gym_batchnav.homes.daylight import draw_sun
 from gym_batchnav.homes.detail_search import largest_within
 from gym_batchnav.homes.finishes import Finish, choose_finishes, make_materials
@@ -25,6 +24,7 @@ from gym_batchnav.homes.programme import (
 )
 from gym_batchnav.homes.shell import Shading, build_shell, num_cells
 from gym_batchnav.homes.style import Style
+from gym_batchnav.scene.objects import SEMANTIC_CLASSES, SceneObject, semantic_class
 from gym_batchnav.scene.scene import Scene
 
 __all__ = ["SEMANTIC_CLASSES", "generate_apartment", "semantic_class"]
@@ -74,8 +74,8 @@ def generate_apartment(
         name: Name of the scene; ``apartment_<seed>`` by default.
 
     Returns:
-        A Scene whose objects are pieces of furniture and parts of the shell; ``semantic_class`` returns the class of
-        an object's name. ``metadata`` holds ``area`` (the actual area, square metres), ``rooms`` (``type``, ``name``,
+        A Scene whose objects are pieces of furniture and parts of the shell, with one of ``SEMANTIC_CLASSES`` as the
+        category. ``metadata`` holds ``area`` (the actual area, square metres), ``rooms`` (``type``, ``name``,
         ``bounds`` [x0, z0, x1, z1] in metres, ``storey`` and ``floor``, the height of the floor), ``doors`` (``rooms``,
         ``center`` [x, z], ``axis``, ``width``, ``height``, ``storey``, ``closed``), ``ceiling`` (metres above each
         floor), ``free_space`` (see ``free_space``) and ``instances``: semantic id -> (prototype, [4, 4] transform).
@@ -258,6 +258,6 @@ def _assemble(
         uvs=np.concatenate([solid.uvs for solid in solids]).astype(np.float32),
         colors=colors,
         textures=textures,
-        objects=tuple(name for name, _ in objects),
+        objects=tuple(SceneObject.named(name) for name, _ in objects),
         metadata=metadata,
     )

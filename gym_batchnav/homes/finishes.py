@@ -11,7 +11,7 @@ import numpy as np
 from gym_batchnav.homes import textures
 from gym_batchnav.homes.textures import Painter
 from gym_batchnav.scene.color import srgb_to_linear
-from gym_batchnav.scene.scene import OPAQUE, REPEAT, Materials
+from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials
 
 _Option = TypeVar("_Option")
 
@@ -211,5 +211,6 @@ def make_materials(finishes: Sequence[Finish], seed: int) -> tuple[Materials, tu
         alpha_cutoff=np.full(count, 0.5, np.float32),
         double_sided=np.ones(count, bool),
         wrap=np.full((count, 2), REPEAT, np.uint8),
+        filter=np.full(count, LINEAR, np.uint8),
     )
     return materials, pictures

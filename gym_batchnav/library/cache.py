@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import os
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.storage import write_atomically
 
 MAX_BYTES = 20 * 10**9
+_SIZE_VARIABLE = "GYM_BATCHNAV_CACHE_GB"
 _VERSION = 2  # of the entries' layout; increasing it invalidates all stored entries
 _SUFFIX = ".entry"
 _ALIGNMENT = 64  # bytes
@@ -44,15 +46,17 @@ class DiskCache:
     Args:
         directory: The folder of the entries; by default that of the environment variable ``GYM_BATCHNAV_CACHE``, or
             else the user's cache folder. It is created when first needed.
-        max_bytes: Maximum size of the folder; a larger entry is not stored. Each process may exceed the limit by a 64th
-            before it measures the folder again.
+        max_bytes: Maximum size of the folder; by default 20 GB, or the GB of the environment variable
+            ``GYM_BATCHNAV_CACHE_GB``. A larger entry is not stored. Each process may exceed the limit by a 64th before
+            it measures the folder again.
 
     Attributes:
         directory: The folder of the entries.
         max_bytes: Maximum size of the folder.
     """
 
-    def __init__(self, directory: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, directory: str | Path | None = None, max_bytes: int | None = None) -> None:
+        max_bytes = _default_bytes() if max_bytes is None else max_bytes
         if max_bytes < 1:
             raise ValueError(f"max_bytes={max_bytes}: pass a positive number of bytes")
         chosen = directory or os.environ.get("GYM_BATCHNAV_CACHE") or platformdirs.user_cache_dir("gym_batchnav")
@@ -95,14 +99,15 @@ class DiskCache:
         Raises:
             ValueError: If an array holds Python objects, records or empty text.
         """
-        data = _compose(arrays)
-        if len(data) > self.max_bytes:
+        chunks = _compose(arrays)
+        size = sum(map(len, chunks))
+        if size > self.max_bytes:
             return
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, data)
-            self._unmeasured += len(data)
+            _write(path, chunks)
+            self._unmeasured += size
             if self._unmeasured > self.max_bytes // _SHARE:
                 self._unmeasured = 0
                 self._evict(path)
@@ -161,34 +166,57 @@ class DiskCache:
             )
 
 
-def _write(path: Path, data: bytes) -> None:
+def _default_bytes() -> int:
+    """Return the maximum size of a cache's folder.
+
+    Raises:
+        ValueError: If the environment variable for it is not a positive number.
+    """
+    given = os.environ.get(_SIZE_VARIABLE)
+    if not given:
+        return MAX_BYTES
+    try:
+        size = float(given) * 1e9
+    except ValueError:
+        size = math.nan
+    if not 1 <= size < 1e18:
+        raise ValueError(f"{_SIZE_VARIABLE}={given!r}: set it to a positive number of GB, or leave it out")
+    return int(size)
+
+
+def _write(path: Path, chunks: Sequence[bytes | memoryview]) -> None:
     """Write an entry; where the system does not replace open files, an entry that is being read is left unchanged."""
     try:
-        write_atomically(path, data)
+        write_atomically(path, *chunks)
     except PermissionError:  # Windows does not replace files that are open
         if os.name != "nt" or not path.exists():
             raise
 
 
-def _compose(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return an entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays."""
+def _compose(arrays: Mapping[str, np.ndarray]) -> list[bytes | memoryview]:
+    """Return an entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays.
+
+    The arrays are not copied, since a large scene may leave no memory for that.
+    """
     rows = []
-    chunks = []
+    chunks: list[bytes | memoryview] = []
     offset = 0
     for name, values in arrays.items():
         array = np.asarray(values)
         if array.dtype.hasobject or np.dtype(array.dtype.str) != array.dtype or array.dtype.itemsize == 0:
             raise ValueError(f"array {name!r} holds {array.dtype}, which is not cached: store numbers or text")
         rows.append([name, array.dtype.str, array.shape, offset])
-        chunks += [array.tobytes(), bytes(-array.nbytes % _ALIGNMENT)]
-        offset += array.nbytes + len(chunks[-1])
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        padding = bytes(-array.nbytes % _ALIGNMENT)
+        chunks += [flat.data, padding]
+        offset += array.nbytes + len(padding)
     header = json.dumps(rows).encode()
-    padding = _start_of_arrays(len(header)) - _HEADER_LENGTH.stop - len(header)
-    chunks = [len(header).to_bytes(8, "little"), header, bytes(padding), *chunks]
+    gap = _start_of_arrays(len(header)) - _HEADER_LENGTH.stop - len(header)
+    chunks = [len(header).to_bytes(8, "little"), header, bytes(gap), *chunks]
     checksum = hashlib.sha256()
     for chunk in chunks:
         checksum.update(chunk)
-    return b"".join([checksum.digest(), *chunks])
+    return [checksum.digest(), *chunks]
 
 
 def _parse(data: bytearray) -> dict[str, np.ndarray]:
@@ -208,6 +236,10 @@ def _parse(data: bytearray) -> dict[str, np.ndarray]:
             if dtype.hasobject or offset < 0:
                 raise ValueError("not an array of numbers or text")
             arrays[name] = np.frombuffer(data, dtype, math.prod(shape), start + offset).reshape(shape)
+            if dtype.kind == "U" and arrays[name].size:  # Python fails on text with other characters
+                characters = np.ascontiguousarray(arrays[name]).view(dtype.str[0] + "u4")
+                if characters.max() > sys.maxunicode:
+                    raise ValueError("no text")
     except Exception as error:  # NumPy raises errors of any kind for unknown names of types
         raise ValueError(f"malformed header: {error}") from error
     return arrays

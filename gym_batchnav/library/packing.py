@@ -11,7 +11,8 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
-from gym_batchnav.scene.scene import MASK, MIRROR, Materials, Scene
+from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.scene import MASK, MIRROR, NEAREST, Materials, Scene
 
 _MESH = ("vertices", "triangles", "triangle_material", "triangle_object")
 _OPTIONAL = ("uvs", "colors")
@@ -29,8 +30,9 @@ _LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of arrays with
     "alpha_cutoff": (np.float32, None),
     "double_sided": (np.bool_, None),
     "wrap": (np.uint8, 2),
+    "filter": (np.uint8, None),
 }
-_LARGEST_CODE = {"alpha_mode": MASK, "wrap": MIRROR}
+_LARGEST_CODE = {"alpha_mode": MASK, "wrap": MIRROR, "filter": NEAREST}
 
 
 def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
@@ -45,7 +47,7 @@ def pack_scene(scene: Scene) -> dict[str, np.ndarray]:
     arrays |= {f"picture_{index}": picture for index, picture in enumerate(scene.textures)}
     facts: dict[str, Any] = {
         "name": scene.name,
-        "objects": scene.objects,
+        "objects": [[one.name, one.category, one.solid] for one in scene.objects],
         "warnings": scene.warnings,
         "num_pictures": len(scene.textures),
         "navmesh": None,
@@ -73,12 +75,13 @@ def unpack_scene(arrays: Mapping[str, np.ndarray]) -> Scene:
             navmesh = NavMesh(
                 NavMeshData(**{name: arrays[f"navmesh_{name}"] for name in NAVMESH_ARRAYS}, settings=settings)
             )
+        geometry: dict[str, Any] = {name: arrays[name] for name in (*_MESH, *(set(_OPTIONAL) & arrays.keys()))}
         scene = Scene(
             name=_text(facts["name"]),
-            **{name: arrays[name] for name in (*_MESH, *(name for name in _OPTIONAL if name in arrays))},
+            **geometry,
             materials=Materials(**{name: arrays[name] for name in _MATERIALS}),
             textures=tuple(arrays[f"picture_{index}"] for index in range(facts["num_pictures"])),
-            objects=tuple(map(_text, facts["objects"])),
+            objects=tuple(SceneObject(_text(name), _text(kind), bool(solid)) for name, kind, solid in facts["objects"]),
             navmesh=navmesh,
             warnings=tuple(map(_text, facts["warnings"])),
             metadata=_metadata(facts["metadata"], arrays),

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
@@ -21,7 +24,10 @@ from gym_batchnav.library.packing import pack_scene, unpack_scene
 from gym_batchnav.scene.habitat.dataset import load_habitat_scene
 from gym_batchnav.scene.load import SUFFIXES, load_scene
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.semantics.annotate import semantics_beside
+from gym_batchnav.scene.textures import AUTO
 from gym_batchnav.system.code import code_digest
+from gym_batchnav.system.progress import report_stage
 
 # The builder and the kernels do not affect a stored scene, which holds its navmesh as it was read.
 _LOADER = partial(
@@ -30,7 +36,17 @@ _LOADER = partial(
     "scene/habitat/dataset.py",
     "library/packing.py",
     without=("navmesh/build/", "navmesh/kernels/"),
-    packages=("numpy", "pillow", "trimesh", "DracoPy"),
+    packages=(
+        "numpy",
+        "pillow",
+        "trimesh",
+        "DracoPy",
+        "opengl-basisu",
+        "meshopt",
+        "scipy",
+        "mujoco",
+        "fast-simplification",
+    ),
 )
 _GENERATOR = partial(
     code_digest,
@@ -39,6 +55,7 @@ _GENERATOR = partial(
     without=("navmesh/build/", "navmesh/kernels/"),
     packages=("numpy",),
 )
+_SETTLED = 2.0  # seconds after which a further change of a file certainly changes its times
 _COMPANIONS = (".navmesh", ".stage_config.json")  # suffixes of files with the scene's name that affect loading
 
 
@@ -58,7 +75,8 @@ class SceneFile:
         """Return whether every file that the scene was made from is unchanged."""
         path = Path(self.path)
         files = files_of(scene)
-        return self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
+        same = self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
+        return same and not has_new_semantics(path.parent, scene)
 
     def make(self) -> Scene:
         """Load the scene with ``load_scene``."""
@@ -66,7 +84,8 @@ class SceneFile:
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
-        return replace(scene, name=self.name, metadata={**scene.metadata, "path": self.path})
+        metadata = {**scene.metadata, "path": self.path}
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: folder and name, then the whole path."""
@@ -114,9 +133,10 @@ class HabitatScene:
     dataset: str  # absolute path of the .scene_dataset_config.json
     handle: str  # path of its scene instance or stage in the dataset's folder
     name: str
+    options: dict[str, Any] = field(default_factory=dict)  # keywords of load_habitat_scene
 
     def key(self) -> str:
-        """Return the cache key: the bytes of the dataset's and the scene's file, and the loader's code."""
+        """Return the cache key: the bytes of the dataset's and the scene's file, the options and the loader's code."""
         dataset = Path(self.dataset)
         return self._key(digest_of(dataset), digest_of(dataset.parent / self.handle))
 
@@ -125,16 +145,17 @@ class HabitatScene:
         dataset = Path(self.dataset)
         files = files_of(scene)
         main = (dataset.name, self.handle)
-        return self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
+        same = self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
+        return same and not has_new_semantics(dataset.parent, scene)
 
     def make(self) -> Scene:
         """Load the scene with ``load_habitat_scene``."""
-        return load_habitat_scene(self.dataset, self.handle)
+        return load_habitat_scene(self.dataset, self.handle, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
-        path = Path(self.dataset).parent / self.handle
-        return replace(scene, name=self.name, metadata={**scene.metadata, "path": str(path)})
+        metadata = {**scene.metadata, "path": str(Path(self.dataset).parent / self.handle)}
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: the path in the dataset's folder, then the whole path."""
@@ -142,11 +163,26 @@ class HabitatScene:
         return f"{Path(self.handle).parent.as_posix()}/{self.name}", path
 
     def _key(self, *digests: str) -> str:
-        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle}"
+        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle} {_plain(self.options)}"
+
+
+def _whole(recipe: SceneFile | HabitatScene, scene: Scene) -> Callable[[], Scene] | None:
+    """Return a function that loads the geometry of a simplified scene as it was before; None for any other scene."""
+    if "whole_geometry" not in scene.metadata:
+        return None
+    return replace(recipe, options={**recipe.options, "max_triangles": None, "texture_size": 1}).make
 
 
 Recipe = SceneFile | ProceduralScene | HabitatScene
 _KINDS: dict[str, type[Recipe]] = {"file": SceneFile, "procedural": ProceduralScene, "habitat": HabitatScene}
+
+
+def with_options(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> SceneFile | HabitatScene:
+    """Return a recipe with further options; those with their default value do not change its key."""
+    default = {"texture_size": AUTO, "max_triangles": None}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+    changed = {name: value for name, value in plain.items() if value != default.get(name)}
+    return replace(recipe, options={**recipe.options, **changed})
 
 
 def describe(recipe: Recipe) -> dict[str, Any]:
@@ -190,6 +226,7 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
         disk = None  # making the scene raises an error with the details
     if disk is None:
         return recipe.complete(recipe.make())
+    report_stage(f"{recipe.name}: reading from the cache")
     arrays = disk.load(key)
     if arrays is not None:
         try:
@@ -224,7 +261,7 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
     def digest_now(path: Path) -> str:
         return digest_of(path) if path.is_file() else ""
 
-    assets = [Path(name) for name, digest in files.items() if digest and Path(name).suffix.lower() in SUFFIXES]
+    assets = _assets(files)
     beside = {asset.with_suffix(ending).as_posix() for asset in assets for ending in _COMPANIONS}
     try:
         return all(digest_now(folder / name) == files.get(name, "") for name in (files.keys() | beside) - set(known))
@@ -232,8 +269,34 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
         return False
 
 
+def has_new_semantics(folder: Path, scene: Scene) -> bool:
+    """Return whether annotations have been added, in a folder, beside the files of a scene that has none."""
+    if "semantics" in scene.metadata:
+        return False
+    return any(semantics_beside(folder / asset) is not None for asset in _assets(files_of(scene)))
+
+
+def _assets(files: Mapping[str, str]) -> list[Path]:
+    """Return the scene files among some files, which are given with their SHA-256."""
+    return [Path(name) for name, digest in files.items() if digest and Path(name).suffix.lower() in SUFFIXES]
+
+
 def digest_of(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file."""
+    """Return the hexadecimal SHA-256 of a file; one that has not changed for a while is read once per process."""
+    status = path.stat()
+    settled = time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED
+    state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _digest_once(path, state) if settled else _digest_now(path)
+
+
+@lru_cache(maxsize=1024)
+def _digest_once(path: Path, state: tuple[int, ...]) -> str:
+    """Return the SHA-256 of a file in a state."""
+    return _digest_now(path)
+
+
+def _digest_now(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):

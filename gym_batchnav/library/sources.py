@@ -24,11 +24,14 @@ from gym_batchnav.library.recipes import (
     describe,
     load_recipe,
     recipe_from,
+    with_options,
 )
 from gym_batchnav.scene.files import SceneNotFoundError
+from gym_batchnav.scene.formats.mjcf_xml import MJCF_PARTS, MJCF_SUFFIX, is_mjcf
 from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, scene_name
-from gym_batchnav.scene.load import SUFFIXES
+from gym_batchnav.scene.load import SUFFIXES, check_load_options
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.semantics.annotate import semantics_beside
 
 SceneSpec = str | Path | Scene | Iterable[str | Path | Scene]
 
@@ -64,7 +67,9 @@ def are_shipped(spec: SceneSpec) -> bool:
     return isinstance(spec, str) and (spec == "apartments" or spec in shipped_scenes())
 
 
-def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[SceneSource]:
+def scene_sources(
+    spec: SceneSpec, cache: DiskCache | None = None, options: Mapping[str, Any] | None = None
+) -> list[SceneSource]:
     """Return the sources of the scenes that a specification names, in order; nothing is loaded yet.
 
     Scenes that would share a name are distinguished by their folders (``"attic/room"``), so that Habitat's ``scene_id``
@@ -75,15 +80,17 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
 
             - ``"apartments"``, all shipped ones, or the name of one of them;
             - the path of a file that ``load_scene`` reads, or a pattern such as ``"~/scenes/**/*.glb"``;
-            - a folder: the Habitat scene datasets in it, or else all scene files, by name;
+            - a folder: the Habitat scene datasets in it, or else all scene files, by name (where there are MuJoCo's
+              models, OBJ and STL files count as their parts);
             - a Habitat scene dataset, ``X.scene_dataset_config.json``: its scene instances, or else its stages;
             - ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"`` of at most ``MAX_SEEDS``, made when they are needed;
               keywords of ``generate_apartment`` follow as in ``"procedural:0-99?triangles=20000"``;
             - a Scene.
         cache: Stores scenes once they are parsed or generated; None stores none.
+        options: ``texture_size`` and ``max_triangles`` of ``load_scene`` for all files and scenes of datasets.
 
     Raises:
-        ValueError: If there is no scene of a name, or a pattern or folder has no scene.
+        ValueError: If an option is wrong, there is no scene of a name, or a pattern or folder has no scene.
         SceneNotFoundError: If the specification looks like a path, and there is no such file.
     """
     parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
@@ -93,6 +100,9 @@ def scene_sources(spec: SceneSpec, cache: DiskCache | None = None) -> list[Scene
     found = [recipe for part in parts for recipe in _named(part, shipped)]
     if not found:
         raise ValueError("scenes=[]: pass at least one scene")
+    if options:
+        check_load_options(**options)
+        found = [item if isinstance(item, (Scene, ProceduralScene)) else with_options(item, options) for item in found]
     names = _distinct_names(found)
     return [_source(item, name, cache) for item, name in zip(found, names, strict=True)]
 
@@ -141,9 +151,18 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
 
 
 def _scene_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that can be loaded, sorted."""
+    """Return the files that can be loaded, sorted, without the annotated meshes of others.
+
+    Beside MuJoCo's models, OBJ and STL files are their parts.
+    """
     endings = (*SUFFIXES, DATASET_ENDING)
-    return sorted(path for path in paths if path.name.lower().endswith(endings) and path.is_file())
+    found = [path for path in paths if path.name.lower().endswith(endings) and path.is_file()]
+    found = [path for path in found if path.suffix.lower() != MJCF_SUFFIX or is_mjcf(path)]
+    homes = {path.parent for path in found if path.suffix.lower() == MJCF_SUFFIX}
+    found = [path for path in found if path.parent not in homes or path.suffix.lower() not in MJCF_PARTS]
+    pairs = {path: semantics_beside(path) for path in found}
+    annotated = {path.parent / pair.mesh for path, pair in pairs.items() if pair and path.name != pair.mesh}
+    return sorted(path for path in found if path not in annotated)
 
 
 def _scenes_in(path: Path) -> Iterator[Recipe]:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
+from gym_batchnav.navmesh.detour_portals import Portal, link_tiles
+from gym_batchnav.navmesh.record import MAX_POLYGONS, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands
 from gym_batchnav.system.storage import write_atomically
 
@@ -87,12 +88,12 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
     """Read a navmesh that Habitat, Recast's demo or `write_navmesh` wrote.
 
     A version 1 file holds no settings: the agent and the cell size come from its tile, and the rest are the defaults.
-    Polygons that are not walkable (flag bit 0 clear) are left out.
+    Polygons that are not walkable (flag bit 0 clear) are left out. Several tiles become one mesh, in which polygons are
+    divided where those of other tiles touch parts of their edges.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is not a navmesh, is damaged or larger than 64 MiB, or has several tiles joined by
-            portals.
+        ValueError: If the file is not a navmesh, or is damaged or larger than 64 MiB.
     """
     try:
         settings, tiles = _parse(_read_bounded(Path(path)))
@@ -216,23 +217,24 @@ def _check(tile: _Tile, index: int) -> None:
 
 
 def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshData:
-    """Join the tiles, whose polygons do not touch, into one mesh."""
+    """Join the tiles into one mesh."""
     vertices = []
     polygons = []
     neighbours = []
     extra = []
     triangles = []
     counts = []
+    portals: list[Portal] = []
     num_polygons = num_vertices = 0
     total_vertices = sum(len(tile.sections["vertices"]) for tile in tiles)
     num_extra = total_vertices
     for tile in tiles:
         rows = tile.sections["polygons"]
         walkable = (rows["flags"] & WALKABLE != 0) & (rows["area_and_type"] >> 6 == 0)
-        if len(tiles) > 1 and (rows["neighbours"][walkable] >= PORTAL).any():
-            raise ValueError("it has several tiles joined by portals: build or export it as a single tile")
         local = _local_triangles(tile, walkable)
         own, across = _own_polygons(rows, walkable)
+        if len(tiles) > 1:
+            portals += _portals(tile, walkable, num_polygons)
         for row, (corners, detail) in enumerate(
             zip(own, tile.sections["details"][walkable[: len(tile.sections["details"])]], strict=True)
         ):
@@ -255,8 +257,10 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
         num_extra += len(tile.sections["detail_vertices"])
     if num_polygons == 0:
         raise ValueError("it has no walkable polygon")
+    if num_polygons > MAX_POLYGONS:
+        raise ValueError(f"it has {num_polygons:,} polygons, the limit is {MAX_POLYGONS:,}: split the scene")
     across = np.concatenate(neighbours).astype(np.int32)
-    return NavMeshData(
+    joined = NavMeshData(
         vertices=np.concatenate(vertices).astype(np.float32),
         polygons=np.concatenate(polygons).astype(np.int32),
         neighbours=across,
@@ -266,6 +270,18 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
         polygon_island=label_islands(across),
         settings=settings or _tile_settings(tiles[0].header),
     )
+    return link_tiles(joined, portals, float(tiles[0].header["climb"])) if portals else joined
+
+
+def _portals(tile: _Tile, walkable: np.ndarray, first: int) -> list[Portal]:
+    """Return the edges on the borders of a tile, whose polygons are numbered from ``first``."""
+    rows = tile.sections["polygons"][walkable]
+    used = np.arange(6) < rows["size"][:, None]
+    polygon, edge = np.nonzero(used & (rows["neighbours"] >= PORTAL))
+    sides = rows["neighbours"][polygon, edge] & 0xFF
+    place = int(tile.header["x"]), int(tile.header["y"])
+    found = zip((polygon + first).tolist(), edge.tolist(), sides.tolist(), strict=True)
+    return [Portal(*one, tile=place) for one in found]
 
 
 def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

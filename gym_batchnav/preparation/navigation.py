@@ -30,7 +30,9 @@ from gym_batchnav.preparation.fitting import (
 )
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
 from gym_batchnav.system.code import code_digest
+from gym_batchnav.system.progress import report_stage
 
 _COMPILERS = ("numpy", "numba")
 _builder_digest = partial(code_digest, "navmesh/build/__init__.py", packages=_COMPILERS)
@@ -167,18 +169,25 @@ def _episode_file_beside(scene: Scene) -> Path | None:
 def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | None) -> NavMesh:
     """Return the navmesh of a scene for the given agent, from the cache or built and stored there.
 
+    That of a simplified scene is built from its whole geometry, so that agents walk where they would without.
+
     Raises:
         ValueError: If there is no walkable area; the message names the scene.
     """
-    key = f"navmesh-{_builder_digest()}-{_geometry_of(scene)}-{settings!r}" if cache is not None else ""
+    key = f"navmesh-{_builder_digest()}-{digest_of_whole_geometry(scene)}-{settings!r}" if cache is not None else ""
     arrays = cache.load(key) if cache is not None else None
     if arrays is not None:
         try:
             return NavMesh(NavMeshData(**{name: arrays[name] for name in NAVMESH_ARRAYS}, settings=settings))
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+
+    def report(stage: str, share: float) -> None:
+        report_stage(f"{scene.name}: navmesh, {stage}, {share:.0%}")
+
+    whole = scene if scene.unsimplified is None else scene.unsimplified()
     try:
-        navmesh = NavMesh.build(scene.vertices, scene.triangles, settings)
+        navmesh = NavMesh.build(whole.vertices, whole.solid_triangles, settings, report)
     except ValueError as error:
         raise SceneRefused(scene.name, reason_of(error)) from error
     if cache is not None:
@@ -190,7 +199,7 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
     """Return the distances of the visible floor below a navmesh, from the cache or measured and stored there."""
     if cache is None:
         return navmesh.drops(scene.vertices, scene.triangles)
-    key = f"drops-{_floor_digest()}-{_geometry_of(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
+    key = f"drops-{_floor_digest()}-{digest_of_geometry(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
     arrays = cache.load(key)
     if arrays is not None:
         try:
@@ -199,18 +208,10 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
             return drops
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+    report_stage(f"{scene.name}: heights of the visible floor")
     drops = navmesh.drops(scene.vertices, scene.triangles)
     cache.store(key, drops._asdict())
     return drops
-
-
-def _geometry_of(scene: Scene) -> str:
-    """Return the SHA-256 of the geometry that a navmesh is built from."""
-    content = hashlib.sha256()
-    for array in (scene.vertices, scene.triangles):
-        content.update(f"{array.dtype.str} {array.shape} ".encode())
-        content.update(np.ascontiguousarray(array).data)
-    return content.hexdigest()
 
 
 def cached_episodes(
@@ -231,6 +232,7 @@ def cached_episodes(
             return _stored_episodes(arrays, navmesh, num_episodes)
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+    report_stage(f"{scene.name}: sampling episodes")
     seed = list(scene.name.encode(errors="surrogatepass"))  # file names need not be UTF-8
     episodes = sampler.sample(scene, navmesh, num_episodes, np.random.default_rng(seed))
     if not is_own:
@@ -245,7 +247,7 @@ def cached_episodes(
 
 def _episodes_key(scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler) -> str:
     """Return the key of a sampler's episodes in the cache."""
-    content = f"{sampler!r}-{num_episodes}-{_geometry_of(scene)}-{_content_of(navmesh)}-{scene.name}"
+    content = f"{sampler!r}-{num_episodes}-{digest_of_geometry(scene)}-{_content_of(navmesh)}-{scene.name}"
     if isinstance(sampler, PointEpisodes):
         return f"episodes-{_sampler_digest()}-{content}"
     return f"episodes-{_other_sampler_digest()}-{_objects_of(scene)}-{content}"
@@ -310,4 +312,5 @@ def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
             return
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
+    report_stage("distances on the navmesh")
     cache.store(key, navmesh.geodesic_arrays())

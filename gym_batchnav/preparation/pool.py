@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import threading
@@ -19,6 +20,7 @@ from gym_batchnav.system.progress import late_progress
 MAX_WORKERS = 4  # by default
 BYTES_PER_WORKER = 2 * 10**9  # of free memory; preparing a large scan takes about that much
 FEW_SCENES = 2  # at most this many scenes that a caller waits for are prepared in this process, which starts sooner
+SCENES_PER_PROCESS = 64  # after which a worker starts a new process, so that leaks of libraries do not add up
 _POLL = 0.05  # seconds between checks for Ctrl-C
 
 
@@ -165,7 +167,9 @@ class _Work:
             self.stopped = True
 
     def _serve(self, worker: PreparationWorker, waiting: queue.SimpleQueue[int], done: Callable[[], object]) -> None:
-        while self.lost is None and not self._is_abandoned():
+        for number in itertools.count(1):
+            if self.lost is not None or self._is_abandoned():
+                return
             try:
                 index = waiting.get_nowait()
             except queue.Empty:
@@ -179,6 +183,8 @@ class _Work:
             except Exception as error:
                 self.outcomes[index] = Outcome(error)
             done()
+            if number % SCENES_PER_PROCESS == 0:
+                worker.release()
 
     def _is_abandoned(self) -> bool:
         return self.stopped or self.abandoned()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.sources import SceneSpec, scene_sources
+from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.pool import PreparationPool
 from gym_batchnav.system.wording import counted
@@ -13,7 +15,7 @@ ENVS_PER_SCENE = 32  # with more scenes; as in "Large Batch Simulation for Deep 
 
 
 def make_library(
-    scenes: SceneSpec,
+    sources: Sequence[SceneSource],
     num_envs: int,
     preparer: NavigationPreparer,
     *,
@@ -26,9 +28,9 @@ def make_library(
     """Make a library whose scenes are prepared ahead of their turn by worker processes.
 
     Args:
-        scenes: The scenes; see ``scene_sources``.
+        sources: The scenes.
         num_envs: N, the number of environments that will share the library.
-        preparer: Prepares the scenes; its cache also stores them.
+        preparer: Prepares the scenes.
         once: Whether every episode runs once, for which all scenes must be resident.
         resident_scenes: The number of lanes. By default all scenes if they are few or with ``once``, else one per 32
             environments.
@@ -37,10 +39,8 @@ def make_library(
         max_scene_bytes: See SceneLibrary.
 
     Raises:
-        ValueError: If episodes run once and not all scenes would be resident, or as ``scene_sources`` and
-            SceneLibrary do.
+        ValueError: If episodes run once and not all scenes would be resident, or as SceneLibrary does.
     """
-    sources = scene_sources(scenes, preparer.cache)
     if once and resident_scenes is not None and resident_scenes < len(sources):
         raise ValueError(
             f"episode_order='once' requires all scenes to be resident: pass {counted(resident_scenes, 'scene')} "

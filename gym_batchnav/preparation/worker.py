@@ -209,7 +209,8 @@ class PreparationWorker:
 
     def _mark(self, recipe: Mapping[str, Any]) -> str:
         """Return the key of the entry that marks a scene as prepared."""
-        return f"prepared {makers_digest()} {json.dumps(self._request, sort_keys=True)} {key_of(recipe)}"
+        asked = {name: value for name, value in self._request.items() if name not in ("cache_dir", "max_bytes")}
+        return f"prepared {makers_digest()} {json.dumps(asked, sort_keys=True)} {key_of(recipe)}"
 
     def release(self) -> None:
         """End the process until another scene is requested; callable from any thread, idempotent."""

@@ -18,6 +18,7 @@ import numpy as np
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.bodies import BodyViews
+from gym_batchnav.scene.categories import SemanticIds
 
 RENDERERS = ("auto", "opengl", "embree")
 # Type and number of channels of each sensor's pixels.
@@ -100,7 +101,13 @@ class Target(Protocol):
 
 
 class Renderer(Protocol):
-    """A renderer of one library's scenes."""
+    """A renderer of one library's scenes.
+
+    Attributes:
+        semantic_ids: What the sensor ``"semantic"`` of all its targets draws.
+    """
+
+    semantic_ids: SemanticIds
 
     @property
     def name(self) -> str:
@@ -128,13 +135,19 @@ class Renderer(Protocol):
         """Release every scene and target; idempotent."""
 
 
-def make_renderer(name: str, library: SceneLibrary, bodies: SceneLibrary | None = None) -> Renderer:
+def make_renderer(
+    name: str,
+    library: SceneLibrary,
+    semantic_ids: SemanticIds | None = None,
+    bodies: SceneLibrary | None = None,
+) -> Renderer:
     """Make a renderer for a library's scenes; its ``name`` and ``device`` tell which one was chosen.
 
     Args:
         name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a hardware device, Embree otherwise. If Embree is not
             installed, ``"auto"`` falls back to OpenGL in software.
         library: The scenes to draw.
+        semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
 
     Raises:
@@ -150,10 +163,10 @@ def make_renderer(name: str, library: SceneLibrary, bodies: SceneLibrary | None 
     if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
-        return OpenGLRenderer(library, bodies)
+        return OpenGLRenderer(library, semantic_ids=semantic_ids, bodies=bodies)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
-    return EmbreeRenderer(library, bodies)
+    return EmbreeRenderer(library, semantic_ids, bodies)
 
 
 class RendererChoice(NamedTuple):

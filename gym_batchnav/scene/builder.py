@@ -10,16 +10,19 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
-from gym_batchnav.scene.scene import OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.textures import AUTO, Textures
+from gym_batchnav.system.progress import report_stage
 
-MAX_TRIANGLES = 20_000_000
+MAX_TRIANGLES = 50_000_000
 MAX_PARTS = 100_000
-MAX_SCENE_PIXELS = 2**30
+MAX_SCENE_PIXELS = 2**31  # which are decoded one texture at a time, in half a minute
 MAX_TEXTURES = 10_000
 # Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
 FREE_ELEMENTS = 6_000_000  # vertices and triangles
-ELEMENTS_PER_BYTE = 0.5
-FREE_PIXELS = 2**27
+ELEMENTS_PER_BYTE = 1.0
+FREE_PIXELS = 2**29
 PIXELS_PER_BYTE = 8
 _NO_UV = np.zeros(2, np.float32)  # for vertices of parts that have none
 _WHITE = np.full(4, 255, np.uint8)
@@ -35,6 +38,8 @@ class Material:
     alpha_cutoff: float = 0.5
     double_sided: bool = False
     wrap: tuple[int, int] = (REPEAT, REPEAT)
+    filter: int = LINEAR
+    number: int = -1  # of the material in its file, so that materials that look the same stay apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,13 +58,14 @@ class SceneBuilder:
 
     Args:
         files: The files of the scene, to which warnings are added.
+        texture_size: Longest side of a texture in pixels, or ``"auto"``; see ``load_scene``.
     """
 
-    def __init__(self, files: SceneFiles) -> None:
+    def __init__(self, files: SceneFiles, texture_size: int | str = AUTO) -> None:
         self._files = files
-        self._objects: list[str] = []
+        self._objects: list[SceneObject] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
-        self._textures: list[np.ndarray] = []
+        self._textures = Textures(texture_size)
         self._num_pixels = 0
         self._read = _Budget(files)
         self._placing = _Budget(files)
@@ -80,6 +86,7 @@ class SceneBuilder:
         if data is None:
             self._files.missing.append(label)
             return -1
+        report_stage(f"{self._files.path.name}: texture {len(self._textures) + 1}")
         try:
             pixels = self._decode(data, label)
             if alpha is not None:
@@ -89,16 +96,16 @@ class SceneBuilder:
             return -1
         if len(self._textures) == MAX_TEXTURES:
             raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: combine some into an atlas")
-        self._textures.append(pixels)
+        self._textures.add(pixels)
         return len(self._textures) - 1
 
     def _decode(self, data: bytes, label: str) -> np.ndarray:
-        image = open_image(data, label)
+        image = open_image(data, label, self._textures.size)
         self._num_pixels += image.width * image.height
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:
             raise ValueError(f"its textures have more than {most:,} pixels in total: scale them down")
-        return decode_texture(image, label)
+        return decode_texture(image, label, self._textures.size)
 
     def expect(self, num_vertices: int, num_triangles: int) -> None:
         """Check the size of compressed data before it is unpacked, without counting it.
@@ -154,15 +161,21 @@ class SceneBuilder:
                 uvs = np.nan_to_num(uvs.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
-    def add_object(self, name: str, parts: list[Part], matrix: np.ndarray) -> None:
-        """Place parts as one object with a semantic id; ``matrix`` [4, 4] transforms their frame to the world.
+    def add_object(self, name: str, parts: list[Part], matrix: np.ndarray, category: str = "") -> None:
+        """Place parts as one object with a semantic id.
+
+        Args:
+            name: The object's name.
+            parts: Its parts; without any it is left out.
+            matrix: [4, 4], from their frame to the world.
+            category: Its category if the file states one; by default the name suggests it.
 
         Raises:
             ValueError: If the scene exceeds the limits above, or is larger than the files' sizes justify.
         """
         if not parts:
             return
-        self._objects.append(name)
+        self._objects.append(SceneObject.named(name, category))
         for part in parts:
             self._placing.add(len(part.vertices), len(part.triangles))
         self._placed += [(part, matrix, len(self._objects)) for part in parts]
@@ -175,15 +188,18 @@ class SceneBuilder:
         """
         if not self._placed:
             raise ValueError("it has no triangles: export its meshes as triangles")
-        vertices = [np.zeros((0, 3))]
-        triangles = [np.zeros((0, 3), np.int32)]
-        start = 0
+        vertices = np.empty((sum(len(part.vertices) for part, _, _ in self._placed), 3))
+        triangles = np.empty((sum(len(part.triangles) for part, _, _ in self._placed), 3), np.int32)
+        start = first = 0
         for part, matrix, _ in self._placed:
-            vertices.append(part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3])
+            end = start + len(part.vertices)
+            vertices[start:end] = part.vertices @ matrix[:3, :3].T.astype(np.float64) + matrix[:3, 3]
             mirrored = np.linalg.det(matrix[:3, :3]) < 0
-            triangles.append((part.triangles[:, ::-1] if mirrored else part.triangles) + np.int32(start))
-            start += len(part.vertices)
-        return np.concatenate(vertices), np.concatenate(triangles)
+            rows = triangles[first : first + len(part.triangles)]
+            np.add(part.triangles[:, ::-1] if mirrored else part.triangles, np.int32(start), out=rows)
+            start = end
+            first += len(rows)
+        return vertices, triangles
 
     def build(
         self,
@@ -221,11 +237,11 @@ class SceneBuilder:
             materials=self._materials(),
             uvs=_joined([part.uvs for part in parts], num_vertices, _NO_UV),
             colors=_joined([part.colors for part in parts], num_vertices, _WHITE),
-            textures=tuple(self._textures),
+            textures=self._textures.all(),
             objects=tuple(self._objects),
             navmesh=navmesh,
             warnings=tuple(self._files.warnings),
-            metadata=metadata,
+            metadata=metadata | ({"texture_size": self._textures.size} if len(self._textures) else {}),
         )
 
     def _materials(self) -> Materials:
@@ -237,6 +253,7 @@ class SceneBuilder:
             alpha_cutoff=np.array([material.alpha_cutoff for material in materials], np.float32),
             double_sided=np.array([material.double_sided for material in materials], bool),
             wrap=np.array([material.wrap for material in materials], np.uint8),
+            filter=np.array([material.filter for material in materials], np.uint8),
         )
 
 
@@ -278,7 +295,7 @@ class Placed:
 
     scene: Scene
     matrix: np.ndarray  # [4, 4] float64, from the scene's frame to the world
-    name: str | None = None  # makes the whole scene one object of this name; None keeps its objects
+    whole: SceneObject | None = None  # makes the whole scene this object; None keeps its objects
 
 
 def compose(name: str, placed: Sequence[Placed]) -> Scene:
@@ -303,7 +320,7 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
     triangles = []
     rows = []
     numbers = []
-    objects: list[str] = []
+    objects: list[SceneObject] = []
     num_vertices = 0
     for one in placed:
         part = one.scene
@@ -312,11 +329,11 @@ def compose(name: str, placed: Sequence[Placed]) -> Scene:
         mirrored = np.linalg.det(linear) < 0
         triangles.append((part.triangles[:, ::-1] if mirrored else part.triangles) + np.int32(num_vertices))
         rows.append(part.triangle_material + np.int32(first_material[id(part)]))
-        if one.name is None:
+        if one.whole is None:
             numbers.append(np.where(part.triangle_object > 0, part.triangle_object + np.int32(len(objects)), 0))
             objects += part.objects
         else:
-            objects.append(one.name)
+            objects.append(one.whole)
             numbers.append(np.full(len(part.triangles), len(objects), np.int32))
         num_vertices += len(part.vertices)
     return Scene(

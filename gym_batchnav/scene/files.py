@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import posixpath
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-MAX_FILE_BYTES = 2**31
+MAX_FILE_BYTES = 2**32
 MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
 
 
@@ -59,6 +61,8 @@ class SceneFiles:
 
     Args:
         path: The scene's main file.
+        shared: A folder around the scene's own that several scenes share. References then may lead anywhere in it, with
+            ``..`` too, and through links that lie in its folder ``objects``, which installers make.
 
     Attributes:
         path: The scene's main file.
@@ -69,8 +73,9 @@ class SceneFiles:
         num_bytes: The size of all files read so far.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shared: Path | None = None) -> None:
         self.path = path
+        self._shared = shared
         self.warnings: list[str] = []
         self.to_warn: list[str] = []
         self.missing: list[str] = []
@@ -98,8 +103,32 @@ class SceneFiles:
             ValueError: If the path leads out of the scene's folder, or the file is too large.
             FileNotFoundError: If there is no such file.
         """
-        relative = PurePosixPath((unquote(uri) if quoted else uri).strip().replace("\\", "/"))
-        outside = relative.is_absolute() or ".." in relative.parts or ":" in str(relative) or "\0" in str(relative)
+        return self._bytes(self._path_of(uri, quoted, any_case), max_bytes)
+
+    def part(self, uri: str) -> SceneFiles:
+        """Return the record of another scene file to which this scene refers, whose digest is taken here as well.
+
+        Args:
+            uri: Its path, as for ``beside``.
+
+        Raises:
+            ValueError: If the path leads out of the scene's folder, or the file is too large.
+            FileNotFoundError: If there is no such file.
+        """
+        path = self._path_of(uri, quoted=False, any_case=False)
+        found = SceneFiles(path)
+        found._read[path] = self._bytes(path)
+        found.num_bytes = len(found._read[path])
+        return found
+
+    def _path_of(self, uri: str, quoted: bool, any_case: bool) -> Path:
+        """Return the path of a file that the scene refers to, as a path in the scene's folder; see ``beside``."""
+        text = (unquote(uri) if quoted else uri).replace("\\", "/")
+        relative = PurePosixPath(text if os.path.lexists(self.path.parent / text.replace("\0", "")) else text.strip())
+        outside = relative.is_absolute() or ":" in str(relative) or "\0" in str(relative)
+        if ".." in relative.parts and not outside:
+            relative = self._straightened(relative)
+            outside = ".." in relative.parts and not self._is_shared(relative)
         if outside or not relative.parts:
             raise ValueError(
                 f"it refers to {reprlib.repr(uri)}, which is not inside its folder: put the file next to the scene"
@@ -109,9 +138,30 @@ class SceneFiles:
             self.digests[relative.as_posix()] = ""
             path = self._in_any_case(relative.parts) or path
         real = path.resolve()
-        if not any(real.is_relative_to(home) for home in (self.path.parent.resolve(), self.path.resolve().parent)):
+        if not any(real.is_relative_to(home) for home in self._homes()):
             raise ValueError(f"it refers to {uri!r}, a link out of its folder: put the file itself there")
-        return self._bytes(path, max_bytes)
+        return path
+
+    def _straightened(self, relative: PurePosixPath) -> PurePosixPath:
+        """Return a path without ``..`` except at its beginning; as it is if there is no shared folder."""
+        return relative if self._shared is None else PurePosixPath(posixpath.normpath(relative.as_posix()))
+
+    def _is_shared(self, relative: PurePosixPath) -> bool:
+        """Return whether a path that begins with ``..`` leads into the shared folder."""
+        path = Path(os.path.abspath(self.path.parent / relative))
+        return self._shared is not None and path.is_relative_to(self._shared)
+
+    def _homes(self) -> list[Path]:
+        """Return the folders in which the targets of links may lie."""
+        homes = [self.path.parent.resolve(), self.path.resolve().parent]
+        if self._shared is not None:
+            objects = self._shared / "objects"
+            homes += [
+                self._shared.resolve(),
+                objects.resolve(),
+                *(entry.resolve() for entry in sorted(objects.iterdir())),
+            ]
+        return homes
 
     def warn(self, sentence: str) -> None:
         """Add a warning that is also issued as a Python warning."""
@@ -131,7 +181,7 @@ class SceneFiles:
 
     def _bytes(self, path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         if path not in self._read:
-            name = path.relative_to(self.path.parent).as_posix()
+            name = Path(os.path.relpath(path, self.path.parent)).as_posix()
             if not path.is_file():
                 self.digests[name] = ""
                 raise FileNotFoundError(f"{str(path)!r} does not exist or is not a file")

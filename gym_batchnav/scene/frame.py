@@ -9,7 +9,7 @@ import numpy as np
 from gym_batchnav.scene.files import SceneFiles
 
 Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
-_SPECIFIED = (".glb", ".gltf")  # formats that specify y up and metres
+_SPECIFIED = {".glb": "y", ".gltf": "y", ".xml": "z"}  # up axes of formats that specify it, and metres
 _USUAL_UP = {".obj": "y"}  # z for other formats
 _BLOCK = 2**18  # triangles processed at once, which limits memory
 _CLEARLY = 2.0  # ratio of surface facing one axis to surface facing the other that decides which axis is up
@@ -35,6 +35,10 @@ class Frame:
     factors: np.ndarray  # [3] float64
     origin: np.ndarray  # [3] float64, metres
     up: str  # "y", "z" or the name of the file that states it
+
+    def apply(self, vertices: np.ndarray) -> np.ndarray:
+        """Transform vertices [V, 3] of the file, or of one in the same frame, to metres with y up, float64."""
+        return vertices @ self.rotation.T * self.factors - self.origin
 
     def facts(self) -> dict[str, object]:
         """Return the entries of ``Scene.metadata``: ``up``, ``scale`` and ``origin``."""
@@ -91,7 +95,8 @@ def _rotation(
         return stated.rotation, called[0] if called else stated.name
     if up == "auto":
         suffix = files.path.suffix.lower()
-        up = "y" if suffix in _SPECIFIED else _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
+        usual = _USUAL_UP.get(suffix, "z")
+        up = _SPECIFIED[suffix] if suffix in _SPECIFIED else _guess_up(files, vertices, triangles, usual)
     return (Z_UP if up == "z" else np.eye(3)), up
 
 
@@ -120,7 +125,7 @@ def _factors(files: SceneFiles, height: float, scale: str | float, stated: State
     if files.path.suffix.lower() in _SPECIFIED:
         if height > _MILLIMETRES:
             remedy = "pass scale=0.001 (or units_to_meters in a stage_config) if its unit is the millimetre"
-            files.warn(f"It is {height:g} m high, since glTF specifies metres: {remedy}")
+            files.warn(f"It is {height:g} m high, since its format specifies metres: {remedy}")
         return np.ones(3)
     unit = "metres"
     factor = 1.0

@@ -7,94 +7,132 @@ import io
 import numpy as np
 from PIL import Image
 
+from gym_batchnav.scene.formats.ktx2 import KTX2_MAGIC, Ktx2Image, can_decode_ktx2
+
 MAX_IMAGE_PIXELS = 64 * 2**20
 # Pillow keeps a pointer per row, so a picture one pixel wide takes more than its pixels. JPEG has the same limit.
 MAX_IMAGE_SIDE = 2**16
-MAX_COSTLY_PIXELS = 2**25  # for WebP, whose decoder keeps several copies, and for modes that must be converted
+MAX_COSTLY_PIXELS = 2**25  # for WebP and AVIF, whose decoders keep several copies, and for modes to be converted
 MAX_SCANS = 32  # per progressive JPEG; each scan covers all pixels, and encoders make about ten
 MAX_TEXTURE_SIDE = 2048
 _COSTLY_MODES = ("I", "F", "CMYK", "YCbCr", "LAB", "HSV")
+_COSTLY_FORMATS = ("WEBP", "AVIF")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
 _JPEG_SCAN = b"\xff\xda"
-_KTX2_MAGIC = b"\xabKTX 20\xbb\r\n\x1a\n"
 
 
 class DamagedImageError(ValueError):
     """The error of an image that cannot be decoded; the message names the image and the problem."""
 
 
-def open_image(data: bytes, label: str) -> Image.Image:
+def open_image(data: bytes, label: str, largest: int = MAX_TEXTURE_SIDE) -> Image.Image | Ktx2Image:
     """Open an image and check its size, without decoding its pixels.
 
     Args:
-        data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF or TIFF file.
+        data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF, TIFF or KTX2 file, or of an AVIF file if Pillow reads it.
         label: Its name in messages.
+        largest: Pixels per side up to which a mip level is chosen, if the file has several.
 
     Raises:
         DamagedImageError: If it is not such an image.
-        ValueError: If it is KTX2, larger than the limits above, or has more than ``MAX_SCANS`` scans.
+        ValueError: If it is KTX2 and opengl-basisu is not installed, if it is larger than the limits above, or if it
+            has more than ``MAX_SCANS`` scans.
     """
-    if data.startswith(_KTX2_MAGIC):
-        raise ValueError(f"image {label} is KTX2, which is not supported: convert it to PNG or JPEG")
+    if data.startswith(KTX2_MAGIC):
+        return _open_ktx2(data, label, largest)
     try:
-        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        image = Image.open(io.BytesIO(data), formats=(*_FORMATS, *(("AVIF",) if can_decode_avif() else ())))
     except Image.DecompressionBombError:
         raise ValueError(f"image {label} is far larger than {MAX_IMAGE_PIXELS:,} pixels: scale it down") from None
     except MemoryError:
         raise
     except Exception as error:  # Pillow's decoders raise errors of any kind for damaged files
         raise DamagedImageError(f"image {label} cannot be read ({error}): re-export it as PNG or JPEG") from error
-    size = f"image {label} has {image.width}x{image.height} pixels"
-    costly = image.format == "WEBP" or image.mode.split(";")[0] in _COSTLY_MODES
-    most = MAX_COSTLY_PIXELS if costly else MAX_IMAGE_PIXELS
-    if image.width * image.height > most:
-        raise ValueError(f"{size}, the limit is {most:,}: scale it down")
-    if max(image.size) > MAX_IMAGE_SIDE:
-        raise ValueError(f"{size}, the limit is {MAX_IMAGE_SIDE:,} per side: scale it down")
+    costly = image.format in _COSTLY_FORMATS or image.mode.split(";")[0] in _COSTLY_MODES
+    _check_size(image.width, image.height, MAX_COSTLY_PIXELS if costly else MAX_IMAGE_PIXELS, label)
     if image.format == "JPEG" and data.count(_JPEG_SCAN) > MAX_SCANS:
         raise ValueError(f"image {label} has more than {MAX_SCANS} scans: save it as a JPEG that is not progressive")
     return image
 
 
-def decode_texture(image: Image.Image, label: str) -> np.ndarray:
+def can_decode_avif() -> bool:
+    """Return whether this build of Pillow reads AVIF."""
+    return "AVIF" in Image.registered_extensions().values()
+
+
+def _open_ktx2(data: bytes, label: str, largest: int) -> Ktx2Image:
+    if not can_decode_ktx2():
+        remedy = "install the extra for it (pip install 'gym-batchnav[formats]') or convert it to PNG or JPEG"
+        raise ValueError(f"image {label} is KTX2, which needs opengl-basisu: {remedy}")
+    try:
+        image = Ktx2Image(data, largest)
+    except ValueError as error:
+        raise DamagedImageError(f"image {label} cannot be read ({error}): re-export it as PNG or JPEG") from error
+    _check_size(image.width, image.height, MAX_COSTLY_PIXELS, label)
+    return image
+
+
+def _check_size(width: int, height: int, max_pixels: int, label: str) -> None:
+    size = f"image {label} has {width}x{height} pixels"
+    if width * height > max_pixels:
+        raise ValueError(f"{size}, the limit is {max_pixels:,}: scale it down")
+    if max(width, height) > MAX_IMAGE_SIDE:
+        raise ValueError(f"{size}, the limit is {MAX_IMAGE_SIDE:,} per side: scale it down")
+
+
+def decode_texture(image: Image.Image | Ktx2Image, label: str, largest: int = MAX_TEXTURE_SIDE) -> np.ndarray:
     """Decode an image that ``open_image`` opened.
 
     Args:
         image: The image.
         label: Its name in messages.
+        largest: Pixels per side of the result; a larger image is scaled down.
 
     Returns:
-        [H, W, 4] uint8 with row 0 at the top, scaled down to at most ``MAX_TEXTURE_SIDE`` per side.
+        [H, W, 4] uint8 with row 0 at the top.
 
     Raises:
         DamagedImageError: If its data is damaged.
     """
     try:
-        return _decode(image)
+        return _decode(Image.fromarray(image.decode()) if isinstance(image, Ktx2Image) else image, largest)
     except MemoryError:
         raise
-    except Exception as error:  # Pillow's decoders raise anything on damaged files
+    except Exception as error:  # decoders raise anything on damaged files
         raise DamagedImageError(f"image {label} is damaged ({error}): re-export it") from error
 
 
-def _decode(image: Image.Image) -> np.ndarray:
+def _decode(image: Image.Image, largest: int) -> np.ndarray:
     longest = max(image.size)
-    shrink = MAX_TEXTURE_SIDE / longest
-    size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
-    if longest > MAX_TEXTURE_SIDE:
+    size = size_within(image.size, largest)
+    if longest > largest:
         image.draft("RGB", size)  # decodes a JPEG file at half size or less if that is enough
     if image.mode.startswith("I"):  # 16 bits per pixel, which Pillow would clip rather than scale
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if longest > MAX_TEXTURE_SIDE and not image.has_transparency_data:  # shrink it before it has four channels
+    if longest > largest and not image.has_transparency_data:  # shrink it before it has four channels
         if image.mode in ("1", "P"):
             image = image.convert("L" if image.mode == "1" else "RGB")
         if image.mode in ("L", "RGB"):
             image = image.resize(size, Image.Resampling.BOX)
     if image.mode != "RGBA":
         image = image.convert("RGBA")
-    if max(image.size) > MAX_TEXTURE_SIDE:
+    if max(image.size) > largest:
         image = image.resize(size, Image.Resampling.BOX)
     return np.array(image)
+
+
+def size_within(size: tuple[int, int], largest: int) -> tuple[int, int]:
+    """Return a width and height in the same ratio, the longer of which is ``largest``."""
+    shrink = largest / max(size)
+    return max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink))
+
+
+def shrunk(pixels: np.ndarray, largest: int) -> np.ndarray:
+    """Return a texture [H, W, 4] uint8 scaled down to at most ``largest`` pixels per side."""
+    height, width = pixels.shape[:2]
+    if max(height, width) <= largest:
+        return pixels
+    return np.array(Image.fromarray(pixels).resize(size_within((width, height), largest), Image.Resampling.BOX))
 
 
 def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

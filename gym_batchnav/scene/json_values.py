@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 
 MAX_JSON_BYTES = 2**25  # parsing takes up to thirty times the size of the JSON
+MAX_GLTF_JSON_BYTES = 2**27  # glTF may embed all of its data as text, which takes a few times its size
 MAX_JSON_ITEMS = 4_000_000
 
 
-def parse_json(data: bytes) -> dict[str, Any]:
+def parse_json(data: bytes, max_bytes: int | None = None) -> dict[str, Any]:
     """Parse a JSON object of bounded size; NaN and infinities are not allowed.
 
     Args:
         data: UTF-8, with or without a byte order mark.
+        max_bytes: Limit of its size, ``MAX_JSON_BYTES`` by default.
 
     Raises:
-        ValueError: If it exceeds ``MAX_JSON_BYTES`` or ``MAX_JSON_ITEMS``, or is not a JSON object.
+        ValueError: If it exceeds the limit or ``MAX_JSON_ITEMS``, or is not a JSON object.
     """
-    if len(data) > MAX_JSON_BYTES:
-        raise ValueError(f"it has {len(data):,} bytes of JSON, the limit is {MAX_JSON_BYTES:,}: split it")
+    max_bytes = MAX_JSON_BYTES if max_bytes is None else max_bytes
+    if len(data) > max_bytes:
+        raise ValueError(f"it has {len(data):,} bytes of JSON, the limit is {max_bytes:,}: split it")
     num_items = sum(map(data.count, (b"{", b"[", b",")))  # an upper bound; each item takes a hundred bytes in memory
     if num_items > MAX_JSON_ITEMS:
         raise ValueError(f"its JSON has {num_items:,} entries, the limit is {MAX_JSON_ITEMS:,}: split it")
@@ -55,6 +58,8 @@ def sequence(value: object, name: str) -> Sequence[Any]:
 def whole(owner: Mapping[str, Any], key: str, default: int | None = None, high: int = 2**40) -> int:
     """Return the integer under ``key``; raise ValueError unless it is from 0 to ``high``."""
     value = owner.get(key, default)
+    if isinstance(value, float) and value.is_integer():  # JSON knows one kind of numbers: 2.0 is 2
+        value = int(value)
     if type(value) is not int or not 0 <= value <= high:
         raise ValueError(f"its {key} {short(value)} is not an integer from 0 to {high}")
     return value

@@ -1,8 +1,9 @@
-"""Loading of scenes from GLB, glTF, OBJ, PLY, STL and OFF files."""
+"""Loading of scenes from GLB, glTF, OBJ, PLY, STL, OFF and MuJoCo XML files."""
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +12,30 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles, SceneNotFoundError
 from gym_batchnav.scene.formats.gltf import read_gltf
+from gym_batchnav.scene.formats.mjcf import read_mjcf, shared_folder
+from gym_batchnav.scene.formats.mjcf_xml import MAX_XML_BYTES, MJCF_SUFFIX
 from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
 from gym_batchnav.scene.frame import place
 from gym_batchnav.scene.habitat.stage import read_stage_config
-from gym_batchnav.scene.json_values import MAX_JSON_BYTES
+from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.system.numbers import is_number
+from gym_batchnav.scene.semantics.annotate import annotate, semantics_beside
+from gym_batchnav.scene.simplify import simplify_scene, with_source
+from gym_batchnav.scene.textures import AUTO, check_texture_size
+from gym_batchnav.system.numbers import check_counts, is_number
+from gym_batchnav.system.progress import report_stage
 
-__all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "load_scene"]
+__all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "check_load_options", "load_scene"]
 
-SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
+SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", MJCF_SUFFIX)
 _GLTF = (".glb", ".gltf")
-_MAX_BYTES = {".gltf": MAX_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES}
+_MAX_BYTES = {
+    ".gltf": MAX_GLTF_JSON_BYTES,
+    ".obj": MAX_TEXT_BYTES,
+    ".off": MAX_TEXT_BYTES,
+    MJCF_SUFFIX: MAX_XML_BYTES,
+}
 _MAX_MESSAGE = 600  # characters; messages may quote the file
 _MARGIN = 1.0  # metres by which a scene's own navmesh may exceed its bounds
 
@@ -35,14 +47,24 @@ def load_scene(
     up: str = "auto",
     scale: str | float = "auto",
     scene: str | None = None,
+    semantics: bool = True,
+    texture_size: int | str = "auto",
+    max_triangles: int | None = None,
 ) -> Scene:
-    """Load a scene from a GLB, glTF, OBJ, PLY, STL or OFF file.
+    """Load a scene from a GLB, glTF, OBJ, PLY, STL, OFF or MuJoCo XML file.
 
-    Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``) becomes an object with a semantic id.
-    Skins, animations, lights, lines and points are left out; textures above 2,048 pixels per side are scaled down;
-    missing textures are replaced by the base colour with a warning. A file of the same name that ends in ``.navmesh``
-    is read into ``Scene.navmesh``. ``Scene.warnings`` lists content that was left out or guessed; guesses that affect
-    sizes, positions or appearance are also issued as Python warnings.
+    Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``; in MuJoCo's XML every body of the
+    world) becomes an object with a semantic id. Skinned meshes stand in their rest pose. Animations, lights, lines and
+    points are left out; missing textures are replaced by the base colour with a warning. A file of the same name that
+    ends in ``.navmesh`` is read into ``Scene.navmesh``. Annotations in the layouts of HM3D (``NAME.semantic.glb`` and
+    ``NAME.semantic.txt``), MP3D (``NAME_semantic.ply`` and ``NAME.house``), Gibson (``NAME_semantic.ply`` and
+    ``NAME.scn``) and Replica replace the objects; they need the extra ``[formats]``. ``Scene.warnings`` lists content
+    that was left out or guessed; guesses that affect sizes, positions or appearance are also issued as Python warnings.
+
+    Textures are scaled down to ``texture_size`` one by one. With ``"auto"`` it is the largest of 2,048, 1,024, 512, ...
+    with which all textures together take at most 256 MiB; ``metadata["texture_size"]`` has the result. Geometry is
+    simplified only if ``max_triangles`` asks for it, each object and material by itself. ``Scene.unsimplified`` then
+    loads the whole geometry, from which navmeshes are built.
 
     The file is not trusted: its content is checked before use, its references are followed only inside its own folder,
     and its size, textures and triangles are limited.
@@ -52,11 +74,11 @@ def load_scene(
 
     =====  ==============================================================================================
     up     ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` next to the file
-    ..     y for glTF, as specified
+    ..     y for glTF, z for MuJoCo's XML, as specified
     ..     y or z, if at least twice as much surface faces it as the other
     ..     y for OBJ; z for PLY, STL and OFF
     scale  ``units_to_meters`` and ``scale`` of that configuration
-    ..     1 for glTF, as specified, with a warning for a scene higher than 1,000 m
+    ..     1 for glTF and MuJoCo's XML, as specified, with a warning for a scene higher than 1,000 m
     ..     0.001 (millimetres) for a scene higher than 1,000 units
     ..     0.01 (centimetres) for one higher than 100 units
     ..     1
@@ -71,17 +93,21 @@ def load_scene(
         up: The axis of the file that points up, ``"y"``, ``"z"`` or ``"auto"``.
         scale: Metres per unit of the file, or ``"auto"``.
         scene: Name of the scene to load from a glTF file with several; the file's default scene if not given.
+        semantics: Whether to read annotations beside the file.
+        texture_size: Longest side of a texture in pixels, 1 to 8,192, or ``"auto"``.
+        max_triangles: Limit of the number of triangles; it needs the extra ``formats``. None keeps them all.
 
     Raises:
         SceneNotFoundError: If there is no such file; it is a SceneError and a FileNotFoundError.
         SceneError: If the file cannot be loaded; the message gives the reason and the remedy.
-        ValueError: If ``up`` or ``scale`` is none of the above.
+        ValueError: If ``up``, ``scale``, ``texture_size`` or ``max_triangles`` is none of the above.
     """
     path = Path(path)
     if up not in ("auto", "y", "z"):
         raise ValueError(f"up={up!r}: choose 'auto', 'y' or 'z'")
     if scale != "auto" and not (is_number(scale) and scale > 0):
         raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, or 'auto'")
+    check_load_options(texture_size, max_triangles)
     suffix = path.suffix.lower()
     if path.is_dir():
         raise SceneError(path, "it is a folder: pass a file in it")
@@ -91,11 +117,19 @@ def load_scene(
         raise SceneError(path, f"only glTF files hold several scenes: leave scene={scene!r} out")
     if not path.exists():
         raise SceneNotFoundError(path)
-    files = SceneFiles(path)
+    files = SceneFiles(path, shared_folder(path) if suffix == MJCF_SUFFIX else None)
+    report_stage(f"{path.name}: reading")
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
-        loaded = _load(files, suffix, name or path.stem, up, scale, scene)
+        builder = SceneBuilder(files, texture_size)
+        loaded = _load(files, builder, suffix, name or path.stem, up, scale, scene, semantics)
+        if max_triangles is not None and len(loaded.triangles) > max_triangles:
+            again = partial(
+                load_scene, path, name=name, up=up, scale=scale, scene=scene, semantics=semantics, texture_size=1
+            )
+            report_stage(f"{path.name}: simplifying")
+            loaded = simplify_scene(with_source(loaded, again), max_triangles)
     except OSError as error:
         raise SceneError(path, f"{error}: put the file there or check the path") from error
     except MemoryError as error:
@@ -109,6 +143,13 @@ def load_scene(
     return loaded
 
 
+def check_load_options(texture_size: object = AUTO, max_triangles: int | None = None) -> None:
+    """Raise ValueError unless ``texture_size`` and ``max_triangles`` are such as ``load_scene`` takes."""
+    check_texture_size(texture_size)
+    if max_triangles is not None:
+        check_counts(max_triangles=max_triangles)
+
+
 def _other_ending(path: Path) -> str:
     """Return the reason why a file of this name is not read, with the remedy."""
     known = ", ".join(SUFFIXES)
@@ -120,20 +161,31 @@ def _other_ending(path: Path) -> str:
     return f"it is not a scene file ({known}); if it is the name of a shipped scene, use {environment} or {file}"
 
 
-def _load(files: SceneFiles, suffix: str, name: str, up: str, scale: str | float, scene: str | None) -> Scene:
-    builder = SceneBuilder(files)
+def _load(
+    files: SceneFiles,
+    builder: SceneBuilder,
+    suffix: str,
+    name: str,
+    up: str,
+    scale: str | float,
+    scene: str | None,
+    semantics: bool,
+) -> Scene:
     if suffix in _GLTF:
         read_gltf(files, builder, scene)
     elif suffix == ".obj":
         read_obj(files, builder)
+    elif suffix == MJCF_SUFFIX:
+        read_mjcf(files, builder)
     else:
         read_with_trimesh(files, builder)
     vertices, triangles = builder.vertices_and_triangles()
     stated = read_stage_config(files) if "auto" in (up, scale) else None
     vertices, frame = place(files, vertices, triangles, up, scale, stated)
-    return builder.build(
-        name, vertices, triangles, _navmesh_beside(files, vertices), {**frame.facts(), "files": files.digests}
-    )
+    metadata = {**frame.facts(), "files": files.digests}
+    built = builder.build(name, vertices, triangles, _navmesh_beside(files, vertices), metadata)
+    found = semantics_beside(files.path) if semantics else None
+    return built if found is None else annotate(built, files, found, frame.apply)
 
 
 def _navmesh_beside(files: SceneFiles, vertices: np.ndarray) -> NavMesh | None:

@@ -13,14 +13,17 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.files import SceneError
-from gym_batchnav.scene.formats.gltf_document import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC, WRAP
+from gym_batchnav.scene.formats.glb import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
+from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP
 from gym_batchnav.scene.images import encode_texture
-from gym_batchnav.scene.scene import MASK, REPEAT, Scene
+from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.scene import LINEAR, MASK, REPEAT, Scene
 from gym_batchnav.system.storage import write_atomically
 
 _JPEG_QUALITY = 88
 _SAME_PLACE = 1e-4  # metres: copies of a prototype that agree this closely share its mesh
 _WRAP_CODE = {wrap: code for code, wrap in WRAP.items()}
+_FILTER_CODE = {kind: code for code, kind in FILTER.items()}
 _ARRAY_BUFFER = 34962
 _ELEMENT_BUFFER = 34963
 _UINT8 = 5121
@@ -119,11 +122,12 @@ class _Writer:
         instances = _instances(scene)
         copies = Counter(prototype for prototype, _ in instances.values())
         first: dict[object, tuple[_ObjectCorners, int]] = {}
-        for number, name in enumerate(scene.objects, start=1):
+        for number, one in enumerate(scene.objects, start=1):
+            node = _named(one)
             corners = self._corners(order[ends[number - 1] : ends[number]])
             prototype, matrix = instances.get(number, (None, np.eye(4)))
             if copies[prototype] < 2 or not np.linalg.det(matrix[:3, :3]) > 1e-6:  # mirrors would swap the sides
-                self._json["nodes"].append({"name": name, "mesh": self._add_mesh(corners)})
+                self._json["nodes"].append({**node, "mesh": self._add_mesh(corners)})
                 continue
             if prototype not in first:
                 local = (corners.positions - matrix[:3, 3]) @ np.linalg.inv(matrix[:3, :3]).T
@@ -134,9 +138,9 @@ class _Writer:
             model, mesh = first[prototype]
             if _same(model, matrix, corners):
                 values = [float(value) for value in matrix.T.ravel()]
-                self._json["nodes"].append({"name": name, "mesh": mesh, "matrix": values})
+                self._json["nodes"].append({**node, "mesh": mesh, "matrix": values})
             else:
-                self._json["nodes"].append({"name": name, "mesh": self._add_mesh(corners)})
+                self._json["nodes"].append({**node, "mesh": self._add_mesh(corners)})
 
     def _corners(self, rows: np.ndarray) -> _ObjectCorners:
         """Return the corners of some triangles with their attributes; attributes without effect are zero."""
@@ -215,7 +219,7 @@ class _Writer:
         return self._material_rows[row]
 
     def _texture(self, row: int) -> int:
-        """Return the number of a material's texture, which combines an image and its wrapping."""
+        """Return the number of a material's texture, which combines an image, its wrapping and its filter."""
         image = int(self._scene.materials.texture[row])
         if image not in self._image_rows:
             try:
@@ -226,9 +230,12 @@ class _Writer:
             self._json["images"].append({"bufferView": len(self._streams) + len(self._images) - 1, "mimeType": kind})
             self._image_rows[image] = len(self._images) - 1
         wrap_u, wrap_v = self._scene.materials.wrap[row].tolist()
+        filtered = int(self._scene.materials.filter[row])
         texture = {"source": self._image_rows[image]}
-        if (wrap_u, wrap_v) != (REPEAT, REPEAT):
+        if (wrap_u, wrap_v, filtered) != (REPEAT, REPEAT, LINEAR):
             sampler = {"wrapS": _WRAP_CODE[wrap_u], "wrapT": _WRAP_CODE[wrap_v]}
+            if filtered != LINEAR:
+                sampler["magFilter"] = _FILTER_CODE[filtered]
             texture["sampler"] = _number_of(self._json["samplers"], sampler)
         return _number_of(self._json["textures"], texture)
 
@@ -245,6 +252,13 @@ class _Writer:
         for item in [*self._json["accessors"], *self._json["images"]]:
             item["bufferView"] = moved[item["bufferView"]]
         return bytes(binary)
+
+
+def _named(one: SceneObject) -> dict[str, Any]:
+    """Return a node's name, and the object's category as its extras unless the name suggests it."""
+    if SceneObject.named(one.name) == one:
+        return {"name": one.name}
+    return {"name": one.name, "extras": {"category": one.category}}
 
 
 def _instances(scene: Scene) -> dict[int, tuple[object, np.ndarray]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.system.wording import counted
 
 OPAQUE = 0
@@ -16,6 +17,8 @@ MASK = 1
 REPEAT = 0
 CLAMP = 1
 MIRROR = 2
+LINEAR = 0
+NEAREST = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +36,7 @@ class Materials:
     alpha_cutoff: np.ndarray  # [M] float32
     double_sided: np.ndarray  # [M] bool
     wrap: np.ndarray  # [M, 2] uint8, REPEAT, CLAMP or MIRROR along u and v
+    filter: np.ndarray  # [M] uint8, LINEAR or NEAREST, between the texels of a magnified texture
 
     def __len__(self) -> int:
         """Return the number of materials."""
@@ -43,23 +47,24 @@ class Materials:
 class Scene:
     """A textured triangle mesh in world space: Y up, metres, counter-clockwise fronts.
 
-    Nodes that repeat a mesh are flattened, which makes the ray tracer faster. ``objects[k]`` is the name of the node
-    with the semantic id ``k + 1``; id 0 means no object.
+    Nodes that repeat a mesh are flattened, which makes the ray tracer faster. ``objects[k]`` is the object with
+    the semantic id ``k + 1``; id 0 means no object.
     """
 
     name: str
     vertices: np.ndarray  # [V, 3] float32, metres
     triangles: np.ndarray  # [T, 3] int32, rows of vertices
     triangle_material: np.ndarray  # [T] int32, row in materials
-    triangle_object: np.ndarray  # [T] int32, semantic id, 1 and up
+    triangle_object: np.ndarray  # [T] int32, semantic id, 1 and up; 0 for no object
     materials: Materials
     uvs: np.ndarray | None = None  # [V, 2] float32, v = 0 at the top row of the image (glTF's way)
     colors: np.ndarray | None = None  # [V, 4] uint8, linear RGBA that multiplies the base colour
     textures: tuple[np.ndarray, ...] = ()  # each [H, W, 4] uint8, sRGB with linear alpha, row 0 at the top
-    objects: tuple[str, ...] = ()  # name of every semantic id, from id 1
+    objects: tuple[SceneObject, ...] = ()  # name and category of every semantic id, from id 1
     navmesh: NavMesh | None = None  # the navmesh that came with the file
     warnings: tuple[str, ...] = ()  # content that the loader left out or guessed, one sentence each
     metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
+    unsimplified: Callable[[], Scene] | None = None  # loads the geometry again as it was before it was simplified
 
     def __repr__(self) -> str:
         """Return the name and the counts in one line."""
@@ -80,6 +85,30 @@ class Scene:
     def bounds(self) -> np.ndarray:
         """[2, 3] float32, metres: the smallest and the largest corner."""
         return np.stack([self.vertices.min(axis=0), self.vertices.max(axis=0)])
+
+    @property
+    def object_boxes(self) -> np.ndarray:
+        """[O, 2, 3] float32, metres: the bounding box of every object, NaN for one without triangles.
+
+        Row k belongs to ``objects[k]``. It is computed at every access.
+        """
+        boxes = np.full((len(self.objects), 2, 3), np.nan, np.float32)
+        order = np.argsort(self.triangle_object, kind="stable")
+        ids, first = np.unique(self.triangle_object[order], return_index=True)
+        if not len(ids):
+            return boxes
+        corners = [self.vertices[self.triangles[order, corner]] for corner in range(3)]
+        low = np.minimum.reduceat(np.minimum.reduce(corners), first)
+        high = np.maximum.reduceat(np.maximum.reduce(corners), first)
+        kept = ids > 0
+        boxes[ids[kept] - 1] = np.stack([low[kept], high[kept]], axis=1)
+        return boxes
+
+    @property
+    def solid_triangles(self) -> np.ndarray:
+        """[S, 3] int32, the triangles that are obstacles or ground: all but those of objects that are not solid."""
+        hollow = [number for number, one in enumerate(self.objects, 1) if not one.solid]
+        return self.triangles[~np.isin(self.triangle_object, hollow)] if hollow else self.triangles
 
     @property
     def nbytes(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -80,14 +80,17 @@ def _imported_by(file: Path, package: Path) -> tuple[Path, ...]:
     return tuple({found for name in imported for found in _files_of(name, package)})
 
 
-def _files_of(name: str, package: Path) -> Iterator[Path]:
-    """Yield the files that run when a module is imported: its own and those of its parent packages."""
+@cache
+def _files_of(name: str, package: Path) -> tuple[Path, ...]:
+    """Return the files that run when a module is imported: its own and those of its parent packages."""
     parts = name.split(".")[1:]
+    found = []
     for count in range(1, len(parts) + 1):
         path = package.joinpath(*parts[:count])
         for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
             if file.is_file():
-                yield file
+                found.append(file)
+    return tuple(found)
 
 
 def _sources_in(path: Path) -> list[Path]:

@@ -15,15 +15,27 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0  # seconds before progress is shown
 INTERVAL = 15.0  # seconds between two log lines
+_REFRESH = 0.2  # seconds between two looks at the stage of the work
+
+_stages: list[str] = []  # the last word of ``report_stage``; work in several threads takes turns
 
 Done = Callable[..., None]  # to be called after each piece of work, or with the number of finished pieces
+
+
+def report_stage(words: str) -> None:
+    """Say what is being done now, in all progress that is shown, for example "attic: textures"; any thread may call it.
+
+    A progress shows the last stage that was reported after it began.
+    """
+    _stages[:] = [words]
 
 
 def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
     """Show the progress of work on standard error once it has taken two seconds.
 
     On a terminal, and in a notebook with ipywidgets, progress is a bar, which disappears when the work is done;
-    elsewhere it is a line such as ``Loading scenes: 12 of 16 after 32 s``, and another every fifteen seconds.
+    elsewhere it is a line such as ``Loading scenes: 12 of 16 after 32 s (attic: textures)``, and another every fifteen
+    seconds. The words in brackets are those of ``report_stage``.
 
     Args:
         what: Short description of the work.
@@ -71,14 +83,22 @@ def _bar(what: str, total: int, console: Console) -> Iterator[Done]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(what, total=total)
-    patience = threading.Timer(PATIENCE, bar.start)
-    patience.daemon = True
-    patience.start()
+    _stages.clear()
+    ended = threading.Event()
+
+    def follow_stages() -> None:
+        if not ended.wait(PATIENCE):
+            bar.start()
+        while not ended.wait(_REFRESH):
+            bar.update(task, description=what + _stage_in_brackets())
+
+    follower = threading.Thread(target=follow_stages, name="progress", daemon=True)
+    follower.start()
     try:
         yield lambda pieces=1: bar.advance(task, pieces)
     finally:
-        patience.cancel()
-        patience.join()
+        ended.set()
+        follower.join()
         if bar.live.is_started:
             bar.stop()
 
@@ -87,13 +107,15 @@ def _bar(what: str, total: int, console: Console) -> Iterator[Done]:
 def _lines(what: str, total: int) -> Iterator[Done]:
     done: list[int] = []  # appending to a list is thread-safe, adding to a number is not
     started = time.monotonic()
+    _stages.clear()
     ended = threading.Event()
 
     def report() -> None:
         pause = PATIENCE
         while not ended.wait(pause):
             seconds = time.monotonic() - started
-            print(f"{what}: {sum(done):,} of {total:,} after {seconds:.0f} s", file=sys.stderr, flush=True)
+            share = f"{sum(done):,} of {total:,} after {seconds:.0f} s{_stage_in_brackets()}"
+            print(f"{what}: {share}", file=sys.stderr, flush=True)
             pause = INTERVAL
 
     reporter = threading.Thread(target=report, name="progress", daemon=True)
@@ -103,3 +125,8 @@ def _lines(what: str, total: int) -> Iterator[Done]:
     finally:
         ended.set()
         reporter.join()
+
+
+def _stage_in_brackets() -> str:
+    """Return the last stage that was reported, in brackets after a space; "" if there is none."""
+    return "".join(f" ({words})" for words in _stages[:1])

@@ -43,8 +43,8 @@ def make_folder(path: Path) -> None:
     check_destination(path / "file")
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a temporary file and rename it, so that no process ever sees an incomplete file.
+def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:
+    """Write chunks to a temporary file and rename it, so that no process ever sees an incomplete file.
 
     Raises:
         OSError: If it cannot be written; the message names the file and the remedy.
@@ -52,7 +52,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     check_destination(path)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        aside.write_bytes(data)
+        with aside.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
         os.replace(aside, path)
     except BaseException as error:
         aside.unlink(missing_ok=True)

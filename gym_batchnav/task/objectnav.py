@@ -49,8 +49,8 @@ class ObjectNav(GoalTask):
     ``distance_to_goal`` is the geodesic distance to the nearest view point of the category.
 
     Attributes:
-        categories: Names of the categories. Generated homes have those of ``homes.SEMANTIC_CLASSES``; in other scenes
-            the category is an object's name without its number.
+        categories: Names of the categories, see ``Scene.objects``. Generated homes have those of
+            ``homes.SEMANTIC_CLASSES``; without annotations, the category is an object's name without its number.
         success_distance: Geodesic metres to a view point below which STOP succeeds; Habitat's challenges use 0.1.
         success_reward: Reward of a success.
         step_reward: Reward of every step.

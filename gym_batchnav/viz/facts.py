@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.scene.scene import Scene
 
 _GUESSES = ("up", "scale", "origin")  # keys of Scene.metadata
+_MAX_CATEGORIES = 40
 _MAX_LISTED = 4  # names or numbers
 
 
@@ -18,18 +21,23 @@ def describe_scene(scene: Scene) -> dict[str, Any]:
     """Return the facts of a scene as plain values; lengths are in metres."""
     low, high = scene.bounds.tolist()
     pixels = [picture.shape[0] * picture.shape[1] for picture in scene.textures]
+    counts = len(scene.triangles), len(scene.vertices), len(scene.textures)
     return {
         "name": scene.name,
         "triangles": len(scene.triangles),
         "vertices": len(scene.vertices),
         "objects": len(scene.objects),
+        "categories": dict(Counter(one.category for one in scene.objects if one.category).most_common()),
         "materials": len(scene.materials),
         "textures": len(scene.textures),
         "texture_pixels": sum(pixels),
+        "texture_size": scene.metadata.get("texture_size"),
         "bytes": scene.nbytes,
+        "resident_bytes": resident_cost(*counts, 4 * sum(pixels)),
         "size": [end - start for start, end in zip(low, high, strict=True)],
         "bounds": [low, high],
         **{key: scene.metadata[key] for key in _GUESSES if key in scene.metadata},
+        "semantics": scene.metadata.get("semantics", ""),
         "brings_navmesh": scene.navmesh is not None,
         "warnings": list(scene.warnings),
     }
@@ -41,18 +49,25 @@ def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
     return {"walkable_area": navmesh.navigable_area, "islands": islands}
 
 
-def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:
+def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None, num_resident: int = 1) -> dict[str, str]:
     """Format the facts of ``describe_scene``, and of ``describe_navmesh`` if present, as text by name.
 
     Args:
         facts: The facts; ``walkable`` may hold the reason why there is no navmesh.
         most_warnings: Maximum number of warnings to include; all if not given.
+        num_resident: Number of such scenes whose memory is told as "resident".
     """
     words = {name: f"{facts[name]:,}" for name in ("triangles", "vertices", "objects", "materials")}
     words["textures"] = "none"
     if facts["textures"]:
-        words["textures"] = f"{facts['textures']:,} of {facts['texture_pixels'] / 1e6:.1f} million pixels"
+        most = f", at most {facts['texture_size']:,} per side" if facts.get("texture_size") else ""
+        words["textures"] = f"{facts['textures']:,} of {facts['texture_pixels'] / 1e6:.1f} million pixels{most}"
+    if facts["categories"]:
+        words["categories"] = categories_in_words(facts["categories"])
+    if facts.get("semantics"):
+        words["annotations"] = facts["semantics"]
     words["memory"] = f"{facts['bytes'] / 1e6:,.2f} MB"
+    words["resident"] = cost_in_words(facts["resident_bytes"], num_resident)
     words["size"] = size_in_words(facts["size"]) if facts["vertices"] else "nothing"
     for name, corner in zip(("from", "to"), facts["bounds"], strict=True):
         words[name] = ", ".join(f"{value:.2f}" for value in corner)
@@ -65,6 +80,19 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
         words["islands"] = islands_in_words(facts["islands"])
     notes = facts["warnings"][:most_warnings]
     return words | {f"note {number}": sentence for number, sentence in enumerate(notes, start=1)}
+
+
+def categories_in_words(counts: Mapping[str, int]) -> str:
+    """Format the categories of objects with their numbers, the most frequent first."""
+    shown = [f"{category} {count:,}" for category, count in list(counts.items())[:_MAX_CATEGORIES]]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+
+
+def cost_in_words(cost: dict[str, int], num_scenes: int = 1) -> str:
+    """Format a ``resident_cost``, of ``num_scenes`` such scenes."""
+    embree, opengl, gpu = (f"{num_scenes * cost[name] / 1e6:,.1f} MB" for name in ("embree", "opengl", "gpu"))
+    return f"about {embree} with Embree; {opengl} and {gpu} of the GPU with OpenGL"
 
 
 def islands_in_words(areas: Sequence[float]) -> str:

@@ -276,7 +276,7 @@ def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
     if many or (len(scene.vertices) and np.prod(np.ptp(scene.bounds[:, [0, 2]], axis=0)) > _QUICK_AREA):
         return None, "not built for a scene of this size: call NavMesh.build(scene.vertices, scene.triangles)"
     try:
-        return NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings()), "built for Habitat's agent"
+        return NavMesh.build(scene.vertices, scene.solid_triangles, NavMeshSettings()), "built for Habitat's agent"
     except ValueError as error:
         return None, str(error)
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 import gym_batchnav
+from gym_batchnav.cli import main
 from gym_batchnav.library.sources import assets_dir
 
 
@@ -83,9 +85,19 @@ def test_bench_prints_one_line_of_figures(what):
         (("bench", "step", "--sensors", "lidar"), "lidar"),
     ],
 )
-def test_an_error_that_the_user_can_fix_is_one_line(arguments, said, tmp_path):
-    done = run(*arguments, *(("--out", str(tmp_path)) if arguments[0] == "demo" else ()), expect=1)
-    assert said in done.stderr and "Traceback" not in done.stderr
+def test_an_error_that_the_user_can_fix_is_one_line(arguments, said, tmp_path, monkeypatch, capfd):
+    where = ("--out", str(tmp_path)) if arguments[0] == "demo" else ()
+    monkeypatch.setattr(sys, "argv", ["gym-batchnav", *arguments, *where])
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # which main() replaces
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    said_so = capfd.readouterr().err
+    assert said in said_so and "Traceback" not in said_so
+
+
+def test_an_error_ends_the_program_with_one_line():
+    done = run("demo", "--scenes", "castle", expect=1)
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
 
 
 @pytest.mark.slow
@@ -115,6 +127,7 @@ def test_paragraphs_of_help_fill_the_lines_of_a_narrow_terminal(command, monkeyp
         assert len(line) + 1 + len(following.split()[0]) > 58, line
 
 
+@pytest.mark.slow
 def test_bench_prints_lists_as_words():
     shown = run(
         "bench", "step", "--scenes", "apartment_4", "--num-envs", "2", "--seconds", "0.2", "--sensors", "rgb,depth"
@@ -129,6 +142,7 @@ def test_help_teaches():
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_scene_navmesh_describes_and_draws_a_file(data_dir, tmp_path):
     scene = data_dir / "scenes/godot/room.glb"
     out = tmp_path / "map.png"
@@ -185,6 +199,7 @@ def test_piped_output_does_not_break_paths(tmp_path):
     assert str(out) in said.stderr
 
 
+@pytest.mark.slow
 def test_object_episodes_are_generated_and_described(tmp_path):
     out = tmp_path / "objects.json.gz"
     wanted = ("--task", "objectnav", "--categories", "chair, sofa", "--num-episodes", "20", "--out", str(out))

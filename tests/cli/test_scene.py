@@ -56,6 +56,7 @@ def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
     damaged, room = lines
     assert damaged["name"] == "damaged" and "damaged.glb" in damaged["refused"]
     assert (room["triangles"], room["objects"], room["materials"], room["textures"]) == (36, 3, 3, 0)
+    assert room["categories"] == {"object": 3} and room["semantics"] == ""
     assert room["size"] == pytest.approx([8.0, 2.6, 6.0]) and room["bounds"][0] == pytest.approx([-4, 0, -3])
     assert room["bytes"] == scene_sources(folder / "room.glb")[0].load().nbytes
     free = 7.8 * 5.8 - 0.4 * 4.4 - 1.2 * 1.2  # floor less what is within 0.1 m of the walls, the wall and the crate
@@ -271,3 +272,16 @@ def test_generate_passes_its_options_on(tmp_path):
 @pytest.mark.parametrize("command", ["info", "view", "navmesh", "prepare", "generate"])
 def test_help_gives_an_example(command):
     assert f"Example: gym-batchnav scene {command}" in " ".join(run(command, "--help").stdout.split())
+
+
+def test_info_tells_what_resident_scenes_cost_before_a_large_file_is_read(folder, monkeypatch):
+    monkeypatch.setattr(sys.modules["gym_batchnav.cli.scene.info"], "_LARGE", 1)
+    once = run("info", folder / "room.glb", "--no-walkable")
+    thrice = run("info", folder / "room.glb", "--no-walkable", "--resident", 3, "--texture-size", 64)
+    for result, factor in ((once, 1), (thrice, 3)):
+        (line,) = (line for line in result.stderr.splitlines() if "resident about" in line)
+        assert line.startswith("room: 36 triangles, 0 textures")
+        told = float(line.partition("about ")[2].split()[0])
+        assert told == pytest.approx(factor * 0.009, abs=0.06)
+    (facts,) = (json.loads(line) for line in run("info", folder / "room.glb", "--json").stdout.splitlines())
+    assert facts["resident_bytes"].keys() == {"embree", "opengl", "gpu"}

@@ -28,6 +28,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         server = self.server
         start = 0
+        if self.headers.get("Range") == f"bytes={len(server.content)}-":
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(server.content)}")
+            self.end_headers()
+            return
         wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         if wanted and self.headers.get("If-Range") == server.version:
             start = int(wanted[1])
@@ -87,6 +92,15 @@ def test_a_killed_download_goes_on_unless_the_file_has_changed(server, tmp_path)
     fetch(address(server), tmp_path / "other")
     assert (tmp_path / "other").read_bytes() == server.content
     assert server.requests == (400, 0)
+
+
+def test_a_download_killed_after_its_last_byte_is_complete(server, tmp_path):
+    server.content = b"a" * 1000
+    (tmp_path / "file.part").write_bytes(server.content)
+    (tmp_path / "file.tag").write_text('"1"')
+    fetch(address(server), tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == server.content
+    assert server.requests == ()
 
 
 def test_a_server_that_refuses_or_sends_nothing_is_named(server, tmp_path):

@@ -41,7 +41,10 @@ def spread_out(scene: Scene, **keywords: object) -> BatchNavEnv:
     return env
 
 
-@pytest.mark.parametrize("name", [f"apartment_{index}" for index in range(8)])
+@pytest.mark.parametrize(
+    "name",
+    ["apartment_0", *(pytest.param(f"apartment_{index}", marks=pytest.mark.slow) for index in range(1, 8))],
+)
 def test_in_the_shipped_apartments(name: str, tmp_path) -> None:
     scene = load_scene(assets_dir() / f"{name}.glb")
     env = spread_out(scene, sensors=(), cache_dir=tmp_path)

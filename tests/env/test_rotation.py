@@ -234,7 +234,7 @@ def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
 
     refused_writes = []
 
-    def full(path, _):
+    def full(path, *_):
         refused_writes.append(path)
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -12,6 +12,7 @@ from gym_batchnav.episodes.floors import floor_islands
 from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes, TourEpisodes, with_floors
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.objects import SceneObject
 
 HOUSE = scene_of("house", box((-0.5, -0.3, -0.5), (8.5, 3.0, 8.5)), box((0, 0, 0), (8, 2.6, 8), inward=True))
 """A closed room whose flat roof is larger than its floor."""
@@ -66,7 +67,9 @@ def test_each_storey_has_its_largest_island():
 def test_objects_on_a_roof_are_no_goals_of_main_floors():
     parts = [box((-0.5, -0.3, -0.5), (8.5, 3.0, 8.5)), box((0, 0, 0), (8, 2.6, 8), inward=True)]
     crates = [box((2, 0, 2), (3, 0.7, 3)), box((5, 3, 5), (6, 3.7, 6))]
-    scene = replace(scene_of("crates", *parts, *crates), objects=("house", "room", "crate_1", "crate_2"))
+    names = ("house", "room", "crate_1", "crate_2")
+    objects = tuple(SceneObject.named(name) for name in names)
+    scene = replace(scene_of("crates", *parts, *crates), objects=objects)
     sampler = ObjectEpisodes(categories=("crate",), per_instance=True)
     np.testing.assert_array_equal(sampled_heights(scene, "main", sampler), [0])
     np.testing.assert_array_equal(sampled_heights(scene, "habitat", sampler), [0, 3])

@@ -10,11 +10,11 @@ from gym_batchnav.episodes.objects import (
     ObjectInstance,
     ViewRules,
     find_instances,
-    object_category,
     sample_object_episodes,
 )
 from gym_batchnav.episodes.samplers import ObjectEpisodes, sampler_from_json, sampler_to_json
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.objects import SceneObject
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def gap(points, ends):
 def test_categories_are_names_without_numbers():
     names = {"office_chair_2": "chair", "Chair.012": "chair", "TV_Monitor 3": "tv_monitor", "wall_bath_2": "wall"}
     for name, category in names.items():
-        assert object_category(name) == category
+        assert SceneObject.named(name).category == category
 
 
 def test_view_points_are_near_and_on_the_navmesh(instances, mesh):

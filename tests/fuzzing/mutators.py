@@ -77,6 +77,34 @@ def mutate_text(rng: np.random.Generator, data: bytes) -> bytes:
     return data
 
 
+def mutate_xml(rng: np.random.Generator, data: bytes) -> bytes:
+    """A copy with one to four attributes changed, left out or moved, or elements doubled; now and then any text."""
+    if rng.random() < 0.1:
+        return mutate_text(rng, data)
+    for _ in range(min(4, rng.geometric(0.5))):
+        found = list(re.finditer(rb'[a-z]+="([^"]*)"', data))
+        if not found:
+            break
+        one = found[rng.integers(len(found))]
+        other = found[rng.integers(len(found))]
+        kind = rng.integers(6)
+        if kind == 0:
+            data = data[: one.start()] + data[one.end() :]
+        elif kind == 1:
+            data = data[: one.start(1)] + other[1] + data[one.end(1) :]
+        elif kind == 2:
+            data = data[: one.start()] + other[0] + data[one.end() :]
+        elif kind == 3:
+            tags = [tag for tag in re.finditer(rb"<[a-z]+[^<>]*/>", data) if tag.start() != one.start()]
+            tag = tags[rng.integers(len(tags))] if tags else one
+            data = data[: tag.start()] + tag[0] * int(rng.integers(0, 4)) + data[tag.end() :]
+        else:
+            words = one[1].split() or [b""]
+            words[rng.integers(len(words))] = ODD_WORDS[rng.integers(len(ODD_WORDS))]
+            data = data[: one.start(1)] + b" ".join(words) + data[one.end(1) :]
+    return data
+
+
 def mutate_json(rng: np.random.Generator, document: Any) -> Any:
     """A copy with one to three changes: values replaced, left out, swapped, repeated or wrapped in lists."""
     document = copy.deepcopy(document)

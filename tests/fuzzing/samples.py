@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from compressed import ktx2_square, meshopt_square
 from glb import SQUARE_UVS, Glb, four_colors
+from mjcf import HOUSE_OBJ, furnished_home
 from PIL import Image
+from recast_tiles import tiled_file
 from rooms import box_room
+from scans import write_hm3d, write_mp3d
 
 from fuzzing import mutators
 from gym_batchnav.env.batch_env import BatchNavEnv
@@ -23,22 +30,42 @@ from gym_batchnav.scene.scene import Scene
 
 Mutator = Callable[[np.random.Generator, bytes], bytes]
 
-SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture")
-KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset")
+SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture", "mjcf")
+KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations")
+# Compressed samples, by the package that reads them; meshopt needs Python 3.11.
+PACKED = {name: make for name, package, make in (
+    ("ktx2", "opengl_basisu", partial(ktx2_square, "uastc_zstd")), ("meshopt", "meshopt", meshopt_square),
+) if find_spec(package)}  # fmt: skip
 # Of each kind, the files that are changed and how.
 MUTATORS: dict[str, dict[str, Mutator]] = {
-    "glb": {"scene.glb": mutators.mutate_glb, "textured.glb": mutators.mutate_glb},
+    "glb": dict.fromkeys(("scene.glb", "textured.glb", *(f"{name}.glb" for name in PACKED)), mutators.mutate_glb),
     "gltf": {"scene.gltf": mutators.mutate_json_text, "scene.bin": mutators.mutate_bytes},
     "obj": {"scene.obj": mutators.mutate_text, "scene.mtl": mutators.mutate_text},
     "ply": {"scene.ply": mutators.mutate_bytes, "text.ply": mutators.mutate_text},
     "stl": {"scene.stl": mutators.mutate_bytes, "text.stl": mutators.mutate_text},
     "off": {"scene.off": mutators.mutate_text},
     "texture": dict.fromkeys(("a.png", "a.jpg", "a.webp", "a.bmp", "a.tga", "a.gif", "a.tiff"), mutators.mutate_bytes),
-    "navmesh": {"scene.navmesh": mutators.mutate_bytes},
+    "mjcf": {
+        "home.xml": mutators.mutate_xml,
+        "part.obj": mutators.mutate_text,
+        "part.stl": mutators.mutate_bytes,
+        "part.msh": mutators.mutate_bytes,
+        "part.bin": mutators.mutate_bytes,
+        "part.png": mutators.mutate_bytes,
+    },
+    "navmesh": dict.fromkeys(("scene.navmesh", "tiles.navmesh"), mutators.mutate_bytes),
     "episodes": {"e.json": mutators.mutate_json_text, "e.json.gz": mutators.mutate_gzip},
     "policy": dict.fromkeys(("blind.safetensors", "small.safetensors"), mutators.mutate_safetensors),
     "cache": {"*": mutators.mutate_entry},
     "dataset": {"*.json": mutators.mutate_json_text},
+    "annotations": {
+        "hm3d.semantic.txt": mutators.mutate_text,
+        "hm3d.semantic.glb": mutators.mutate_glb,
+        "mp3d.house": mutators.mutate_text,
+        "mp3d_semantic.ply": mutators.mutate_bytes,
+        "gibson.scn": mutators.mutate_json_text,
+        "gibson_semantic.ply": mutators.mutate_bytes,
+    },
 }
 
 
@@ -49,7 +76,9 @@ def write_samples(folder: Path) -> None:
     room = box_room()
     _write_scenes(folder, room)
     _write_textures(folder / "texture")
+    _write_mjcf(folder / "mjcf")
     NavMesh.build(room.vertices, room.triangles).save(folder / "navmesh" / "scene.navmesh")
+    (folder / "navmesh" / "tiles.navmesh").write_bytes(tiled_file())
     _write_episodes(folder / "episodes", room)
     _write_policies(folder / "policy")
     save_glb(room, folder / "cache" / "room.glb")
@@ -58,6 +87,7 @@ def write_samples(folder: Path) -> None:
         sensors=(), renderer="embree",
     ).close()  # fmt: skip
     _write_dataset(folder / "dataset", room)
+    _write_annotations(folder / "annotations", room)
 
 
 def mutated(rng: np.random.Generator, kind: str, samples: Path) -> tuple[dict[str, bytes], str]:
@@ -89,8 +119,17 @@ def _write_scenes(folder: Path, room: Scene) -> None:
     floor = np.array([[-3, 0, 3], [3, 0, 3], [3, 0, -3], [-3, 0, -3]], np.float32)
     colors = np.full((4, 4), 200, np.uint8)
     part = glb.primitive(floor, uvs=SQUARE_UVS, colors=colors, material=glb.picture(four_colors(), sampler=0))
+    part["attributes"] |= {
+        "JOINTS_0": glb.accessor(np.zeros((4, 4), np.uint8)),
+        "WEIGHTS_0": glb.accessor(np.full((4, 4), 0.25, np.float32)),
+    }
+    glb.json |= {"nodes": [{"mesh": 0, "skin": 0}, {}], "skins": [{"joints": [1]}], "scenes": [{"nodes": [0, 1]}]}
     glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
     (folder / "glb" / "textured.glb").write_bytes(glb.mesh(part).bytes())
+    for name, make in PACKED.items():
+        standing = make()
+        standing.json["nodes"][0] |= {"rotation": [-np.sqrt(0.5), 0, 0, np.sqrt(0.5)], "scale": [6, 6, 6]}  # a floor
+        (folder / "glb" / f"{name}.glb").write_bytes(standing.bytes())
     mesh = trimesh.Trimesh(room.vertices, room.triangles, process=False)
     mesh.export(folder / "ply" / "scene.ply")
     mesh.export(folder / "ply" / "text.ply", encoding="ascii")
@@ -117,6 +156,29 @@ def _write_gltf(folder: Path) -> None:
     document["buffers"] = [{"byteLength": len(glb.binary), "uri": "scene.bin"}]
     (folder / "scene.gltf").write_text(json.dumps(document))
     (folder / "scene.bin").write_bytes(glb.binary)
+
+
+def _write_mjcf(folder: Path) -> None:
+    """Write a furnished home with a mesh of each format, a height field and a texture."""
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], "<f4")
+    faces = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], "<i4")
+    names = ("obj", "stl", "msh")
+    assets = "".join(f'<mesh name="{name}" file="part.{name}"/>' for name in names)
+    assets += '<hfield name="hill" file="part.bin" size="1 1 .5 .1"/><texture name="t" type="2d" file="part.png"/>'
+    assets += '<texture name="c" builtin="gradient" width="8" height="8"/><material name="cube" texture="c"/>'
+    assets += '<material name="wood" texture="t" texrepeat="2 2"/>'
+    shapes = "".join(
+        f'<body name="{name}_1"><geom type="mesh" mesh="{name}" material="wood"/></body>' for name in names
+    )
+    shapes += '<geom type="hfield" hfield="hill"/><replicate count="2" offset="1 0 0"><geom size=".1" material="cube"/>'
+    home = furnished_home().replace("<asset>", "<asset>" + assets)
+    (folder / "home.xml").write_text(home.replace("</worldbody>", shapes + "</replicate></worldbody>"))
+    (folder / "part.obj").write_bytes(HOUSE_OBJ)
+    triangles = (bytes(12) + corners[face].tobytes() + bytes(2) for face in faces)
+    (folder / "part.stl").write_bytes(bytes(80) + struct.pack("<I", len(faces)) + b"".join(triangles))
+    (folder / "part.msh").write_bytes(struct.pack("<4i", 4, 0, 0, 4) + corners.tobytes() + faces.tobytes())
+    (folder / "part.bin").write_bytes(struct.pack("<2i", 3, 4) + np.linspace(0, 1, 12, dtype="<f4").tobytes())
+    Image.fromarray(four_colors()).save(folder / "part.png")
 
 
 def _write_textures(folder: Path) -> None:
@@ -172,3 +234,15 @@ def _write_dataset(folder: Path, room: Scene) -> None:
     documents = {"home.scene_dataset_config": dataset, "home.scene_instance": instance, "room.stage_config": stage}
     for name, document in documents.items():
         (folder / f"{name}.json").write_text(json.dumps(document))
+
+
+def _write_annotations(folder: Path, room: Scene) -> None:
+    """Write the same room with the annotations of three datasets."""
+    for name in ("hm3d", "mp3d", "gibson"):
+        save_glb(room, folder / f"{name}.glb")
+    write_hm3d(room, folder, "hm3d")
+    write_mp3d(room, folder, "mp3d")
+    write_mp3d(room, folder, "gibson")
+    (folder / "gibson.house").unlink()
+    objects = [{"id": number, "class_": one.category} for number, one in enumerate(room.objects)]
+    (folder / "gibson.scn").write_text(json.dumps({"objects": objects}))

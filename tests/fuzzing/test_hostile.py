@@ -92,8 +92,28 @@ def write_draco(folder):
     (folder / "s.glb").write_bytes(glb.mesh(part).bytes())
 
 
+def write_meshopt(folder):
+    meshopt = pytest.importorskip("meshopt")
+    vertices, triangles = sphere()
+    data = [meshopt.encode_gltf_buffer(vertices.astype(np.float32), "ATTRIBUTES")]
+    data.append(meshopt.encode_gltf_buffer(triangles.astype(np.uint32), "TRIANGLES"))
+    glb = Glb()
+    glb.mesh(glb.primitive(vertices.astype(np.float32), triangles.astype(np.uint32).ravel()))
+    glb.binary.clear()
+    glb.json["bufferViews"].clear()
+    glb.json["accessors"][0]["count"] = len(vertices)
+    for packed, count, stride, mode in zip(
+        data, (len(vertices), triangles.size), (12, 4), ("ATTRIBUTES", "TRIANGLES"), strict=True
+    ):
+        view = glb.json["bufferViews"][glb.view(packed)]
+        view["extensions"] = {"EXT_meshopt_compression": {**view, "count": count, "byteStride": stride, "mode": mode}}
+    (folder / "s.glb").write_bytes(glb.bytes())
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
-@pytest.mark.parametrize("write", [write_glb, write_obj, write_ply, write_ascii_ply, write_stl, write_off, write_draco])
+@pytest.mark.parametrize(
+    "write", [write_glb, write_obj, write_ply, write_ascii_ply, write_stl, write_off, write_draco, write_meshopt]
+)
 @pytest.mark.slow
 def test_bytes_flipped_and_files_cut_at_every_kilobyte(tmp_path, write):
     write(tmp_path)

@@ -59,6 +59,7 @@ def check_scene(scene: Scene) -> None:
 def try_scene(folder: Path, file: str) -> None:
     """Load a scene file and walk in it."""
     mains = {"scene.bin": "scene.gltf", "scene.mtl": "scene.obj"}
+    mains |= {f"part.{ending}": "home.xml" for ending in ("obj", "stl", "msh", "bin", "png")}
     scene = load_scene(folder / (mains.get(file, file) if not file.startswith("a.") else "scene.obj"))
     check_scene(scene)
     exercise([scene], folder)
@@ -123,7 +124,15 @@ def try_dataset(folder: Path, file: str) -> None:
     exercise(scenes[:1], folder)
 
 
+def try_annotations(folder: Path, file: str) -> None:
+    """Load an annotated scene and walk in it; triangles may be without object."""
+    scene = load_scene(folder / f"{file.split('.')[0].removesuffix('_semantic')}.glb")
+    assert 0 <= scene.triangle_object.min() <= scene.triangle_object.max() <= len(scene.objects), "no object"
+    exercise([scene], folder)
+
+
 TRIES = {
+    "annotations": try_annotations,
     "navmesh": try_navmesh,
     "episodes": try_episodes,
     "policy": try_policy,

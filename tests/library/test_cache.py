@@ -216,9 +216,9 @@ def test_a_folder_that_refuses_costs_one_warning(tmp_path):
         assert store.load("key") is None
 
 
-@pytest.mark.parametrize("where", ["os.replace", "pathlib.Path.write_bytes"])
+@pytest.mark.parametrize("where", ["os.replace", "pathlib.Path.open"])
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch, where):
-    def full(*arguments):
+    def full(*arguments, **_):
         if where != "os.replace":
             with open(arguments[0], "wb") as file:
                 file.write(b"as much as went in")
@@ -252,3 +252,16 @@ def test_processes_may_share_a_folder(tmp_path):
     writers = [subprocess.Popen([sys.executable, "-c", WRITE_AND_READ, str(tmp_path)]) for _ in range(2)]
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_text_that_is_none_is_damage(tmp_path):
+    """Python would raise SystemError for characters beyond Unicode."""
+    store = DiskCache(tmp_path)
+    store.store("names", {"names": np.array(["bed", "sofa"])})
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    place = data.index("bed".encode("utf-32-le"))
+    data[place : place + 4] = (0x7FFFFFFF).to_bytes(4, "little")
+    data[:32] = hashlib.sha256(data[32:]).digest()
+    path.write_bytes(data)
+    assert store.load("names") is None

@@ -128,6 +128,7 @@ def fact(name, value):
         broken("base_color", lambda array: array * np.float32(np.nan)),
         broken("alpha_mode", lambda array: array + np.uint8(7)),
         broken("wrap", lambda array: array + np.uint8(7)),
+        broken("filter", lambda array: array + np.uint8(7)),
         fact("name", 5),
         fact("objects", [1, 2]),
         fact("objects", 3),

@@ -311,3 +311,14 @@ def test_a_scene_too_odd_for_the_cache_is_still_served(tmp_path):
     scene = scene_of("flat", box((0, 0, 0), (1, 1, 1)))
     (source,) = scene_sources([scene], DiskCache(tmp_path))
     assert source.load() is scene and not list(tmp_path.iterdir())
+
+
+def test_meshes_beside_a_model_of_mujoco_are_its_parts(tmp_path):
+    (tmp_path / "home.xml").write_text("<!-- a home -->\n<mujoco><worldbody/></mujoco>")
+    (tmp_path / "labels.xml").write_text("<annotation/>")
+    for name in ("wall.obj", "chair.STL", "other.glb"):
+        (tmp_path / name).write_bytes(b"")
+    assert [source.name for source in scene_sources(str(tmp_path))] == ["home", "other"]
+    assert [source.name for source in scene_sources(str(tmp_path / "*.xml"))] == ["home"]
+    (tmp_path / "home.xml").unlink()
+    assert [source.name for source in scene_sources(str(tmp_path))] == ["chair", "other", "wall"]

@@ -229,14 +229,6 @@ def test_tiles_that_do_not_touch_are_joined(written):
     np.testing.assert_array_equal(points[:7], points[7:])
 
 
-def test_tiles_joined_by_portals_are_refused(written):
-    data = with_two_tiles(written.read_bytes())
-    struct.pack_into("<H", data, polygon_offset(0) + 16, 0x8000)
-    written.write_bytes(data)
-    with pytest.raises(ValueError, match="single tile"):
-        read_navmesh(written)
-
-
 def test_a_failed_write_leaves_the_old_file(written):
     before = written.read_bytes()
     corners = np.zeros((0x10000, 3), np.float32)

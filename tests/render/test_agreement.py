@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from quads import Quad, checkerboard, rotations, scene_of, views_at
+from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
 
 from gym_batchnav.bench import navigable_views
 from gym_batchnav.geometry import Camera, look_at, view_matrices
@@ -13,7 +13,7 @@ from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.render.opengl import OpenGLRenderer
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.scene.scene import CLAMP, MIRROR, REPEAT
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 
 pytestmark = pytest.mark.opengl
 
@@ -85,6 +85,8 @@ def gallery():
         Quad((2.2, 0.4, -2), (0.4, 0.2, 1.7), (-0.4, 1.5, 0.1), brick(6), (2, 2), masked=True, double_sided=False),
         Quad((-2.5, 0.5, 1.5), (1.7, 0.1, -0.3), (0.1, 1.2, 0.6), checkerboard(4), base_color=(0.3, 0.9, 0.5, 1)),
     ]
+    for pixelated in (walls[4], panels[3], panels[4]):
+        pixelated.filter = NEAREST
     return scene_of(*walls, *panels)
 
 
@@ -117,6 +119,20 @@ def test_they_agree_on_misses_and_metres_in_several_slots():
     assert_agreement(opengl, embree, camera)
     assert ((opengl["depth"] == 0) == (embree["depth"] == 0)).mean() > 0.999
     assert (opengl["depth"] == 0).mean() > 0.05
+
+
+@pytest.mark.parametrize("kind", [NEAREST, LINEAR])
+def test_magnified_texels_are_flat_only_with_the_nearest_filter(kind):
+    camera = Camera(64, 64, lit=False)
+    texels = np.random.default_rng(3).integers(0, 256, (256, 256, 4)).astype(np.uint8)
+    texels[..., 3] = 255
+    scene = scene_of(wall(2.0, half=4.0, texture=texels, repeats=(0.1, 0.1), filter=kind))
+    views = np.tile(np.eye(4, dtype=np.float32), (NUM_VIEWS, 1, 1))
+    known = set(map(tuple, texels[..., :3].reshape(-1, 3).tolist()))
+    for images in pictures([scene], np.zeros(NUM_VIEWS, int), views, camera):
+        seen = images["rgb"][0].reshape(-1, 3).tolist()
+        flat = sum(tuple(color) in known for color in seen) / len(seen)
+        assert flat == 1 if kind == NEAREST else flat < 0.1
 
 
 def poses(scene, count):

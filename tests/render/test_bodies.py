@@ -45,7 +45,7 @@ def views_of(rng):
 
 def draw(renderer, scenes, camera, views, bodies=None, slots=None):
     shapes = SceneLibrary.from_scenes(SHAPES)
-    drawer = make_renderer(renderer, SceneLibrary.from_scenes(scenes), shapes)
+    drawer = make_renderer(renderer, SceneLibrary.from_scenes(scenes), bodies=shapes)
     slots = np.zeros(len(views), np.int32) if slots is None else slots
     pictures = drawer.target(camera, SENSORS, len(views)).render(slots, views, bodies)
     pictures = {sensor: picture.copy() for sensor, picture in pictures.items()}
@@ -97,7 +97,7 @@ def test_each_view_shows_its_own_bodies(renderer):
 
 def test_refreshed_views_follow_bodies_that_move():
     shapes = SceneLibrary.from_scenes(SHAPES)
-    drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), shapes)
+    drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), bodies=shapes)
     target = drawer.target(Camera(16, 16), ("semantic",), 2)
     views = np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], 2, axis=0)
     slots = np.zeros(2, np.int32)

@@ -20,6 +20,7 @@ def scene_with(*textures: np.ndarray) -> Scene:
         alpha_cutoff=np.zeros(1, np.float32),
         double_sided=np.ones(1, bool),
         wrap=np.zeros((1, 2), np.uint8),
+        filter=np.zeros(1, np.uint8),
     )
     corners = np.eye(3, dtype=np.float32)
     one = np.ones(1, np.int32)

@@ -6,7 +6,8 @@ import warnings
 
 import numpy as np
 import pytest
-from rooms import box, box_room, scene_of
+from rooms import box, box_room, names_of, scene_of
+from scans import write_hm3d, write_mp3d
 
 from gym_batchnav.episodes.habitat import scene_stem
 from gym_batchnav.library import recipes
@@ -19,6 +20,7 @@ from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.habitat import dataset as habitat
 from gym_batchnav.scene.habitat.attributes import asset_frame, rotation_of
 from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 
 DATASET = {
@@ -71,7 +73,7 @@ def bounds_of(scene, number):
 
 
 def crates_of(scene):
-    return [bounds_of(scene, number + 1) for number, name in enumerate(scene.objects) if name == "crate"]
+    return [bounds_of(scene, number + 1) for number, name in enumerate(names_of(scene)) if name == "crate"]
 
 
 def test_a_stage_is_turned_and_scaled_as_its_configuration_says(folder):
@@ -104,7 +106,7 @@ def test_an_object_stands_where_its_centre_is_put(folder):
     scene = load(folder)
     (crate,) = crates_of(scene)
     np.testing.assert_allclose(crate, [[0.8, 1.5, 2.9], [1.2, 2.5, 3.1]], atol=1e-5)
-    assert scene.name == "apt_0" and scene.objects == (*box_room().objects, "crate")
+    assert scene.name == "apt_0" and names_of(scene) == (*names_of(box_room()), "crate")
     assert scene.navmesh is None
 
 
@@ -343,12 +345,12 @@ def test_joined_scenes_keep_their_looks():
         [
             Placed(plain, np.eye(4)),
             Placed(textured, np.eye(4)),
-            Placed(plain, there, "crate"),
-            Placed(textured, there, "pair"),
+            Placed(plain, there, SceneObject("crate", "crate")),
+            Placed(textured, there, SceneObject("pair", "")),
             Placed(other, np.eye(4)),
         ],
     )
-    assert joined.objects == ("object_0", "object_0", "object_1", "crate", "pair", "object_0", "object_1")
+    assert names_of(joined) == ("object_0", "object_0", "object_1", "crate", "pair", "object_0", "object_1")
     assert [picture.max() for picture in joined.textures] == [0, 1, 9, 9]  # each scene brings its own once
     assert joined.materials.texture.tolist() == [-1, 1, -1, 3, -1]
     rows = [plain.triangle_material, textured.triangle_material + 1]
@@ -358,3 +360,69 @@ def test_joined_scenes_keep_their_looks():
     assert joined.colors is None
     corners = joined.vertices[joined.triangles[joined.triangle_object == 5]]
     assert np.array_equal(corners, textured.vertices[textured.triangles] + np.float32([10, 0, 0]))
+
+
+def test_a_stage_names_its_annotations(folder):
+    pytest.importorskip("scipy")
+    room = box_room()
+    room = dataclasses.replace(room, objects=tuple(SceneObject(kind, kind) for kind in ("hall", "wall", "crate")))
+    doubled = dataclasses.replace(room, vertices=2 * room.vertices)
+    write_mp3d(doubled, folder / "assets", "marks")  # its y is up, unlike in the room's file
+    config = folder / "configs/stages/room.stage_config.json"
+    stage = json.loads(config.read_text())
+    stage |= {"semantic_asset": "../../assets/marks_semantic.ply", "semantic_up": [0, 1, 0]}
+    stage |= {"semantic_descriptor_filename": "../../assets/marks.house", "semantic_front": [0, 0, -1]}
+    write(config, stage)
+    scene = load(folder)
+    assert [one.category for one in scene.objects] == ["hall", "wall", "crate", "crate"]
+    np.testing.assert_allclose(scene.object_boxes[2], [[1.5, 0, -1], [2.5, 0.7, 0]], atol=1e-5)
+    np.testing.assert_allclose(scene.object_boxes[3].mean(axis=0), (1, 2, 3), atol=1e-5)
+    assert scene.metadata["semantics"] == "assets/marks.house" and not scene.warnings
+    assert {"assets/marks.house", "assets/marks_semantic.ply"} <= set(scene.metadata["files"])
+
+
+def test_stages_may_lack_annotations_that_are_named_by_a_pattern(folder, tmp_path):
+    pytest.importorskip("scipy")
+    attributes = {
+        "semantic_asset": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.semantic.glb",
+        "semantic_descriptor_filename": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.semantic.txt",
+        "nav_asset": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.navmesh",
+    }
+    room = box_room()
+    save_glb(room, folder / "raw/bare.basis.glb")
+    stages = {"default_attributes": attributes, "paths": {".glb": ["raw/*.basis.glb"]}}
+    write(folder / "home.scene_dataset_config.json", {"stages": stages})
+    (source,) = scene_sources(str(folder / "home.scene_dataset_config.json"), DiskCache(tmp_path / "cache"))
+    bare = source.load()
+    assert names_of(bare) == names_of(room) and bare.navmesh is None and not bare.warnings
+    write_hm3d(room, folder / "raw", "bare", ["hall", "wall", "crate"])
+    assert [one.category for one in source.load().objects] == ["hall", "wall", "crate"]  # the cache notices
+    NavMesh.build(room.vertices, room.triangles).save(folder / "raw/bare.navmesh")
+    assert source.load().navmesh is not None
+
+
+def test_the_table_of_objects_goes_before_the_lexicon_and_that_before_names(folder):
+    config = {**DATASET, "semantic_scene_descriptor_instances": {"words": "words.json"}}
+    write(folder / "home.scene_dataset_config.json", config)
+    write_instance(folder, [{"template_name": "crate"}], semantic_scene_instance="words")
+    assert load(folder).objects[-1] == SceneObject("crate", "crate")
+    write(folder / "words.json", {"classes": [{"id": 7, "name": "Box"}]})
+    write(
+        folder / "configs/objects/crate.object_config.json",
+        {"render_asset": "../../assets/crate.glb", "semantic_id": 7},
+    )
+    assert load(folder).objects[-1] == SceneObject("crate", "box")
+    (folder / "semantics").mkdir()
+    (folder / "semantics/objects.csv").write_text("id,main_category,wnsynsetkey\ncrate,,chest.n.01\n")
+    assert load(folder).objects[-1] == SceneObject("crate", "chest")
+    (folder / "semantics/objects.csv").write_text("name\ncrate\n")
+    with pytest.raises(SceneError, match=r"objects\.csv.*no column id"):
+        load(folder)
+
+
+def test_objects_that_are_not_collidable_are_not_solid(folder):
+    row = {"template_name": "crate", "translation": [1, 2, 3]}
+    write_instance(folder, [row, {**row, "is_collidable": False}])
+    scene = load(folder)
+    assert [one.solid for one in scene.objects[-2:]] == [True, False]
+    assert len(scene.triangles) - len(scene.solid_triangles) == 12

@@ -13,6 +13,7 @@ import pytest
 import trimesh
 from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, soup, square
 from PIL import Image
+from rooms import names_of
 
 from gym_batchnav.library.refusals import is_lasting
 from gym_batchnav.library.sources import scene_sources
@@ -23,7 +24,7 @@ from gym_batchnav.scene.formats import draco as read_draco
 from gym_batchnav.scene.formats import gltf as read_gltf
 from gym_batchnav.scene.formats import gltf_document as gltf
 from gym_batchnav.scene.load import SceneError, SceneNotFoundError, load_scene
-from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT
 
 
 def color_at(scene, point):
@@ -45,7 +46,7 @@ def test_node_transforms_are_applied_from_the_root_down(tmp_path):
     scene = glb.load(tmp_path)
     expected = np.array([[10, 0, -6], [10, 0, -8], [10, 2, -8], [10, 2, -6]], np.float32)
     np.testing.assert_allclose(scene.vertices, expected, atol=1e-6)
-    assert scene.objects == ("plate",)
+    assert names_of(scene) == ("plate",)
 
 
 @pytest.mark.parametrize("scale", [(1, 1, 1), (-1, 1, 1), (-2, -3, -1), (-1, -1, 1)])
@@ -68,7 +69,7 @@ def test_nodes_are_objects_in_order_of_the_tree(tmp_path):
         {"name": "empty"},
     ]
     scene = glb.load(tmp_path)
-    assert scene.objects == ("node_2", "second")
+    assert names_of(scene) == ("node_2", "second")
     assert scene.triangle_object.tolist() == [1, 1, 2, 2]
 
 
@@ -108,7 +109,7 @@ def test_a_picture_stands_upright_whatever_the_format(tmp_path, make):
 
 def test_materials_of_gltf(tmp_path):
     glb = Glb()
-    glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648}]
+    glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
     worn = glb.picture(four_colors(), sampler=0)
     glb.json["materials"][worn] |= {"alphaMode": "MASK", "alphaCutoff": 0.25, "doubleSided": True}
     glb.json["materials"][worn]["pbrMetallicRoughness"]["baseColorFactor"] = [0.1, 0.2, 0.3, 0.4]
@@ -124,6 +125,7 @@ def test_materials_of_gltf(tmp_path):
     assert materials.alpha_cutoff[rows[:2]].tolist() == [0.25, 0.5]
     assert materials.double_sided[rows].tolist() == [True, False, False]
     assert materials.wrap[rows].tolist() == [[CLAMP, MIRROR], [REPEAT, REPEAT], [REPEAT, REPEAT]]
+    assert materials.filter[rows].tolist() == [NEAREST, LINEAR, LINEAR]
 
 
 def test_a_texture_transform_is_baked_into_the_uvs(tmp_path):
@@ -182,7 +184,7 @@ def test_instances_of_a_mesh_are_objects_of_their_own(tmp_path, required):
     if required:
         glb.json["extensionsRequired"] = ["EXT_mesh_gpu_instancing"]
     scene = glb.load(tmp_path)
-    assert len(scene.objects) == 3 and scene.objects[0] == "chair" and len(scene.triangles) == 6
+    assert len(scene.objects) == 3 and scene.objects[0].name == "chair" and len(scene.triangles) == 6
     turned = SQUARE[:, [2, 1, 0]] * [1, 1, -1]  # x goes to -z
     expected = [np.add(SQUARE, [10, 0, 0]), turned * [1, 2, 1] + [14, 0, 0], turned * [1, 1, 0.5] + [10, 0, -2]]
     for number, corners in enumerate(expected, start=1):
@@ -354,7 +356,7 @@ def test_obj_counts_backwards_from_the_face_and_splits_groups(tmp_path):
     wall = "g wall one\nv 0 0 0\nv 1 0 0\nv 1 1 0\nf -3 -2 \\\n -1\nl 1 2\n"
     (tmp_path / "o.obj").write_text(floor + wall)
     scene = load_scene(tmp_path / "o.obj")
-    assert scene.objects == ("floor", "wall one") and scene.triangle_object.tolist() == [1, 1, 2]
+    assert names_of(scene) == ("floor", "wall one") and scene.triangle_object.tolist() == [1, 1, 2]
     normals = np.cross(soup(scene)[:, 1] - soup(scene)[:, 0], soup(scene)[:, 2] - soup(scene)[:, 0])
     assert normals.tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 1]]
     assert scene.warnings == ("1 lines, points and curves were left out",)
@@ -444,8 +446,7 @@ def many_copies(glb):
         (break_json(scene=3), r"scenes\[3\], but there are 1"),
         (break_json(scenes=[{"nodes": []}]), "no triangles"),
         (break_json(extensionsRequired=["EXT_unheard_of"]), "EXT_unheard_of.*without that extension"),
-        (break_json(extensionsRequired=["EXT_meshopt_compression"]), "EXT_meshopt.*npx @gltf-transform/cli copy"),
-        (break_json(extensionsRequired=["KHR_texture_basisu"]), "KHR_texture_basisu.*PNG or JPEG"),
+        (break_json(extensionsRequired=["KHR_texture_ktx"]), "KHR_texture_ktx.*PNG or JPEG"),
         (break_item("nodes", 0, extensions={"EXT_mesh_gpu_instancing": {}}), "EXT_mesh_gpu_instancing"),
         (instanced({}), "no counts of instances"),
         (instanced({"TRANSLATION": 0, "SCALE": 1}), "wrong type"),
@@ -454,7 +455,7 @@ def many_copies(glb):
         (break_item("accessors", 0, count=10**12), "count"),
         (break_item("accessors", 0, count=5), "exceeds its bufferView"),
         (break_item("accessors", 0, count=-1), "count -1"),
-        (break_item("accessors", 0, count=2.0), r"count 2\.0"),
+        (break_item("accessors", 0, count=2.5), r"count 2\.5"),
         (break_item("accessors", 0, componentType=5130), "wrong type"),
         (break_item("accessors", 0, type="VEC2"), "wrong type"),
         (break_item("accessors", 0, byteOffset=4), "exceeds its bufferView"),
@@ -513,21 +514,13 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
         images.open_image(stream.getvalue(), "it")
 
 
-def test_ktx2_pictures_are_refused(tmp_path):
-    (tmp_path / "p.png").write_bytes(b"\xabKTX 20\xbb\r\n\x1a\n" + bytes(100))
-    (tmp_path / "s.mtl").write_text("newmtl m\nmap_Kd p.png\n")
-    (tmp_path / "s.obj").write_text("mtllib s.mtl\nv 0 0 0\nv 1 0 0\nv 1 1 0\nusemtl m\nf 1 2 3\n")
-    with pytest.raises(SceneError, match=r"p\.png is KTX2.*convert"):
-        load_scene(tmp_path / "s.obj")
-
-
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
         ("a.glb", None, "does not exist"),
         ("a.glb", b"", "empty"),
         ("a.glb", b"glTF", "cut short"),
-        ("a.glb", b"hello, world", "JSON"),
+        ("a.glb", b"hello, world", "no GLB file"),
         ("a.gltf", b"[" * 10**5, "JSON"),
         ("a.gltf", b'{"asset": {"version": NaN}}', "NaN"),
         ("a.fbx", b"Kaydara", "'.fbx' are not supported"),
@@ -597,10 +590,10 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
         (assemble, "FREE_PIXELS", -(10**6), "pixels in total"),
         (assemble, "MAX_TRIANGLES", 3, "more than 3 triangles"),
         (assemble, "MAX_PARTS", 1, "more than 1 parts"),
-        (assemble, "FREE_ELEMENTS", -1000, "vertices and triangles from"),
+        (assemble, "FREE_ELEMENTS", -(10**6), "vertices and triangles from"),
         (gltf, "MAX_ELEMENTS_READ", 20, "read more than 20 vertices and indices"),
         (gltf, "MAX_NODES", 0, "has 1 nodes"),
-        (json_values, "MAX_JSON_BYTES", 100, "bytes of JSON"),
+        (gltf, "MAX_GLTF_JSON_BYTES", 100, "bytes of JSON"),
         (json_values, "MAX_JSON_ITEMS", 30, "entries, the limit is 30"),
     ):
         with monkeypatch.context() as patch, pytest.raises(SceneError, match=reason):
@@ -783,38 +776,35 @@ def textured_by(extension, source=None):
     return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
 
 
-def test_webp_is_read_and_what_is_not_is_refused_by_name(tmp_path):
+def test_webp_is_read_and_what_is_not_gives_way_to_a_plain_copy(tmp_path):
     glb = textured_by("EXT_texture_webp")
     stream = io.BytesIO()
     Image.fromarray(four_colors()).save(stream, "WEBP", lossless=True)
     glb.json["images"][0] = {"bufferView": glb.view(stream.getvalue()), "mimeType": "image/webp"}
     np.testing.assert_array_equal(glb.load(tmp_path).textures[0][..., :3], four_colors())
-    for extension in ("KHR_texture_basisu", "MSFT_texture_dds"):
-        with pytest.raises(SceneError, match=f"{extension} alone: convert its textures"):
-            textured_by(extension).load(tmp_path)
+    glb = textured_by("MSFT_texture_dds")
+    with pytest.warns(UserWarning, match="1 textures are missing or damaged.*: MSFT_texture_dds"):
+        assert glb.load(tmp_path).materials.texture.tolist() == [-1]
+    for extension in ("KHR_texture_basisu", "EXT_texture_avif", "MSFT_texture_dds"):
         assert len(textured_by(extension, source=0).load(tmp_path).textures) == 1
-    glb = square()
-    glb.json["bufferViews"][0]["extensions"] = {"EXT_meshopt_compression": {}}
-    with pytest.raises(SceneError, match="EXT_meshopt_compression, which is not supported: decompress it with"):
-        glb.load(tmp_path)
 
 
 def test_one_of_several_scenes_is_chosen_by_name(tmp_path):
     glb = square()
     glb.json["nodes"] = [{"mesh": 0, "name": name} for name in ("a", "b", "c")]
     glb.json["scenes"] = [{"nodes": [0], "name": "hall"}, {"nodes": [1, 2], "name": "attic"}, {"nodes": [2]}]
-    assert glb.load(tmp_path).objects == ("a",)
+    assert names_of(glb.load(tmp_path)) == ("a",)
     glb.json["scene"] = 1
     scene = glb.load(tmp_path)
-    assert scene.objects == ("b", "c")
-    assert scene.warnings == ("Of its 3 scenes 'attic' was loaded: choose another with scene=",)
+    assert names_of(scene) == ("b", "c")
+    assert scene.warnings == ("Loaded scene 'attic' of 3: choose another with scene=",)
     chosen = glb.load(tmp_path, scene="hall")
-    assert chosen.objects == ("a",) and chosen.warnings == ()
-    assert glb.load(tmp_path, scene="2").objects == ("c",)
+    assert names_of(chosen) == ("a",) and chosen.warnings == ()
+    assert names_of(glb.load(tmp_path, scene="2")) == ("c",)
     with pytest.raises(SceneError, match=r"no scene 'cellar': it has hall, attic, 2"):
         glb.load(tmp_path, scene="cellar")
     del glb.json["scenes"], glb.json["scene"]
-    assert glb.load(tmp_path).objects == ("a", "b", "c")
+    assert names_of(glb.load(tmp_path)) == ("a", "b", "c")
     (tmp_path / "o.obj").write_text("v 0 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 3\n")
     with pytest.raises(SceneError, match="only glTF files hold several scenes"):
         load_scene(tmp_path / "o.obj", scene="hall")
@@ -833,7 +823,7 @@ def test_names_in_mtl_may_differ_in_case(tmp_path):
 def test_off_is_read(tmp_path):
     room((8, 7, 2.5)).export(tmp_path / "room.off")
     scene = load_scene(tmp_path / "room.off")
-    assert len(scene.triangles) == 12 and scene.objects == ("room",)
+    assert len(scene.triangles) == 12 and names_of(scene) == ("room",)
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
 
 
@@ -869,7 +859,7 @@ def test_gltf_is_in_metres_however_large(tmp_path):
     glb.json["nodes"][0]["scale"] = [900, 900, 900]
     assert np.ptp(glb.load(tmp_path).vertices[:, 1]) == 900
     glb.json["nodes"][0]["scale"] = [2500, 2500, 2500]
-    with pytest.warns(UserWarning, match=r"2500 m high, since glTF specifies metres.*scale=0\.001.*stage_config"):
+    with pytest.warns(UserWarning, match=r"2500 m high, since its format specifies metres.*scale=0\.001.*stage_config"):
         assert np.ptp(glb.load(tmp_path).vertices[:, 1]) == 2500
     assert np.ptp(glb.load(tmp_path, scale=0.001).vertices[:, 1]) == 2.5
     assert np.ptp(glb.load(tmp_path, scale=1).vertices[:, 1]) == 2500
@@ -885,16 +875,6 @@ def test_a_far_scene_with_a_navmesh_stays_and_says_so(tmp_path):
     with pytest.warns(UserWarning, match=r"extends 20,009 m from its origin.*has a \.navmesh"):
         scene = glb.load(tmp_path)
     assert scene.metadata["origin"] == (0.0, 0.0, 0.0)
-
-
-def test_features_of_gltf_that_are_ignored_are_named(tmp_path, recwarn):
-    glb = Glb()
-    material = glb.picture(four_colors(), sampler=0)
-    glb.json["samplers"] = [{"magFilter": 9728}]
-    glb.json["materials"][material]["extensions"] = {"KHR_materials_unlit": {}}
-    scene = glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material, targets=[{"POSITION": 0}])).load(tmp_path)
-    assert "The file uses KHR_materials_unlit, NEAREST samplers: these were ignored" in scene.warnings
-    assert not recwarn.list  # quiet
 
 
 def test_the_name_of_a_shipped_scene_is_answered_with_how_to_load_it():

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import trimesh
 from PIL import Image
-from rooms import box_room
+from rooms import box_room, named
 
 from gym_batchnav.scene.load import SceneError, load_scene
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.scene.scene import CLAMP, MASK, MIRROR, OPAQUE, REPEAT, Materials, Scene
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT, Materials, Scene
 
 
 def smooth_picture(height, width, alpha=255):
@@ -34,6 +34,7 @@ def materials(count=3):
         alpha_cutoff=np.array([0.5, 0.3, 0.5], np.float32)[:count],
         double_sided=np.array([True, False, False])[:count],
         wrap=np.array([[REPEAT, REPEAT], [CLAMP, MIRROR], [REPEAT, REPEAT]], np.uint8)[:count],
+        filter=np.array([NEAREST, NEAREST, LINEAR], np.uint8)[:count],
     )
 
 
@@ -48,7 +49,7 @@ def random_scene(rng, num_vertices=200, num_triangles=300, num_objects=4):
         uvs=rng.normal(size=(num_vertices, 2)).astype(np.float32),
         colors=rng.integers(0, 256, (num_vertices, 4)).astype(np.uint8),
         textures=(smooth_picture(64, 32), smooth_picture(16, 16, alpha=7)),
-        objects=tuple(f"object {number}" for number in range(num_objects)),
+        objects=named(*(f"object {number}" for number in range(num_objects))),
     )
 
 
@@ -72,7 +73,7 @@ def test_what_is_saved_is_loaded_back(tmp_path):
     textured = scene.materials.texture[before] >= 0
     corner_uvs = scene.uvs[scene.triangles[order]]
     np.testing.assert_array_equal(back.uvs[back.triangles][textured], corner_uvs[textured])
-    for name in ("base_color", "alpha_mode", "double_sided", "wrap", "alpha_cutoff"):
+    for name in ("base_color", "alpha_mode", "double_sided", "wrap", "filter", "alpha_cutoff"):
         np.testing.assert_array_equal(getattr(back.materials, name)[after], getattr(scene.materials, name)[before])
     worn = back.materials.texture[after]
     np.testing.assert_array_equal(worn >= 0, textured)
@@ -105,7 +106,7 @@ def test_equal_corners_share_a_vertex_and_idle_attributes_are_left_out(tmp_path)
         uvs=np.random.default_rng(0).normal(size=(36, 2)).astype(np.float32),
         colors=np.full((36, 4), 255, np.uint8),
         textures=(smooth_picture(8, 8), smooth_picture(8, 8)),
-        objects=("box",),
+        objects=named("box"),
     )
     save_glb(scene, tmp_path / "box.glb")
     document = content(tmp_path / "box.glb")
@@ -120,7 +121,7 @@ def test_more_than_65535_vertices_need_wide_indices(tmp_path):
     vertices = np.random.default_rng(3).normal(size=(side * side, 3)).astype(np.float32)
     triangles = np.arange(side * side, dtype=np.int32).reshape(-1, 3)
     ones = np.ones(len(triangles), np.int32)
-    scene = Scene("large", vertices, triangles, ones - 1, ones, materials(1), objects=("all",))
+    scene = Scene("large", vertices, triangles, ones - 1, ones, materials(1), objects=named("all"))
     scene = dataclasses.replace(scene, materials=dataclasses.replace(scene.materials, texture=np.array([-1], np.int32)))
     save_glb(scene, tmp_path / "large.glb")
     assert content(tmp_path / "large.glb")["accessors"][1]["componentType"] == 5125
@@ -139,7 +140,7 @@ def copies_of(model, matrices):
         triangle_material=np.zeros(len(matrices) * len(model.faces), np.int32),
         triangle_object=np.repeat(np.arange(1, len(matrices) + 1), len(model.faces)).astype(np.int32),
         materials=dataclasses.replace(materials(1), texture=np.array([-1], np.int32)),
-        objects=tuple(f"chair {number}" for number in range(len(matrices))),
+        objects=named(*(f"chair {number}" for number in range(len(matrices)))),
     )
     instances = {number: ("chair", matrix) for number, matrix in enumerate(matrices, start=1)}
     return dataclasses.replace(scene, metadata={"instances": instances})

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import trimesh
 from glb import soup
+from rooms import names_of
 
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.load import SUFFIXES, SceneError, load_scene
@@ -226,9 +227,9 @@ def test_obj_and_ply_have_trimeshs_triangles_and_area(data_dir, name):
 @pytest.mark.data
 def test_relative_indices_put_the_cornell_box_together(data_dir):
     scene = load_scene(data_dir / "scenes/mcguire_CornellBox/CornellBox-Original.obj")
-    assert scene.objects[:3] == ("floor", "ceiling", "backWall") and len(scene.objects) == 7
+    assert names_of(scene)[:3] == ("floor", "ceiling", "backWall") and len(scene.objects) == 7
     normals = np.cross(soup(scene)[:, 1] - soup(scene)[:, 0], soup(scene)[:, 2] - soup(scene)[:, 0])
     for name, axis, where in (("floor", 1, 0.0), ("ceiling", 1, 1.99), ("backWall", 2, -1.04)):
-        mine = scene.triangle_object == 1 + scene.objects.index(name)
+        mine = scene.triangle_object == 1 + names_of(scene).index(name)
         np.testing.assert_allclose(soup(scene)[mine][..., axis], where, atol=1e-6)
         assert np.abs(normals[mine]).argmax(axis=1).tolist() == [axis, axis]

@@ -75,3 +75,19 @@ def test_pieces_done_by_many_threads_are_all_counted(quick, capsys):
             thread.join()
         time.sleep(0.5)
     assert "Preparing: 8,000 of 8,000" in capsys.readouterr().err
+
+
+def test_lines_tell_the_stage_that_was_reported_last(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    progress.report_stage("attic: roof")  # before, so it belongs to other work
+    with progress.late_progress("Reading", total=2) as done:
+        done()
+        thread = threading.Thread(target=progress.report_stage, args=("attic: textures",))
+        thread.start()
+        thread.join()
+        time.sleep(0.2)
+    with progress.late_progress("Waiting", total=1):
+        time.sleep(0.2)
+    said = capsys.readouterr().err
+    assert "Reading: 1 of 2 after 0 s (attic: textures)\n" in said
+    assert "Waiting: 0 of 1 after 0 s\n" in said and "roof" not in said

@@ -112,7 +112,9 @@ def test_the_instance_is_in_the_middle_of_its_picture(make):
     scene = furnished()
     for index in range(12):
         # The colours of objects differ, and shading only scales them.
-        ids = [number for number in range(len(scene.objects)) if scene.objects[number].startswith(("crate", "table"))]
+        ids = [
+            number for number in range(len(scene.objects)) if scene.objects[number].name.startswith(("crate", "table"))
+        ]
         colors = scene.materials.base_color[ids, :3]
         shown = (pictures[index, 16, 16] / 255.0) ** 2.2
         alike = colors @ shown / np.linalg.norm(colors, axis=1) / np.linalg.norm(shown)

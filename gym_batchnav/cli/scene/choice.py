@@ -23,9 +23,22 @@ FrameScale = Annotated[
     typer.Option("--scale", help="Metres per unit of the file, if the guess is wrong: 0.01 for centimetres."),
 ]
 
+TextureSize = Annotated[
+    str, typer.Option(help="Longest side of textures in pixels; auto fits those of a scene into 256 MiB.")
+]
+MaxTriangles = Annotated[
+    int | None, typer.Option(help="Simplify files with more triangles (extra formats); navmeshes are built before.")
+]
+
 _MAX_NAMES = 8  # in a message
 # Rotations that bring up to y.
 _UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])}
+
+
+def load_options(texture_size: str, max_triangles: int | None) -> dict[str, Any]:
+    """Return the keywords of ``load_scene`` for the flags of a command."""
+    size = int(texture_size) if texture_size.isdecimal() else texture_size
+    return {"texture_size": size, "max_triangles": max_triangles}
 
 
 def chosen_source(
@@ -69,7 +82,7 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
         return source
     if source.recipe is None or source.recipe["kind"] != "file":
         raise ValueError(f"--up and --scale apply to scene files, but '{source.name}' is not a file: leave them out")
-    return source_from_recipe({**source.recipe, "options": options}, cache)
+    return source_from_recipe({**source.recipe, "options": {**source.recipe["options"], **options}}, cache)
 
 
 def stage_config_hint(scene: Scene) -> str:

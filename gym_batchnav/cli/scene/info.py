@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,11 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, with_frame
+from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, MaxTriangles, TextureSize, load_options, with_frame
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import SceneSource
+
+_LARGE = 2**26  # bytes of a file whose cost is told in advance
 
 
 def info(
@@ -24,9 +27,15 @@ def info(
     walkable: Annotated[bool, typer.Option(help="Also build the navmesh, which may take a while.")] = True,
     up: FrameUp = None,
     scale: FrameScale = None,
+    texture_size: TextureSize = "auto",
+    max_triangles: MaxTriangles = None,
+    resident: Annotated[int, typer.Option(help="Number of resident scenes for which memory is told.", min=1)] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per scene.")] = False,
 ) -> None:
     """Describe scenes: counts, size, textures, memory, guessed units, parts left out, and the walkable area.
+
+    "resident" is the memory that --resident such scenes take in a run. For a large glTF file it is estimated and told
+    before anything is decoded.
 
     The exit status is 1 if a scene cannot be read, or if none of the scenes has a walkable area.
 
@@ -37,11 +46,14 @@ def info(
     from gym_batchnav.system.progress import late_progress
 
     cache = DiskCache()
+    options = load_options(texture_size, max_triangles)
     console = Console(soft_wrap=not sys.stdout.isatty())
     refused = unwalkable = 0
-    sources = [with_frame(source, cache, up, scale) for source in scene_sources(scenes, cache)]
+    sources = [with_frame(source, cache, up, scale) for source in scene_sources(scenes, cache, options)]
     with late_progress("Reading scenes", len(sources)) as done:
         for source in sources:
+            if not as_json:
+                _tell_cost(source, texture_size, resident)
             facts = _facts(source, cache, walkable)
             refused += "refused" in facts
             unwalkable += "walkable" in facts
@@ -51,10 +63,28 @@ def info(
                 reason = escape(facts["refused"])
                 console.print(f"[red]{escape(source.name)}[/] cannot be used: {reason}", highlight=False)
             else:
-                console.print(_table(facts))
+                console.print(_table(facts, resident))
             done()
     if refused or unwalkable == len(sources):
         raise typer.Exit(1)
+
+
+def _tell_cost(source: SceneSource, texture_size: str, num_resident: int) -> None:
+    """Print on standard error what a large glTF file will cost, before it is read; nothing for other scenes."""
+    from gym_batchnav.render.cost import resident_cost
+    from gym_batchnav.scene.formats.gltf_counts import count_gltf
+    from gym_batchnav.viz.facts import cost_in_words
+
+    path = Path(str((source.recipe or {}).get("path", "")))
+    if path.suffix.lower() not in (".glb", ".gltf") or not path.is_file() or path.stat().st_size < _LARGE:
+        return
+    try:
+        counts = count_gltf(path, load_options(texture_size, None)["texture_size"])
+    except (ValueError, LookupError, TypeError, OSError):
+        return  # loading says what is wrong
+    cost = resident_cost(counts.num_triangles, counts.num_vertices, counts.num_textures, counts.texture_bytes)
+    content = f"{counts.num_triangles:,} triangles, {counts.num_textures:,} textures of up to {counts.texture_size:,}"
+    print(f"{source.name}: {content} pixels; resident {cost_in_words(cost, num_resident)}", file=sys.stderr, flush=True)
 
 
 def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, Any]:
@@ -81,13 +111,13 @@ def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, A
     return facts
 
 
-def _table(facts: dict[str, Any]) -> Table:
+def _table(facts: dict[str, Any], num_resident: int) -> Table:
     """Return the facts as a table."""
     from gym_batchnav.viz.facts import scene_in_words
 
     table = Table(show_header=False, title=escape(facts["name"]), title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, words in scene_in_words(facts).items():
+    for name, words in scene_in_words(facts, num_resident=num_resident).items():
         table.add_row(name, escape(words))
     return table

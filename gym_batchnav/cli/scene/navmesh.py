@@ -97,7 +97,7 @@ def _built(scene: Scene, settings: NavMeshSettings) -> NavMesh:
             percent = int(100 * share)
 
         try:
-            return NavMesh.build(scene.vertices, scene.triangles, settings, progress)
+            return NavMesh.build(scene.vertices, scene.solid_triangles, settings, progress)
         except ValueError as error:
             raise ValueError(f"scene '{scene.name}': {error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
+
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
 
@@ -21,6 +24,11 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option(help="Number of processes; by default at most 4, as cores and memory allow.", min=1)
     ] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="Prepare only every n-th scene, from the i-th on, as in 2/8.", metavar="i/n")
+    ] = None,
+    texture_size: TextureSize = "auto",
+    max_triangles: MaxTriangles = None,
     radius: Annotated[float | None, typer.Option(help="Agent radius in metres, as in your run.", min=0)] = None,
     height: Annotated[float | None, typer.Option(help="Agent height in metres.", min=0)] = None,
     climb: Annotated[float | None, typer.Option(help="Highest step in metres.", min=0)] = None,
@@ -31,8 +39,12 @@ def prepare(
 ) -> None:
     """Parse or generate scenes and build their navmeshes and distances now, so that a run finds them in the cache.
 
-    Entries that are already in the cache are only checked. Scenes that cannot be used are listed at the end, and the
-    exit status is then 1. Ctrl-C stops at once and keeps all complete entries.
+    Entries that are already in the cache are only checked, so that a command that was interrupted or killed continues
+    when it is run again. Scenes that cannot be used are listed in a table at the end, and the exit status is then 1.
+    Ctrl-C stops at once and keeps all complete entries.
+
+    Several machines that share a cache folder each take a part with --shard; as an array of Slurm jobs:
+    sbatch --array=1-8 --wrap 'gym-batchnav scene prepare "scans/**/*.glb" --shard $SLURM_ARRAY_TASK_ID/8'
 
     Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
     """
@@ -41,6 +53,7 @@ def prepare(
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.preparation.pool import prepare_all
+    from gym_batchnav.preparation.worker import PreparationWorker
     from gym_batchnav.system.wording import counted
 
     given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
@@ -50,11 +63,21 @@ def prepare(
     cache = DiskCache(cache_dir)
     _check(cache, episode_file)
     preparer = NavigationPreparer(settings, episode_file, num_episodes, cache)
-    sources = scene_sources(scenes, cache)
+    sources = scene_sources(scenes, cache, load_options(texture_size, max_triangles))
+    number, count = _shard(shard)
+    sources = sources[number - 1 :: count]
     console = Console(stderr=True)
-    refused = prepare_all(sources, preparer, workers)
+    refused = prepare_all(sources, preparer, workers) if sources else []
     scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"
     console.print(f"{scenes_ready} ready in '{cache.directory}'", highlight=False, markup=False)
+    names = {name for name, _ in refused}
+    first = next((source.recipe for source in sources if source.name not in names), None)
+    if first is not None and not PreparationWorker(preparer).is_prepared(first):
+        console.print(
+            f"The cache is full ({cache.max_bytes / 1e9:g} GB), and scenes that were prepared first have been removed "
+            "from it: set GYM_BATCHNAV_CACHE_GB to a larger number, here and for your runs",
+            highlight=False,
+        )
     if refused:
         table = Table(title="Scenes that cannot be used")
         table.add_column("scene")
@@ -63,6 +86,18 @@ def prepare(
             table.add_row(escape(name), escape(reason))
         console.print(table)
         raise typer.Exit(1)
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    """Return i and n of ``--shard i/n``; 1 and 1 if it is not given.
+
+    Raises:
+        ValueError: If it is not of this form, or i is not from 1 to n.
+    """
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", "1/1" if text is None else text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(f"--shard {text}: pass i/n with i from 1 to n, such as 2/8")
+    return int(match[1]), int(match[2])
 
 
 def _check(cache: DiskCache, episode_file: Path | None) -> None:

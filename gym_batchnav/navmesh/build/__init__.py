@@ -5,7 +5,7 @@ Each stage names the Recast function that it re-creates; none of the code is Rec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,7 @@ MAX_PAIRS = 2**27  # pairs of spans in the same column; they take at most four s
 MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles; they take at most five seconds
 MAX_ROW = 2**20  # cells along x or z that float32 can still distinguish
 MAX_LEVELS = 2**15 - 2  # voxels along y, as int16; four times what Recast's 13 bits hold
+_BLOCK = 2**14  # triangles
 SMALLEST_CROSS = 1e-12  # square metres: triangles whose sides have a shorter cross product are dropped
 
 
@@ -145,24 +146,33 @@ def _clean(
         raise ValueError(
             f"{np.count_nonzero(~np.isfinite(points).all(axis=1))} vertices are not finite (NaN or infinite)"
         )
-    a = points[triangles[:, 0]]
-    b = points[triangles[:, 1]]
-    c = points[triangles[:, 2]]
-    with np.errstate(over="ignore", invalid="ignore"):
-        normal = np.cross(b - a, c - a)
-        length = np.sqrt((normal * normal).sum(axis=1))
-    kept = ~(length <= SMALLEST_CROSS)  # Triangles that overflow are kept; _make_grid rejects them as too large.
+    steepest = np.float32(np.cos(np.radians(settings.agent_max_slope_deg)))
+    kept = np.empty(len(triangles), bool)
+    walkable = np.empty(len(triangles), bool)
+    for rows in _blocks(len(triangles)):
+        a, b, c = (points[triangles[rows, k]] for k in range(3))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            normal = np.cross(b - a, c - a)
+            length = np.sqrt((normal * normal).sum(axis=1))
+            walkable[rows] = normal[:, 1] / length > steepest
+        kept[rows] = ~(length <= SMALLEST_CROSS)  # Triangles that overflow are kept; _make_grid rejects them.
     if not kept.any():
         raise ValueError(f"none of the {len(triangles)} triangles has an area")
-    steepest = np.float32(np.cos(np.radians(settings.agent_max_slope_deg)))
-    walkable = normal[kept, 1] / length[kept] > steepest
-    return points, triangles[kept].astype(np.int32), walkable
+    if kept.all():
+        return points, triangles.astype(np.int32, copy=False), walkable
+    return points, triangles[kept].astype(np.int32), walkable[kept]
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Yield slices of ``count`` triangles, so that intermediate values fit into the processor's cache."""
+    return (slice(start, start + _BLOCK) for start in range(0, count, _BLOCK))
 
 
 def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSettings) -> _Grid:
-    used = points[triangles.reshape(-1)]
-    origin = used.min(axis=0)
-    upper = used.max(axis=0)
+    used = np.zeros(len(points), bool)
+    used[triangles] = True
+    origin = points[used].min(axis=0)
+    upper = points[used].max(axis=0)
     cell_size = np.float32(settings.cell_size)
     cell_height = np.float32(settings.cell_height)
     size = upper.astype(np.float64) - origin
@@ -195,10 +205,13 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
 
 def _cell_visits(points: np.ndarray, triangles: np.ndarray, cell_size: float) -> float:
     """Estimate the number of cells that triangles touch seen from above, summed over triangles."""
-    a, b, c = (points[triangles[:, k]][:, ::2].astype(np.float64) / cell_size for k in range(3))
-    area = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]) / 2
-    longest = np.maximum(np.abs(b - a), np.maximum(np.abs(c - a), np.abs(c - b))).max(axis=1)
-    return float((area + 2 * longest + 1).sum())
+    visits = 0.0
+    for rows in _blocks(len(triangles)):
+        a, b, c = (points[triangles[rows, k]][:, ::2].astype(np.float64) / cell_size for k in range(3))
+        area = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]) / 2
+        longest = np.maximum(np.abs(b - a), np.maximum(np.abs(c - a), np.abs(c - b))).max(axis=1)
+        visits += float((area + 2 * longest + 1).sum())
+    return visits
 
 
 def _find_floor(

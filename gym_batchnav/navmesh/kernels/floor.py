@@ -22,6 +22,7 @@ MAX_TESTS = 1 << 28  # tests of one node against one triangle
 BUCKET_CELL = 0.1  # metres
 MAX_BUCKETS = 1 << 18
 MAX_BUCKET_ENTRIES = 1 << 24
+_BLOCK = 1 << 14  # triangles
 CELL_HEIGHTS_BELOW = 2.0  # Recast rounds a height up once for the voxel and lifts the detail mesh by one more
 
 
@@ -78,14 +79,17 @@ def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, 
 
 def _surfaces_within(vertices: np.ndarray, triangles: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return the corners [S, 3, 3] float32 of the triangles that reach into a box and are not vertical."""
-    reaches = np.ones(len(triangles), bool)
-    for axis in range(3):
-        along = vertices[:, axis][triangles]
-        reaches &= (along.max(axis=1) >= low[axis]) & (along.min(axis=1) <= high[axis])
-    corners = vertices[triangles[reaches]]
-    edges = corners[:, 1:, ::2].astype(np.float64) - corners[:, :1, ::2]
-    area = edges[:, 0, 0] * edges[:, 1, 1] - edges[:, 0, 1] * edges[:, 1, 0]
-    return np.ascontiguousarray(corners[np.abs(area) > 1e-12], np.float32)
+    kept = [np.zeros((0, 3, 3), np.float32)]
+    for start in range(0, len(triangles), _BLOCK):
+        corners = vertices[triangles[start : start + _BLOCK]]
+        a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
+        below = np.minimum(np.minimum(a, b), c) <= high
+        above = np.maximum(np.maximum(a, b), c) >= low
+        corners = corners[(below & above).all(axis=1)]
+        edges = corners[:, 1:, ::2].astype(np.float64) - corners[:, :1, ::2]
+        area = edges[:, 0, 0] * edges[:, 1, 1] - edges[:, 0, 1] * edges[:, 1, 0]
+        kept.append(corners[np.abs(area) > 1e-12].astype(np.float32))
+    return np.concatenate(kept)
 
 
 def _lay_out(ground: Ground, cell: float) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ from gym_batchnav.render.checks import check_target, closed_error
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
 from gym_batchnav.render.embree.surface import SurfacePreparer
 from gym_batchnav.render.embree.target import EmbreeTarget, SlotTable
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 
 
@@ -19,6 +20,7 @@ class EmbreeRenderer:
 
     Args:
         library: The scenes; the trees of all resident scenes are built now.
+        semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
 
     Raises:
@@ -28,9 +30,12 @@ class EmbreeRenderer:
     name = "embree"
     nbytes = 0  # on a graphics device; trees and surfaces count as the library's memory
 
-    def __init__(self, library: SceneLibrary, bodies: SceneLibrary | None = None) -> None:
+    def __init__(
+        self, library: SceneLibrary, semantic_ids: SemanticIds | None = None, bodies: SceneLibrary | None = None
+    ) -> None:
         claim_process("the Embree renderer")
         self.library = library
+        self.semantic_ids = semantic_ids or SemanticIds()
         self.bodies = bodies
         self.claim = Claim("this Embree renderer")
         self.embree = shared_embree()
@@ -72,7 +77,7 @@ class EmbreeRenderer:
 
     def tree_key(self, cull: bool) -> int:
         """Return the library's key of the ray trees."""
-        return self._prepare(self.library, TreePreparer(self.embree, cull))
+        return self._prepare(self.library, self._tree_preparer(self.library, cull))
 
     def slot_table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> SlotTable:
         """Return the table of slots that kernels read, shared by targets with the same requirements.
@@ -85,7 +90,7 @@ class EmbreeRenderer:
         """
         full = SurfacePreparer(size, masked_only=False)
         surfaces = full if (library, full) in self._keys else SurfacePreparer(size, masked_only)
-        tree = self._prepare(library, TreePreparer(self.embree, cull))
+        tree = self._prepare(library, self._tree_preparer(library, cull))
         surface = self._prepare(library, surfaces)
         key = (library, tree, surface)
         if key not in self._tables:
@@ -98,6 +103,10 @@ class EmbreeRenderer:
             for table in self._tables.values():
                 table.mirror()
             self._generation = self.library.generation
+
+    def _tree_preparer(self, library: SceneLibrary, cull: bool) -> TreePreparer:
+        """Return the preparer of ray trees; a body's triangles need no ids, since the whole body has one."""
+        return TreePreparer(self.embree, cull, self.semantic_ids if library is self.library else SemanticIds())
 
     def _prepare(self, library: SceneLibrary, preparer: TreePreparer | SurfacePreparer) -> int:
         """Register a preparer with a library, once for all targets, and return its key."""

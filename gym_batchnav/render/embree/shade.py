@@ -37,7 +37,7 @@ from gym_batchnav.render.embree.packet import (
     V,
     prefetch,
 )
-from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, U0, U1, U2, V0, V1, V2
+from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, NEAREST_BIT, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
 from gym_batchnav.system.jit import INNER, to_int64
 
@@ -232,8 +232,8 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
             # four is a run of ones in binary, in which every second bit is one of the powers between them.
             before = np.int32(np.int32(np.int32(whole * whole) - square) & np.int32(0x55555555))
             start = np.int32(np.int32(count * before) + np.int32(texture * square))
-            x0, x1, across = neighbours(floats[AT_U + lane], side, packet[WRAP_U + lane])
-            y0, y1, down = neighbours(floats[AT_V + lane], side, packet[WRAP_V + lane])
+            x0, x1, across = neighbours(floats[AT_U + lane], side, packet[WRAP_U + lane], side == whole)
+            y0, y1, down = neighbours(floats[AT_V + lane], side, packet[WRAP_V + lane], side == whole)
             row_0 = np.int32(start + np.int32(side * y0))
             row_1 = np.int32(start + np.int32(side * y1))
             packet[TEXELS + 64 * k + lane] = row_0 + x0
@@ -251,12 +251,23 @@ def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: i
 
 
 @njit(**INNER)
-def neighbours(at: np.float32, side: np.int32, mode: np.int32) -> tuple[np.int32, np.int32, np.float32]:
-    """Return the two texels along an axis around a texture coordinate, and its position between them from 0 to 1."""
+def neighbours(at: np.float32, side: np.int32, mode: np.int32, finest: bool) -> tuple[np.int32, np.int32, np.float32]:
+    """Return the two texels along an axis around a texture coordinate, and its position between them from 0 to 1.
+
+    Args:
+        at: The coordinate.
+        side: Texels per side, a power of two.
+        mode: The way of wrapping, plus NEAREST_BIT.
+        finest: Whether this is level 0, where NEAREST_BIT makes the position 0 or 1.
+    """
     x = at * np.float32(side) - np.float32(0.5)
     before = np.floor(x)
     first = np.int32(before)
-    return wrap_texel(first, side, mode), wrap_texel(np.int32(first + 1), side, mode), x - before
+    within = x - before
+    nearer = np.float32(1.0) if within >= np.float32(0.5) else np.float32(0.0)
+    position = nearer if finest and mode >= NEAREST_BIT else within
+    wrap = np.int32(mode & np.int32(NEAREST_BIT - 1))
+    return wrap_texel(first, side, wrap), wrap_texel(np.int32(first + 1), side, wrap), position
 
 
 @njit(**INNER)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
-from gym_batchnav.scene.scene import MASK, Scene
+from gym_batchnav.scene.scene import MASK, NEAREST, Scene
+from gym_batchnav.system.jit import ENTRY
 
 # The texture mapping of a triangle, its colours and its material.
 TRIANGLE_RECORD = np.dtype(
@@ -26,7 +28,7 @@ MATERIAL_RECORD = np.dtype(
         ("factor", np.float32, 4),  # linear RGBA
         ("cutoff", np.float32),  # alpha below which a ray passes; 0 for opaque materials
         ("texture", np.int32),  # row, -1 for none
-        ("wrap_u", np.int32),
+        ("wrap_u", np.int32),  # plus NEAREST_BIT if level 0 is not interpolated
         ("wrap_v", np.int32),
     ]
 )
@@ -58,6 +60,7 @@ WRAP_V = _word(MATERIAL_RECORD, "wrap_v")
 assert COLOR == 12, "shading reads the twelve floats before the colours at once"
 assert (WRAP_U, WRAP_V) == (TEXTURE + 1, TEXTURE + 2), "shading reads the three words at once"
 
+NEAREST_BIT = 4  # above the codes of wrapping
 WHITE = np.int32(-1)
 
 
@@ -107,11 +110,11 @@ def build_surface(scene: Scene, size: int) -> Surface:
     check_rows(scene, "triangle_material", scene.triangle_material, 0, len(materials))
     check_rows(scene, "materials.texture", materials.texture, -1, len(scene.textures))
     triangles = _aligned(len(scene.triangles), TRIANGLE_RECORD)
-    uvs, gradients = _texture_coordinates(scene)
-    for field, values in zip(("uv", "to_1", "to_2"), uvs, strict=True):
-        triangles[field] = values
-    for field, values in zip(("gradient_u", "gradient_v"), gradients, strict=True):
-        triangles[field] = values
+    rows = triangles.view(np.float32).reshape(len(triangles), TRIANGLE_WORDS)
+    if scene.uvs is None:
+        rows[:, :COLOR] = 0
+    else:
+        _map_textures(scene.vertices, scene.triangles, texture_coordinates(scene.uvs), rows)
     triangles["color"] = 255
     if scene.colors is not None:
         triangles["color"] = scene.colors[scene.triangles]
@@ -142,31 +145,49 @@ def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: in
         )
 
 
-def _texture_coordinates(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Return the texture mapping of every triangle.
+@njit(**ENTRY)
+def _map_textures(vertices: np.ndarray, triangles: np.ndarray, uvs: np.ndarray, rows: np.ndarray) -> None:
+    """Write the texture mapping of every triangle: uv, its changes along two edges, and its gradients per metre.
 
-    Returns:
-        [3, T, 2] float32: the coordinates of corner 0 and the differences to corners 1 and 2; and [2, T, 3] float32:
-        the gradients of u and v in world space, per metre.
+    Args:
+        vertices: [V, 3] float32, metres.
+        triangles: [T, 3] int32.
+        uvs: [V, 2] float, finite.
+        rows: [T, TRIANGLE_WORDS] float32, the words of TRIANGLE_RECORD before the colours are written.
     """
-    count = len(scene.triangles)
-    if scene.uvs is None:
-        return np.zeros((3, count, 2), np.float32), np.zeros((2, count, 3), np.float32)
-    uv = texture_coordinates(scene.uvs)[scene.triangles].astype(np.float64)
-    change = uv[:, 1:] - uv[:, :1]  # [T, 2 edges, 2]
-    corners = scene.vertices[scene.triangles].astype(np.float64)
-    edge_1 = corners[:, 1] - corners[:, 0]
-    edge_2 = corners[:, 2] - corners[:, 0]
-    normal = np.cross(edge_1, edge_2)
-    square = np.einsum("ti,ti->t", normal, normal)
-    inverse = np.divide(1, square, out=np.zeros(count), where=square > 0)
-    # The dual basis of the edges: its product with its own edge is 1, and with the other edge or the normal 0.
-    dual = np.stack([np.cross(edge_2, normal), np.cross(normal, edge_1)], axis=1) * inverse[:, None, None]
-    gradients = np.einsum("tec,tei->cti", change, dual)
-    return (
-        np.stack([uv[:, 0], change[:, 0], change[:, 1]]).astype(np.float32),
-        np.nan_to_num(np.clip(gradients, -1e9, 1e9)).astype(np.float32),
-    )
+    edge = np.empty((2, 3))
+    dual = np.empty((2, 3))
+    normal = np.empty(3)
+    for t in range(len(triangles)):
+        first = triangles[t, 0]
+        for k in range(2):
+            rows[t, U0 + k] = uvs[first, k]
+        square = 0.0
+        for e in range(2):
+            for k in range(3):
+                edge[e, k] = np.float64(vertices[triangles[t, e + 1], k]) - np.float64(vertices[first, k])
+        for k in range(3):
+            i = (k + 1) % 3
+            j = (k + 2) % 3
+            normal[k] = edge[0, i] * edge[1, j] - edge[0, j] * edge[1, i]
+            square += normal[k] * normal[k]
+        inverse = 1.0 / square if square > 0.0 else 0.0
+        # The dual basis of the edges: its product with its own edge is 1, and with the other edge or the normal 0.
+        for k in range(3):
+            i = (k + 1) % 3
+            j = (k + 2) % 3
+            dual[0, k] = (edge[1, i] * normal[j] - edge[1, j] * normal[i]) * inverse
+            dual[1, k] = (normal[i] * edge[0, j] - normal[j] * edge[0, i]) * inverse
+        for c in range(2):
+            along_1 = np.float64(uvs[triangles[t, 1], c]) - np.float64(uvs[first, c])
+            along_2 = np.float64(uvs[triangles[t, 2], c]) - np.float64(uvs[first, c])
+            rows[t, U1 + c] = along_1
+            rows[t, U2 + c] = along_2
+            for k in range(3):
+                gradient = along_1 * dual[0, k] + along_2 * dual[1, k]
+                if gradient != gradient:  # NaN
+                    gradient = 0.0
+                rows[t, GRADIENT_U + 3 * c + k] = min(max(gradient, -1e9), 1e9)
 
 
 def _material_records(scene: Scene) -> np.ndarray:
@@ -176,6 +197,7 @@ def _material_records(scene: Scene) -> np.ndarray:
     records["factor"] = material_factors(materials)
     records["cutoff"] = np.where(materials.alpha_mode == MASK, materials.alpha_cutoff, 0)
     records["texture"] = materials.texture
-    records["wrap_u"] = materials.wrap[:, 0]
-    records["wrap_v"] = materials.wrap[:, 1]
+    nearest = np.where(materials.filter == NEAREST, NEAREST_BIT, 0)
+    records["wrap_u"] = materials.wrap[:, 0] + nearest
+    records["wrap_v"] = materials.wrap[:, 1] + nearest
     return records

@@ -14,10 +14,11 @@ from gym_batchnav.render.opengl.prepare import (
     DEVICE_BUFFERS,
     NUM_CLASSES,
     TRIANGLE_RECORD,
+    MeshPreparer,
     PreparedMesh,
-    prepare_mesh,
 )
 from gym_batchnav.render.opengl.textures import TextureMirror
+from gym_batchnav.scene.categories import SemanticIds
 
 UPLOAD_BYTES = 4 << 20  # per batch, for scenes that are not visible in any of its views
 
@@ -48,9 +49,9 @@ class SceneMirror:
         num_chunks: [K] int64, chunks of every slot.
     """
 
-    def __init__(self, library: SceneLibrary) -> None:
+    def __init__(self, library: SceneLibrary, semantic_ids: SemanticIds) -> None:
         self._library = library
-        self._key = library.add_preparer(prepare_mesh)
+        self._key = library.add_preparer(MeshPreparer(semantic_ids))
         self._held: list[PreparedMesh | None] = [None] * library.num_slots
         self._generation: int | None = None
         self._textures: dict[tuple[int, bool], TextureMirror] = {}

@@ -5,11 +5,12 @@ Nothing here calls OpenGL, so a library may run it in the background.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
 
 CHUNK_TRIANGLES = 256
@@ -18,7 +19,7 @@ NUM_CLASSES = 4  # of chunks drawn in one call: 2 x masked + double-sided
 VERTEX_ATTRIBUTES = np.dtype([("uv", np.float32, 2), ("color", np.uint8, 4)])
 TRIANGLE_RECORD = np.dtype([("material", np.uint32), ("object", np.int32), ("normal", np.int16, 4)])
 MATERIAL_RECORD = np.dtype(
-    [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("unused", np.uint32)]
+    [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("filter", np.uint32)]
 )
 
 # The buffers on the device, in groups of equal layout, with the size of one item in bytes.
@@ -72,8 +73,28 @@ class PreparedTextures:
         return self.nbytes
 
 
-def prepare_mesh(scene: Scene) -> PreparedMesh:
-    """Sort a scene's triangles into chunks of neighbours that are drawn alike."""
+@dataclass(frozen=True, slots=True)
+class MeshPreparer:
+    """A callable that prepares the geometry of scenes, for the scene library.
+
+    Attributes:
+        semantic_ids: What the sensor ``"semantic"`` draws.
+    """
+
+    semantic_ids: SemanticIds = field(default=SemanticIds())
+
+    def __call__(self, scene: Scene) -> PreparedMesh:
+        """Prepare the geometry of one scene."""
+        return prepare_mesh(scene, self.semantic_ids.of_triangles(scene))
+
+
+def prepare_mesh(scene: Scene, semantic: np.ndarray | None = None) -> PreparedMesh:
+    """Sort a scene's triangles into chunks of neighbours that are drawn alike.
+
+    Args:
+        scene: The scene.
+        semantic: [T] int32, what the sensor ``"semantic"`` draws; the ids of objects by default.
+    """
     materials = scene.materials
     kinds = 2 * (materials.alpha_mode == MASK) + materials.double_sided
     chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), kinds[scene.triangle_material])
@@ -103,7 +124,7 @@ def prepare_mesh(scene: Scene) -> PreparedMesh:
         positions=positions,
         attributes=_vertex_attributes(scene, vertices),
         indices=indices,
-        triangles=_triangle_records(scene, order, corners),
+        triangles=_triangle_records(scene, order, corners, scene.triangle_object if semantic is None else semantic),
         materials=_material_records(scene),
         chunk_first=firsts,
         chunk_count=counts,
@@ -168,13 +189,13 @@ def _vertex_attributes(scene: Scene, vertices: np.ndarray) -> np.ndarray:
     return attributes
 
 
-def _triangle_records(scene: Scene, order: np.ndarray, corners: np.ndarray) -> np.ndarray:
+def _triangle_records(scene: Scene, order: np.ndarray, corners: np.ndarray, semantic: np.ndarray) -> np.ndarray:
     """Return the records [T] TRIANGLE_RECORD of triangles with the given corners [T, 3, 3]."""
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]).astype(np.float64)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-30)
     records = np.zeros(len(order), TRIANGLE_RECORD)
     records["material"] = scene.triangle_material[order]
-    records["object"] = scene.triangle_object[order]
+    records["object"] = semantic[order]
     records["normal"][:, :3] = np.rint(normals * 32767)
     return records
 
@@ -185,4 +206,5 @@ def _material_records(scene: Scene) -> np.ndarray:
     records["base_color"] = material_factors(scene.materials)
     records["alpha_cutoff"] = scene.materials.alpha_cutoff
     records["wrap"] = scene.materials.wrap
+    records["filter"] = scene.materials.filter
     return records

@@ -17,6 +17,7 @@ from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
 from gym_batchnav.render.opengl.target import OpenGLTarget
 from gym_batchnav.render.textures import texture_size
+from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 
 CULLING = ("auto", "cpu", "gpu")
@@ -35,9 +36,10 @@ class OpenGLRenderer:
 
     Args:
         library: The scenes.
-        bodies: The shapes of moving bodies, one per slot; None for none.
         culling: Where culling runs: ``"cpu"``, ``"gpu"``, or ``"auto"``: on the device,
             unless the device is software.
+        semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
+        bodies: The shapes of moving bodies, one per slot; None for none.
 
     Raises:
         ValueError: If ``culling`` is none of these.
@@ -45,15 +47,22 @@ class OpenGLRenderer:
 
     name = "opengl"
 
-    def __init__(self, library: SceneLibrary, bodies: SceneLibrary | None = None, culling: str = "auto") -> None:
+    def __init__(
+        self,
+        library: SceneLibrary,
+        culling: str = "auto",
+        semantic_ids: SemanticIds | None = None,
+        bodies: SceneLibrary | None = None,
+    ) -> None:
         if culling not in CULLING:
             raise ValueError(f"culling={culling!r}: choose one of {', '.join(map(repr, CULLING))}")
         self.library = library
+        self.semantic_ids = semantic_ids or SemanticIds()
         self.bodies = bodies
         self.claim = Claim("this OpenGL renderer")
         self._culling = culling
-        self._scenes: SceneMirror | None = SceneMirror(library)
-        self._body_scenes = None if bodies is None else SceneMirror(bodies)
+        self._scenes: SceneMirror | None = SceneMirror(library, self.semantic_ids)
+        self._body_scenes = None if bodies is None else SceneMirror(bodies, SemanticIds())
         self._pipeline: Pipeline | None = None
         self._body_pipeline: Pipeline | None = None
         self._targets: weakref.WeakSet[OpenGLTarget] = weakref.WeakSet()

@@ -105,7 +105,7 @@ struct Material {
     vec4 base_color;
     float alpha_cutoff;
     uint wrap_u, wrap_v;    // 0 repeat, 1 clamp, 2 mirror
-    uint unused;
+    uint nearest;           // whether level 0 is not interpolated
 };
 layout(std430, binding = 2) readonly buffer Materials { Material materials[]; };
 layout(std430, binding = 3) readonly buffer Layers { int layers[]; };
@@ -135,6 +135,7 @@ vec4 texel(vec2 at, int layer, float level) {
 vec4 bilinear(Material material, int layer, float level) {
     float half_texel = 0.5 * exp2(level) / texture_size;
     vec2 at = vec2(wrapped(uv.x, material.wrap_u, half_texel), wrapped(uv.y, material.wrap_v, half_texel));
+    if (material.nearest != 0u && level == 0.0) at = (floor(at * texture_size) + 0.5) / texture_size;
     return texel(at, layer, level);
 }
 

@@ -11,14 +11,24 @@ import numpy as np
 from gym_batchnav.scene.builder import Material, Part, SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
-from gym_batchnav.scene.formats.gltf_document import WRAP, GltfDocument, extensions
+from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP, GltfDocument, extensions
+from gym_batchnav.scene.formats.gltf_skins import joint_matrices, posed
+from gym_batchnav.scene.formats.ktx2 import can_decode_ktx2
+from gym_batchnav.scene.images import can_decode_avif
 from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
-from gym_batchnav.scene.scene import MASK, OPAQUE, REPEAT
+from gym_batchnav.scene.objects import category_in_extras
+from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
+MAX_JOINTS = 1_000_000  # of all skins
 _TRIANGLES = 4
 _STRIP = 5
 _FAN = 6
-_NEAREST = 9728
+# Extensions of textures by preference, and whether their images can be decoded here.
+_TEXTURES: dict[str, Callable[[], bool]] = {
+    "KHR_texture_basisu": can_decode_ktx2,
+    "EXT_texture_webp": lambda: True,
+    "EXT_texture_avif": can_decode_avif,
+}
 _Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and allowed widths to its values
 
 
@@ -42,9 +52,13 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
     if document.count("nodes"):
         for index, node, matrix in document.placed_nodes(number):
             if "mesh" in node:
-                parts = reader.mesh_parts(node["mesh"], node.get("weights"))
-                for instance in document.instances(node):
-                    builder.add_object(str(node.get("name") or f"node_{index}"), parts, matrix @ instance)
+                # A skinned mesh stands where its joints are, whatever the node's own transform.
+                skin = node["skin"] if "skin" in node and reader.has_joints(node["mesh"]) else None
+                parts = reader.mesh_parts(node["mesh"], node.get("weights"), skin)
+                copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
+                label = str(node.get("name") or f"node_{index}")
+                for copy in copies:
+                    builder.add_object(label, parts, copy, category_in_extras(node))
     else:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):
@@ -52,12 +66,12 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
             builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), np.eye(4))
     if reader.num_skipped:
         files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
-    if reader.ignored:
-        files.warnings.append(f"The file uses {', '.join(sorted(reader.ignored))}: these were ignored")
     if reader.has_targets:
         files.warnings.append("The file has morph targets: meshes stand at the weights that the file gives them")
-    if document.count("skins"):
-        files.warnings.append("The file has skins: skinned meshes stand as they were modelled, unposed")
+    if reader.has_skins:
+        files.warnings.append("The file has skins: skinned meshes stand in the rest pose of their joints")
+    if document.num_hidden:
+        files.warnings.append(f"{document.num_hidden} nodes that the file hides were left out")
 
 
 def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -> int | None:
@@ -72,7 +86,7 @@ def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -
         return None
     number = document.default_scene()
     if len(names) > 1 and number < len(names):
-        files.warnings.append(f"Of its {len(names)} scenes {names[number]!r} was loaded: choose another with scene=")
+        files.warnings.append(f"Loaded scene {names[number]!r} of {len(names)}: choose another with scene=")
     return number
 
 
@@ -82,29 +96,50 @@ class _Reader:
     def __init__(self, document: GltfDocument, builder: SceneBuilder) -> None:
         self._document = document
         self._builder = builder
-        self._meshes: dict[tuple[object, tuple[float, ...]], list[Part]] = {}  # by number and weights of targets
+        self._meshes: dict[tuple[object, ...], list[Part]] = {}  # by number, weights of targets and skin
+        self._skins: dict[object, np.ndarray] = {}
+        self._hanging: dict[object, bool] = {}  # whether meshes hang on joints
         self._images: dict[object, int] = {}
         self.num_skipped = 0
         self.has_targets = False
-        self.ignored: set[str] = set()  # features that the file uses but that are not supported
+        self.has_skins = False
 
-    def mesh_parts(self, index: object, weights: object = None) -> list[Part]:
+    def has_joints(self, index: object) -> bool:
+        """Return whether all vertices of a mesh hang on joints."""
+        if index not in self._hanging:
+            primitives = sequence(self._document.item("meshes", index).get("primitives", []), "primitives")
+            attributes = [primitive["attributes"].keys() for primitive in primitives]
+            self._hanging[index] = all({"JOINTS_0", "WEIGHTS_0"} <= names for names in attributes)
+        return self._hanging[index]
+
+    def mesh_parts(self, index: object, weights: object = None, skin: object = None) -> list[Part]:
         """Return the parts of a mesh, one per primitive.
 
         Args:
             index: Number of the mesh.
             weights: The weights of its morph targets; None for those of the mesh.
+            skin: Number of the skin that places its vertices in the world; None leaves them in the mesh.
         """
         mesh = self._document.item("meshes", index)
         given = sequence(mesh.get("weights", []) if weights is None else weights, "weights")
         amounts = tuple(numbers({"weights": given}, "weights", [0.0] * len(given)).tolist())
-        if (index, amounts) not in self._meshes:
+        if (index, amounts, skin) not in self._meshes:
             primitives = sequence(mesh.get("primitives", []), "primitives")
-            found = [self._primitive_part(primitive, amounts) for primitive in primitives]
-            self._meshes[index, amounts] = [part for part in found if part is not None]
-        return self._meshes[index, amounts]
+            joints = None if skin is None else self._joints(skin)
+            found = [self._primitive_part(primitive, amounts, joints) for primitive in primitives]
+            self._meshes[index, amounts, skin] = [part for part in found if part is not None]
+        return self._meshes[index, amounts, skin]
 
-    def _primitive_part(self, primitive: Mapping[str, Any], weights: Sequence[float]) -> Part | None:
+    def _joints(self, skin: object) -> np.ndarray:
+        if skin not in self._skins:
+            self._skins[skin] = joint_matrices(self._document, skin)
+            if sum(map(len, self._skins.values())) > MAX_JOINTS:
+                raise ValueError(f"its skins have more than {MAX_JOINTS:,} joints: re-export it without skins")
+        return self._skins[skin]
+
+    def _primitive_part(
+        self, primitive: Mapping[str, Any], weights: Sequence[float], joints: np.ndarray | None
+    ) -> Part | None:
         mode = whole(primitive, "mode", _TRIANGLES, high=_FAN)
         attributes = primitive["attributes"]
         if mode < _TRIANGLES:
@@ -122,14 +157,18 @@ class _Reader:
             triangles = None
             read = partial(self._read_accessor, attributes)
         vertices = self._morphed(read("POSITION", (3,)), primitive, weights)
+        if joints is not None:
+            self.has_skins = True
+            vertices = posed(vertices, read, attributes, joints)
         if triangles is None:
-            triangles = _triangles(self._corners(primitive, len(vertices)), mode)
+            triangles = _triangles(*self._corners(primitive, len(vertices), mode), mode)
         else:
-            triangles = _triangles(_within(triangles.ravel(), len(vertices)), _TRIANGLES)
+            triangles = _triangles(_within(triangles.ravel(), len(vertices)), None, _TRIANGLES)
         material = document.item("materials", primitive["material"]) if "material" in primitive else {}
         texture_info = _base_color_texture(material)
         uvs = self._uvs(read, attributes, texture_info, len(vertices)) if texture_info else None
-        look = self._material(material, texture_info if uvs is not None else {})
+        number_of = int(primitive.get("material", -1))
+        look = self._material(material, texture_info if uvs is not None else {}, number_of)
         uvs = uvs if look.image >= 0 else None
         colors = self._colors(read, len(vertices)) if "COLOR_0" in attributes else None
         return self._builder.part(vertices, triangles, look, uvs, colors)
@@ -169,16 +208,24 @@ class _Reader:
 
         return triangles, read
 
-    def _corners(self, primitive: Mapping[str, Any], num_vertices: int) -> np.ndarray:
-        """Return the list of corners [C] of a primitive."""
+    def _corners(
+        self, primitive: Mapping[str, Any], num_vertices: int, mode: int
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the corners [C] of a primitive, and where strips or fans begin anew [C] bool or None."""
         if "indices" not in primitive:
-            return np.arange(num_vertices, dtype=np.uint32)
+            return np.arange(num_vertices, dtype=np.uint32), None
         corners = self._document.accessor(primitive["indices"], (1,))[:, 0]
         if corners.dtype.kind != "u":
             raise ValueError(
                 f"accessor {primitive['indices']} holds indices that are not unsigned integers: re-export it"
             )
-        return _within(corners, num_vertices)
+        restart = np.iinfo(corners.dtype).max
+        restarts = corners == restart
+        if not restarts.any():
+            return _within(corners, num_vertices), None
+        if mode == _TRIANGLES or not self._document.uses("KHR_mesh_primitive_restart"):
+            raise ValueError(f"its indices contain {restart}, which glTF reserves to restart primitives: re-export it")
+        return _within(np.where(restarts, corners.dtype.type(0), corners), num_vertices), restarts
 
     def _uvs(
         self, read: _Read, attributes: Mapping[str, Any], texture_info: Mapping[str, Any], count: int
@@ -205,42 +252,59 @@ class _Reader:
         colors[:, : values.shape[1]] = np.round(np.clip(np.nan_to_num(values), 0, 1) * 255)
         return colors
 
-    def _material(self, material: Mapping[str, Any], texture_info: Mapping[str, Any]) -> Material:
+    def _material(self, material: Mapping[str, Any], texture_info: Mapping[str, Any], number_of: int) -> Material:
         gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
-        if "KHR_materials_unlit" in extensions(material):
-            self.ignored.add("KHR_materials_unlit")
         factors = gloss if gloss is not None else material.get("pbrMetallicRoughness", {})
         factor = numbers(factors, "diffuseFactor" if gloss is not None else "baseColorFactor", (1.0, 1.0, 1.0, 1.0))
         mode = material.get("alphaMode", "OPAQUE")
         cutoff = number(material, "alphaCutoff", 0.5)
-        image, wrap = self._texture(texture_info) if texture_info else (-1, (REPEAT, REPEAT))
+        image = self._texture(texture_info) if texture_info else -1
+        sampler = self._sampler(texture_info) if image >= 0 else {}
         red, green, blue, alpha = np.clip(factor, 0, 1).tolist()
         return Material(
             base_color=(red, green, blue, alpha),
             image=image,
-            alpha_mode=OPAQUE if mode == "OPAQUE" else MASK,
+            alpha_mode=MASK if mode in ("MASK", "BLEND") else OPAQUE,
             alpha_cutoff=cutoff if mode == "MASK" else 0.5,
             double_sided=bool(material.get("doubleSided", False)),
-            wrap=wrap if image >= 0 else (REPEAT, REPEAT),
+            wrap=(WRAP.get(sampler.get("wrapS", 0), REPEAT), WRAP.get(sampler.get("wrapT", 0), REPEAT)),
+            filter=FILTER.get(sampler.get("magFilter", 0), LINEAR),
+            number=number_of,
         )
 
-    def _texture(self, texture_info: Mapping[str, Any]) -> tuple[int, tuple[int, int]]:
-        """Return the builder's number of a referenced image, -1 for none, and its wrapping along u and v."""
+    def _sampler(self, texture_info: Mapping[str, Any]) -> Mapping[str, Any]:
+        texture = self._document.item("textures", texture_info.get("index"))
+        return self._document.item("samplers", texture["sampler"]) if "sampler" in texture else {}
+
+    def _texture(self, texture_info: Mapping[str, Any]) -> int:
+        """Return the builder's number of a referenced image, -1 for none."""
         document = self._document
         texture = document.item("textures", texture_info.get("index"))
-        source = extensions(texture).get("EXT_texture_webp", {}).get("source", texture.get("source"))
+        source = _image_of(texture)
         if source is None:
-            compressed = [name for name in extensions(texture) if "_texture_" in name]
-            if compressed:
-                raise ValueError(f"its textures use {compressed[0]} alone: convert its textures to PNG or JPEG")
-            return -1, (REPEAT, REPEAT)
+            unread = ", ".join(name for name in extensions(texture) if "_texture_" in name)
+            if unread and unread not in self._images:
+                self._images[unread] = self._builder.add_image(None, unread)
+            return -1
         if source not in self._images:
             self._images[source] = self._builder.add_image(*document.image(source))
-        sampler = document.item("samplers", texture["sampler"]) if "sampler" in texture else {}
-        if sampler.get("magFilter") == _NEAREST:
-            self.ignored.add("NEAREST samplers")
-        wrap = tuple(WRAP.get(sampler.get(key, 10497), REPEAT) for key in ("wrapS", "wrapT"))
-        return self._images[source], (wrap[0], wrap[1])
+        return self._images[source]
+
+
+def _image_of(texture: Mapping[str, Any]) -> object:
+    """Return the number of a texture's image, in the first of its formats that can be decoded; None for none.
+
+    Raises:
+        ValueError: If all of its formats need something that is not installed.
+    """
+    sources = {name: extensions(texture).get(name, {}).get("source") for name in _TEXTURES}
+    sources = {name: source for name, source in sources.items() if source is not None}
+    decoded = [source for name, source in sources.items() if _TEXTURES[name]()]
+    if decoded or texture.get("source") is not None or not sources:
+        return decoded[0] if decoded else texture.get("source")
+    if "KHR_texture_basisu" in sources:
+        return sources["KHR_texture_basisu"]  # refused with the remedy once the image is seen to be KTX2
+    raise ValueError("its textures are AVIF alone, which needs Pillow 11.3 or later: update it or convert them to PNG")
 
 
 def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -251,18 +315,29 @@ def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
     return material.get("pbrMetallicRoughness", {}).get("baseColorTexture", {})
 
 
-def _triangles(corners: np.ndarray, mode: int) -> np.ndarray:
-    """Convert a list of corners [C] to triangles [T, 3]; surplus corners are ignored."""
+def _triangles(corners: np.ndarray, restarts: np.ndarray | None, mode: int) -> np.ndarray:
+    """Convert a list of corners [C] to triangles [T, 3]; surplus corners are ignored.
+
+    Args:
+        corners: Numbers of vertices.
+        restarts: [C] bool, the places that hold no corner but begin a strip or fan anew; None for none.
+        mode: The primitive's mode.
+    """
     corners = corners.astype(np.int32)
     if mode == _TRIANGLES:
         return corners[: len(corners) // 3 * 3].reshape(-1, 3)
     if len(corners) < 3:
         return np.zeros((0, 3), np.int32)
+    restarts = np.zeros(len(corners), bool) if restarts is None else restarts
+    place = np.arange(len(corners), dtype=np.int32)
+    first = np.maximum.accumulate(np.where(restarts, place + 1, 0))  # of the strip or fan that a corner is in
     if mode == _FAN:
-        return np.stack([corners[1:-1], corners[2:], np.full(len(corners) - 2, corners[0])], axis=1)
+        whole = ~restarts[1:-1] & ~restarts[2:] & (first[1:-1] < place[1:-1])
+        return np.stack([corners[1:-1], corners[2:], corners[first[1:-1] % len(corners)]], axis=1)[whole]
     triangles = np.stack([corners[:-2], corners[1:-1], corners[2:]], axis=1)
-    triangles[1::2] = triangles[1::2, [0, 2, 1]]  # every second triangle of a strip winds the opposite way
-    return triangles
+    odd = (place - first)[:-2] % 2 == 1
+    triangles[odd] = triangles[odd][:, [0, 2, 1]]  # every second triangle of a strip winds the opposite way
+    return triangles[~restarts[:-2] & ~restarts[1:-1] & ~restarts[2:]]
 
 
 def _within(corners: np.ndarray, num_vertices: int) -> np.ndarray:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats.glb import data_uri, split_container
+from gym_batchnav.scene.formats.meshopt import MESHOPT, can_decode_meshopt, decode_meshopt, meshopt_size
 from gym_batchnav.scene.frame import rotation_matrix
-from gym_batchnav.scene.json_values import mapping, numbers, parse_json, sequence, short, whole
-from gym_batchnav.scene.scene import CLAMP, MIRROR, REPEAT
+from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, mapping, numbers, parse_json, sequence, short, whole
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 
-GLB_MAGIC = b"glTF"
-CHUNK_JSON = 0x4E4F534A
-CHUNK_BIN = 0x004E4942
 COMPONENTS: dict[int, type] = {
     5120: np.int8,
     5121: np.uint8,
@@ -26,30 +22,38 @@ COMPONENTS: dict[int, type] = {
     5125: np.uint32,
     5126: np.float32,
 }
+FILTER = {9728: NEAREST, 9729: LINEAR}
 WRAP = {10497: REPEAT, 33071: CLAMP, 33648: MIRROR}
-WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
-MAX_ELEMENTS = 20_000_000
+WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
+MAX_ELEMENTS = 150_000_000  # of an accessor, which takes no memory beyond the file's
 MAX_ELEMENTS_READ = 250_000_000
 MAX_ZEROS = 2**20  # elements of an accessor without data
+# Limits for bufferViews that are decompressed: a constant allowance plus a rate per byte of the scene's files.
+FREE_BYTES = 2**28
+BYTES_PER_BYTE = 64
 MAX_NODES = 200_000
 MAX_DEPTH = 512
 
-# Extensions that a file may require: they are supported, or affect only lighting.
+# Extensions that a file may require: they are supported, or affect neither the shape nor the colour of surfaces.
 _READ = {
     "KHR_draco_mesh_compression",
     "KHR_materials_pbrSpecularGlossiness",
+    "KHR_mesh_primitive_restart",
     "KHR_mesh_quantization",
+    "KHR_texture_basisu",
     "KHR_texture_transform",
     "EXT_mesh_gpu_instancing",
+    "EXT_texture_avif",
     "EXT_texture_webp",
+    *MESHOPT,
 }
-_SHADING = ("KHR_materials_", "KHR_lights_")
-_MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
-_REMEDIES = {
-    **dict.fromkeys(_MESHOPT, "decompress it with `npx @gltf-transform/cli copy IN.glb OUT.glb`"),
-    "KHR_texture_basisu": "convert its textures to PNG or JPEG",
-    "KHR_texture_ktx": "convert its textures to PNG or JPEG",
-}
+_WITHOUT_EFFECT = (  # beginnings of names
+    *("ADOBE_materials_", "AGI_", "CESIUM_primitive_outline", "EXT_feature_metadata", "EXT_instance_features"),
+    *("EXT_lights_", "EXT_materials_", "EXT_mesh_features", "EXT_mesh_manifold", "EXT_structural_metadata"),
+    *("KHR_animation_", "KHR_audio_", "KHR_implicit_shapes", "KHR_interactivity", "KHR_lights_", "KHR_materials_"),
+    *("KHR_node_", "KHR_physics_", "KHR_xmp", "MSFT_audio_", "MSFT_lod", "MSFT_packing_", "OMI_", "VRM"),
+)
+_REMEDIES = {"KHR_texture_ktx": "convert its textures to PNG or JPEG"}
 
 
 class GltfDocument:
@@ -60,19 +64,29 @@ class GltfDocument:
 
     Args:
         files: The scene's files; the main file is a ``.glb`` or a ``.gltf``.
+
+    Attributes:
+        num_hidden: How many nodes ``placed_nodes`` has left out as hidden, without those below them.
     """
 
     def __init__(self, files: SceneFiles) -> None:
+        self.num_hidden = 0
         self._files = files
-        text, self._bin = _split_container(files.main())
-        self._json = parse_json(text)
-        self._buffers: dict[int, memoryview] = {}
+        text, self._bin = split_container(files.main())
+        if files.path.suffix.lower() == ".glb" and self._bin is None and not text.lstrip()[:1] == b"{":
+            raise ValueError("it is no GLB file: copy or download it again")
+        self._json = parse_json(text, MAX_GLTF_JSON_BYTES)
+        self._buffers: dict[float, memoryview] = {}
+        self._unpacked: dict[float, memoryview] = {}  # bufferViews that were compressed
         self._num_elements = 0
-        version = mapping(self._json.get("asset", {}), "asset").get("version")
-        if not str(version).startswith("2."):
+        self._parent_of: dict[int, int] | None = None
+        self._world: dict[object, np.ndarray] = {}  # matrices of nodes
+        asset = mapping(self._json.get("asset", {}), "asset")
+        version = asset.get("minVersion", asset.get("version"))
+        if not str(version).startswith("2.") or (version != "2.0" and "minVersion" in asset):
             raise ValueError(f"it is glTF version {short(version)}: only 2.0 is supported, re-export it")
         for name in sequence(self._json.get("extensionsRequired", []), "extensionsRequired"):
-            if name not in _READ and not str(name).startswith(_SHADING):
+            if name not in _READ and not str(name).startswith(_WITHOUT_EFFECT):
                 remedy = _REMEDIES.get(str(name), "re-export it without that extension")
                 raise ValueError(f"it requires the glTF extension {str(name)[:60]}, which is not supported: {remedy}")
         if self.count("nodes") > MAX_NODES:
@@ -85,9 +99,15 @@ class GltfDocument:
     def item(self, kind: str, index: object) -> Mapping[str, Any]:
         """Return entry ``index`` of the document's list ``kind``."""
         items = sequence(self._json.get(kind, []), kind)
+        if isinstance(index, float) and index.is_integer():  # JSON knows one kind of numbers
+            index = int(index)
         if type(index) is not int or not 0 <= index < len(items):
             raise ValueError(f"it refers to {kind}[{short(index)}], but there are {len(items)}: re-export it")
         return mapping(items[index], f"{kind}[{index}]")
+
+    def uses(self, name: str) -> bool:
+        """Return whether the document declares that it uses an extension."""
+        return name in sequence(self._json.get("extensionsUsed", []), "extensionsUsed")
 
     def scene_names(self) -> list[str]:
         """Return the names of the document's scenes; scenes without a name are named by their number."""
@@ -101,15 +121,16 @@ class GltfDocument:
     def placed_nodes(self, scene: int | None) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
         """Return a scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
 
+        Nodes that KHR_node_visibility hides are left out, with all below them.
+
         Args:
             scene: Number of the scene; None means all nodes without a parent and their descendants.
         """
         if scene is not None:
             roots = list(sequence(self.item("scenes", scene).get("nodes", []), "nodes"))
         else:
-            nodes = [self.item("nodes", index) for index in range(self.count("nodes"))]
-            below = {child for node in nodes for child in sequence(node.get("children", []), "children")}
-            roots = [index for index in range(len(nodes)) if index not in below]
+            parents = self._parents()
+            roots = [index for index in range(self.count("nodes")) if index not in parents]
         waiting = [(root, np.eye(4), 0) for root in reversed(roots)]
         seen: set[int] = set()
         while waiting:
@@ -118,10 +139,40 @@ class GltfDocument:
             if index in seen or depth > MAX_DEPTH:
                 raise ValueError(f"node {index} is its own ancestor, has two parents or lies deeper than {MAX_DEPTH}")
             seen.add(index)
+            if not extensions(node).get("KHR_node_visibility", {}).get("visible", True):
+                self.num_hidden += 1
+                continue
             matrix = above @ _local_matrix(node)
             yield index, node, matrix
             children = sequence(node.get("children", []), "children")
             waiting += [(child, matrix, depth + 1) for child in reversed(children)]
+
+    def _parents(self) -> dict[int, int]:
+        """Return the number of every child's parent."""
+        if self._parent_of is None:
+            nodes = [self.item("nodes", index) for index in range(self.count("nodes"))]
+            below = [sequence(node.get("children", []), "children") for node in nodes]
+            self._parent_of = {child: parent for parent, children in enumerate(below) for child in children}
+        return self._parent_of
+
+    def world_matrix(self, index: object) -> np.ndarray:
+        """Return the matrix [4, 4] float64 from a node to the world, whatever scene the node is in.
+
+        Raises:
+            ValueError: If there is no such node, or it is its own ancestor or too deep.
+        """
+        above: list[Any] = [index]
+        parents = self._parents()
+        while above[-1] not in self._world and above[-1] in parents:
+            above.append(parents[above[-1]])
+            if len(above) > MAX_DEPTH:
+                raise ValueError(f"node {short(index)} is its own ancestor or lies deeper than {MAX_DEPTH}")
+        matrix = self._world.get(above[-1], np.eye(4))
+        for at in reversed(above):
+            if at not in self._world:
+                self._world[at] = matrix @ _local_matrix(self.item("nodes", at))
+            matrix = self._world[at]
+        return matrix
 
     def instances(self, node: Mapping[str, Any]) -> np.ndarray:
         """Return the matrices [I, 4, 4] float64 from the copies of a node's mesh to the node.
@@ -206,11 +257,21 @@ class GltfDocument:
         if not isinstance(uri, str):
             raise ValueError(f"image {index} has neither a bufferView nor a uri")
         if uri.startswith("data:"):
-            return _data_uri(uri), label
+            return data_uri(uri), label
         try:
-            return self._files.beside(uri, quoted=True), uri
+            return self._beside(uri), uri
         except OSError:
             return None, uri
+
+    def _beside(self, uri: str) -> bytes:
+        """Read a file by its URI; names that some exporters write as they are may contain percent signs."""
+        try:
+            return self._files.beside(uri, quoted=True)
+        except FileNotFoundError as error:
+            try:
+                return self._files.beside(uri)
+            except FileNotFoundError:
+                raise error from None
 
     def _patched(self, values: np.ndarray, sparse: Mapping[str, Any], what: str) -> np.ndarray:
         """Return a copy of ``values`` with a sparse accessor's replacements."""
@@ -245,19 +306,33 @@ class GltfDocument:
     def view(self, index: object) -> tuple[memoryview, int]:
         """Return the bytes of a bufferView and its stride, 0 for none."""
         view = self.item("bufferViews", index)
-        for name in _MESHOPT:
-            if name in extensions(view) and "uri" not in self.item("buffers", view.get("buffer")):
-                raise ValueError(f"it uses {name}, which is not supported: {_REMEDIES[name]}")
-        buffer = self._buffer(view.get("buffer"))
-        start = whole(view, "byteOffset", 0)
-        length = whole(view, "byteLength")
+        packed = next((extensions(view)[name] for name in MESHOPT if name in extensions(view)), None)
+        plain_copy = packed is not None and "uri" in self.item("buffers", view.get("buffer"))
+        if packed is None or (plain_copy and not can_decode_meshopt()):
+            return self._slice(view, f"bufferView {index}"), whole(view, "byteStride", 0, high=65535)
+        assert isinstance(index, (int, float))
+        packed = mapping(packed, "meshopt compression")
+        if index not in self._unpacked:
+            size = meshopt_size(packed, MAX_ELEMENTS) + sum(map(len, self._unpacked.values()))
+            most = FREE_BYTES + BYTES_PER_BYTE * self._files.num_bytes
+            if size > most:
+                raise ValueError(f"its meshopt data expands to more than {most:,} bytes: split it or re-export it")
+            data = bytes(self._slice(packed, f"the meshopt data of bufferView {index}"))
+            self._unpacked[index] = memoryview(decode_meshopt(data, packed))
+        return self._unpacked[index], packed["byteStride"] if packed["mode"] == "ATTRIBUTES" else 0
+
+    def _slice(self, place: Mapping[str, Any], what: str) -> memoryview:
+        """Return the bytes of a buffer from ``byteOffset``, as many as ``byteLength``."""
+        buffer = self._buffer(place.get("buffer"))
+        start = whole(place, "byteOffset", 0)
+        length = whole(place, "byteLength")
         if start + length > len(buffer):
-            raise ValueError(f"bufferView {index} exceeds its buffer of {len(buffer)} bytes: the file is damaged")
-        return buffer[start : start + length], whole(view, "byteStride", 0, high=65535)
+            raise ValueError(f"{what} exceeds its buffer of {len(buffer)} bytes: the file is damaged")
+        return buffer[start : start + length]
 
     def _buffer(self, index: object) -> memoryview:
         buffer = self.item("buffers", index)
-        assert isinstance(index, int)
+        assert isinstance(index, (int, float))
         if index not in self._buffers:
             uri = buffer.get("uri")
             if uri is None and index == 0 and self._bin is not None:
@@ -265,7 +340,7 @@ class GltfDocument:
             elif not isinstance(uri, str):
                 raise ValueError(f"buffer {index} has no data: re-export the file")
             else:
-                data = _data_uri(uri) if uri.startswith("data:") else self._files.beside(uri, quoted=True)
+                data = data_uri(uri) if uri.startswith("data:") else self._beside(uri)
             length = whole(buffer, "byteLength")
             if length > len(data):
                 raise ValueError(f"buffer {index} has {len(data)} of its {length} bytes: the file is cut short")
@@ -283,39 +358,6 @@ def _normalized(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "f":
         return values
     return np.maximum(values / np.float32(np.iinfo(values.dtype).max), np.float32(-1)).astype(np.float32)
-
-
-def _split_container(data: bytes) -> tuple[bytes, memoryview | None]:
-    """Return the JSON and the binary chunk of a GLB file; any other file is all JSON."""
-    if not data.startswith(GLB_MAGIC):
-        return data, None
-    if len(data) < 20:
-        raise ValueError("it is cut short within its header: copy or download it again")
-    version, length, json_length, json_kind = struct.unpack_from("<4I", data, 4)
-    if version != 2:
-        raise ValueError(f"it is GLB version {version}: only 2 is supported, re-export it")
-    if length > len(data) or 20 + json_length > length:
-        raise ValueError(f"it has {len(data)} of {max(length, 20 + json_length)} bytes: copy or download it again")
-    if json_kind != CHUNK_JSON:
-        raise ValueError("its first chunk is not JSON: re-export it")
-    start = 20 + json_length
-    if start + 8 > length:
-        return data[20:start], None
-    bin_length, bin_kind = struct.unpack_from("<2I", data, start)
-    if start + 8 + bin_length > length:
-        raise ValueError("its binary chunk is cut short: copy or download it again")
-    binary = memoryview(data)[start + 8 : start + 8 + bin_length] if bin_kind == CHUNK_BIN else None
-    return data[20:start], binary
-
-
-def _data_uri(uri: str) -> bytes:
-    header, _, payload = uri.partition(",")
-    if not header.endswith(";base64"):
-        raise ValueError("it has a data URI that is not base64: re-export it")
-    try:
-        return base64.b64decode(payload, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"it has a damaged data URI ({error}): re-export it") from error
 
 
 def _local_matrix(node: Mapping[str, Any]) -> np.ndarray:

@@ -41,6 +41,19 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return rotation, factors
 
 
+def semantic_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the frame of a stage's annotated mesh; see ``asset_frame``.
+
+    ``semantic_up`` and ``semantic_front`` count, and otherwise the frame is that of the stage itself.
+
+    Raises:
+        ValueError: If they do not define a frame.
+    """
+    own = {key: attributes[f"semantic_{key}"] for key in ("up", "front") if f"semantic_{key}" in attributes}
+    others = {key: value for key, value in attributes.items() if key not in ("up", "front")}
+    return asset_frame({**others, **own} if own else attributes)
+
+
 def rotation_of(attributes: Mapping[str, Any]) -> np.ndarray:
     """Return the ``rotation`` of an object, a quaternion [w, x, y, z] of any length, as a matrix [3, 3] float64.
 

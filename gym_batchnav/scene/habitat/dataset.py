@@ -6,14 +6,21 @@ All files lie in the folder of ``X.scene_dataset_config.json``, of which these k
 - ``navmesh_instances``: navmeshes by name.
 
 Keys of a stage or an object (``NAME.stage_config.json``, ``NAME.object_config.json``, or the asset itself):
-``render_asset``, ``up``, ``front``, ``scale``, ``units_to_meters``, of a stage ``nav_asset`` and of an object ``COM``.
+``render_asset``, ``up``, ``front``, ``scale``, ``units_to_meters``; of a stage ``nav_asset``, ``semantic_asset``,
+``semantic_descriptor_filename``, ``semantic_up`` and ``semantic_front``; of an object ``COM``, ``semantic_id`` and
+``is_collidable``.
 
 Keys of a scene (``NAME.scene_instance.json``): ``stage_instance`` (``template_name``), ``object_instances``
 (``template_name``, ``translation``, ``rotation`` [w, x, y, z], ``uniform_scale``, ``non_uniform_scale``,
-``translation_origin``), ``translation_origin`` and ``navmesh_instance``.
+``translation_origin``, ``is_collidable``), ``translation_origin``, ``navmesh_instance`` and
+``semantic_scene_instance``.
+
+Nothing moves, so every object instance is an obstacle of the navmesh that is built, whatever its ``motion_type``,
+unless it is not collidable. Doors are obstacles where they are object instances. Lights and articulated objects, such
+as doors that open, are neither seen nor obstacles. A ``navmesh_instance`` is used as it is.
 
 Articulated objects, ``configs`` in the dataset's file, a stage's ``origin`` and its place in a scene are left out with
-a warning; lights, shaders, physics and semantic descriptions without one.
+a warning; lights, shaders and physics without one.
 """
 
 from __future__ import annotations
@@ -24,8 +31,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,12 +41,19 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import MAX_PARTS, Placed, compose
 from gym_batchnav.scene.files import SceneError, SceneFiles
 from gym_batchnav.scene.frame import Z_UP
-from gym_batchnav.scene.habitat.attributes import LARGEST, asset_frame, rotation_of
+from gym_batchnav.scene.habitat.attributes import LARGEST, asset_frame, rotation_of, semantic_frame
+from gym_batchnav.scene.habitat.categories import ObjectCategories
 from gym_batchnav.scene.habitat.patterns import PatternSearch
 from gym_batchnav.scene.json_values import MAX_JSON_BYTES, mapping, numbers, parse_json, sequence
 from gym_batchnav.scene.load import SUFFIXES, load_scene
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.semantics.annotate import SemanticFiles, annotate
+from gym_batchnav.scene.simplify import simplify_scene, with_source
+from gym_batchnav.scene.textures import AUTO, Textures
 
+_OWN_NAME = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"  # stands for the name of the stage or object, to the first dot
+_STAND_IN = np.zeros((1, 1, 4), np.uint8)
 DATASET_ENDING = ".scene_dataset_config.json"
 _ENDINGS = {"stages": ".stage_config.json", "objects": ".object_config.json", "scene_instances": ".scene_instance.json"}
 
@@ -67,30 +82,45 @@ def scene_name(handle: str) -> str:
     return name
 
 
-def load_habitat_scene(dataset: str | Path, handle: str) -> Scene:
+def load_habitat_scene(
+    dataset: str | Path, handle: str, *, texture_size: int | str = AUTO, max_triangles: int | None = None
+) -> Scene:
     """Load one scene of a Habitat scene dataset; see this module for what is supported.
 
     Args:
         dataset: The ``.scene_dataset_config.json``.
         handle: One of ``list_scenes``.
+        texture_size: See ``load_scene``; ``"auto"`` is for the textures of the stage and all objects together.
+        max_triangles: See ``load_scene``; it counts the stage and all objects.
 
     Returns:
-        The Scene. Its objects are those of the stage's file and one per object instance, with the name of its template.
-        ``metadata["files"]`` tells all files by their paths in the dataset's folder.
+        The Scene. Its objects are those of the stage's annotations or else of its file, and one per object instance,
+        with the name of its template; see ``habitat.categories`` for its category. ``metadata["files"]`` tells all
+        files by their paths in the dataset's folder, and ``metadata["semantics"]`` the name of the annotations.
 
     Raises:
         SceneError: If it cannot be loaded; the message gives the reason and the remedy.
     """
     dataset = Path(dataset)
     with _naming(dataset.parent / handle):
-        files = _Dataset(dataset)
+        files = _Dataset(dataset, texture_size)
         scene = files.scene_instance(handle) if handle.endswith(_ENDINGS["scene_instances"]) else files.stage(handle)
-        return replace(
+        textures = files.textures
+        scene = replace(
             scene,
             name=scene_name(handle),
+            textures=textures.all(),
             warnings=(*scene.warnings, *files.warnings),
-            metadata={"files": files.digests},
+            metadata={
+                **scene.metadata,
+                "files": files.digests,
+                **({"texture_size": textures.size} if len(textures) else {}),
+            },
         )
+        if max_triangles is None or len(scene.triangles) <= max_triangles:
+            return scene
+        again = partial(load_habitat_scene, dataset, handle, texture_size=1)
+        return simplify_scene(with_source(scene, again), max_triangles)
 
 
 @contextmanager
@@ -109,16 +139,26 @@ def _naming(path: Path) -> Iterator[None]:
         raise SceneError(path, plain) from error
 
 
+class _Template(NamedTuple):
+    """An object that a scene instance places."""
+
+    asset: Scene
+    mass: np.ndarray  # [3] float64, metres: the centre of mass in the asset's frame
+    whole: SceneObject
+
+
 class _Dataset:
     """A dataset's files, with a record of those that are read.
 
     Attributes:
         digests: SHA-256 of every file read, "" for one that is missing, by path in the dataset's folder.
         warnings: Content that was left out, one sentence each.
+        textures: The textures of all assets read so far, which the scenes of the assets have stand-ins for.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, texture_size: int | str = AUTO) -> None:
         self._folder = path.parent
+        self.textures = Textures(texture_size)
         self._files = SceneFiles(path)
         self.digests = self._files.digests
         self.warnings: list[str] = []
@@ -143,12 +183,42 @@ class _Dataset:
     def stage(self, handle: str) -> Scene:
         """Load a stage without objects."""
         attributes = self._attributes("stages", handle)
-        scene = self._asset(handle, attributes)
+        names = self._annotations(handle, attributes)
+        scene = self._asset(handle, attributes, semantics=names is None)
+        if names is not None:
+            rotation, factors = semantic_frame(attributes)
+            scene = annotate(scene, self._files, names, lambda vertices: vertices @ rotation.T * factors)
+            self._warn_of_files()
         if numbers(attributes, "origin", (0.0, 0.0, 0.0), LARGEST).any():
             self._left_out(f"the origin of stage '{handle}': move its asset instead")
-        if attributes.get("nav_asset"):
-            scene = replace(scene, navmesh=self._navmesh(_path_beside(handle, attributes["nav_asset"])))
-        return scene
+        navmesh = self._named_file(handle, attributes.get("nav_asset"))
+        return scene if navmesh is None else replace(scene, navmesh=self._navmesh(navmesh))
+
+    def _annotations(self, handle: str, attributes: Mapping[str, Any]) -> SemanticFiles | None:
+        """Return the annotations that a stage's attributes name; None if they name none."""
+        mesh = self._named_file(handle, attributes.get("semantic_asset"))
+        descriptor = self._named_file(handle, attributes.get("semantic_descriptor_filename"))
+        return None if mesh is None or descriptor is None else SemanticFiles(mesh, descriptor)
+
+    def _named_file(self, handle: str, value: object) -> str | None:
+        """Return the path of a file that attributes name; None if they name none.
+
+        Where a pattern for all stages names it, a stage may lack the file.
+        """
+        if not value:
+            return None
+        name = str(value).replace(_OWN_NAME, scene_name(handle).split(".")[0])
+        path = _path_beside(handle, name)
+        if _OWN_NAME in str(value) and not self._inside(path).is_file():
+            self.digests[path] = ""
+            return None
+        return path
+
+    def _warn_of_files(self) -> None:
+        """Issue the warnings about the dataset's files."""
+        for sentence in self._files.to_warn:
+            warnings.warn(f"scene dataset '{self._files.path}': {sentence}", stacklevel=2)
+        self._files.to_warn.clear()
 
     def scene_instance(self, handle: str) -> Scene:
         """Load a stage with its objects."""
@@ -163,19 +233,22 @@ class _Dataset:
         if instance.get("articulated_object_instances"):
             self._left_out("its articulated objects: URDF is not read")
         origin = str(instance.get("translation_origin", "COM"))
+        categories = ObjectCategories(self._files, self._config, instance.get("semantic_scene_instance"))
         scene = stage  # the stage's own navmesh ignores the objects
         navmesh = None if rows else stage.navmesh
         if rows:
-            templates: dict[str, tuple[Scene, np.ndarray]] = {}
-            placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, templates) for row in rows)]
-            scene = compose(handle, placed)
+            templates: dict[str, _Template] = {}
+            placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, categories, templates) for row in rows)]
+            scene = replace(compose(handle, placed), metadata=stage.metadata)
         if instance.get("navmesh_instance"):
             paths = mapping(self._config.get("navmesh_instances", {}), "navmesh_instances")
             navmesh = self._navmesh(str(paths[instance["navmesh_instance"]]))
         return replace(scene, navmesh=navmesh)
 
-    def _placed(self, row: Mapping[str, Any], origin: str, templates: dict[str, tuple[Scene, np.ndarray]]) -> Placed:
-        """Load an object instance; ``templates`` caches the assets that were loaded, with their centres of mass."""
+    def _placed(
+        self, row: Mapping[str, Any], origin: str, categories: ObjectCategories, templates: dict[str, _Template]
+    ) -> Placed:
+        """Load an object instance; ``templates`` caches the assets that were loaded."""
         handle = self._template("objects", row["template_name"])
         if handle not in templates:
             attributes = self._attributes("objects", handle)
@@ -187,8 +260,10 @@ class _Dataset:
                 if "COM" in attributes
                 else middle
             )
-            templates[handle] = asset, mass
-        asset, mass = templates[handle]
+            name = scene_name(handle)
+            one = SceneObject.named(name, categories.of(name, attributes))
+            templates[handle] = _Template(asset, mass, replace(one, solid=_is_collidable(attributes)))
+        template = templates[handle]
         factors = numbers(row, "non_uniform_scale", (1.0, 1.0, 1.0), LARGEST) * numbers(
             row, "uniform_scale", (1.0,), LARGEST
         )
@@ -196,22 +271,27 @@ class _Dataset:
         matrix[:3, :3] = rotation_of(row) * factors
         matrix[:3, 3] = numbers(row, "translation", (0.0, 0.0, 0.0), LARGEST)
         if str(row.get("translation_origin", origin)).lower() != "asset_local":
-            matrix[:3, 3] -= matrix[:3, :3] @ mass
-        return Placed(asset, matrix, scene_name(handle))
+            matrix[:3, 3] -= matrix[:3, :3] @ template.mass
+        solid = template.whole.solid and _is_collidable(row)
+        return Placed(template.asset, matrix, replace(template.whole, solid=solid))
 
-    def _asset(self, handle: str, attributes: Mapping[str, Any]) -> Scene:
-        """Load the asset of a stage or object, in metres with y up."""
-        path = _path_beside(handle, attributes.get("render_asset", PurePosixPath(handle).name))
+    def _asset(self, handle: str, attributes: Mapping[str, Any], semantics: bool = False) -> Scene:
+        """Load the asset of a stage or object, in metres with y up, optionally with annotations beside it."""
+        path = self._named_file(handle, attributes.get("render_asset")) or handle
         rotation, factors = asset_frame(attributes)
         # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
         scale = float(factors[0]) if (factors == factors[0]).all() else 1.0
-        scene = load_scene(self._inside(path), up=up, scale=scale)
+        scene = load_scene(self._inside(path), up=up, scale=scale, semantics=semantics, texture_size=self.textures.size)
         self._note(path, scene)
+        for texture in scene.textures:
+            self.textures.add(texture)
         remaining = rotation @ (Z_UP if up == "z" else np.eye(3)).T
         vertices = scene.vertices + np.asarray(scene.metadata["origin"])
         vertices = (vertices @ remaining.T) * (factors / scale)
-        return replace(scene, vertices=vertices.astype(np.float32), metadata={})
+        kept = {key: scene.metadata[key] for key in ("semantics",) if key in scene.metadata}
+        stand_ins = (_STAND_IN,) * len(scene.textures)  # of the textures that ``textures`` holds, in the same order
+        return replace(scene, vertices=vertices.astype(np.float32), textures=stand_ins, metadata=kept)
 
     def _attributes(self, kind: str, handle: str) -> dict[str, Any]:
         """Return the attributes in a configuration file, or in that of an asset, merged over the dataset's defaults."""
@@ -267,6 +347,10 @@ class _Dataset:
         if sentence not in self.warnings:
             self.warnings.append(sentence)
             warnings.warn(f"scene dataset '{self._files.path}': {sentence}", stacklevel=2)
+
+
+def _is_collidable(attributes: Mapping[str, Any]) -> bool:
+    return attributes.get("is_collidable", True) is not False
 
 
 def _template_of(handles: list[str], kind: str, name: object) -> str:

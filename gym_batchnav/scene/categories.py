@@ -1,0 +1,111 @@
+"""Categories as numbers: the names that datasets use for one thing, and the ids that the sensor "semantic" draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.scene.scene import Scene
+
+MPCAT40 = (
+    "void", "wall", "floor", "chair", "door", "table", "picture", "cabinet", "cushion", "window", "sofa", "bed",
+    "curtain", "chest_of_drawers", "plant", "sink", "stairs", "ceiling", "toilet", "stool", "towel", "mirror",
+    "tv_monitor", "shower", "column", "bathtub", "counter", "fireplace", "lighting", "beam", "railing", "shelving",
+    "blinds", "gym_equipment", "seating", "board_panel", "furniture", "appliances", "clothes", "objects", "misc",
+)  # fmt: skip
+"""The categories of Matterport3D, by their numbers."""
+
+# Other names of a category, by the name under which it is known here.
+_OTHER_NAMES = {
+    "sofa": ("couch", "loveseat", "sofa_bed"),
+    "tv": ("tv_monitor", "television", "tv_screen", "flatscreen_tv", "flat_screen_tv"),
+    "plant": ("potted_plant", "indoor_plant", "house_plant", "houseplant", "decorative_plant"),
+    "chair": ("office_chair", "desk_chair", "dining_chair", "computer_chair", "folding_chair", "kitchen_chair"),
+    "bed": ("single_bed", "double_bed", "bunk_bed"),
+    "table": ("dining_table", "coffee_table", "side_table", "bedside_table", "end_table"),
+    "cabinet": ("kitchen_cabinet", "cupboard", "wardrobe", "sideboard"),
+    "shelf": ("shelving", "shelves", "bookshelf", "bookcase"),
+    "picture": ("painting", "photo", "poster", "picture_frame"),
+    "lamp": ("lighting", "table_lamp", "floor_lamp", "ceiling_lamp", "desk_lamp", "light_fixture"),
+    "refrigerator": ("fridge",),
+    "washing_machine": ("washer",),
+    "bathtub": ("bath_tub", "tub"),
+    "sink": ("basin", "washbasin"),
+    "stairs": ("stair", "staircase"),
+    "rug": ("carpet", "mat"),
+}
+_KNOWN_AS = {other: name for name, others in _OTHER_NAMES.items() for other in others}
+_MPCAT40_OF = {
+    "tv": "tv_monitor", "armchair": "chair", "desk": "table", "shelf": "shelving", "lamp": "lighting", "rug": "floor",
+    "refrigerator": "appliances", "washing_machine": "appliances", "stove": "appliances", "oven": "appliances",
+    "radiator": "appliances", "clock": "objects", "clutter": "objects",
+}  # fmt: skip
+_LARGEST = 2**31 - 1
+
+
+def common_name(category: str) -> str:
+    """Return the name of a category that its other names share: ``"sofa"`` for ``"Couch"``."""
+    plain = "_".join(category.lower().replace("_", " ").split())
+    return _KNOWN_AS.get(plain, plain)
+
+
+def number_of(category: str, numbers: Mapping[str, int]) -> int | None:
+    """Return the number of a category, or that of its common name; None if neither has one.
+
+    Args:
+        category: A category as a dataset calls it.
+        numbers: Numbers by category, under any of their names.
+    """
+    if category in numbers:
+        return numbers[category]
+    name = common_name(category)
+    return next((number for listed, number in numbers.items() if common_name(listed) == name), None) if name else None
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticIds:
+    """What the sensor ``"semantic"`` draws.
+
+    Attributes:
+        numbers: Pairs of a category and its number; None draws the ids of objects, from 1.
+    """
+
+    numbers: tuple[tuple[str, int], ...] | None = None
+
+    @classmethod
+    def of(cls, value: str | Mapping[str, int]) -> SemanticIds:
+        """Return the ids for the keyword ``semantic_ids``.
+
+        Args:
+            value: ``"instance"``, ``"category"`` for the numbers of ``MPCAT40``, or numbers by category.
+
+        Raises:
+            ValueError: If it is none of these.
+        """
+        if isinstance(value, Mapping):
+            if not value or not all(isinstance(name, str) and name and _is_id(one) for name, one in value.items()):
+                example = "such as {'chair': 1}"
+                raise ValueError(f"semantic_ids={value!r}: pass whole numbers from 0 by category, {example}")
+            return cls(tuple((name.lower(), int(number)) for name, number in value.items()))
+        if value == "instance":
+            return cls()
+        if value == "category":
+            listed = {name: number for number, name in enumerate(MPCAT40)}
+            return cls(tuple((listed | {name: listed[other] for name, other in _MPCAT40_OF.items()}).items()))
+        raise ValueError(f"semantic_ids={value!r}: choose 'instance', 'category' or numbers by category")
+
+    def of_triangles(self, scene: Scene) -> np.ndarray:
+        """Return the number [T] int32 of every triangle; 0 for no object, and for categories without a number."""
+        if self.numbers is None:
+            return scene.triangle_object
+        numbers = dict(self.numbers)
+        by_category = {one.category: number_of(one.category, numbers) or 0 for one in scene.objects}
+        table = np.array([0, *(by_category[one.category] for one in scene.objects)], np.int32)
+        return table[scene.triangle_object]
+
+
+def _is_id(value: object) -> bool:
+    """Return whether a value is a whole number that fits into a pixel."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= int(value) <= _LARGEST

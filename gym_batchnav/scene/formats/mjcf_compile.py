@@ -1,0 +1,173 @@
+"""MuJoCo's compiler in a process of its own, since malformed models may end or occupy the process that compiles them.
+
+The process gets a document (see ``mjcf_document``) through its standard input, limits its own memory and time, and
+writes arrays to its standard output. It has no folder to read from: every file is in memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.scene.formats.mjcf_document import Document
+
+MAX_NAME = 200  # characters
+_COLLIDES = 1 << 20  # added to the group of a geom that collides, to find it in the compiled model
+_FREE_SECONDS = 60.0
+_SECONDS_PER_BYTE = 2e-6
+_FREE_BYTES = 2**32
+_BYTES_PER_BYTE = 64
+_MAX_MESSAGE = 400
+_MODEL = b"M"
+_REFUSED = b"R"
+
+
+def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
+    """Compile a document with the package ``mujoco``.
+
+    Returns:
+        Arrays by name, those of ``mjModel`` that say what is seen, with names as strings; ``geom_xpos`` [G, 3] and
+        ``geom_xmat`` [G, 3, 3] are poses in the world, ``geom_collides`` [G] bool.
+
+    Raises:
+        ValueError: If ``mujoco`` is not installed, or cannot compile the model.
+    """
+    if importlib.util.find_spec("mujoco") is None:
+        remedy = "install the extra for it (pip install 'gym-batchnav[mujoco]')"
+        raise ValueError(f"MuJoCo's XML needs the package mujoco: {remedy}")
+    header = {"sizes": {name: len(data) for name, data in document.assets.items()}, "xml": len(document.xml)}
+    text = json.dumps(header).encode()
+    message = b"".join([len(text).to_bytes(8, "little"), text, document.xml, *document.assets.values()])
+    seconds = _FREE_SECONDS + _SECONDS_PER_BYTE * len(message)
+    with tempfile.TemporaryDirectory(prefix="gym_batchnav") as empty:  # MuJoCo writes its log into the current folder
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            cwd=empty,
+        )
+        try:
+            answer, _ = process.communicate(message, seconds)
+        except subprocess.TimeoutExpired:
+            raise ValueError(f"MuJoCo needs more than {seconds:.0f} s to compile it: simplify its meshes") from None
+        finally:
+            process.kill()
+            process.communicate()
+    return _read(answer, process.returncode)
+
+
+def _read(answer: bytes, status: int) -> dict[str, np.ndarray]:
+    """Return the arrays of an answer."""
+    if answer[:1] == _REFUSED:
+        raise ValueError(f"MuJoCo cannot compile it ({answer[1:].decode(errors='replace')}): correct the model")
+    if answer[:1] != _MODEL or status != 0:
+        ended = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        raise ValueError(f"MuJoCo's compiler ended {ended} on it: the model is damaged or too large, re-export it")
+    try:
+        with np.load(io.BytesIO(answer[1:]), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"MuJoCo's compiler gave an answer that cannot be read ({error}): load it again") from error
+
+
+def _environment() -> dict[str, str]:
+    """Return the child's environment, with the parent's module path and few threads, which take memory."""
+    package = str(Path(__file__).parents[3])
+    found = os.pathsep.join(os.path.abspath(path) for path in [*sys.path, package])
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    settings = {"PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "2", "MUJOCO_GL": "disable"}
+    return {**os.environ, **threads, **settings, "PYTHONPATH": found}
+
+
+def main() -> None:
+    """Compile the model from standard input and write the answer to standard output."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of libraries is no answer
+    source = sys.stdin.buffer
+    header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
+    num_bytes = header["xml"] + sum(header["sizes"].values())
+    _limit(_FREE_BYTES + _BYTES_PER_BYTE * num_bytes, _FREE_SECONDS + _SECONDS_PER_BYTE * num_bytes)
+    xml = source.read(header["xml"]).decode()
+    assets = {name: source.read(size) for name, size in header["sizes"].items()}
+    try:
+        stream = io.BytesIO()
+        arrays: dict[str, Any] = _compiled(xml, assets)
+        np.savez(stream, **arrays)
+        answer = _MODEL + stream.getvalue()
+    except Exception as error:  # MuJoCo raises errors of several kinds
+        answer = _REFUSED + " ".join(str(error).split())[:_MAX_MESSAGE].encode()
+    answers.write(answer)
+    answers.close()
+
+
+def _limit(num_bytes: int, seconds: float) -> None:
+    """Limit this process's memory and processor time, where the system can."""
+    try:
+        import resource
+    except ImportError:
+        return
+    limits = {resource.RLIMIT_AS: num_bytes, resource.RLIMIT_CPU: int(seconds) * 4, resource.RLIMIT_CORE: 0}
+    for kind, value in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        with suppress(ValueError, OSError):
+            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (most, most))
+
+
+def _compiled(xml: str, assets: dict[str, bytes]) -> dict[str, np.ndarray]:
+    """Compile a model; physics is taken out of the way, because models that only show something may lack it."""
+    mujoco: Any = importlib.import_module("mujoco")
+    models = {name: data for name, data in assets.items() if name.endswith(".xml")}
+    spec = mujoco.MjSpec.from_string(xml, include=models, assets=assets)
+    for mesh in spec.meshes:
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # needs no volume
+    for geom in spec.geoms:
+        if geom.contype or geom.conaffinity:
+            geom.group += _COLLIDES
+            geom.contype = geom.conaffinity = 0  # no convex hull is made
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    return _arrays(mujoco, model, data)
+
+
+def _arrays(mujoco: Any, model: Any, data: Any) -> dict[str, np.ndarray]:
+    copied = [
+        *("geom_type", "geom_bodyid", "geom_dataid", "geom_matid", "geom_rgba", "geom_size", "body_parentid"),
+        *("mat_rgba", "mat_texrepeat", "mat_texuniform", "tex_type", "tex_height", "tex_width", "tex_nchannel"),
+        *("tex_adr", "tex_data", "mesh_vert", "mesh_vertadr", "mesh_vertnum", "mesh_face", "mesh_faceadr"),
+        *("mesh_facenum", "mesh_texcoord", "mesh_texcoordadr", "mesh_texcoordnum", "mesh_facetexcoord"),
+        *("hfield_adr", "hfield_data", "hfield_ncol", "hfield_nrow", "hfield_size"),
+    ]
+    arrays = {name: np.asarray(getattr(model, name)) for name in copied}
+    group = np.asarray(model.geom_group)
+    collides = group > _COLLIDES // 2
+    roles = mujoco.mjtTextureRole
+    colour = model.mat_texid[:, [int(roles.mjTEXROLE_RGB), int(roles.mjTEXROLE_RGBA)]]
+    named = {"geom": model.ngeom, "body": model.nbody, "tex": model.ntex}
+    return {
+        **arrays,
+        "geom_group": np.where(collides, group - _COLLIDES, group),
+        "geom_collides": collides,
+        "geom_xpos": np.array(data.geom_xpos),
+        "geom_xmat": np.array(data.geom_xmat).reshape(-1, 3, 3),
+        "mat_texid": colour.max(axis=1, initial=-1),
+        **{
+            f"{kind}_name": np.array([getattr(model, kind)(row).name[:MAX_NAME] for row in range(count)], dtype=str)
+            for kind, count in named.items()
+        },
+    }

@@ -1,0 +1,144 @@
+"""Annotation of a scan: every triangle gets the object of the annotated mesh that lies where it lies."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+
+from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.semantics.colors import colors_at, read_painted_glb
+from gym_batchnav.scene.semantics.descriptors import MAX_DESCRIPTOR_BYTES, Descriptor, read_descriptor
+from gym_batchnav.scene.semantics.ply import read_object_ply
+from gym_batchnav.scene.semantics.surface import choose_spacing, nearest_numbers, surface_points
+
+_LARGEST = 1e6  # metres, of the coordinates of annotated surfaces
+_MOST_UNLISTED = 0.5  # share of the triangles with colours that are not listed, above which a warning is issued
+_MOST_UNFOUND = 0.01  # share of the triangles without an annotated surface nearby, above which a warning is issued
+
+
+class SemanticFiles(NamedTuple):
+    """The two files of a scan's annotations: paths relative to the folder of the scene."""
+
+    mesh: str  # GLB with colours, or PLY with object numbers
+    descriptor: str  # lists the objects
+
+
+def semantic_names(path: str) -> tuple[SemanticFiles, ...]:
+    """Return the names that annotations of a scene's file have in the layouts of HM3D, MP3D, Gibson and Replica."""
+    stem = Path(path).stem.removesuffix(".basis")
+    found: tuple[SemanticFiles, ...] = (
+        SemanticFiles(f"{stem}.semantic.glb", f"{stem}.semantic.txt"),
+        SemanticFiles(f"{stem}_semantic.ply", f"{stem}.house"),
+        SemanticFiles(f"{stem}_semantic.ply", f"{stem}.scn"),
+    )
+    if stem == "mesh":
+        found += (SemanticFiles("habitat/mesh_semantic.ply", "habitat/info_semantic.json"),)
+    elif stem == "mesh_semantic":
+        found += (SemanticFiles("mesh_semantic.ply", "info_semantic.json"),)
+    return found
+
+
+def semantics_beside(path: Path) -> SemanticFiles | None:
+    """Return the annotations beside a scene's file; None if there are none."""
+    return next((one for one in semantic_names(path.name) if all((path.parent / name).is_file() for name in one)), None)
+
+
+def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Callable[[np.ndarray], np.ndarray]) -> Scene:
+    """Replace the objects of a scene by those of its annotations.
+
+    Triangles with no annotated surface nearby, and those of surfaces that the descriptor does not list, have no object.
+
+    Args:
+        scene: The scene.
+        files: The scene's files, to whose ``to_warn`` sentences are added that the user should see.
+        names: The annotations.
+        place: Transforms vertices [V, 3] of the annotated mesh to the scene's frame, in metres.
+
+    Returns:
+        The scene; ``metadata["semantics"]`` is the name of the descriptor. If SciPy is not installed, it is "" and
+        the objects remain those of the scene.
+
+    Raises:
+        ValueError: If a file is damaged; the message names it.
+        OSError: If one is missing.
+    """
+    if importlib.util.find_spec("scipy") is None:
+        sentence = f"'{names.descriptor}' was not read, which needs SciPy: pip install 'gym-batchnav[formats]'"
+        files.to_warn.append(sentence)
+        return replace(scene, warnings=(*scene.warnings, sentence), metadata={**scene.metadata, "semantics": ""})
+    descriptor = read_descriptor(names.descriptor, files.beside(names.descriptor, max_bytes=MAX_DESCRIPTOR_BYTES))
+    corners = scene.vertices[scene.triangles].astype(np.float64)
+    spacing = choose_spacing(corners)
+    part = files.part(names.mesh)
+    try:
+        points, ids = _annotated_points(part, descriptor, place, spacing)
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise ValueError(f"'{names.mesh}' is malformed ({error!r}): fix or remove it") from error
+    except ValueError as error:
+        raise ValueError(f"'{names.mesh}' cannot be used ({error}): fix or remove it") from error
+    folder = PurePosixPath(names.mesh).parent
+    files.digests.update({(folder / name).as_posix(): digest for name, digest in part.digests.items()})
+    triangle_object, found = nearest_numbers(points, ids, corners, spacing)
+    sentences = [f"'{names.mesh}': {sentence}" for sentence in part.warnings]
+    files.to_warn += [f"'{names.mesh}': {sentence}" for sentence in part.to_warn]
+    unfound = float((~found).mean())
+    if unfound:
+        sentences.append(
+            f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}' and have no object"
+        )
+        files.to_warn += sentences[-1:] if unfound > _MOST_UNFOUND else []
+    unlisted = float((found & (triangle_object == 0)).mean())
+    if descriptor.colors is not None and unlisted > _MOST_UNLISTED:
+        sentence = (
+            f"{unlisted:.1%} of the triangles have colours in '{names.mesh}' that '{names.descriptor}' does not list"
+        )
+        sentences.append(sentence)
+        files.to_warn.append(sentence)
+    return replace(
+        scene,
+        objects=descriptor.objects,
+        triangle_object=triangle_object,
+        warnings=(*scene.warnings, *sentences),
+        metadata={**scene.metadata, "semantics": names.descriptor},
+    )
+
+
+def _annotated_points(
+    files: SceneFiles, descriptor: Descriptor, place: Callable[[np.ndarray], np.ndarray], spacing: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return points [P, 3] float64 on the annotated mesh, in the scene's frame, and their semantic ids [P] int64."""
+    is_ply = files.path.suffix.lower() == ".ply"
+    if is_ply:
+        vertices, triangles, numbers = read_object_ply(files.main())
+        painted = None
+    else:
+        if descriptor.colors is None:
+            raise ValueError("its descriptor lists no colours: pass a PLY file with the property object_id")
+        vertices, painted = read_painted_glb(files)
+        triangles = painted.triangles
+    with np.errstate(over="ignore", invalid="ignore"):
+        corners = place(vertices)[triangles]
+        usable = (np.abs(corners) < _LARGEST).all(axis=(1, 2))  # False for NaN too
+    corners[~usable] = 0
+    spacing = max(spacing, choose_spacing(corners))
+    owner, weights = surface_points(corners, spacing)
+    owner, weights = owner[usable[owner]], weights[usable[owner]]
+    points = np.einsum("pk,pkx->px", weights, corners[owner])
+    if painted is None:
+        ids = numbers[owner] + 1 - descriptor.first_id
+        return points, np.where((ids > 0) & (ids <= len(descriptor.objects)), ids, 0)
+    assert descriptor.colors is not None
+    return points, _ids_of(colors_at(painted, owner, weights), descriptor.colors)
+
+
+def _ids_of(colors: np.ndarray, listed: Mapping[int, int]) -> np.ndarray:
+    """Return the semantic ids [P] int64 of colours [P]; 0 for colours that are not listed."""
+    table = np.array(sorted(listed.items()), np.int64).reshape(-1, 2)
+    row = np.minimum(np.searchsorted(table[:, 0], colors), len(table) - 1)
+    return np.where(table[row, 0] == colors, table[row, 1], 0)

@@ -1,0 +1,58 @@
+"""PLY files with object numbers, read as untrusted data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scans import object_ply
+
+from gym_batchnav.scene.semantics.ply import read_object_ply
+
+CORNERS = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], float)
+QUAD = object_ply(CORNERS, np.array([[0, 1, 2, 3]]), np.array([7]))
+
+
+def test_polygons_become_fans_with_the_number_of_their_face():
+    vertices, triangles, numbers = read_object_ply(QUAD)
+    np.testing.assert_array_equal(vertices, CORNERS)
+    assert triangles.tolist() == [[0, 1, 2], [0, 2, 3]] and numbers.tolist() == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b"ply\n", b"plx\n", "no PLY header"),
+        (b"binary_little_endian", b"ascii", "not binary"),
+        (b"object_id", b"segment_x", "no property object_id"),
+        (b"element vertex 4", b"element vertex 400000000", "ends before"),
+        (b"element face 1", b"element face 4000000000000", "ends before"),
+        (b"vertex_indices", b"corners", "no vertices"),
+        (b"property int object_id", b"property word object_id", "is unknown"),
+        (b"property float y", b"property float x", "listed twice"),
+        (b"list uchar int", b"list float int", "is unknown"),
+    ],
+)
+def test_damaged_files_are_refused(old, new, said):
+    assert QUAD.count(old) == 1
+    with pytest.raises(ValueError, match=said):
+        read_object_ply(QUAD.replace(old, new))
+
+
+def test_faces_of_different_sizes_and_corners_that_do_not_exist_are_refused():
+    with pytest.raises(ValueError, match="vertices that do not exist"):
+        read_object_ply(object_ply(CORNERS, np.array([[0, 1, 4]]), np.array([1])))
+    mixed = bytearray(object_ply(CORNERS, np.array([[0, 1, 2], [0, 2, 3]]), np.array([1, 2])))
+    mixed[-17] = 4  # the number of corners of the last face
+    with pytest.raises(ValueError, match="differ in their number of corners"):
+        read_object_ply(bytes(mixed))
+
+
+@given(st.binary(max_size=60), st.integers(0, len(QUAD)))
+def test_any_bytes_are_read_or_refused(inserted, place):
+    try:
+        _, triangles, numbers = read_object_ply(QUAD[:place] + inserted + QUAD[place + len(inserted) // 2 :])
+    except ValueError:
+        return
+    assert len(triangles) == len(numbers)

@@ -1,0 +1,269 @@
+"""Files of MuJoCo models: where they may lie, what they may hold, and homes that one can walk in."""
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import mjcf
+import numpy as np
+import pytest
+from mjcf import model, png, write
+from rooms import names_of
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import ShortestPathAgent
+from gym_batchnav.scene.formats import mjcf_compile, mjcf_document
+from gym_batchnav.scene.load import SceneError, load_scene
+
+pytest.importorskip("mujoco")
+
+BOX = '<geom name="box" type="box" size="1 1 1"/>'
+MESH = '<geom type="mesh" mesh="m"/>'
+ROOF = mjcf.HOUSE_OBJ
+
+
+@pytest.mark.parametrize(
+    "assets",
+    [
+        '<mesh name="m" file="../out.obj"/>',
+        '<mesh name="m" file="/etc/passwd.obj"/>',
+        '<mesh name="m" file="..\\out.obj"/>',
+        '<mesh name="m" file="C:/out.obj"/>',
+        '<mesh name="m" file="link.obj"/>',
+        '<hfield name="m" file="../out.bin" size="1 1 1 1"/>',
+        '<texture name="t" type="2d" file="../out.png"/><material name="x" texture="t"/>',
+        '<texture name="t" type="cube" fileup="../out.png"/><material name="x" texture="t"/>',
+        '<model name="s" file="../home.xml"/>',
+        '<include file="../part.xml"/>',
+    ],
+)
+def test_files_outside_the_folder_are_refused(tmp_path, assets):
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("out.obj", "part.xml", "out.png", "out.bin"):
+        (tmp_path / name).write_bytes(ROOF)
+    (home / "link.obj").symlink_to(tmp_path / "out.obj")
+    path = write(home, model(BOX + '<geom size="1" material="x"/>' if "material" in assets else BOX, assets))
+    with pytest.raises(SceneError, match=r"not inside its folder|link out of its folder"):
+        load_scene(path)
+
+
+@pytest.mark.parametrize("key", ["meshdir", "assetdir"])
+def test_folders_of_the_compiler_are_followed_and_checked(tmp_path, key):
+    assets = '<mesh name="m" file="sub/roof.OBJ"/>'
+    (tmp_path / "parts" / "sub").mkdir(parents=True)
+    (tmp_path / "parts" / "sub" / "roof.OBJ").write_bytes(ROOF)
+    scene = load_scene(write(tmp_path, model(MESH, assets, f'<compiler {key}="parts/"/>')))
+    assert len(scene.triangles) == 6 and "parts/sub/roof.OBJ" in scene.metadata["files"]
+    (tmp_path / "parts" / "roof.OBJ").write_bytes(ROOF)
+    stripped = model(MESH, assets, f'<compiler {key}="parts" strippath="true"/>')
+    assert "parts/roof.OBJ" in load_scene(write(tmp_path, stripped)).metadata["files"]
+    for folder in ("..", "/tmp", "parts/../.."):
+        with pytest.raises(SceneError, match="not inside its folder"):
+            load_scene(write(tmp_path, model(MESH, assets, f'<compiler {key}="{folder}"/>')))
+
+
+def test_homes_in_molmospaces_layout_share_the_folder_of_their_objects(tmp_path):
+    home = tmp_path / "scenes" / "procthor"
+    home.mkdir(parents=True)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "wood.png").write_bytes(png(np.full((2, 2, 3), 200, np.uint8)))
+    (tmp_path / "secret.png").write_bytes(b"")
+    (tmp_path / "objects").mkdir()
+    assets = '<texture name="t" type="2d" file="../../objects/thor/wood.png"/><material name="x" texture="t"/>'
+    path = write(home, model('<geom type="box" size="1 1 1" material="x"/>', assets))
+    outside = tmp_path.parent / f"{tmp_path.name}_store"
+    outside.mkdir()
+    (outside / "wood.png").write_bytes(png(np.full((2, 2, 3), 200, np.uint8)))
+    (tmp_path / "objects" / "thor").symlink_to(outside)  # as the installer does
+    scene = load_scene(path)
+    assert len(scene.textures) == 1 and "../../objects/thor/wood.png" in scene.metadata["files"]
+    path.write_text(path.read_text().replace("../../objects", "../../../"))
+    with pytest.raises(SceneError, match="not inside its folder"):
+        load_scene(path)
+
+
+def test_included_files_and_attached_models_become_part_of_the_scene(tmp_path):
+    (tmp_path / "chairs").mkdir()
+    parts = {
+        "assets.xml": '<mujoco><mesh name="m" file="roof.obj"/></mujoco>',
+        "world.xml": '<any><body name="shed" pos="5 0 0"><geom type="mesh" mesh="m"/></body></any>',
+        "chairs/chair.xml": model(
+            '<body name="chair"><geom type="mesh" mesh="seat" material="red"/></body>',
+            '<mesh name="seat" file="seat.obj"/><texture name="t" type="2d" file="t.png"/>'
+            '<material name="red" texture="t"/>',
+        ),
+    }
+    for name, text in parts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "chairs" / "seat.obj").write_bytes(ROOF)
+    (tmp_path / "chairs" / "t.png").write_bytes(png(np.full((2, 2, 3), 9, np.uint8)))
+    chairs = '<replicate count="2" offset="0 3 0"><attach model="c" body="chair" prefix="a_"/></replicate>'
+    world = '<include file="world.xml"/>' + chairs
+    assets = '<include file="assets.xml"/><model name="c" file="chairs/chair.xml"/>'
+    scene = load_scene(write(tmp_path, model(world, assets), roof__obj=ROOF))
+    assert names_of(scene) == ("shed", "a_chair0", "a_chair1") and len(scene.textures) == 1
+    assert set(scene.metadata["files"]) == {"home.xml", *parts, "roof.obj", "chairs/seat.obj", "chairs/t.png"}
+    twice = model('<include file="world.xml"/><include file="world.xml"/>', '<include file="assets.xml"/>')
+    with pytest.raises(SceneError, match=r"includes 'world\.xml' twice"):
+        load_scene(write(tmp_path, twice))
+
+
+HOSTILE = {
+    "entities": ('<!DOCTYPE a [<!ENTITY b "c">]><mujoco/>', "document type"),
+    "external entity": ('<!DOCTYPE a SYSTEM "file:///etc/passwd"><mujoco/>', "document type"),
+    "no XML": ("mujoco", "not well-formed XML"),
+    "another format": ("<robot/>", "URDF"),
+    "another root": ("<scene/>", "begins with <scene>"),
+    "unknown encoding": ("<?xml version='1.0' encoding='klingon'?><mujoco/>", "not well-formed XML|unknown encoding"),
+    "deep": ("<mujoco><worldbody>" + "<body>" * 200 + "</body>" * 200 + "</worldbody></mujoco>", "more than 100 deep"),
+    "nothing": (model(""), "no triangles"),
+    "includes itself": (model('<include file="home.xml"/>'), "includes 'home.xml' twice|begins with|no triangles"),
+    "attaches itself": (model(BOX, '<model name="s" file="home.xml"/>'), "attaches itself"),
+    "many replicas": (model(f'<replicate count="1000000">{BOX}</replicate>'), "1,000,000 bodies and geoms"),
+    "nested replicas": (
+        model('<replicate count="1000">' * 3 + BOX + "</replicate>" * 3),
+        "1,000,000,000 bodies and geoms",
+    ),
+    "a huge procedural texture": (
+        model(BOX, '<texture name="t" type="2d" builtin="flat" width="100000" height="100000"/>'),
+        "more than 67,108,864 pixels",
+    ),
+    "a huge procedural cube": (
+        model(BOX, '<texture name="t" builtin="flat" width="20000" height="1"/>'),
+        "more than 67,108,864 pixels",
+    ),
+    "a huge height field": (
+        model(BOX, '<hfield name="h" nrow="100000" ncol="100000" size="1 1 1 1"/>'),
+        "10,000,000,000 cells",
+    ),
+    "a fine builtin mesh": (model(MESH, '<mesh name="m" builtin="sphere" params="1000000"/>'), "parameter above 100"),
+    "no number": (model('<geom size="a"/>'), "MuJoCo cannot compile it"),
+    "an unknown material": (model('<geom size="1" material="x"/>'), "MuJoCo cannot compile it .*material"),
+    "a missing mesh": (model(MESH, '<mesh name="m" file="no.obj"/>'), "'no.obj', which does not exist"),
+    "a strange mesh": (model(MESH, '<mesh name="m" file="no.fbx"/>'), "'.fbx': save it as OBJ"),
+    "a short msh": (model(MESH, '<mesh name="m" file="short.msh"/>'), "does not have the size that it declares"),
+    "a short height field": (
+        model(BOX, '<hfield name="h" file="short.bin" size="1 1 1 1"/>'),
+        "does not have the size",
+    ),
+    "not a number": (model('<geom type="box" size="nan 1 1"/>'), "MuJoCo cannot compile it|not finite|no triangles"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_models_are_refused_with_the_reason(tmp_path, case):
+    xml, reason = HOSTILE[case]
+    header = struct.pack("<4i", 1000, 0, 0, 0)
+    with pytest.raises(SceneError, match=reason):
+        load_scene(write(tmp_path, xml, short__msh=header, short__bin=header))
+
+
+def test_plugins_soft_bodies_and_physics_are_left_out(tmp_path):
+    rest = """<extension><plugin plugin="mujoco.elasticity.cable"/></extension>
+      <actuator><motor joint="no_such_joint"/></actuator><deformable><skin name="s" file="../skin.skn"/></deformable>"""
+    scene = load_scene(write(tmp_path, model(BOX).replace("</mujoco>", rest + "</mujoco>")))
+    assert names_of(scene) == ("box",)
+    assert "Soft bodies and plugins were left out: 1 <plugin>, 1 <skin>" in scene.warnings
+
+
+def test_the_compiler_gets_no_path_of_the_file(tmp_path):
+    """Whatever names a file, the document for the compiler names only what is in memory."""
+    from gym_batchnav.scene.files import SceneFiles
+
+    assets = '<mesh file="roof.obj"/><texture file="t.png"/><material name="x" texture="t"/>'
+    path = write(tmp_path, model('<geom mesh="roof" type="mesh" material="x"/>', assets), roof__obj=ROOF, t__png=b"")
+    document = mjcf_document.read_document(SceneFiles(path))
+    assert document.assets == {"file0.obj": ROOF}
+    assert b'file="file0.obj"' in document.xml and b"roof.obj" not in document.xml and b"t.png" not in document.xml
+
+
+def test_a_compiler_that_dies_or_hangs_is_an_error_of_the_scene(tmp_path, monkeypatch):
+    path = write(tmp_path, model(BOX))
+    real = subprocess.Popen
+
+    def instead(code):
+        def start(command, **keywords):
+            return real([sys.executable, "-c", code], **keywords)
+
+        return start
+
+    monkeypatch.setattr(mjcf_compile.subprocess, "Popen", instead("import os; os.kill(os.getpid(), 11)"))
+    with pytest.raises(SceneError, match="ended by SIGSEGV on it"):
+        load_scene(path)
+    monkeypatch.setattr(mjcf_compile.subprocess, "Popen", instead("import time; time.sleep(60)"))
+    monkeypatch.setattr(mjcf_compile, "_FREE_SECONDS", 0.5)
+    with pytest.raises(SceneError, match=r"more than [01] s to compile"):
+        load_scene(path)
+
+
+def test_without_mujoco_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(mjcf_compile.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SceneError, match=r"pip install 'gym-batchnav\[mujoco\]'"):
+        load_scene(write(tmp_path, model(BOX)))
+
+
+def test_missing_textures_are_replaced_with_a_warning(tmp_path):
+    assets = '<texture name="t" type="2d" file="gone.png"/><material name="x" texture="t" rgba="1 0 0 1"/>'
+    path = write(tmp_path, model('<geom type="box" size="1 1 1" material="x"/>', assets))
+    with pytest.warns(UserWarning, match=r"textures are missing or damaged.*gone\.png"):
+        scene = load_scene(path)
+    np.testing.assert_allclose(scene.materials.base_color, [[1, 0, 0, 1]])
+
+
+def test_cubes_from_grids_and_from_six_files_show_the_same(tmp_path):
+    colors = {"R": 10, "L": 60, "U": 110, "D": 160, "F": 210, "B": 250}
+    layout = ".U..LFRB.D.."
+    grid = np.zeros((3, 4, 3), np.uint8)
+    for place, letter in enumerate(layout):
+        grid[place // 4, place % 4] = colors.get(letter, 0)
+    pixels = np.kron(grid, np.ones((8, 8, 1), np.uint8))
+    sides = {"right": "R", "left": "L", "up": "U", "down": "D", "front": "F", "back": "B"}
+    single = {f"{letter}__png": png(np.full((8, 8, 3), colors[letter], np.uint8)) for letter in colors}
+    attributes = {
+        "grid": f'file="grid.png" gridsize="3 4" gridlayout="{layout}"',
+        "six": " ".join(f'file{side}="{letter}.png"' for side, letter in sides.items()),
+    }
+    shown = {}
+    for name, text in attributes.items():
+        assets = f'<texture name="t" type="cube" {text}/><material name="x" texture="t"/>'
+        geom = '<geom type="box" size="1 1 1" material="x"/>'
+        scene = load_scene(write(tmp_path, model(geom, assets), grid__png=png(pixels), **single))
+        middles = scene.vertices[scene.triangles].mean(axis=1)
+        levels = [int(scene.textures[k][4, 4, 0]) for k in scene.materials.texture[scene.triangle_material]]
+        rows = zip(middles, levels, strict=True)
+        shown[name] = {tuple(np.round(at / np.abs(at).max()).astype(int).tolist()): v for at, v in rows}
+    # In MuJoCo's frame right is +x, up is +y and front is +z, which here are x, -z and y.
+    expected = {(1, 0, 0): 10, (-1, 0, 0): 60, (0, 0, -1): 110, (0, 0, 1): 160, (0, 1, 0): 210, (0, -1, 0): 250}
+    assert shown["six"] == shown["grid"] == expected
+
+
+def test_a_furnished_home_is_walked_from_start_to_goal(tmp_path):
+    path = tmp_path / "home.xml"
+    path.write_text(mjcf.furnished_home())
+    scene = load_scene(path)
+    assert names_of(scene)[-2:] == ("bed_1|2|3", "Chair_0_1")
+    env = BatchNavEnv(4, scenes=str(tmp_path / "*.xml"), sensors=("depth",), renderer="embree", num_episodes=20)
+    try:
+        agent = ShortestPathAgent()
+        agent.reset(env)
+        observations, _ = env.reset(seed=0)
+        done = np.zeros(4, bool)
+        ended = succeeded = 0
+        for _ in range(200):
+            observations, _, terminated, truncated, info = env.step(agent.act(env, observations, done))
+            done = terminated | truncated
+            ended += int(done.sum())
+            succeeded += int(info["success"][done].sum()) if done.any() else 0
+    finally:
+        env.close()
+    assert ended > 5 and succeeded == ended
+
+
+def test_the_command_line_tells_about_a_model(tmp_path, capsys):
+    path = Path(write(tmp_path, mjcf.furnished_home()))
+    command = [sys.executable, "-m", "gym_batchnav", "scene", "info", str(path), "--json"]
+    facts = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    assert facts["name"] == "home" and facts["objects"] == 8

@@ -1,0 +1,72 @@
+"""Objects of scenes: their categories and boxes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rooms import box, named, scene_of
+
+from gym_batchnav.library.packing import pack_scene, unpack_scene
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.objects import SceneObject, category_in_extras
+from gym_batchnav.scene.save import save_glb
+
+
+def test_boxes_are_those_of_the_triangles():
+    ends = [((0, 0, 0), (1, 2, 3)), ((-4, 1, 0), (-3, 2, 5))]
+    scene = scene_of("two", *(box(*one) for one in ends))
+    np.testing.assert_array_equal(scene.object_boxes, np.array(ends, np.float32))
+
+
+def test_an_object_without_triangles_has_no_box():
+    scene = scene_of("two", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)))
+    hidden = replace(scene, objects=named("a", "b", "c"), triangle_object=scene.triangle_object * (2 - 1) * 2 - 1)
+    boxes = hidden.object_boxes  # ids 1 and 3
+    assert np.isnan(boxes[1]).all() and boxes[2].tolist() == [[2, 0, 0], [3, 1, 1]]
+    nothing = replace(scene, triangle_object=np.zeros(len(scene.triangles), np.int32))
+    assert np.isnan(nothing.object_boxes).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("wall_clock_3", "wall_clock"),
+        ("Wall_Clock", "wall_clock"),
+        ("ceiling_fan", "ceiling_fan"),
+        ("wall_kitchen_2", "wall"),
+        ("Office_Chair_7", "chair"),
+        ("Chair.012", "chair"),
+    ],
+)
+def test_a_name_suggests_a_category_whatever_its_case(name, category):
+    assert SceneObject.named(name).category == category
+
+
+def test_an_object_keeps_the_category_that_its_file_states():
+    assert SceneObject.named("Chair.012") == SceneObject("Chair.012", "chair")
+    assert SceneObject.named("Chair.012", " Throne ") == SceneObject("Chair.012", "throne")
+
+
+@pytest.mark.parametrize(
+    ("extras", "category"),
+    [
+        ({"category": "Sofa"}, "Sofa"),
+        ({"semantic": "lamp", "class": "light"}, "lamp"),
+        ({"category": 7, "class": "bed"}, "bed"),
+        ({"category": " "}, ""),
+        ("sofa", ""),
+        (None, ""),
+    ],
+)
+def test_extras_state_a_category(extras, category):
+    assert category_in_extras({"extras": extras}) == category
+
+
+def test_categories_survive_saving_and_packing(tmp_path):
+    scene = scene_of("two", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)))
+    scene = replace(scene, objects=(SceneObject("Cube", "fridge"), SceneObject("bed_2", "bed")))
+    save_glb(scene, tmp_path / "two.glb")
+    assert load_scene(tmp_path / "two.glb").objects == scene.objects
+    assert unpack_scene(pack_scene(scene)).objects == scene.objects
