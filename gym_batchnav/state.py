@@ -116,6 +116,88 @@ class EpisodeState:
     valid: np.ndarray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WorldState:
+    """The bodies of W worlds, B in each: first its M agents, then those that no policy moves; written in place.
+
+    Row ``w M + m`` of AgentState and EpisodeState is agent m of world w.
+
+    Attributes:
+        num_steps: [W] int32, steps since the episodes of a world began.
+        present: [W, B] bool, whether a body is there: seen by others, and in their way.
+        polygon: [W, B] int32, navmesh polygon underfoot.
+        position: [W, B, 3] float32, metres, on the navmesh.
+        previous: [W, B, 3] float32, metres, before the last step.
+        heading: [W, B] float32, radians.
+        touched: [W, B] bool, whether another body stopped it in the last step.
+        num_touches: [W, B] int32, steps of the episode in which another body stopped it.
+        goal_index: [W, B] int32, where a scripted body goes: row in the scene's sets of goals.
+        num_goals: [W, B] int32, goals that a scripted body has been given since the episode began.
+        terminated: [W, M] bool, whether an agent's own episode has been terminated.
+        truncated: [W, M] bool, whether an agent's own episode has been truncated, or it takes no part in this one.
+    """
+
+    num_steps: np.ndarray
+    present: np.ndarray
+    polygon: np.ndarray
+    position: np.ndarray
+    previous: np.ndarray
+    heading: np.ndarray
+    touched: np.ndarray
+    num_touches: np.ndarray
+    goal_index: np.ndarray
+    num_goals: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+    @property
+    def num_agents(self) -> int:
+        """M, the number of agents of a world."""
+        return self.terminated.shape[1]
+
+    @property
+    def waiting(self) -> np.ndarray:
+        """Whether each agent [W, M] bool waits for the others of its world to end their episodes."""
+        return self.terminated | self.truncated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorldView:
+    """The worlds of a batch, as read by tasks, sensors and measures.
+
+    Attributes:
+        state: The bodies of all worlds, read-only.
+        radius: [B] float64, metres, of the discs that block others.
+        seconds: Duration of a step.
+        height: Metres; bodies whose feet differ by more are on different floors and do not meet.
+    """
+
+    state: WorldState
+    radius: np.ndarray
+    seconds: float
+    height: float
+
+    @property
+    def num_agents(self) -> int:
+        """M, the number of agents of a world."""
+        return self.state.num_agents
+
+    def gaps(self) -> np.ndarray:
+        """Return the distances [N, B] float64, metres, between the discs of every agent and every body of its world.
+
+        They are horizontal, negative for discs that overlap, and inf for an agent itself, for bodies that are not
+        there, and for those on another floor.
+        """
+        position = self.state.position.astype(np.float64)
+        agents = self.num_agents
+        way = position[:, :agents, None] - position[:, None]
+        gap = np.hypot(way[..., 0], way[..., 2]) - self.radius[:agents, None] - self.radius
+        apart = np.abs(way[..., 1]) >= self.height
+        apart |= ~self.state.present[:, None] | ~self.state.present[:, :agents, None]
+        apart[:, np.arange(agents), np.arange(agents)] = True
+        return np.where(apart, np.inf, gap).reshape(-1, gap.shape[2])
+
+
 def agent_state(num_agents: int) -> AgentState:
     """Return a state of zeros for ``num_agents`` agents."""
     return AgentState(
@@ -157,7 +239,26 @@ def episode_state(num_envs: int) -> EpisodeState:
     )
 
 
-State = TypeVar("State", AgentState, EpisodeState)
+def world_state(num_worlds: int, num_agents: int, num_bodies: int) -> WorldState:
+    """Return a state of zeros for ``num_worlds`` worlds of ``num_bodies`` bodies, ``num_agents`` of them agents."""
+    bodies = (num_worlds, num_bodies)
+    return WorldState(
+        num_steps=np.zeros(num_worlds, np.int32),
+        present=np.zeros(bodies, bool),
+        polygon=np.zeros(bodies, np.int32),
+        position=np.zeros((*bodies, 3), np.float32),
+        previous=np.zeros((*bodies, 3), np.float32),
+        heading=np.zeros(bodies, np.float32),
+        touched=np.zeros(bodies, bool),
+        num_touches=np.zeros(bodies, np.int32),
+        goal_index=np.zeros(bodies, np.int32),
+        num_goals=np.zeros(bodies, np.int32),
+        terminated=np.zeros((num_worlds, num_agents), bool),
+        truncated=np.zeros((num_worlds, num_agents), bool),
+    )
+
+
+State = TypeVar("State", AgentState, EpisodeState, WorldState)
 
 
 def read_only(state: State) -> State:
@@ -225,7 +326,7 @@ class Memory(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
 
-def arrays_of(state: AgentState | EpisodeState) -> dict[str, np.ndarray]:
+def arrays_of(state: AgentState | EpisodeState | WorldState) -> dict[str, np.ndarray]:
     """Return every array of a state, by name."""
     return {field.name: getattr(state, field.name) for field in fields(state)}
 

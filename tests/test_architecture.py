@@ -16,14 +16,14 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
     "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise", "episodes",
-    "actions", "task", "preparation", "protocols", "env", "evaluation", "adapters", "viz", "train", "testing", "bench",
-    "datasets", "diagnosis", "cli", "__main__",
+    "actions", "task", "preparation", "worlds", "protocols", "env", "evaluation", "adapters", "viz", "train",
+    "testing", "bench", "datasets", "diagnosis", "cli", "__main__",
 ]  # fmt: skip
 MAX_LINES = 450
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
     "moderngl": "render/opengl/",
-    "trimesh": "scene/formats/",
+    "trimesh": ("scene/formats/", "worlds/shapes.py"),
     "embreex": "render/embree/",
     **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu", "mujoco"), "scene/formats/"),
     "fast_simplification": "scene/simplify.py",

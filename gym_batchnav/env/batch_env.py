@@ -23,6 +23,7 @@ from gym_batchnav.env.arguments import (
     options_of,
     seeds_of,
 )
+from gym_batchnav.env.attributes import BatchAttributes
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.observer import Observer
@@ -46,9 +47,11 @@ from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.worlds.api import MovingBodies, Team
+from gym_batchnav.worlds.views import WorldViews
 
 
-class BatchNavEnv(BatchQueries, VectorEnv):
+class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
     """Thousands of agents in shared scenes behind Gymnasium's vector API.
 
     By default, actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT; ``actions=`` chooses others, such as
@@ -60,7 +63,7 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     ``BatchNavEnv(n, library=first.library, renderer=first.renderer)``. All calls must come from one thread.
 
     Args:
-        num_envs: N, the number of environments, one agent each.
+        num_envs: N, the number of environments, one agent each. With ``agents_per_world`` a multiple of it.
         protocol: Name of a paper's or challenge's protocol, such as ``"pointnav-2021"``, or a NavigationProtocol. It
             brings its task, camera, noise and limits; keywords that are passed beside it take the place of its own. See
             ``gym_batchnav.protocols`` and ``protocol_card``.
@@ -75,6 +78,10 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             0 for all others.
         task: The task; PointNav() by default. See ``task.api`` for how to write your own.
         measures: Measure objects (see ``task.api``) to report in addition to those of the task.
+        agents_per_world: Number M of agents that share a world: they see and block each other, and their episodes begin
+            and end together. Environments ``w M`` to ``w M + M - 1`` form world w. A pair ``(2, 4)`` draws the number
+            for each episode; a Team also chooses the agents' shape and size.
+        bodies: Other moving bodies in every world, such as ``(People(6),)``; see ``gym_batchnav.worlds``.
         camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
             under the agent). With several cameras by name, such as ``{"front": Camera(), "left": Camera(yaw_deg=90)}``,
             observations have a key per camera and sensor: ``"front/depth"``.
@@ -146,6 +153,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
         semantic_ids: str | Mapping[str, int] = "instance",
         task: Task | None = None,
         measures: Sequence[Measure] = (),
+        agents_per_world: int | tuple[int, int] | Team = 1,
+        bodies: Sequence[MovingBodies] = (),
         camera: CameraSpec = None,
         sensor_noise: Mapping[str, SensorNoise] | None = None,
         sensor_timing: Mapping[str, SensorTiming] | None = None,
@@ -178,7 +187,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     ) -> None:
         settings = BatchSettings(
             num_envs=num_envs, protocol=protocol, sensors=sensors, semantic_ids=semantic_ids, camera=camera,
-            sensor_noise=sensor_noise, sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
+            agents_per_world=agents_per_world, bodies=bodies, sensor_noise=sensor_noise,
+            sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
             max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
             num_episodes=num_episodes, floors=floors, navmesh_settings=navmesh_settings, actions=actions,
             actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
@@ -205,7 +215,11 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             actuation_noise=settings.noise,
             sliding=sliding,
             geodesic=geodesic,
+            team=settings.team,
+            bodies=settings.bodies,
         )
+        ids = SemanticIds.of(semantic_ids)
+        worlds = self.simulator.worlds
         self.cameras = AgentCameras(
             library,
             settings.renderer_name if isinstance(renderer, str) else renderer,
@@ -215,7 +229,8 @@ class BatchNavEnv(BatchQueries, VectorEnv):
             reuse_buffers=reuse_buffers,
             buffers=buffers,
             device=obs_device,
-            semantic_ids=SemanticIds.of(semantic_ids),
+            semantic_ids=ids,
+            bodies=None if worlds is None else WorldViews(worlds, self.simulator.navmeshes, ids),
         )
         self.num_envs = num_envs
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
@@ -325,32 +340,6 @@ class BatchNavEnv(BatchQueries, VectorEnv):
     def render(self) -> tuple[np.ndarray, ...] | None:
         """Return every agent's view, as a tuple of N frames [256, 256, 3] uint8; None without a render mode."""
         return tuple(self.pictures()) if self.render_mode is not None else None
-
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of the batch, or read an attribute, and return one result per environment.
-
-        ``call("render")`` returns one frame per environment; any other result is that of the batch, repeated.
-        """
-        result = getattr(self, name)
-        if callable(result):
-            result = result(*args, **kwargs)
-        return result if name == "render" and result is not None else (result,) * self.num_envs
-
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute of the batch, once per environment."""
-        return (getattr(self, name),) * self.num_envs
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute that all environments share; the entries of a list must be equal.
-
-        Raises:
-            ValueError: The entries of a list differ, or their number is not N.
-        """
-        if isinstance(values, (list, tuple)):
-            if len(values) != self.num_envs or any(value != values[0] for value in values):
-                raise ValueError(f"set_attr({name!r}): the environments of a batch share it; pass one value")
-            values = values[0]
-        setattr(self, name, values)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Release the renderer, unless another batch made it, and the data prepared for the scenes."""

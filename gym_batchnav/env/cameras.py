@@ -11,8 +11,10 @@ from gym_batchnav.geometry import Camera, camera_views
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.api import Renderer, Target, make_renderer
+from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, copy_of, rows_of
+from gym_batchnav.worlds.views import WorldViews
 
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
 
@@ -34,6 +36,10 @@ class AgentCameras:
         buffers: Number of further batches of images for which a reused array remains valid.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
         semantic_ids: What the sensor ``"semantic"`` draws, for a renderer that is made here.
+        bodies: The bodies that agents see besides the scenes; None for none.
+
+    Raises:
+        ValueError: An existing renderer draws other bodies, or none.
     """
 
     def __init__(
@@ -48,7 +54,10 @@ class AgentCameras:
         buffers: int = 2,
         device: str = "cpu",
         semantic_ids: SemanticIds | None = None,
+        bodies: WorldViews | None = None,
     ) -> None:
+        if bodies is not None and not isinstance(renderer, str):
+            raise ValueError("renderer= draws no bodies: leave it out with agents_per_world= or bodies=")
         self.device = device
         self.rig = rig
         self.num_agents = num_agents
@@ -57,6 +66,7 @@ class AgentCameras:
         self._reuse_buffers = reuse_buffers
         self._buffers = buffers
         self._semantic_ids = semantic_ids
+        self._bodies = bodies
         self._renderer_name = renderer if isinstance(renderer, str) else renderer.name
         self._renderer: Renderer | None = None if isinstance(renderer, str) else renderer
         self._owns_renderer = isinstance(renderer, str)
@@ -71,7 +81,8 @@ class AgentCameras:
     def renderer(self) -> Renderer:
         """The renderer of the library's scenes."""
         if self._renderer is None:
-            self._renderer = make_renderer(self._renderer_name, self._library, self._semantic_ids)
+            shapes = None if self._bodies is None else self._bodies.library
+            self._renderer = make_renderer(self._renderer_name, self._library, self._semantic_ids, shapes)
         return self._renderer
 
     @property
@@ -119,7 +130,8 @@ class AgentCameras:
         self._begun = (self._library.generation, copy_of(agents))
         floor = self._floor(agents)
         for group, target in zip(self.rig.groups, self._targets, strict=True):
-            target.begin(self._slots(agents, group), self._views(agents, floor, group.cameras))
+            views = self._views(agents, floor, group.cameras)
+            target.begin(self._slots(agents, group), views, self._bodies_of(agents, None, len(group.cameras)))
 
     def finish(self) -> dict[str, Any]:
         """Return the images that ``begin`` started, one array or tensor [N, ...] per key."""
@@ -152,7 +164,7 @@ class AgentCameras:
 
     def _moved(self, agents: AgentState) -> np.ndarray:
         """Return which agents [N] bool have moved since the last ``begin``; all if a slot has changed."""
-        if self._begun is None or self._begun[0] != self._library.generation:
+        if self._begun is None or self._begun[0] != self._library.generation or self._bodies is not None:
             return np.ones(self.num_agents, bool)
         then = self._begun[1]
         turned = (agents.heading != then.heading) | (agents.pitch != then.pitch)
@@ -167,7 +179,9 @@ class AgentCameras:
         images: dict[str, Any] = {}
         try:
             for group, target in zip(self.rig.groups, self._partial_targets, strict=True):
-                drawn = target.render(self._slots(some, group), self._views(some, floor, group.cameras))
+                views = self._views(some, floor, group.cameras)
+                bodies = self._bodies_of(agents, indices, len(group.cameras))
+                drawn = target.render(self._slots(some, group), views, bodies)
                 images |= self._split(group, drawn, len(indices))
         except BaseException:  # otherwise a batch that has begun would never finish
             self._partial_targets = closed(self._partial_targets)
@@ -200,6 +214,15 @@ class AgentCameras:
         """Return the slots [C N] of the views of a group of C cameras."""
         return agents.slot if len(group.cameras) == 1 else np.tile(agents.slot, len(group.cameras))
 
+    def _bodies_of(
+        self, agents: AgentState, indices: np.ndarray | None = None, num_cameras: int = 1
+    ) -> BodyViews | None:
+        """Return the bodies in the views of agents ``indices`` [M], or of all, through several cameras."""
+        if self._bodies is None:
+            return None
+        indices = np.arange(self.num_agents) if indices is None else indices
+        return self._bodies.bodies(agents, indices, num_cameras)
+
     def _split(self, group: CameraGroup, pictures: dict[str, Any], count: int) -> dict[str, Any]:
         """Return the images of ``count`` agents by key, from a group's pictures [C N, ...] by sensor."""
         return {
@@ -218,9 +241,12 @@ class AgentCameras:
 
     def pictures(self, agents: AgentState, indices: np.ndarray, camera: Camera) -> np.ndarray:
         """Return the views of agents ``indices`` [M] through another camera, [M, H, W, 3] uint8."""
-        return self.pictures_at(agents.slot[indices], self.views(agents, indices, camera), camera)
+        views = self.views(agents, indices, camera)
+        return self.pictures_at(agents.slot[indices], views, camera, self._bodies_of(agents, indices))
 
-    def pictures_at(self, slots: np.ndarray, views: np.ndarray, camera: Camera) -> np.ndarray:
+    def pictures_at(
+        self, slots: np.ndarray, views: np.ndarray, camera: Camera, bodies: BodyViews | None = None
+    ) -> np.ndarray:
         """Return RGB pictures [M, H, W, 3] uint8 of the scenes in slots [M] from views [M, 4, 4], world-to-camera."""
         if camera not in self._picture_targets:
             self._picture_targets[camera] = self.renderer.target(camera, ("rgb",), num_views=PICTURE_VIEWS, buffers=1)
@@ -228,7 +254,8 @@ class AgentCameras:
         pictures = np.empty((len(slots), camera.height, camera.width, 3), np.uint8)
         for first in range(0, len(slots), PICTURE_VIEWS):
             chunk = slice(first, first + PICTURE_VIEWS)
-            pictures[chunk] = target.render(slots[chunk], views[chunk])["rgb"]
+            shown = None if bodies is None else bodies.of_views(first, first + len(slots[chunk]))
+            pictures[chunk] = target.render(slots[chunk], views[chunk], shown)["rgb"]
         return pictures
 
     def close(self) -> None:

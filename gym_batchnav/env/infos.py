@@ -21,6 +21,8 @@ def step_info(simulator: Simulator, components: Components, measures: Measures) 
     }
     if order == "once":
         info["episode_valid"] = episodes.valid.copy()
+    if simulator.worlds is not None:
+        info["waiting"] = simulator.worlds.waiting()
     for name in components.step_measures:
         info[name] = measures[name].copy()
     for name in tuple(info):

@@ -16,6 +16,7 @@ from gym_batchnav.state import AgentState, EpisodeState
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.task.api import Task, TaskState
 from gym_batchnav.task.components import Components
+from gym_batchnav.worlds.worlds import Worlds
 
 
 class BatchQueries:
@@ -51,6 +52,11 @@ class BatchQueries:
     def renderer(self) -> Renderer:
         """The renderer; see ``renderer.name`` and ``renderer.device``."""
         return self.cameras.renderer
+
+    @property
+    def worlds(self) -> Worlds | None:
+        """The worlds that agents share with others and with other bodies; None if each agent is alone."""
+        return self.simulator.worlds
 
     @property
     def num_episodes(self) -> int:

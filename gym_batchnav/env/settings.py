@@ -36,6 +36,7 @@ from gym_batchnav.scene.load import check_load_options
 from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.components import Components
+from gym_batchnav.worlds.api import BODY_PARTS, MovingBodies, Team
 
 RENDER_MODES = ("rgb_array",)
 _PICTURE = ("rgb",)  # the sensor of pictures that a task takes
@@ -57,6 +58,8 @@ class BatchSettings:
     protocol: str | NavigationProtocol | None = None
     sensors: Sequence[str | Sensor] = ("depth",)
     semantic_ids: str | Mapping[str, int] = "instance"
+    agents_per_world: int | tuple[int, int] | Team = 1
+    bodies: Sequence[MovingBodies] = ()
     camera: CameraSpec = None
     sensor_noise: Mapping[str, SensorNoise] | None = None
     sensor_timing: Mapping[str, SensorTiming] | None = None
@@ -103,6 +106,7 @@ class BatchSettings:
             check_choice("renderer", self.renderer, RENDERERS)
         self._check_semantic_ids()
         rig = self.rig()
+        self._check_worlds(rig)
         if self.renderer_name == "opengl":
             rig.check_opengl()
             for camera in self.picture_cameras:
@@ -127,6 +131,30 @@ class BatchSettings:
             )
         check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings)
         autoreset_mode_of(self.autoreset_mode)
+
+    @property
+    def team(self) -> Team:
+        """The agents of a world."""
+        return Team.of(self.agents_per_world)
+
+    def _check_worlds(self, rig: CameraRig) -> None:
+        """Raise ValueError unless the agents form whole worlds, whose bodies their cameras can draw."""
+        size = self.team.most
+        if self.num_envs % size:
+            raise ValueError(
+                f"num_envs={self.num_envs} with agents_per_world={self.agents_per_world}: pass a multiple of {size}"
+            )
+        if not isinstance(self.bodies, (tuple, list)):
+            raise ValueError(f"bodies={self.bodies!r}: pass a tuple, such as (People(6),)")
+        for group in self.bodies:
+            missing = [name for name in BODY_PARTS if not hasattr(group, name)]
+            if missing:
+                raise ValueError(f"bodies= has a {type(group).__name__} without {', '.join(missing)}: see worlds.api")
+        if (size > 1 or self.bodies) and rig.needs_embree:
+            raise ValueError(
+                "bodies are drawn by pinhole cameras that record depth, rgb and semantic: use such cameras= and "
+                "sensors= with agents_per_world= and bodies="
+            )
 
     def _check_semantic_ids(self) -> None:
         """Raise ValueError unless the ids are valid, and those that a shared renderer draws."""

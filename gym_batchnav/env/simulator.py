@@ -12,7 +12,9 @@ from gymnasium.spaces import Discrete
 from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import ActuationNoise
-from gym_batchnav.episodes.draws import episode_key, step_uniform
+from gym_batchnav.env.chooser import EpisodeChooser
+from gym_batchnav.env.snapshot import check_rows
+from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
@@ -21,6 +23,8 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import Navigation, NavigationPreparer
 from gym_batchnav.state import Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
 from gym_batchnav.system.process import claim_process
+from gym_batchnav.worlds.api import STEP_SECONDS, MovingBodies, Team
+from gym_batchnav.worlds.worlds import Worlds
 
 
 class Simulator:
@@ -36,6 +40,8 @@ class Simulator:
         actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
         geodesic: The method that measures distances to goals, ``"exact"`` or ``"detour"``.
+        team: The agents of a world; worlds of one agent by default.
+        bodies: Groups of bodies that no policy moves; every world has all of them.
 
     Attributes:
         library: The scenes.
@@ -49,6 +55,7 @@ class Simulator:
         begun: [N] bool, whether each agent has begun an episode since the last seeding.
         schedule: Chooses the next episodes.
         navmeshes: The kernels' view of all slots.
+        worlds: The worlds that agents share with other bodies; None if each agent is alone.
     """
 
     def __init__(
@@ -63,6 +70,8 @@ class Simulator:
         actuation_noise: ActuationNoise | None = None,
         sliding: bool = True,
         geodesic: str = "exact",
+        team: Team | None = None,
+        bodies: Sequence[MovingBodies] = (),
     ) -> None:
         self.library = library
         self.num_agents = num_agents
@@ -82,8 +91,14 @@ class Simulator:
         self._moved = np.zeros(num_agents, np.float32)
         self._collided = np.zeros(num_agents, bool)
         self._navigation: list[Navigation | None] = [None] * library.num_slots
+        team = Team() if team is None else team
+        self.worlds = None
+        if team.most > 1 or bodies:
+            seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
+            self.worlds = Worlds(num_agents // team.most, team, bodies, self.navmeshes, self.navigation, seconds)
         self._key = library.add_preparer(preparer)
         self._user = library.join()
+        self._chooser = EpisodeChooser(library, self.schedule, self.worlds, self.episodes, self.episode_set)
         self._generation = -1
         self._active = library.active
         self._sync_slots()
@@ -168,23 +183,14 @@ class Simulator:
             return indices
         self._sync_slots()
         state = self.episodes
-        if requested is None:
-            slot, row, found = self.schedule.draw(indices, state.seed[indices], state.count[indices])
-        else:
-            slot, row = self._locate(indices, requested)
-            found = np.ones(len(indices), bool)
+        slot, row, found = self._chooser.choose(indices, requested)
         self.begun[indices] = True
         state.valid[indices] = found
         state.done[indices] = False
         state.count[indices] += found
         self._place_idle(indices[~found])
         indices = indices[found]
-        slot = slot[found]
-        row = row[found]
-        if self.schedule.order == "once":  # the environment that runs an episode depends on N
-            state.noise[indices] = episode_key(state.seed[:1], self.schedule.index(slot, row))
-        else:
-            state.noise[indices] = episode_key(state.seed[indices], state.count[indices])
+        slot, row, state.noise[indices] = self._chooser.complete(indices, slot, row)
         self.agents.slot[indices] = slot
         self.agents.pitch[indices] = 0
         counters = (state.path_length, state.num_steps, state.num_collisions, state.stopped)
@@ -194,6 +200,8 @@ class Simulator:
             there = slot == entered
             self._start(indices[there], int(entered), row[there])
         self.library.occupy(self._user, self.agents.slot)
+        if self.worlds is not None:
+            self.worlds.begin(self.worlds.of_rows(indices), self.agents)
         return indices
 
     # The agents
@@ -217,6 +225,7 @@ class Simulator:
         np.copyto(episodes.stopped, commands.stop, where=active)
         if commands.look is not None:
             np.copyto(agents.pitch, np.clip(agents.pitch + commands.look, -MAX_PITCH, MAX_PITCH), where=active)
+        before = None if self.worlds is None else self.worlds.before(agents)
         self.navmeshes.step(
             commands,
             agents.slot,
@@ -228,6 +237,8 @@ class Simulator:
             moved_out=self._moved,
             collided_out=self._collided,
         )
+        if self.worlds is not None and before is not None:
+            self.worlds.move(before, agents, active, self._moved, self._collided)
         episodes.num_steps[:] += active
         episodes.num_collisions[:] += self._collided  # inactive agents have not moved, nor collided
         episodes.path_length[:] += self._moved
@@ -323,7 +334,7 @@ class Simulator:
         self.library.set_state(self._user, state["library"])
         self._sync_slots()
         try:
-            self._check_rows(state)
+            check_rows(state, self._navigation)
         except ValueError:
             self.library.set_state(self._user, before)
             self._sync_slots()
@@ -350,7 +361,8 @@ class Simulator:
     @property
     def _arrays(self) -> dict[str, Mapping[str, np.ndarray]]:
         """Return all arrays with one row per agent, by record and name."""
-        return {"agents": arrays_of(self.agents), "episodes": arrays_of(self.episodes), "memory": self.memory}
+        own = {"agents": arrays_of(self.agents), "episodes": arrays_of(self.episodes), "memory": self.memory}
+        return own if self.worlds is None else {**own, "worlds": self.worlds.arrays}
 
     def _sync_slots(self) -> None:
         """Apply changes of the library's slots."""
@@ -401,20 +413,6 @@ class Simulator:
         state.target[indices] = episodes.targets[episodes.first_goal[goal_set]]
         state.viewpoint[indices] = state.goal[indices]
 
-    def _locate(self, indices: np.ndarray, requested: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the slots and rows [M] of the episodes ``requested`` [M] for the agents ``indices`` [M]."""
-        if not self.library.rotates:
-            return self.schedule.locate(requested)
-        slot = self.schedule.slot(indices, self.episodes.count[indices])
-        sizes = np.array([len(self.episode_set(one)) for one in slot.tolist()])
-        if (requested >= sizes).any():
-            index = int((requested >= sizes).argmax())
-            raise ValueError(
-                f"episode_index[{indices[index]}] = {requested[index]}: environment {indices[index]} enters scene "
-                f"{self.library.name(slot[index])!r}, which has episodes 0 to {sizes[index] - 1}"
-            )
-        return slot, requested
-
     def _update_distance(self) -> None:
         """Write the geodesic distance of every agent to its goal."""
         agents = self.agents
@@ -427,24 +425,3 @@ class Simulator:
         self.agents.polygon[indices] = polygon
         self.agents.position[indices] = position
         self.agents.heading[indices] = heading
-
-    def _check_rows(self, state: dict[str, Any]) -> None:
-        """Raise ValueError unless all row numbers in a state are within the scenes' arrays."""
-        slot = np.asarray(state["agents"]["slot"])
-        if slot.min() < 0 or slot.max() >= self.library.num_slots:
-            raise ValueError(f"state with scenes up to {slot.max()}: this library has {self.library.num_slots}")
-        navigations = self._navigation
-        limits = {
-            "episode": [0 if one is None else len(one.episode_set) for one in navigations],
-            "goal_index": [0 if one is None else len(one.episode_set.first_goal) - 1 for one in navigations],
-            "polygon": [0 if one is None else one.navmesh.num_polygons for one in navigations],
-        }
-        for name, limit in limits.items():
-            rows = np.asarray({**state["agents"], **state["episodes"]}[name])
-            if (rows < 0).any() or (rows >= np.array(limit)[slot]).any():
-                raise ValueError(f"state array {name!r} does not fit: it belongs to other scenes or episodes")
-        episodes = state["episodes"]
-        reached = np.asarray(episodes["num_reached"])
-        tours = np.array([0 if one is None else one.episode_set.tour.shape[1] for one in navigations])[slot]
-        if (reached < 0).any() or (reached > episodes["num_goals"]).any() or (episodes["num_goals"] > tours).any():
-            raise ValueError("state arrays 'num_reached' and 'num_goals' do not fit: they belong to other episodes")

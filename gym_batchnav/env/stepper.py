@@ -69,6 +69,7 @@ class Stepper:
             max_episode_steps=max_episode_steps,
             success_distance=self.components.task.success_distance,
             geodesic=self.simulator.geodesic,
+            worlds=None if self.simulator.worlds is None else self.simulator.worlds.view,
             reading=self._reading,
             pictures=self._pictures,
         )
@@ -120,6 +121,9 @@ class Stepper:
         """Move, score, begin new episodes and start rendering; actions [N, ...], validated."""
         beginning = self._beginning()
         active = self.state.episodes.valid & ~beginning & ~self._paused
+        worlds = self.simulator.worlds
+        if worlds is not None:
+            active &= ~worlds.waiting()
         clock = time.perf_counter()
         self.simulator.advance()
         clock = self._tick("episodes", clock)
@@ -132,6 +136,8 @@ class Stepper:
         measures = components.measure_step(state)
         terminated = components.terminated(state, measures, active)
         truncated = active & state.timed_out & ~terminated
+        if worlds is not None:
+            terminated, truncated = worlds.end(terminated, truncated, active)
         done = terminated | truncated
         np.copyto(self.simulator.episodes.done, done, where=~self._paused)
         measures.update(components.measure_ends(state, done))

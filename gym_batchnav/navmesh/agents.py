@@ -26,6 +26,7 @@ from gym_batchnav.navmesh.kernels.blocks import (
     walk_block,
     walk_parallel,
 )
+from gym_batchnav.navmesh.kernels.crowd import Crowd, separate_block, separate_parallel
 from gym_batchnav.navmesh.kernels.follow import Stride
 from gym_batchnav.navmesh.kernels.layout import ROW_LENGTH
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
@@ -37,6 +38,7 @@ BLOCK = 64  # agents that a thread takes at a time
 PARALLEL_FROM = 512  # agents; with fewer, starting threads costs more time than it saves
 DETOUR_BLOCK = 8  # agents that a thread takes at a time for Detour's distances, which take about 20 us each
 DETOUR_PARALLEL_FROM = 16  # agents
+WORLD_BLOCK = 8  # worlds that a thread takes at a time
 
 
 class NavMeshAgents:
@@ -130,6 +132,35 @@ class NavMeshAgents:
                 step_parallel(BLOCK, *arguments)
         else:
             step_block(0, size, *arguments)
+
+    def separate(self, crowd: Crowd) -> None:
+        """Stop bodies that share a world where they meet, after each of them has moved as if it were alone.
+
+        The result does not depend on the order of a world's bodies. Discs that did not overlap before the step overlap
+        by at most ``MAX_OVERLAP`` after it; those that did overlap no more than before.
+
+        Args:
+            crowd: The bodies before and after the step; ``polygon``, ``position`` and ``touched`` are written.
+
+        Raises:
+            TypeError: If an array has another dtype, shape or memory layout than stated.
+        """
+        worlds = crowd.present.shape
+        size = worlds[0]
+        _expect("slots", crowd.slots, np.int32, (size,))
+        _expect("fixed", crowd.fixed, np.bool_, worlds[1:])
+        _expect("radius", crowd.radius, np.float64, worlds[1:])
+        for name in ("present", "touched"):
+            _expect(name, getattr(crowd, name), np.bool_, worlds)
+        for name in ("old_polygon", "polygon"):
+            _expect(name, getattr(crowd, name), np.int32, worlds)
+        for name in ("old_position", "position"):
+            _expect(name, getattr(crowd, name), np.float32, (*worlds, 3))
+        if _is_parallel(crowd.present.size):
+            with PARALLEL_KERNELS:
+                separate_parallel(WORLD_BLOCK, self._table, crowd)
+        else:
+            separate_block(0, size, self._table, crowd)
 
     def distance(
         self,

@@ -15,7 +15,8 @@ A step of the batch makes the following calls, each for all N environments at on
 8. ``observe(state)`` of every sensor; a reset calls it, too.
 
 All methods read the state, whose arrays are read-only, and write only their own memory, in ``update`` and ``begin``.
-Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one.
+Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one. If
+agents share worlds (``agents_per_world=``), it may depend on all rows of its world; see ``state.worlds``.
 Batches may share components, so a component must not store anything about a run in itself, not even a random generator.
 Take noise from ``state.uniform``. For values drawn once per episode, at the start of the episode of environment i, use
 ``np.random.default_rng([state.episodes.seed[i], state.episodes.count[i]])``.
@@ -43,7 +44,7 @@ from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.state import AgentState, EpisodeState, Memory
+from gym_batchnav.state import AgentState, EpisodeState, Memory, WorldView
 
 
 def _no_reading(name: str) -> np.ndarray:
@@ -98,6 +99,7 @@ class TaskState:
         pictures: Draws pictures from other places than the agents', such as the goals; see ``Pictures``. Call it in
             ``begin``, and keep the result in memory.
         geodesic: The method that measures distances, for methods of navmeshes such as ``geodesic_distance``.
+        worlds: The other agents and bodies of every agent's world, read-only; None if each agent is alone.
     """
 
     agents: AgentState
@@ -109,6 +111,7 @@ class TaskState:
     reading: Callable[[str], np.ndarray] = _no_reading
     pictures: Pictures = _no_pictures
     geodesic: str = "exact"
+    worlds: WorldView | None = None
 
     @property
     def num_envs(self) -> int:

@@ -25,7 +25,8 @@ _EXAMPLES = {
     "task": "PointNav() of gym_batchnav.task.pointnav",
     "measure": "SPL() of gym_batchnav.task.measures",
 }
-INFO_KEYS = ("scene_index", "episode_index", "episode_valid")  # infos about the episode, which are not measures
+# Infos about the episode, which are not measures.
+INFO_KEYS = ("scene_index", "episode_index", "episode_valid", "waiting")
 # Names that no measure may have; Gymnasium's RecordEpisodeStatistics uses the last.
 _TAKEN = frozenset((*INFO_KEYS, "final_obs", "final_info", "episode"))
 _NUMBERS = "biuf"  # kinds of dtype

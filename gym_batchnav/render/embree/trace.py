@@ -138,7 +138,7 @@ def _draw_band(
         _start(packets[k], floats[k], view, axes, optics, shading, tracer, slot)
     first_body = views.bodies.first[n]
     num_bodies = views.bodies.first[n + 1] - first_body
-    shown_by = np.zeros((GROUP, 16), np.int32)  # the bodies' object ids, 0 for the scene
+    shown_by = np.zeros((GROUP, 16), np.int32)  # the bodies' object ids plus 1, 0 for the scene
     boxes = np.empty((num_bodies, 4), np.int64)
     for body in range(num_bodies):
         row = first_body + body
@@ -185,7 +185,7 @@ def _draw_band(
                         depth[i, j] = (metres - optics.offset) / optics.unit if hit else optics.miss
                     if semantic.size:
                         own = shown_by[k, lane]
-                        semantic[i, j] = own if own != 0 else objects[row_of(packet[TRIANGLE + lane])] if hit else 0
+                        semantic[i, j] = own - 1 if own != 0 else objects[row_of(packet[TRIANGLE + lane])] if hit else 0
                     if rgb.size:
                         rgb[i, j, 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
                         rgb[i, j, 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
@@ -233,7 +233,7 @@ def _add_bodies(
     Args:
         packets: [P, words], the packets as int32: distances, hits and colours are replaced.
         floats: [P, words], the packets as float32.
-        shown_by: [GROUP, 16] int32, written: the bodies' object ids, 0 for the scene.
+        shown_by: [GROUP, 16] int32, written: the bodies' object ids plus 1, 0 for the scene.
         narrow: Another packet, of which nothing is kept.
         boxes: [B, 4] int64, pixels of the bodies, see ``pixels_of_body``.
         x: Column of the first pixel of the first packet.
@@ -279,7 +279,7 @@ def _add_bodies(
                 if packet[HIT + lane] != NOTHING:
                     floats[k, FAR + lane] = distances[FAR + lane]
                     packets[k, HIT + lane] = 0
-                    shown_by[k, lane] = views.bodies.object_id[row]
+                    shown_by[k, lane] = views.bodies.object_id[row] + 1
                     for channel in range(3):
                         packets[k, SHOWN + 16 * channel + lane] = packet[SHOWN + 16 * channel + lane]
 

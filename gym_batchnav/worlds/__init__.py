@@ -1,0 +1,1 @@
+"""Worlds: several agents, people and other moving bodies that share a scene."""

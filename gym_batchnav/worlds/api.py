@@ -1,0 +1,132 @@
+"""The protocol of bodies that no policy moves, and the agents of a world.
+
+Pass objects such as ``People(6)`` to an environment as ``bodies=``; every world has all of them. Write your own as a
+frozen dataclass: batches may share it, so it must not store anything about a run.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.state import WorldState
+from gym_batchnav.system.numbers import check_between, check_counts
+
+SHAPES = ("robot", "person", "dog")
+"""The shapes of bodies, which are also their categories."""
+
+BODY_PARTS = ("num", "shape", "radius", "is_fixed", "begin", "move")
+"""Attributes of a group of bodies."""
+
+MAX_BODIES = 64  # of a world
+BODY_HEIGHT = 1.5  # metres; bodies whose feet differ by more are on different floors and do not meet
+STEP_SECONDS = 0.25  # of actions without a ``time_step``: a MOVE_FORWARD of 0.25 m at 1 m/s
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The agents of a world.
+
+    Attributes:
+        num_agents: Number of agents, or the least and the greatest number, of which every episode draws one.
+        shape: What the others see of an agent: ``"robot"``, ``"person"`` or ``"dog"``.
+        radius: Of the disc that blocks others, metres.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    num_agents: int | tuple[int, int] = 1
+    shape: str = "robot"
+    radius: float = 0.18
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every value is within its bounds."""
+        if isinstance(self.num_agents, tuple):
+            if len(self.num_agents) != 2 or not self.num_agents[0] <= self.num_agents[1]:
+                raise ValueError(f"num_agents={self.num_agents}: pass a number, or the least and the greatest one")
+            check_counts(least_agents=self.num_agents[0], most_agents=self.num_agents[1])
+        else:
+            check_counts(num_agents=self.num_agents)
+        check_body(self.shape, self.radius)
+
+    @property
+    def least(self) -> int:
+        """The least number of agents in a world."""
+        return self.num_agents[0] if isinstance(self.num_agents, tuple) else self.num_agents
+
+    @property
+    def most(self) -> int:
+        """M, the greatest number of agents in a world: its rows in the batch."""
+        return self.num_agents[1] if isinstance(self.num_agents, tuple) else self.num_agents
+
+    @classmethod
+    def of(cls, given: int | tuple[int, int] | Team) -> Team:
+        """Return the team for the keyword ``agents_per_world``."""
+        return given if isinstance(given, Team) else cls(given)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BodyMotion:
+    """What moving bodies read and write: W worlds and the columns of their own bodies in them.
+
+    Attributes:
+        columns: The bodies' columns in ``state``.
+        state: The state of all worlds; a group writes ``polygon``, ``position``, ``heading`` and ``present`` of its own
+            columns only. ``previous`` has the positions before the step.
+        slots: [W] int32, the slots of the worlds' scenes.
+        worlds: [K] int, the worlds that move; the others keep their state.
+        navmeshes: The navmeshes of the slots.
+        seconds: Duration of a step.
+        keys: [W] uint64, the keys of the worlds' episodes, for draws: see ``episodes.draws.step_uniform``.
+        new_goals: Returns goals on the island of a body, as rows of the scene's sets of goals, for the worlds and
+            columns [G] and uniform numbers [G] from 0 to 1.
+    """
+
+    columns: slice
+    state: WorldState
+    slots: np.ndarray
+    worlds: np.ndarray
+    navmeshes: NavMeshAgents
+    seconds: float
+    keys: np.ndarray
+    new_goals: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+class MovingBodies(Protocol):
+    """Bodies that no policy moves, the same number in every world.
+
+    Attributes:
+        num: Number of bodies per world.
+        shape: ``"robot"``, ``"person"`` or ``"dog"``.
+        radius: Of the disc that blocks others, metres.
+        is_fixed: Whether the bodies go their way whatever is in it; agents stop at them.
+    """
+
+    num: int
+    shape: str
+    radius: float
+    is_fixed: bool = False
+
+    def begin(self, motion: BodyMotion) -> None:
+        """Change the bodies at the start of the episodes of ``motion.worlds``.
+
+        They stand at starts of the scene's episodes on the island of the agents, apart from all others.
+        """
+        return None
+
+    @abstractmethod
+    def move(self, motion: BodyMotion) -> None:
+        """Move the bodies of ``motion.worlds`` as if they were alone; afterwards those that meet others are stopped."""
+
+
+def check_body(shape: str, radius: float) -> None:
+    """Raise ValueError unless there is such a shape and the radius is from 0.05 to 1 m."""
+    if shape not in SHAPES:
+        raise ValueError(f"shape={shape!r}: choose from {', '.join(map(repr, SHAPES))}")
+    check_between(0.05, 1.0, radius=radius)

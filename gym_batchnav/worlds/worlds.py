@@ -1,0 +1,264 @@
+"""Worlds: groups of agents that share a scene, with people and other bodies that move in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gym_batchnav.episodes.draws import keyed_uniform, step_uniform
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.kernels.crowd import Crowd
+from gym_batchnav.preparation.navigation import Navigation
+from gym_batchnav.state import AgentState, WorldView, arrays_of, read_only, world_state
+from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, BodyMotion, MovingBodies, Team
+from gym_batchnav.worlds.placing import Places, place_bodies
+
+
+class Worlds:
+    """W worlds of M agents each, and the bodies in them that no policy moves.
+
+    Agents move first as if they were alone, then the other bodies, and then those that meet are stopped.
+
+    Args:
+        num_worlds: W.
+        team: The agents of a world.
+        bodies: Groups of other bodies; every world has all of them.
+        navmeshes: The navmeshes of the slots.
+        navigation: Returns the navmesh, tables and episodes of the scene in a slot.
+        seconds: Duration of a step.
+
+    Attributes:
+        state: WorldState, written in place.
+        team: The agents of a world.
+        bodies: The groups of other bodies.
+        shapes: [B] names of the bodies' shapes, for drawing.
+        radius: [B] float64, metres.
+        seconds: Duration of a step.
+
+    Raises:
+        ValueError: A world would have more than ``MAX_BODIES`` bodies.
+    """
+
+    def __init__(
+        self,
+        num_worlds: int,
+        team: Team,
+        bodies: Sequence[MovingBodies],
+        navmeshes: NavMeshAgents,
+        navigation: Callable[[int], Navigation],
+        seconds: float,
+    ) -> None:
+        counts = [team.most, *(group.num for group in bodies)]
+        total = sum(counts)
+        if total > MAX_BODIES:
+            raise ValueError(f"agents_per_world= and bodies= make {total} bodies per world: use at most {MAX_BODIES}")
+        self.num_worlds = num_worlds
+        self.team = team
+        self.bodies = tuple(bodies)
+        self.seconds = seconds
+        self.state = world_state(num_worlds, team.most, total)
+        self.shapes = tuple(np.repeat([team.shape, *(group.shape for group in bodies)], counts).tolist())
+        self.radius = np.repeat([team.radius, *(float(group.radius) for group in bodies)], counts)
+        self._fixed = np.repeat([False, *(bool(group.is_fixed) for group in bodies)], counts)
+        ends = np.cumsum(counts)
+        self._columns = [slice(int(end - count), int(end)) for end, count in zip(ends[1:], counts[1:], strict=True)]
+        self._navmeshes = navmeshes
+        self._navigation = navigation
+        self._keys = np.zeros(num_worlds, np.uint64)
+        self._places: dict[int, tuple[Navigation, Places]] = {}
+
+    @property
+    def num_agents(self) -> int:
+        """M."""
+        return self.team.most
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays of the state by name, and the keys of the episodes."""
+        return {**arrays_of(self.state), "keys": self._keys}
+
+    @property
+    def view(self) -> WorldView:
+        """The worlds as tasks, sensors and measures read them."""
+        return WorldView(read_only(self.state), self.radius, self.seconds, BODY_HEIGHT)
+
+    def of_rows(self, indices: np.ndarray) -> np.ndarray:
+        """Return the worlds [K] of agents ``indices`` [M K] int, all agents of each world.
+
+        Raises:
+            ValueError: Only some agents of a world are given.
+        """
+        worlds = np.unique(indices // self.num_agents)
+        if len(worlds) * self.num_agents != len(indices):
+            raise ValueError(
+                f"the {self.num_agents} agents of a world begin their episodes together: choose all rows of a world"
+            )
+        return worlds
+
+    def choose_rows(self, worlds: np.ndarray, slot: np.ndarray, leader: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Choose the episodes of all bodies of worlds and put the bodies at their starts.
+
+        Args:
+            worlds: [K] int, the worlds that begin.
+            slot: [K] int, the slots that they enter.
+            leader: [K] int, the rows of the first agents' episodes.
+            keys: [K] uint64, the keys of the first agents' episodes.
+
+        Returns:
+            [K, M] int64, the rows of the agents' episodes.
+
+        Raises:
+            ValueError: A scene has no room for so many bodies.
+        """
+        state = self.state
+        self._keys[worlds] = keys
+        draws = step_uniform(keys, np.zeros(len(worlds), np.int64), "places", 16 * state.present.shape[1])
+        draws = draws.reshape(len(worlds), -1, 16)
+        rows = np.empty(state.present[worlds].shape, np.int64)
+        for entered in np.unique(slot):
+            here = slot == entered
+            rows[here] = place_bodies(self._places_of(int(entered)), leader[here], self.radius, draws[here])
+            places = self._places_of(int(entered))
+            state.polygon[worlds[here]] = places.polygon[rows[here]]
+            state.position[worlds[here]] = places.position[rows[here]]
+            state.heading[worlds[here]] = places.heading[rows[here]]
+            state.goal_index[worlds[here]] = places.goal_index[rows[here]]
+        state.previous[worlds] = state.position[worlds]
+        count = keyed_uniform(keys, 1, 0) * (self.team.most - self.team.least + 1)
+        absent = np.arange(self.num_agents) >= self.team.least + count.astype(np.int64)[:, None]
+        for array in (state.num_steps, state.touched, state.num_touches, state.num_goals, state.terminated):
+            array[worlds] = 0
+        state.truncated[worlds] = absent
+        state.present[worlds] = True
+        state.present[worlds, : self.num_agents] = ~absent
+        return rows[:, : self.num_agents]
+
+    def begin(self, worlds: np.ndarray, agents: AgentState) -> None:
+        """Let the other bodies begin, once the agents of ``worlds`` [K] stand at their starts."""
+        slots = self._slots(agents)
+        for group, columns in zip(self.bodies, self._columns, strict=True):
+            group.begin(self._motion(columns, slots, worlds))
+        self.state.previous[worlds] = self.state.position[worlds]
+
+    def waiting(self) -> np.ndarray:
+        """Return which agents [N] bool have ended their episodes, but not all agents of their worlds have."""
+        return self.state.waiting.ravel()
+
+    def before(self, agents: AgentState) -> tuple[np.ndarray, np.ndarray]:
+        """Return copies of the polygons [W, B] and positions [W, B, 3] of all bodies before a step."""
+        self.copy_agents(agents)
+        return self.state.polygon.copy(), self.state.position.copy()
+
+    def move(
+        self,
+        before: tuple[np.ndarray, np.ndarray],
+        agents: AgentState,
+        active: np.ndarray,
+        moved: np.ndarray,
+        collided: np.ndarray,
+    ) -> None:
+        """Move the other bodies, after the agents have moved as if they were alone, and stop those that meet.
+
+        Args:
+            before: What ``before`` returned.
+            agents: All agents; those that are stopped are moved back.
+            active: [N] bool, the agents that acted. Worlds without any stand still.
+            moved: [N] float32, metres that the agents walked; changed for those that are stopped.
+            collided: [N] bool, whether they collided; set for those that are stopped.
+        """
+        state = self.state
+        old_polygon, old_position = before
+        self.copy_agents(agents)
+        acting = active.reshape(self.num_worlds, -1)
+        worlds = np.nonzero(acting.any(axis=1))[0]
+        slots = self._slots(agents)
+        if len(worlds):
+            for group, columns in zip(self.bodies, self._columns, strict=True):
+                group.move(self._motion(columns, slots, worlds))
+        np.copyto(state.previous, old_position)
+        self._navmeshes.separate(
+            Crowd(
+                slots,
+                state.present,
+                self._fixed,
+                self.radius,
+                BODY_HEIGHT,
+                old_polygon,
+                old_position,
+                state.polygon,
+                state.position,
+                state.touched,
+            )
+        )
+        state.num_touches[:] += state.touched
+        state.num_steps[worlds] += 1
+        stopped = state.touched[:, : self.num_agents].ravel()
+        rows = np.nonzero(stopped)[0]
+        if len(rows):
+            ours = slice(None), slice(self.num_agents)
+            agents.polygon[rows] = state.polygon[ours].reshape(-1)[rows]
+            agents.position[rows] = state.position[ours].reshape(-1, 3)[rows]
+            way = agents.position[rows] - old_position[ours].reshape(-1, 3)[rows]
+            moved[rows] = np.linalg.norm(way.astype(np.float64), axis=1)
+            collided[rows] = True
+
+    def end(self, terminated: np.ndarray, truncated: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return which agents' episodes end now, terminated and truncated [N] bool: those of a world end together.
+
+        An agent whose own episode has ended leaves its world and waits for the others.
+
+        Args:
+            terminated: [N] bool, the agents whose own episodes have been terminated in this step.
+            truncated: [N] bool, the agents whose own episodes have been truncated in this step.
+            active: [N] bool, the agents that acted.
+        """
+        state = self.state
+        shape = state.terminated.shape
+        state.terminated[:] |= terminated.reshape(shape)
+        state.truncated[:] |= truncated.reshape(shape)
+        waiting = np.logical_or(state.terminated, state.truncated)
+        ends = waiting.all(axis=1) & active.reshape(shape).any(axis=1)
+        acted = active.reshape(shape)
+        # Those that end with their world stay in the picture until the next episode begins.
+        state.present[:, : self.num_agents][waiting & acted & ~ends[:, None]] = False
+        done = np.repeat(ends, self.num_agents)
+        ended = state.terminated.ravel() & done
+        return ended, done & ~ended
+
+    def took_part(self) -> np.ndarray:
+        """Return which agents [N] bool take part in the episodes of their worlds."""
+        absent = self.state.truncated & ~self.state.terminated & ~self.state.present[:, : self.num_agents]
+        return ~absent.ravel()
+
+    def copy_agents(self, agents: AgentState) -> None:
+        """Copy the poses of the agents into the state of all bodies."""
+        ours = slice(self.num_agents)
+        shape = (self.num_worlds, self.num_agents)
+        self.state.polygon[:, ours] = agents.polygon.reshape(shape)
+        self.state.position[:, ours] = agents.position.reshape(*shape, 3)
+        self.state.heading[:, ours] = agents.heading.reshape(shape)
+
+    def _slots(self, agents: AgentState) -> np.ndarray:
+        """Return the slots [W] int32 of the worlds' scenes."""
+        return np.ascontiguousarray(agents.slot[:: self.num_agents])
+
+    def _motion(self, columns: slice, slots: np.ndarray, worlds: np.ndarray) -> BodyMotion:
+        """Return what a group of bodies reads and writes."""
+
+        def new_goals(world: np.ndarray, column: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+            goals = np.empty(len(world), np.int32)
+            for slot in np.unique(slots[world]):
+                here = slots[world] == slot
+                island = self.state.polygon[world[here], column[here]]
+                goals[here] = self._places_of(int(slot)).draw_goals(island, uniform[here])
+            return goals
+
+        return BodyMotion(columns, self.state, slots, worlds, self._navmeshes, self.seconds, self._keys, new_goals)
+
+    def _places_of(self, slot: int) -> Places:
+        """Return the places of the scene in a slot."""
+        navigation = self._navigation(slot)
+        if slot not in self._places or self._places[slot][0] is not navigation:
+            self._places[slot] = (navigation, Places.of(navigation))
+        return self._places[slot][1]
