@@ -165,16 +165,19 @@ def test_episodes_are_generated_and_described(tmp_path):
     assert "apartment_1" in run("episodes", "info", str(out)).stdout
 
 
+@pytest.mark.slow
 def test_scene_generate_writes_scene_navmesh_and_episodes(tmp_path):
     run("scene", "generate", "3", "--out", str(tmp_path), "--name", "home_{seed}", "--triangles", "8000")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home_3.glb", "home_3.json.gz", "home_3.navmesh"]
 
 
+@pytest.mark.slow
 def test_warmup_compiles_everything_once():
     first, second = (json.loads(run("warmup", "--json", timeout=900).stdout) for _ in range(2))
     assert second["compiled"] == 0 and second["directory"] == first["directory"]
 
 
+@pytest.mark.slow
 def test_warmup_compiles_for_the_named_renderer():
     figures = json.loads(run("warmup", "--renderer", "embree", "--json", timeout=900).stdout)
     assert figures["renderer"] == "embree"

@@ -227,6 +227,7 @@ def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent otherwise on Windows")
+@pytest.mark.slow
 def test_ctrl_c_ends_prepare_and_leaves_nothing_partial(tmp_path):
     cache = tmp_path / "cache"
     # Whoever started the tests in the background has had Ctrl-C ignored.

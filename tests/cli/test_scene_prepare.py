@@ -66,6 +66,7 @@ def test_other_shards_are_errors(rooms, tmp_path, shard):
     assert result.exit_code and "--shard" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_after_a_kill_only_the_rest_is_prepared(rooms, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     arguments = [sys.executable, "-m", "gym_batchnav", *command(rooms, cache, "--workers", "1")]

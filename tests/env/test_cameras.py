@@ -92,7 +92,7 @@ def live(env, seed, scribbling):
         ("disabled", RESIDENT, "embree"),
         ("disabled", ROTATING, "embree"),
         ("same_step", ROTATING, "embree"),
-        pytest.param("disabled", ROTATING, "opengl", marks=pytest.mark.opengl),
+        pytest.param("disabled", ROTATING, "opengl", marks=[pytest.mark.opengl, pytest.mark.slow]),
     ],
 )
 def test_what_is_kept_is_what_would_be_drawn(make, mode, scenes, renderer):

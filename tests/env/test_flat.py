@@ -195,7 +195,9 @@ def test_a_scan_reads_from_left_to_right(keywords, opened):
 # The interfaces
 
 
-@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize(
+    "mode", [AutoresetMode.NEXT_STEP, *(pytest.param(one, marks=pytest.mark.slow) for one in tuple(AutoresetMode)[1:])]
+)
 @pytest.mark.parametrize("make", [make_scan, make_image])
 def test_the_vector_checker_is_content(make, mode, keywords):
     own = {} if make is make_scan else {"camera": SMALL}

@@ -39,7 +39,7 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
 
-@pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
+@pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=[pytest.mark.opengl, pytest.mark.slow])])
 def test_a_forked_child_is_told_to_spawn(renderer, tmp_path):
     program = textwrap.dedent(FORKED.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
@@ -120,7 +120,8 @@ if {interrupted}:
 """
 
 
-@pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("interrupted", [False, True])
 def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path):
     program = UNPREPARED_HOMES.format(cache=str(tmp_path), interrupted=interrupted)
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -18,6 +18,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Lin
 
 
 @linux
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_damaged_file_of_each_kind(tmp_path):
     outcomes, failures = fuzz(len(KINDS), keep=tmp_path)

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import gym_batchnav
 from gym_batchnav.system import kernels
 
@@ -35,6 +37,7 @@ def run(program: str, home: Path, cache: Path) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_a_field_that_is_added_in_another_file_is_not_served_stale_machine_code(tmp_path):
     copy = tmp_path / "gym_batchnav"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets"))

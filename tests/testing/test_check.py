@@ -594,7 +594,9 @@ def library():
     return SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])
 
 
-@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize(
+    "mode", [AutoresetMode.NEXT_STEP, *(pytest.param(one, marks=pytest.mark.slow) for one in tuple(AutoresetMode)[1:])]
+)
 def test_ours_passes_strictly_in_every_mode(mode, library, tmp_path):
     make = partial(
         BatchNavEnv,
