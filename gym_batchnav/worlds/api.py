@@ -67,8 +67,19 @@ class Team:
 
     @classmethod
     def of(cls, given: int | tuple[int, int] | Team) -> Team:
-        """Return the team for the keyword ``agents_per_world``."""
-        return given if isinstance(given, Team) else cls(given)
+        """Return the team for the keyword ``agents_per_world``.
+
+        Raises:
+            ValueError: It is neither a number, nor the least and the greatest number, nor a Team.
+        """
+        if isinstance(given, Team):
+            return given
+        try:
+            return cls(given)
+        except ValueError as error:
+            raise ValueError(
+                f"agents_per_world={given!r}: pass a number, the least and the greatest number, or a Team"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,7 +47,7 @@ def count_views(env, monkeypatch):
     def target(*args, **kwargs):
         made = make_target(*args, **kwargs)
         begin = made.begin
-        monkeypatch.setattr(made, "begin", lambda slots, views: counts.append(len(slots)) or begin(slots, views))
+        monkeypatch.setattr(made, "begin", lambda slots, *rest: counts.append(len(slots)) or begin(slots, *rest))
         return made
 
     monkeypatch.setattr(env.renderer, "target", target)

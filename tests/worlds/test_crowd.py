@@ -1,0 +1,194 @@
+"""Bodies that share a world: where they meet is known, nothing overlaps, and their order does not matter."""
+
+import numba
+import numpy as np
+import pytest
+from floors import floor_plan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.kernels.crowd import MAX_OVERLAP, Crowd
+from gym_batchnav.state import Commands
+
+SIZE = 40  # metres of the square floor
+R = 0.2
+
+
+@pytest.fixture(scope="module")
+def floor():
+    mesh = floor_plan(["0" * SIZE] * SIZE)
+    navmeshes = NavMeshAgents(1)
+    navmeshes.set_slot(0, mesh.tables(mesh.random_points(1, np.random.default_rng(0))))
+    return mesh, navmeshes
+
+
+def separated(floor, start, end, *, radius=R, present=None, fixed=None, height=1.5):
+    """Let the bodies of one world, or of [W] worlds, move from start to end, [B, 2] or [W, B, 2] metres; return the
+    positions reached and whether each was stopped."""
+    mesh, navmeshes = floor
+    start, end = (np.asarray(one, np.float32) for one in (start, end))
+    shape = start.shape[:-1] if start.ndim == 3 else (1, *start.shape[:-1])
+    positions = [np.zeros((*shape, 3), np.float32) for _ in range(2)]
+    for position, points in zip(positions, (start, end), strict=True):
+        position[..., 0::2] = points.reshape(*shape, 2)
+    snapped = [mesh.snap_with_polygon(position.reshape(-1, 3)) for position in positions]
+    (old, old_polygon), (new, polygon) = ((p.reshape(*shape, 3), k.reshape(shape)) for p, k in snapped)
+    crowd = Crowd(
+        np.zeros(shape[0], np.int32),
+        np.ones(shape, bool) if present is None else np.array(present).reshape(shape),
+        np.zeros(shape[1], bool) if fixed is None else np.array(fixed),
+        np.full(shape[1], radius, float) if np.isscalar(radius) else np.array(radius, float),
+        height,
+        old_polygon.copy(),
+        old.copy(),
+        polygon.copy(),
+        new.copy(),
+        np.ones(shape, bool),
+    )
+    navmeshes.separate(crowd)
+    reached = crowd.position[..., 0::2]
+    return (reached, crowd.touched) if start.ndim == 3 else (reached[0], crowd.touched[0])
+
+
+def test_two_that_meet_head_on_stop_in_the_middle(floor):
+    reached, touched = separated(floor, [[10, 10], [11, 10]], [[10.5, 10], [10.5, 10]])
+    np.testing.assert_allclose(reached, [[10.5 - R, 10], [10.5 + R, 10]], atol=1e-5)
+    assert touched.all()
+
+
+def test_one_stops_at_another_that_stands(floor):
+    reached, touched = separated(floor, [[10, 10], [10.5, 10.3]], [[11, 10], [10.5, 10.3]])
+    ahead = 0.5 - np.sqrt((2 * R) ** 2 - 0.3**2)
+    np.testing.assert_allclose(reached, [[10 + ahead, 10], [10.5, 10.3]], atol=1e-5)
+    assert touched.tolist() == [True, True] or touched.tolist() == [True, False]
+
+
+def test_one_that_follows_at_the_same_speed_is_not_stopped(floor):
+    reached, touched = separated(floor, [[10, 10], [10.41, 10]], [[10.25, 10], [10.66, 10]])
+    np.testing.assert_allclose(reached, [[10.25, 10], [10.66, 10]], atol=1e-5)
+    assert not touched.any()
+
+
+def test_who_stops_early_stops_those_behind(floor):
+    """The first meets a fixed body at once, the second then runs into the first."""
+    start = [[10.0, 10], [9.55, 10], [10.4, 10]]
+    end = [[10.25, 10], [9.8, 10], [10.4, 10]]
+    reached, touched = separated(floor, start, end, fixed=[False, False, True])
+    np.testing.assert_allclose(reached[:, 0], [10.0, 9.6, 10.4], atol=1e-5)
+    assert touched.tolist() == [True, True, False]
+
+
+def test_nobody_passes_through_another_in_one_long_step(floor):
+    reached, touched = separated(floor, [[10, 10], [20, 10]], [[20, 10], [10, 10]])
+    assert reached[0, 0] < reached[1, 0] and touched.all()
+    np.testing.assert_allclose(reached[1, 0] - reached[0, 0], 2 * R, atol=1e-5)
+
+
+def test_those_that_touch_may_part_and_pass_along_each_other(floor):
+    start = [[10, 10], [10 + 2 * R, 10], [15, 10], [15 + 2 * R, 10]]
+    end = [[9.8, 10], [10.7, 10], [15, 10.25], [15 + 2 * R, 9.75]]
+    reached, touched = separated(floor, start, end)
+    np.testing.assert_allclose(reached, end, atol=1e-5)
+    assert not touched.any()
+
+
+def test_absent_bodies_and_other_floors_do_not_matter(floor):
+    crossing = [[10, 10], [11, 10]], [[11, 10], [10, 10]]
+    assert not separated(floor, *crossing, present=[True, False])[1].any()
+    assert not separated(floor, *crossing, height=0.0)[1].any()
+
+
+def test_a_fixed_body_goes_its_way(floor):
+    reached, _ = separated(floor, [[10, 10], [11, 10]], [[10.5, 10], [10.2, 10]], fixed=[False, True])
+    np.testing.assert_allclose(reached[1], [10.2, 10], atol=1e-5)
+    assert reached[0, 0] <= 10.0 + 1e-5
+
+
+places = st.lists(
+    st.tuples(*[st.floats(0, 3, width=32)] * 2, st.floats(-0.5, 0.5, width=32), st.floats(-0.5, 0.5, width=32)),
+    min_size=2,
+    max_size=10,
+)
+
+
+def overlap(points, radius):
+    gap = np.linalg.norm(points[:, None] - points[None], axis=2) - radius[:, None] - radius[None]
+    gap[np.arange(len(points)), np.arange(len(points))] = np.inf
+    return np.maximum(0, -gap)
+
+
+@settings(deadline=None, max_examples=200)
+@given(places, st.randoms(use_true_random=False))
+def test_nothing_overlaps_more_than_before_and_order_does_not_matter(floor, given_places, random):
+    values = np.array(given_places, np.float32)
+    start = values[:, :2] + np.float32(15)
+    end = start + values[:, 2:]
+    radius = np.array([random.choice([0.1, 0.2, 0.3]) for _ in values])
+    reached, touched = separated(floor, start, end, radius=radius)
+    before, after = overlap(start.astype(float), radius), overlap(reached.astype(float), radius)
+    assert (after <= np.maximum(before, MAX_OVERLAP) + 1e-6).all()
+    assert (reached[~touched] == end[~touched]).all()
+    order = np.array(random.sample(range(len(values)), len(values)))
+    again, touched_again = separated(floor, start[order], end[order], radius=radius[order])
+    np.testing.assert_array_equal(again, reached[order])
+    np.testing.assert_array_equal(touched_again, touched[order])
+
+
+def test_threads_do_not_matter(floor):
+    rng = np.random.default_rng(0)
+    start = rng.uniform(5, 9, (200, 8, 2))
+    end = start + rng.uniform(-0.4, 0.4, start.shape)
+    parallel = separated(floor, start, end)
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        serial = separated(floor, start, end)
+    finally:
+        numba.set_num_threads(threads)
+    for one, other in zip(parallel, serial, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 0.05 < parallel[1].mean() < 0.95
+
+
+def test_a_crowd_in_rooms_keeps_apart_for_a_thousand_steps():
+    """Bodies that slide along walls and around corners."""
+    rows = ["000000", "0....0", "000000", "0.00.0", "000000"]
+    mesh = floor_plan(rows)
+    navmeshes = NavMeshAgents(1)
+    rng = np.random.default_rng(1)
+    navmeshes.set_slot(0, mesh.tables(mesh.random_points(1, rng)))
+    count, radius = 10, np.full(10, 0.2)
+    while True:
+        position, polygon = mesh.snap_with_polygon(mesh.random_points(count, rng))
+        if not overlap(position[:, ::2].astype(float), radius).any():
+            break
+    slots = np.zeros(count, np.int32)
+    heading = rng.uniform(-3, 3, count).astype(np.float32)
+    stopped = 0
+    for _ in range(1000):
+        old, old_polygon = position.copy(), polygon.copy()
+        commands = Commands(rng.normal(0, 0.3, count), np.full(count, 0.25), np.zeros(count), np.zeros(count, bool))
+        navmeshes.step(
+            commands, slots, polygon, position, heading, sliding=True, active=np.ones(count, bool),
+            moved_out=np.empty(count, np.float32), collided_out=np.empty(count, bool),
+        )  # fmt: skip
+        crowd = Crowd(
+            slots[:1], np.ones((1, count), bool), np.zeros(count, bool), radius, 1.5, old_polygon[None], old[None],
+            polygon[None], position[None], np.zeros((1, count), bool),
+        )  # fmt: skip
+        navmeshes.separate(crowd)
+        assert overlap(position[:, ::2].astype(float), radius).max() < 1e-3
+        assert mesh.is_navigable(position).all()
+        stopped += crowd.touched.sum()
+    assert 100 < stopped < 9000
+
+
+def test_arrays_that_kernels_cannot_read_are_refused(floor):
+    crowd = Crowd(
+        np.zeros(1, np.int32), np.ones((1, 2), bool), np.zeros(2, bool), np.full(2, R), 1.5,
+        np.zeros((1, 2), np.int32), np.zeros((1, 2, 3), np.float32), np.zeros((1, 2), np.int32),
+        np.zeros((1, 2, 3), np.float64), np.zeros((1, 2), bool),
+    )  # fmt: skip
+    with pytest.raises(TypeError, match="position is float64"):
+        floor[1].separate(crowd)

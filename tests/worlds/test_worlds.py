@@ -1,0 +1,217 @@
+"""Agents and people that share scenes, through the environment."""
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.worlds.api import Team
+from gym_batchnav.worlds.people import People
+
+APARTMENTS = ["apartment_0", "apartment_1"]
+
+
+def make(num_envs, cache_dir, **keywords):
+    given = {"agents_per_world": 4, "bodies": (People(2),), "sensors": (), "renderer": "embree", "scenes": APARTMENTS}
+    return BatchNavEnv(num_envs, **{**given, "cache_dir": cache_dir, **keywords})
+
+
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(env, num_steps, seed=0):
+    """Poses and rewards of followers that often go astray."""
+    env.reset(seed=seed)
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(num_steps):
+        actions = env.shortest_path_actions()
+        astray = rng.random(4096)[: env.num_envs] < 0.3
+        actions[astray] = rng.integers(1, 4, 4096)[: env.num_envs][astray]
+        _, reward, terminated, truncated, _ = env.step(actions)
+        state = env.worlds.state
+        rows.append([state.position.copy(), state.heading.copy(), reward, terminated, truncated])
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+def test_bodies_begin_apart_in_one_scene_and_never_overlap(cache_dir):
+    env = make(32, cache_dir)
+    env.reset(seed=3)
+    assert (env.agents.slot.reshape(8, 4) == env.agents.slot[::4, None]).all()
+    view = env.task_state.worlds
+    least = view.gaps().min()
+    assert least > 0.05
+    for _ in range(150):
+        env.step(env.shortest_path_actions())
+        least = min(least, view.gaps().min())
+    assert least > -1e-3
+    assert view.state.num_touches.sum() > 10
+    env.close()
+
+
+def test_the_episodes_of_a_world_end_together(cache_dir):
+    env = make(8, cache_dir, max_episode_steps=100, autoreset_mode="same_step")
+    env.reset(seed=0)
+    was_waiting = np.zeros(8, bool)
+    ends = 0
+    for _ in range(450):
+        before = env.agents.position.copy()
+        _, reward, terminated, truncated, info = env.step(env.shortest_path_actions())
+        done = terminated | truncated
+        assert not (terminated & truncated).any()
+        assert (done.reshape(2, 4) == done.reshape(2, 4)[:, :1]).all()
+        assert (reward[was_waiting] == 0).all()
+        np.testing.assert_array_equal(env.agents.position[was_waiting & ~done], before[was_waiting & ~done])
+        if done.any():
+            ends += 1
+            np.testing.assert_array_equal(info["final_info"]["success"][done] > 0, terminated[done])
+        was_waiting = info["waiting"]
+    assert ends > 2
+    env.close()
+
+
+def test_agents_that_wait_are_neither_seen_nor_in_the_way(cache_dir):
+    env = make(4, cache_dir, bodies=(), max_episode_steps=50)
+    env.reset(seed=0)
+    env.step(np.array([0, 1, 1, 1]))  # STOP ends the first agent's own episode
+    assert env.worlds.state.present.tolist() == [[False, True, True, True]]
+    assert np.isinf(env.task_state.worlds.gaps()[0]).all()
+    for _ in range(49):
+        _, _, terminated, truncated, _ = env.step(np.full(4, 2))
+    assert terminated.tolist() == [True, False, False, False]
+    assert truncated.tolist() == [False, True, True, True]
+    env.step(np.full(4, 2))
+    assert env.worlds.state.present.all() and not env.worlds.state.waiting.any()
+    env.close()
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_a_world_is_the_same_whatever_the_number_of_worlds(cache_dir, mode):
+    keywords = {"max_episode_steps": 40, "autoreset_mode": mode, "scenes": "apartment_0"}
+    few, many = (make(count, cache_dir, **keywords) for count in (8, 520))
+    for one, other in zip(run(few, 100), run(many, 100), strict=True):
+        np.testing.assert_array_equal(one, other[:, : one.shape[1]])
+    few.close()
+    many.close()
+
+
+def test_a_state_is_resumed_to_the_bit(cache_dir):
+    env = make(8, cache_dir)
+    run(env, 30)
+    state = env.get_state()
+
+    def ahead():
+        rows = []
+        for step in range(40):
+            env.step(np.full(8, 1 + step % 3))
+            rows.append(env.worlds.state.position.copy())
+        return np.stack(rows)
+
+    first = ahead()
+    env.set_state(state)
+    np.testing.assert_array_equal(ahead(), first)
+    wrong = {**state, "worlds": {**state["worlds"], "polygon": np.full((2, 6), 10**6, np.int32)}}
+    with pytest.raises(ValueError, match="'polygon' does not fit"):
+        env.set_state(wrong)
+    env.close()
+
+
+def test_one_agent_alone_has_no_world(cache_dir):
+    env = make(2, cache_dir, agents_per_world=1, bodies=())
+    assert env.worlds is None
+    _, info = env.reset(seed=0)
+    assert env.task_state.worlds is None and "waiting" not in info
+    env.close()
+
+
+def test_the_number_of_agents_is_drawn_for_each_episode(cache_dir):
+    env = make(400, cache_dir, agents_per_world=Team((1, 4)), bodies=(), scenes="apartment_0")
+    env.reset(seed=0)
+    there = env.worlds.state.present.sum(axis=1)
+    assert np.bincount(there, minlength=5)[1:].min() > 10
+    absent = ~env.worlds.state.present.ravel()
+    before = env.agents.position[absent].copy()
+    _, reward, _, _, info = env.step(np.ones(400, int))
+    assert (reward[absent] == 0).all() and info["waiting"][absent].all()
+    np.testing.assert_array_equal(env.agents.position[absent], before)
+    env.close()
+
+
+@pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
+def test_agents_see_each_other_but_not_themselves(cache_dir, renderer):
+    ids = {"robot": 7, "person": 9}
+    env = make(8, cache_dir, sensors=("semantic", "depth"), renderer=renderer, semantic_ids=ids, scenes="apartment_0")
+    observation, _ = env.reset(seed=0)
+    seen = {number: 0 for number in ids.values()}
+    least = 10.0
+    for _ in range(60):
+        for number in seen:
+            seen[number] += int((observation["semantic"] == number).sum())
+        shown = observation["semantic"] > 0
+        least = min(least, observation["depth"][shown].min() * 10 if shown.any() else 10)
+        observation, *_ = env.step(env.shortest_path_actions())
+    assert all(count > 200 for count in seen.values())
+    assert least > 0.05
+    env.close()
+
+
+@pytest.mark.opengl
+def test_renderers_agree_about_bodies(cache_dir):
+    pictures = {}
+    for renderer in ("embree", "opengl"):
+        env = make(8, cache_dir, sensors=("semantic", "depth", "rgb"), renderer=renderer, scenes="apartment_0")
+        env.reset(seed=1)
+        for _ in range(20):
+            observation, *_ = env.step(env.shortest_path_actions())
+        pictures[renderer] = observation
+        env.close()
+    one, other = pictures["embree"], pictures["opengl"]
+    assert (one["semantic"] != other["semantic"]).mean() < 0.01
+    assert (np.abs(one["rgb"].astype(int) - other["rgb"]).max(axis=-1) > 8).mean() < 0.01
+    assert (one["semantic"] >= 1_000_000).mean() > 0.005
+
+
+def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
+    env = make(1, cache_dir, agents_per_world=1, bodies=(People(1, speed=(1.0, 1.0)),), scenes="apartment_0")
+    env.reset(seed=5)
+    state = env.worlds.state
+    lengths = []
+    for _ in range(400):
+        env.step(np.array([2]))
+        if not state.touched[0, 1]:
+            lengths.append(float(np.linalg.norm(state.position[0, 1] - state.previous[0, 1])))
+    assert max(lengths) == pytest.approx(0.25, abs=1e-4)
+    assert np.mean(np.isclose(lengths, 0.25, atol=1e-3)) > 0.7
+    assert state.num_goals[0, 1] >= 2
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"num_envs": 6}, "pass a multiple of 4"),
+        ({"agents_per_world": 0}, "agents_per_world=0: pass a number"),
+        ({"agents_per_world": (3, 1)}, "agents_per_world"),
+        ({"agents_per_world": Team, "num_envs": 1}, "agents_per_world"),
+        ({"bodies": People()}, r"bodies=People.*pass a tuple"),
+        ({"bodies": (3,)}, "bodies= has a int without num"),
+        ({"bodies": (People(62),)}, "66 bodies per world: use at most 64"),
+        ({"sensors": ("normals",)}, "pinhole cameras"),
+    ],
+)
+def test_wrong_worlds_are_refused(cache_dir, keywords, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(**{"num_envs": 4, "cache_dir": cache_dir, **keywords})
+
+
+def test_a_reset_takes_whole_worlds(cache_dir):
+    env = make(8, cache_dir)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="begin their episodes together"):
+        env.reset(options={"reset_mask": np.arange(8) < 3})
+    before = env.agents.position[4:].copy()
+    env.reset(options={"reset_mask": np.arange(8) < 4})
+    np.testing.assert_array_equal(env.agents.position[4:], before)
+    env.close()
