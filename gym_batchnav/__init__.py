@@ -144,11 +144,19 @@ _STEPS = {
     "MultiGoalNav": 2500,
     "ObjectNav": 500,
     "PointNav": 500,
+    "SocialNav": 500,
 }
 for _name, _steps in _STEPS.items():
     gymnasium.register(
         id=f"BatchNav/{_name}-v0",
         entry_point=f"gym_batchnav.env.tasks:Single{_name}",
+        vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
+        max_episode_steps=_steps,
+    )
+# Tasks of several agents: Gymnasium's interface for a single agent cannot hold them.
+for _name, _steps in {"Rendezvous": 300, "Tag": 200}.items():
+    gymnasium.register(
+        id=f"BatchNav/{_name}-v0",
         vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
         max_episode_steps=_steps,
     )

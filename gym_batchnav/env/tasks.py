@@ -11,9 +11,12 @@ from gym_batchnav.protocols import protocol_of
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
+from gym_batchnav.task.meeting import Rendezvous, Tag
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav
 from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.socialnav import SocialNav
+from gym_batchnav.worlds.people import People
 
 
 def make_pointnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
@@ -54,6 +57,23 @@ def make_imagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
 def make_instanceimagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/InstanceImageNav-v0``, by default with RGB and ``task`` InstanceImageNav()."""
     return _make(num_envs, {"task": InstanceImageNav(), "sensors": ("rgb",)}, keywords)
+
+
+def make_socialnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/SocialNav-v0``, by default with ``task`` SocialNav() and four people in every world."""
+    return _make(num_envs, {"task": SocialNav(), "bodies": (People(4),)}, keywords)
+
+
+def make_tag(num_envs: int = 2, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/Tag-v0``, by default with ``task`` Tag() and as many agents per world as the task has."""
+    task = keywords.get("task", Tag())
+    return _make(num_envs, {"task": task, "agents_per_world": getattr(task, "num_agents", 2)}, keywords)
+
+
+def make_rendezvous(num_envs: int = 2, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/Rendezvous-v0``, by default with ``task`` Rendezvous() and as many agents as the task has."""
+    task = keywords.get("task", Rendezvous())
+    return _make(num_envs, {"task": task, "agents_per_world": getattr(task, "num_agents", 2)}, keywords)
 
 
 def _make(num_envs: int, defaults: dict[str, Any], keywords: dict[str, Any]) -> BatchNavEnv:
@@ -114,3 +134,9 @@ class SingleInstanceImageNav(SingleEnv):
     """``BatchNav/InstanceImageNav-v0`` for one agent."""
 
     make_batch = staticmethod(make_instanceimagenav)
+
+
+class SingleSocialNav(SingleEnv):
+    """``BatchNav/SocialNav-v0`` for one agent."""
+
+    make_batch = staticmethod(make_socialnav)

@@ -1,0 +1,167 @@
+"""Tasks and measures of agents that share worlds, against positions that are set by hand."""
+
+import gymnasium
+import numpy as np
+import pytest
+from rooms import box, scene_of
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.task.crowd import (
+    BodyCollisions,
+    MinBodyDistance,
+    NearestBodies,
+    PersonalSpace,
+    TimeToCollision,
+)
+from gym_batchnav.task.meeting import Players, Rendezvous, Tag
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.socialnav import SocialNav
+
+MEASURES = (BodyCollisions(), PersonalSpace(), MinBodyDistance(), TimeToCollision())
+R = 0.18  # metres, of an agent
+
+
+@pytest.fixture(scope="module")
+def hall():
+    """An empty room of 10 m by 8 m."""
+    return scene_of("hall", box((-5, 0, -4), (5, 2.6, 4), inward=True))
+
+
+def make(hall, task, num_agents=2, num_envs=None, **keywords):
+    return BatchNavEnv(
+        num_agents if num_envs is None else num_envs, scenes=hall, task=task, agents_per_world=num_agents, sensors=(),
+        renderer="embree", cache_dir=keywords.pop("cache_dir", None), num_episodes=200, **keywords,
+    )  # fmt: skip
+
+
+def place(env, points, headings):
+    """Put the agents at x and z on the floor."""
+    y = env.agents.position[0, 1]
+    env.set_pose(np.array([[x, y, z] for x, z in points]), np.array(headings, float))
+
+
+def test_measures_of_two_that_walk_towards_each_other(hall, tmp_path):
+    env = make(hall, PointNav(), measures=MEASURES, cache_dir=tmp_path)
+    env.reset(seed=0)
+    place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])  # they look at each other
+    info = env.step(np.array([1, 1]))[4]
+    gap = 1.5 - 2 * R
+    np.testing.assert_allclose(info["time_to_collision"], gap / 2.0, atol=1e-3)  # each walks at 1 m/s
+    np.testing.assert_array_equal(info["body_collisions"], 0)
+    for _ in range(4):
+        info = env.step(np.array([1, 1]))[4]
+    assert env.agents.position[1, 0] - env.agents.position[0, 0] == pytest.approx(2 * R, abs=1e-3)
+    np.testing.assert_array_equal(info["body_collisions"], 2)
+    np.testing.assert_array_equal(info["personal_space_violations"], 3)  # gaps 1.14, 0.64, 0.14, 0, 0
+    np.testing.assert_allclose(info["min_body_distance"], 0, atol=1e-3)
+    np.testing.assert_allclose(info["collisions_count"], 2)
+    info = env.step(np.array([2, 2]))[4]
+    np.testing.assert_array_equal(info["time_to_collision"], 5.0)
+    env.close()
+
+
+def test_the_detector_sees_who_is_near(hall, tmp_path):
+    task = SocialNav(detector=NearestBodies(2, reach=3.0))
+    env = make(hall, task, num_agents=3, cache_dir=tmp_path)
+    env.reset(seed=0)
+    place(env, [(0, 0), (1, -2), (0, 3.5)], [0, 0, 0])
+    seen = env.step(np.array([2, 1, 2]))[0]["nearest_bodies"]
+    heading = np.radians(10)
+    way, walk = np.array([1, -2.25]), np.array([0, -1.0])
+    ahead = np.array([-np.sin(heading), -np.cos(heading)])
+    right = np.array([np.cos(heading), -np.sin(heading)])
+    expected = [way @ ahead, way @ right, walk @ ahead, walk @ right, 1]
+    np.testing.assert_allclose(seen[0, 0], expected, atol=2e-3)
+    np.testing.assert_array_equal(seen[0, 1], 0)  # farther than 3 m
+    env.close()
+
+
+def test_social_nav_pays_for_touching(hall, tmp_path):
+    env = make(hall, SocialNav(step_reward=0, touch_reward=-1, near_reward=-0.5), cache_dir=tmp_path)
+    env.reset(seed=0)
+    place(env, [(-0.3, 0), (0.3, 0)], [-np.pi / 2, np.pi / 2])
+    before = env.episodes.distance.copy()
+    reward = env.step(np.array([1, 2]))[1]
+    progress = before - env.episodes.distance
+    assert reward[0] == pytest.approx(progress[0] - 1.5, abs=1e-5)
+    assert reward[1] in (pytest.approx(-0.5, abs=1e-5), pytest.approx(-1.5, abs=1e-5))
+    env.close()
+
+
+def test_tag_is_a_game_of_two_sides(hall, tmp_path):
+    env = make(hall, Tag(), cache_dir=tmp_path, max_episode_steps=50)
+    env.reset(seed=0)
+    place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])
+    env.step(np.array([0, 0]))  # measures begin where the agents have been placed
+    observation, reward, *_ = env.step(np.array([3, 1]))
+    assert reward[0] == pytest.approx(-0.2 * 0.25, abs=1e-3) and reward[1] == pytest.approx(0.2 * 0.25, abs=1e-3)
+    np.testing.assert_allclose(observation["players"][1, 0], [1.75, 0, -1], atol=1e-3)
+    terminated = np.zeros(2, bool)
+    for _ in range(20):
+        _, reward, terminated, _, info = env.step(np.array([0, 1]))  # STOP does nothing
+        np.testing.assert_allclose(reward.sum(), 0, atol=1e-6)
+        if terminated.any():
+            break
+    assert terminated.all() and info["caught"].all() and reward[1] > 4
+    assert info["path_to_others"][0] == pytest.approx(2 * R + 0.15, abs=0.3)
+    env.close()
+
+
+def test_runners_win_when_time_runs_out(hall, tmp_path):
+    env = make(hall, Tag(), cache_dir=tmp_path, max_episode_steps=5)
+    env.reset(seed=0)
+    place(env, [(-3, 0), (3, 0)], [0, 0])
+    for _ in range(5):
+        _, _, terminated, truncated, info = env.step(np.array([2, 2]))
+    assert truncated.all() and not terminated.any() and not info["caught"].any()
+    env.close()
+
+
+def test_a_caught_runner_leaves_the_others(hall, tmp_path):
+    env = make(hall, Tag(num_agents=3, num_runners=2), num_agents=3, cache_dir=tmp_path)
+    env.reset(seed=0)
+    place(env, [(0, 0), (-3, 3), (0.6, 0)], [0, 0, np.pi / 2])
+    observation, reward, terminated, _, info = env.step(np.array([2, 2, 1]))
+    assert info["caught"].tolist() == [True, False, False] and not terminated.any()
+    assert info["waiting"].tolist() == [True, False, False]
+    assert reward[2] > 4 and reward[0] < -4
+    np.testing.assert_array_equal(observation["players"][2, 0], 0)
+    assert observation["players"][2, 1, 2] == -1
+    env.close()
+
+
+def test_rendezvous_ends_when_all_have_met(hall, tmp_path):
+    env = make(hall, Rendezvous(num_agents=3), num_agents=3, cache_dir=tmp_path)
+    env.reset(seed=0)
+    place(env, [(0, 0), (0.7, 0), (1.3, 0.4)], [0, 0, np.pi / 2])
+    _, reward, terminated, _, info = env.step(np.array([2, 2, 2]))
+    assert info["path_to_others"].max() > 1 and not terminated.any()
+    _, reward, terminated, *_ = env.step(np.array([2, 2, 1]))
+    far = np.hypot(1.3, 0.4)
+    assert reward[2] == pytest.approx(far - np.hypot(1.3 - 0.25, 0.4) - 0.01, abs=2e-2) or terminated.all()
+    place(env, [(0, 0), (0.5, 0), (0.5, 0.5)], [0, 0, 0])
+    _, reward, terminated, *_ = env.step(np.array([2, 2, 2]))
+    assert terminated.all() and (reward > 2).all()
+    env.close()
+
+
+@pytest.mark.parametrize("name", ["SocialNav", "Tag", "Rendezvous"])
+def test_the_tasks_have_ids(name, tmp_path):
+    envs = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, scenes="apartment_0", sensors=(), cache_dir=tmp_path)
+    envs.reset(seed=0)
+    for _ in range(5):
+        _, reward, *_ = envs.step(envs.action_space.sample())
+    assert np.isfinite(reward).all()
+    envs.close()
+
+
+def test_alone_these_tasks_say_what_they_need(hall, tmp_path):
+    with pytest.raises(ValueError, match="pass agents_per_world= or bodies="):
+        env = make(hall, SocialNav(), num_agents=1, cache_dir=tmp_path)
+        env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"pass 2 with agents_per_world=3"):
+        make(hall, Tag(), num_agents=3, cache_dir=tmp_path).reset(seed=0)
+    for wrong in ({"num_agents": 1}, {"num_runners": 2}, {"catch_distance": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Tag(**wrong)
+    assert Players(2).space.shape == (2, 3)
