@@ -54,7 +54,7 @@ class SelfPlay(VectorWrapper):
         self.action_space = batch_space(env.single_action_space, self.num_envs)
 
     @property
-    def num_envs(self) -> int:
+    def num_envs(self) -> int:  # type: ignore[override]
         """The number of learners."""
         return len(self._rows)
 
