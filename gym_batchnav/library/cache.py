@@ -225,7 +225,7 @@ def _parse(data: np.ndarray) -> dict[str, np.ndarray]:
     Raises:
         ValueError: If it is damaged.
     """
-    if hashlib.sha256(data[_CHECKSUM.stop :]).digest() != data[_CHECKSUM].tobytes():
+    if hashlib.sha256(memoryview(data)[_CHECKSUM.stop :]).digest() != data[_CHECKSUM].tobytes():
         raise ValueError("wrong checksum")
     length = int.from_bytes(data[_HEADER_LENGTH].tobytes(), "little")
     start = _start_of_arrays(length)
