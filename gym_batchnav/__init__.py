@@ -142,6 +142,12 @@ gymnasium.register(
     vector_entry_point="gym_batchnav.env.flat:make_image",
     max_episode_steps=500,
 )
+gymnasium.register(
+    id="BatchNav/DroneNavScan-v0",
+    entry_point="gym_batchnav.env.flat_flight:SingleFlightScan",
+    vector_entry_point="gym_batchnav.env.flat_flight:make_dronenav_scan",
+    max_episode_steps=500,
+)
 _STEPS = {
     "DroneNav": 500,
     "Explore": 500,
