@@ -56,6 +56,7 @@ def make_config(options):
                 "type": "PrioritizedEpisodeReplayBuffer", "capacity": options.capacity, "alpha": 0.6, "beta": 0.4,
             },
         )
+        .reporting(min_sample_timesteps_per_iteration=options.report)
         .callbacks(on_episode_end=log_measures)
         .debugging(seed=options.seed)
     )  # fmt: skip
@@ -73,6 +74,7 @@ def main():
     parser.add_argument("--capacity", type=int, default=300_000, help="steps in the replay buffer")
     parser.add_argument("--warm-up", type=int, default=5_000, help="steps sampled before learning starts")
     parser.add_argument("--frames", type=int, default=500_000, help="steps, summed over drones")
+    parser.add_argument("--report", type=int, default=10_000, help="steps between two lines of statistics")
     parser.add_argument("--episode-steps", type=int, default=150, help="actions after which an episode is truncated")
     parser.add_argument("--address", help="address of a Ray cluster, such as auto; by default one is started here")
     parser.add_argument("--seed", type=int, default=1, help="seed of scenes, episodes and network")
