@@ -285,7 +285,7 @@ class Simulator:
             navigable = self.navigation(slot).is_navigable(position[here])
             if not navigable.all():
                 point = position[here][~navigable][0]
-                raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it first")
+                raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it, or choose another")
             snapped[here], polygon[here] = self.navigation(slot).snap_with_polygon(position[here])
         self._place(indices, polygon, snapped, heading)
         if pitch is not None:

@@ -21,7 +21,7 @@ from gym_batchnav.flight.kernels.space import (
 from gym_batchnav.flight.kernels.sweep import distances
 from gym_batchnav.flight.surfaces import check_surfaces, make_surfaces
 
-MAX_VOXELS = 16_000_000
+MAX_VOXELS = 8_000_000
 MAX_WORK = 2e10  # pairs of a triangle and a voxel near it, which take a minute
 CELLS_PER_RADIUS = 1.15  # the largest side of a voxel; two neighbours then cannot lie on both sides of a surface
 OPEN_HEIGHT = 2.5  # metres above the floor to which agents fly where there is no ceiling

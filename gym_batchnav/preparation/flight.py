@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,9 +63,9 @@ def prepare_flight(
     Raises:
         ValueError: The scene has no place to fly; the message names it.
     """
-    key = (
-        f"flight-{flight_digest()}-{sampler!r}-{num_episodes}-{digest_of_geometry(scene)}-{navmesh_digest}-{scene.name}"
-    )
+    solid = hashlib.sha256(np.ascontiguousarray(scene.solid_triangles).data).hexdigest()
+    content = f"{digest_of_geometry(scene)}-{solid}-{navmesh_digest}-{scene.name}"
+    key = f"flight-{flight_digest()}-{sampler!r}-{num_episodes}-{content}"
     arrays = cache.load(key) if cache is not None else None
     if arrays is not None:
         try:

@@ -154,8 +154,21 @@ def test_the_camera_is_at_the_centre_and_looks_along_the_heading(make):
 def test_an_agent_in_a_wall_is_refused(make):
     env = make(1, sensors=())
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="not navigable"):
+    with pytest.raises(ValueError, match=r"not navigable.*choose another"):
         env.set_pose(np.array([[0.0, 1.3, -1.0]], np.float32), np.zeros(1))
+
+
+def test_rotation_of_scenes_repeats(make):
+    rooms = [box_room(f"room_{width}", width=width) for width in (7, 8, 9, 10)]
+    keywords = {"scenes": rooms, "resident_scenes": 2, "rotate_every": 5, "deterministic_rotation": True}
+    runs = []
+    for _ in range(2):
+        env = make(4, sensors=(), max_episode_steps=6, **keywords)
+        runs.append(rollout(env, 60))
+        assert env.library.stats()["swaps"] >= 2
+    for one, other in zip(*runs, strict=True):
+        for name, values in one.items():
+            np.testing.assert_array_equal(values, other[name], name)
 
 
 def test_an_episode_begins_at_rest(make):
