@@ -125,7 +125,7 @@ class DiskCache:
             if size > self.max_bytes:
                 return None
             data = np.empty(size, np.uint8)  # NumPy asks for large pages, which are filled in half the time
-            view = memoryview(data)
+            view = data.data
             filled = 0
             while filled < size:
                 count = file.readinto(view[filled:])
@@ -225,7 +225,7 @@ def _parse(data: np.ndarray) -> dict[str, np.ndarray]:
     Raises:
         ValueError: If it is damaged.
     """
-    if hashlib.sha256(memoryview(data)[_CHECKSUM.stop :]).digest() != data[_CHECKSUM].tobytes():
+    if hashlib.sha256(data[_CHECKSUM.stop :].data).digest() != data[_CHECKSUM].tobytes():
         raise ValueError("wrong checksum")
     length = int.from_bytes(data[_HEADER_LENGTH].tobytes(), "little")
     start = _start_of_arrays(length)
