@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.choice import make_actions, make_noise
+from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.delays import Delays
 from gym_batchnav.env.flight import check_flight
@@ -152,7 +153,7 @@ class BatchSettings:
             missing = [name for name in BODY_PARTS if not hasattr(group, name)]
             if missing:
                 raise ValueError(f"bodies= has a {type(group).__name__} without {', '.join(missing)}: see worlds.api")
-        if (size > 1 or self.bodies) and hasattr(self.action_kind, "make_agents"):
+        if (size > 1 or self.bodies) and isinstance(self.action_kind, FlightActions):
             raise ValueError(f"actions={self.actions!r}: agents that share a world walk, use other actions")
         if (size > 1 or self.bodies) and rig.needs_embree:
             raise ValueError(
