@@ -48,6 +48,7 @@ class SceneLibrary:
     Attributes:
         names: The names of all scenes, as listed.
         rotates: Whether more scenes are listed than have a lane.
+        deterministic: Whether scenes change at the same steps in every run.
         active: [K] int32, the slot of every lane; a new array after every change.
     """
 
@@ -75,7 +76,7 @@ class SceneLibrary:
         self._sources = tuple(sources)
         self._release_worker = release_worker
         self._rotate_every = rotate_every
-        self._deterministic = deterministic
+        self.deterministic = deterministic
         self._plan = ScenePlan(len(sources), self._num_lanes)
         self._pace = RotationPace(rotate_every)
         self._loader = BackgroundLoader(prepare_ahead)
@@ -122,6 +123,11 @@ class SceneLibrary:
     def generation(self) -> int:
         """Counter that increases whenever the scene in any slot changes, for objects that mirror the slots."""
         return self._slots.generation
+
+    @property
+    def num_users(self) -> int:
+        """The number of users that share the scenes."""
+        return len(self._users)
 
     @property
     def nbytes(self) -> int:
@@ -303,6 +309,7 @@ class SceneLibrary:
             "step": self._step,
             "next_swap": self._next_swap,
             "num_swaps": self._num_swaps,
+            "requested": self._loader.requested,
         }
 
     def set_state(self, key: int, state: Mapping[str, Any]) -> None:
@@ -312,11 +319,11 @@ class SceneLibrary:
             ValueError: If the state belongs to other scenes, one of them can no longer be loaded, or agents of another
                 user are in a scene that would change; nothing changes then.
         """
-        missing = {"names", "source_index", "active", "plan", "refused", "arriving", "step", "next_swap", "num_swaps"}
-        missing -= set(state)
+        missing = set(self.get_state()) - set(state) - {"scenes", "requested"}
         if missing:
             raise ValueError(f"library state: {', '.join(sorted(missing))} are missing: pass the result of get_state()")
         refused = self._refusals.check_state(state["refused"])
+        requested = self._supply.check_index(state.get("requested"))
         contents = self._supply.contents_of(state)
         for slot, content in enumerate(contents):
             others = (slots[slot] for user, slots in self._users.items() if user != key)
@@ -333,8 +340,8 @@ class SceneLibrary:
         self._user_steps[key] = self._step
         self._next_swap = int(state["next_swap"])
         self._num_swaps = int(state["num_swaps"])
-
-    # Changes
+        if requested is not None:  # otherwise it would arrive a step later than in the run that was saved
+            self._request(requested)
 
     def _fill_lanes(self) -> None:
         """Fill every lane with the first scenes of the plan.
@@ -390,7 +397,7 @@ class SceneLibrary:
         free = [slot for slot, scene in enumerate(self._slots.scenes) if scene is None]
         while free and self._loader.busy:
             clock = time.perf_counter()
-            loaded = self._loader.take(wait=self._deterministic)
+            loaded = self._loader.take(wait=self.deterministic)
             self._seconds_waited += time.perf_counter() - clock
             if loaded is None:
                 self._pace.late()
@@ -432,7 +439,11 @@ class SceneLibrary:
         index = self._plan.next(held | set(self._refusals.reasons))
         if index is None:
             self._nothing_next = situation  # the list is searched again after a change
-            return
-        niceness = 0 if self._deterministic else self._pace.niceness
+        else:
+            self._request(index)
+
+    def _request(self, index: int) -> None:
+        """Request a scene by its index."""
         self._pace.request()
+        niceness = 0 if self.deterministic else self._pace.niceness
         self._loader.request(index, self._sources[index], self._slots.preparers, niceness)
