@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+
+_ALIGNMENT = 64  # bytes between the beginnings of arrays in a block: lines of the processor's cache
 
 
 class Action(IntEnum):
@@ -367,3 +370,66 @@ def write_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarra
     """Copy the given arrays into the arrays of the same names."""
     for name, current in arrays.items():
         current[...] = given[name]
+
+
+class StateLayout:
+    """The places of arrays in one block of bytes, so that a whole state is saved or restored by one copy.
+
+    Args:
+        parts: Arrays by part and name, such as ``{"agents": {"slot": ...}}``, whose shapes and dtypes are taken.
+
+    Attributes:
+        nbytes: Size of a block.
+    """
+
+    def __init__(self, parts: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+        self._places: dict[str, dict[str, tuple[int, np.dtype, tuple[int, ...]]]] = {}
+        self.nbytes = 0
+        for part, arrays in parts.items():
+            self._places[part] = {}
+            for name, array in arrays.items():
+                self._places[part][name] = (self.nbytes, array.dtype, array.shape)
+                self.nbytes += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+
+    def views(self, block: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
+        """Return the arrays of a block [nbytes] uint8 by part and name, which share its memory."""
+        return {
+            part: {name: np.ndarray(shape, dtype, block, start) for name, (start, dtype, shape) in places.items()}
+            for part, places in self._places.items()
+        }
+
+    def fingerprint(self, *others: object) -> int:
+        """Return a number, from 0 to 2**32 - 1, in which other names, shapes, dtypes or ``others`` usually differ."""
+        return zlib.crc32(repr((self._places, others)).encode())
+
+
+class StateBlock:
+    """All arrays of a batch in one block of bytes, as ``agent_state`` and ``episode_state`` make them.
+
+    Args:
+        num_agents: N.
+        memory: Zeroed arrays [N, ...] by name, whose shapes and dtypes are taken.
+        worlds: Zeroed arrays [W, ...] by name of the worlds that agents share, likewise; None if each is alone.
+
+    Attributes:
+        layout: Places of the arrays in the block.
+        block: [layout.nbytes] uint8.
+        parts: Every array, by part (``"agents"``, ``"episodes"``, ``"memory"``, ``"worlds"``) and name.
+        agents: AgentState of these arrays.
+        episodes: EpisodeState of these arrays.
+        memory: Memory of these arrays.
+    """
+
+    def __init__(
+        self, num_agents: int, memory: Mapping[str, np.ndarray], worlds: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        state = {"agents": arrays_of(agent_state(num_agents)), "episodes": arrays_of(episode_state(num_agents))}
+        others = {"memory": memory} if worlds is None else {"memory": memory, "worlds": worlds}
+        self.layout = StateLayout({**state, **others})
+        self.block = np.zeros(self.layout.nbytes, np.uint8)
+        self.parts = self.layout.views(self.block)
+        for part, arrays in state.items():
+            write_arrays(self.parts[part], arrays)
+        self.agents = AgentState(**self.parts["agents"])
+        self.episodes = EpisodeState(**self.parts["episodes"])
+        self.memory = Memory(self.parts["memory"])

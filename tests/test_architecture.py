@@ -27,7 +27,7 @@ ONLY = {
     "embreex": "render/embree/",
     **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu", "mujoco"), "scene/formats/"),
     "fast_simplification": "scene/simplify.py",
-    "torch": ("train/", "render/opengl/cuda.py", "adapters/"),
+    "torch": ("train/", "render/opengl/cuda.py", "env/functional.py", "adapters/"),
     "imageio": "viz/",
     "safetensors": "train/",
     "tensorboard": "train/",
@@ -54,7 +54,7 @@ def imports_in(source: str, lazy: bool = True) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "a relative import"
             names += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__", "OptionalPackage"):
             given = node.args[0] if node.args else None
             names += [given.value] if isinstance(given, ast.Constant) else []
             computed |= not isinstance(given, ast.Constant)

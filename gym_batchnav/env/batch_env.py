@@ -25,6 +25,7 @@ from gym_batchnav.env.arguments import (
 )
 from gym_batchnav.env.attributes import BatchAttributes
 from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.functional import FunctionalBatch
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.observer import Observer
 from gym_batchnav.env.protocol_card import fills_in_protocol
@@ -294,7 +295,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             RuntimeError: The first reset does not include all environments; or, as in every method, the environment is
                 closed, the process was forked, or another thread uses the environment.
         """
-        self._check_open("reset")
+        self.check_open("reset")
         given = options_of(options)
         mask = mask_of("reset_mask", given.get("reset_mask"), self.num_envs)
         if not (self.simulator.begun | mask).all():
@@ -327,14 +328,14 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
 
     def send(self, actions: np.ndarray) -> None:
         """Run the first half of ``step``: move, score, begin new episodes and start rendering."""
-        self._check_ready("step")
+        self.check_ready("step")
         self.stepper.send(self.simulator.actions.validate(actions, self.num_envs))
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Run the second half of ``step``: wait for the images. Return the results of ``step``."""
         if not self.stepper.in_flight:
             raise RuntimeError("recv() without send(): no step is in progress")
-        self._check_open("step")
+        self.check_open("step")
         return self.stepper.recv()
 
     def render(self) -> tuple[np.ndarray, ...] | None:
@@ -360,7 +361,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
 
     def shortest_path_actions(self) -> np.ndarray:
         """Return the next actions, [N] int64 or as ``action_space`` states, of the greedy shortest-path follower."""
-        self._check_ready("shortest_path_actions")
+        self.check_ready("shortest_path_actions")
         return self.simulator.shortest_path_actions(self.task.success_distance)
 
     def pictures(self, indices: np.ndarray | None = None, size: int = 256, camera: str | None = None) -> np.ndarray:
@@ -374,7 +375,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         Raises:
             ValueError: An index is not from 0 to N - 1, or there is no such camera.
         """
-        self._check_ready("pictures")
+        self.check_ready("pictures")
         check_counts(size=size)
         indices = np.arange(self.num_envs) if indices is None else indices_of(indices, self.num_envs)
         if camera is not None:
@@ -403,7 +404,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             ValueError: A shape is wrong, a position is not navigable, a heading is not finite or a pitch not within its
                 limits; no agent moves then.
         """
-        self._check_ready("set_pose")
+        self.check_ready("set_pose")
         mask = mask_of("mask", mask, self.num_envs)
         position = numbers_of("position", position, (self.num_envs, 3))
         heading = numbers_of("heading", heading, (self.num_envs,))
@@ -414,26 +415,25 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume from here: copied arrays and plain values."""
-        self._check_ready("get_state")
+        self.check_ready("get_state")
         return self.simulator.get_state()
 
     def set_state(self, state: dict[str, Any]) -> Observation:
         """Resume from the state of an environment with the same arguments, and return its observations."""
-        self._check_open("set_state")
+        self.check_open("set_state")
         self.stepper.abandon()
         self.simulator.set_state(state)
         return self.stepper.observe()
 
-    def _check_open(self, method: str) -> None:
-        """Raise RuntimeError after ``close()``, in a forked process and in another thread."""
-        if self.closed:
-            raise RuntimeError(f"{method} after close(): make a new environment")
-        self._claim.claim_thread(method)
+    def functional(self, arrays: str = "torch") -> FunctionalBatch:
+        """Return this batch as a function from a state and actions to the next state and the results of ``step``.
 
-    def _check_ready(self, method: str) -> None:
-        """Raise RuntimeError before the first reset and while a step is in flight."""
-        self._check_open(method)
-        if not self.simulator.begun.all():
-            raise RuntimeError(f"{method} before reset: call reset() first")
-        if self.stepper.in_flight:
-            raise RuntimeError(f"{method} between send() and recv(): call recv() first")
+        Args:
+            arrays: ``"torch"`` for tensors, which share the memory of the arrays that ``step`` would return, or
+                ``"numpy"``.
+
+        Raises:
+            ValueError: Scenes rotate at times that are not the same in every run, or there is no such kind of arrays.
+            MissingExtraError: torch is not installed.
+        """
+        return FunctionalBatch(self, arrays)

@@ -1,4 +1,4 @@
-"""BatchQueries: the properties and lookups of a batch, which change nothing."""
+"""BatchQueries: the properties, lookups and checks of a batch, which change nothing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.state import AgentState, EpisodeState
 from gym_batchnav.system.numbers import check_counts
+from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Task, TaskState
 from gym_batchnav.task.components import Components
 from gym_batchnav.worlds.worlds import Worlds
 
 
 class BatchQueries:
-    """Properties of a batch and lookups by environment; the base class of BatchNavEnv.
+    """Properties of a batch, lookups by environment, and checks before its methods run; the base class of BatchNavEnv.
 
     Attributes:
         num_envs: N.
@@ -37,6 +38,8 @@ class BatchQueries:
     cameras: AgentCameras
     components: Components
     stepper: Stepper
+    closed: bool
+    _claim: Claim
 
     @property
     def actions(self) -> Actions:
@@ -120,3 +123,21 @@ class BatchQueries:
     def _slot_of(self, index: int) -> int:
         """Return the slot of an environment's scene; raise ValueError if there is no such environment."""
         return int(self.agents.slot[indices_of([index], self.num_envs)[0]])
+
+    def check_open(self, method: str) -> None:
+        """Raise RuntimeError after ``close()``, in a forked process and in another thread."""
+        if self.closed:
+            raise RuntimeError(f"{method} after close(): make a new environment")
+        self._claim.claim_thread(method)
+
+    def check_idle(self, method: str) -> None:
+        """Raise RuntimeError while a step is in flight, and where ``check_open`` does."""
+        self.check_open(method)
+        if self.stepper.in_flight:
+            raise RuntimeError(f"{method} between send() and recv(): call recv() first")
+
+    def check_ready(self, method: str) -> None:
+        """Raise RuntimeError before the first reset, and where ``check_idle`` does."""
+        self.check_idle(method)
+        if not self.simulator.begun.all():
+            raise RuntimeError(f"{method} before reset: call reset() first")

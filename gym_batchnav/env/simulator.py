@@ -13,7 +13,7 @@ from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.chooser import EpisodeChooser
-from gym_batchnav.env.snapshot import check_rows
+from gym_batchnav.env.snapshots import BatchState, check_fits
 from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
@@ -21,10 +21,10 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
-from gym_batchnav.state import Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
+from gym_batchnav.state import StateBlock, check_arrays, write_arrays
 from gym_batchnav.system.process import claim_process
 from gym_batchnav.worlds.api import STEP_SECONDS, MovingBodies, Team
-from gym_batchnav.worlds.worlds import Worlds
+from gym_batchnav.worlds.worlds import Worlds, world_arrays
 
 
 class Simulator:
@@ -35,7 +35,7 @@ class Simulator:
         num_agents: N.
         preparer: Makes the navmesh, tables and episodes of each scene.
         episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
-        memory: Arrays [N, ...] by name in which tasks, sensors and measures keep data of the current episodes.
+        memory: Zeroed arrays [N, ...] by name; arrays like them keep data of the current episodes.
         actions: The meaning of the agents' actions; DiscreteActions() by default.
         actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
@@ -49,11 +49,13 @@ class Simulator:
         actuation_noise: Changes the motions that actions command, or None.
         sliding: Whether the agents slide along walls.
         geodesic: The method that measures distances to goals.
+        state: The following three, in one block of memory.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
         memory: Memory of these arrays, written in place.
         begun: [N] bool, whether each agent has begun an episode since the last seeding.
         schedule: Chooses the next episodes.
+        navigations: The navmesh, tables and episodes of the scene in every slot, None for an empty one.
         navmeshes: The kernels' view of all slots; FlightAgents for actions that fly.
         worlds: The worlds that agents share with other bodies; None if each agent is alone.
     """
@@ -79,23 +81,27 @@ class Simulator:
         self.actuation_noise = actuation_noise
         self.sliding = sliding
         self.geodesic = geodesic
-        self.agents = agent_state(num_agents)
-        self.episodes = episode_state(num_agents)
+        self.navmeshes = getattr(self.actions, "make_agents", NavMeshAgents)(library.num_slots)
+        team = Team() if team is None else team
+        shared = team.most > 1 or bool(bodies)
+        arrays = world_arrays(num_agents // team.most, team, bodies) if shared else None
+        self.state = StateBlock(num_agents, {**memory, **self.navmeshes.memory(num_agents)}, arrays)
+        self.agents = self.state.agents
+        self.episodes = self.state.episodes
+        self.memory = self.state.memory
+        self.navmeshes.use_memory(self.memory)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.agents.position[:] = np.nan
         self.agents.heading[:] = np.nan
         self.begun = np.zeros(num_agents, bool)
         self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
-        self.navmeshes = getattr(self.actions, "make_agents", NavMeshAgents)(library.num_slots)
-        self.memory = Memory({**memory, **self.navmeshes.memory(num_agents)})
         self._moved = np.zeros(num_agents, np.float32)
         self._collided = np.zeros(num_agents, bool)
-        self._navigation: list[AnyNavigation | None] = [None] * library.num_slots
-        team = Team() if team is None else team
+        self.navigations: list[AnyNavigation | None] = [None] * library.num_slots
         self.worlds = None
-        if team.most > 1 or bodies:
+        if shared:
             seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
-            self.worlds = Worlds(num_agents // team.most, team, bodies, self.navmeshes, self.navigation, seconds)
+            self.worlds = Worlds(team, bodies, self.state.parts["worlds"], self.navmeshes, self.navigation, seconds)
         self._key = library.add_preparer(preparer)
         self._user = library.join()
         self._chooser = EpisodeChooser(library, self.schedule, self.worlds, self.episodes, self.episode_set)
@@ -111,7 +117,7 @@ class Simulator:
         Raises:
             ValueError: The slot is empty, or there is no such slot.
         """
-        navigation = self._navigation[slot] if 0 <= slot < len(self._navigation) else None
+        navigation = self.navigations[slot] if 0 <= slot < len(self.navigations) else None
         if navigation is None:
             raise ValueError(f"slot {slot} holds no scene: choose one of library.active")
         return navigation
@@ -313,7 +319,7 @@ class Simulator:
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume from here: copied arrays and plain values."""
         return {
-            **{part: {name: one.copy() for name, one in arrays.items()} for part, arrays in self._arrays.items()},
+            **{part: {name: one.copy() for name, one in arrays.items()} for part, arrays in self.state.parts.items()},
             "schedule": self.schedule.get_state(),
             "library": self.library.get_state(),
         }
@@ -325,25 +331,47 @@ class Simulator:
             ValueError: The state has another number of agents, or other scenes, episodes or sensors; nothing changes
                 then.
         """
-        missing = {*self._arrays, "schedule", "library"} - set(state)
+        missing = {*self.state.parts, "schedule", "library"} - set(state)
         if missing:
             raise ValueError(f"state without {', '.join(sorted(missing))}: pass what get_state() returned")
-        for part, arrays in self._arrays.items():
+        for part, arrays in self.state.parts.items():
             check_arrays(arrays, state[part])
         before = self.library.get_state()
         self.library.set_state(self._user, state["library"])
         self._sync_slots()
         try:
-            check_rows(state, self._navigation)
+            check_fits(state, self.navigations)
         except ValueError:
             self.library.set_state(self._user, before)
             self._sync_slots()
             raise
         self.schedule.set_state(state["schedule"])
-        for part, arrays in self._arrays.items():
+        for part, arrays in self.state.parts.items():
             write_arrays(arrays, state[part])
         self.begun[:] = True
         self.library.occupy(self._user, self.agents.slot)
+
+    def snapshot(self) -> BatchState:
+        """Return the state as a value."""
+        library = self.library
+        block = self.state.block.copy()
+        return BatchState(self.state.layout, block, self.schedule.get_state(), library.get_state(), library.generation)
+
+    def restore(self, state: BatchState) -> None:
+        """Return to a state that ``snapshot`` returned, loading scenes that have left.
+
+        Raises:
+            ValueError: A scene of that state cannot be loaded again.
+        """
+        library = self.library
+        if library.generation != state.generation or (library.rotates and library.get_state() != state.library):
+            self.set_state(state.as_dict())
+            return
+        self._sync_slots()
+        self.state.block[:] = state.block
+        self.schedule.set_state(state.schedule)
+        self.begun[:] = True
+        library.occupy(self._user, self.agents.slot)
 
     def close(self) -> None:
         """Release the data that the library prepared for these agents; idempotent."""
@@ -358,12 +386,6 @@ class Simulator:
         self.agents.position[nowhere] = 0
         self.agents.heading[nowhere] = 0
 
-    @property
-    def _arrays(self) -> dict[str, Mapping[str, np.ndarray]]:
-        """Return all arrays with one row per agent, by record and name."""
-        own = {"agents": arrays_of(self.agents), "episodes": arrays_of(self.episodes), "memory": self.memory}
-        return own if self.worlds is None else {**own, "worlds": self.worlds.arrays}
-
     def _sync_slots(self) -> None:
         """Apply changes of the library's slots."""
         library = self.library
@@ -371,15 +393,15 @@ class Simulator:
             return
         for slot in range(library.num_slots):
             navigation = library.prepared(slot, self._key)
-            if navigation is not self._navigation[slot]:
-                self._navigation[slot] = navigation
+            if navigation is not self.navigations[slot]:
+                self.navigations[slot] = navigation
                 if navigation is None:
                     self.navmeshes.clear_slot(slot)
                 else:
                     self.navmeshes.set_slot(slot, navigation.tables)
         self._generation = library.generation
         self._active = library.active
-        self.schedule.follow([0 if one is None else len(one.episode_set) for one in self._navigation], library.active)
+        self.schedule.follow([0 if one is None else len(one.episode_set) for one in self.navigations], library.active)
 
     def _start(self, indices: np.ndarray, slot: int, rows: np.ndarray) -> None:
         """Place agents ``indices`` [M] at the starts of the episodes ``rows`` [M] of the scene in a slot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,7 @@ class EpisodeSchedule:
         """Return the state that ``set_state`` restores."""
         return {"order": self.order, "next": self._next}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         """Resume from a state that ``get_state`` returned."""
         self.restart(state["order"])
         self._next = int(state["next"])

@@ -5,6 +5,7 @@ It has the interface of ``navmesh.agents.NavMeshAgents``, so that a batch can ta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numba
@@ -58,7 +59,7 @@ class FlightAgents:
 
     Attributes:
         dynamics: The agents' dynamics.
-        velocity: [N, 3] float32, metres per second, after ``memory`` has been called.
+        velocity: [N, 3] float32, metres per second, after ``use_memory`` has been called.
     """
 
     def __init__(self, num_slots: int, dynamics: Dynamics) -> None:
@@ -68,8 +69,11 @@ class FlightAgents:
 
     def memory(self, num_agents: int) -> dict[str, np.ndarray]:
         """Return the arrays [N, ...] that belong to the agents' state, zero where an episode begins."""
-        self.velocity = np.zeros((num_agents, 3), np.float32)
-        return {VELOCITY: self.velocity}
+        return {VELOCITY: np.zeros((num_agents, 3), np.float32)}
+
+    def use_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Keep the agents' state in arrays like those of ``memory``, which are written in place from now on."""
+        self.velocity = memory[VELOCITY]
 
     def set_slot(self, slot: int, tables: Air) -> None:
         """Install the air of a scene in a slot."""

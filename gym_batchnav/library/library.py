@@ -48,6 +48,7 @@ class SceneLibrary:
     Attributes:
         names: The names of all scenes, as listed.
         rotates: Whether more scenes are listed than have a lane.
+        deterministic: Whether scenes change at the same steps in every run.
         active: [K] int32, the slot of every lane; a new array after every change.
     """
 
@@ -75,7 +76,7 @@ class SceneLibrary:
         self._sources = tuple(sources)
         self._release_worker = release_worker
         self._rotate_every = rotate_every
-        self._deterministic = deterministic
+        self.deterministic = deterministic
         self._plan = ScenePlan(len(sources), self._num_lanes)
         self._pace = RotationPace(rotate_every)
         self._loader = BackgroundLoader(prepare_ahead)
@@ -95,11 +96,8 @@ class SceneLibrary:
     @classmethod
     def from_scenes(cls, scenes: Sequence[Scene], num_spare_slots: int = 0) -> SceneLibrary:
         """Make a library of scenes that are already in memory, all of them active."""
-
-        def source(scene: Scene) -> SceneSource:
-            return SceneSource(scene.name, lambda: scene)
-
-        return cls([source(scene) for scene in scenes], num_spare_slots=num_spare_slots)
+        sources = [SceneSource(scene.name, lambda scene=scene: scene) for scene in scenes]  # type: ignore[misc]
+        return cls(sources, num_spare_slots=num_spare_slots)
 
     # Slots
 
@@ -122,6 +120,11 @@ class SceneLibrary:
     def generation(self) -> int:
         """Counter that increases whenever the scene in any slot changes, for objects that mirror the slots."""
         return self._slots.generation
+
+    @property
+    def num_users(self) -> int:
+        """The number of users that share the scenes."""
+        return len(self._users)
 
     @property
     def nbytes(self) -> int:
@@ -165,8 +168,7 @@ class SceneLibrary:
     def add_preparer(self, preparer: Preparer) -> int:
         """Run ``preparer(scene)`` on every scene in a slot, now and later; return the key of its results.
 
-        Until the first user joins, scenes that the preparer refuses are left out, as are scenes that no longer fit into
-        memory together with its results.
+        Until the first user joins, scenes are left out that it refuses or that do not fit together with its results.
 
         Raises:
             ValueError: If other users' agents may be in such a scene, or it is the last one; nothing changes then.
@@ -174,10 +176,7 @@ class SceneLibrary:
         return self.add_preparers([preparer])[0]
 
     def add_preparers(self, preparers: Sequence[Preparer]) -> list[int]:
-        """Add several preparers at once, which run beside each other in threads; see ``add_preparer``.
-
-        They must not run parallel kernels.
-        """
+        """Add preparers that run beside each other in threads, without parallel kernels; see ``add_preparer``."""
         reasons = dict(self._refusals.reasons)
         plan = self._plan.get_state()
         keys, refusals = self._slots.prepare(preparers)
@@ -199,13 +198,12 @@ class SceneLibrary:
         """Return the current state of scenes, rotation and memory.
 
         Returns:
-            ``scenes``: number listed; ``resident``: names of those that have a lane or were placed by ``put``;
-            ``arriving``: of those that will take over a lane; ``leaving``: of those that have lost theirs and still
-            have agents in them; ``swaps``: changes of scene so far; ``steps_per_change_requested`` and
-            ``steps_per_change``: the mean of the last changes, None before the first; ``behind``: whether loading makes
-            changes take more than four times the steps asked for; ``passed_over``: turns of scenes that did not fit;
-            ``refused`` and ``failed``: reasons by name; ``bytes`` and ``device_bytes``: see ``nbytes`` and
-            ``device_nbytes``; ``seconds_waited``: for the loader while stepping.
+            ``scenes``: number listed; ``resident``, ``arriving``, ``leaving``: names of those with a lane or placed by
+            ``put``, of those that will take over a lane, and of those that have lost theirs and still have agents;
+            ``swaps``: changes of scene; ``steps_per_change_requested`` and ``steps_per_change``: the mean of the last
+            changes, None before the first; ``behind``: whether loading makes changes take more than four times the
+            steps asked for; ``passed_over``: turns of scenes that did not fit; ``refused``, ``failed``: reasons by
+            name; ``bytes``, ``device_bytes``: see ``nbytes``; ``seconds_waited``: for the loader while stepping.
         """
         held: dict[str, list[str]] = {"resident": [], "arriving": [], "leaving": []}
         for slot, scene in enumerate(self._slots.scenes):
@@ -311,6 +309,7 @@ class SceneLibrary:
             "step": self._step,
             "next_swap": self._next_swap,
             "num_swaps": self._num_swaps,
+            "requested": self._loader.requested,
         }
 
     def set_state(self, key: int, state: Mapping[str, Any]) -> None:
@@ -320,11 +319,11 @@ class SceneLibrary:
             ValueError: If the state belongs to other scenes, one of them can no longer be loaded, or agents of another
                 user are in a scene that would change; nothing changes then.
         """
-        missing = {"names", "source_index", "active", "plan", "refused", "arriving", "step", "next_swap", "num_swaps"}
-        missing -= set(state)
+        missing = set(self.get_state()) - set(state) - {"scenes", "requested"}
         if missing:
             raise ValueError(f"library state: {', '.join(sorted(missing))} are missing: pass the result of get_state()")
         refused = self._refusals.check_state(state["refused"])
+        requested = self._supply.check_index(state.get("requested"))
         contents = self._supply.contents_of(state)
         for slot, content in enumerate(contents):
             others = (slots[slot] for user, slots in self._users.items() if user != key)
@@ -341,8 +340,8 @@ class SceneLibrary:
         self._user_steps[key] = self._step
         self._next_swap = int(state["next_swap"])
         self._num_swaps = int(state["num_swaps"])
-
-    # Changes
+        if requested is not None:  # otherwise it would arrive a step later than in the run that was saved
+            self._request(requested)
 
     def _fill_lanes(self) -> None:
         """Fill every lane with the first scenes of the plan.
@@ -398,7 +397,7 @@ class SceneLibrary:
         free = [slot for slot, scene in enumerate(self._slots.scenes) if scene is None]
         while free and self._loader.busy:
             clock = time.perf_counter()
-            loaded = self._loader.take(wait=self._deterministic)
+            loaded = self._loader.take(wait=self.deterministic)
             self._seconds_waited += time.perf_counter() - clock
             if loaded is None:
                 self._pace.late()
@@ -440,7 +439,11 @@ class SceneLibrary:
         index = self._plan.next(held | set(self._refusals.reasons))
         if index is None:
             self._nothing_next = situation  # the list is searched again after a change
-            return
-        niceness = 0 if self._deterministic else self._pace.niceness
+        else:
+            self._request(index)
+
+    def _request(self, index: int) -> None:
+        """Request a scene by its index."""
         self._pace.request()
+        niceness = 0 if self.deterministic else self._pace.niceness
         self._loader.request(index, self._sources[index], self._slots.preparers, niceness)

@@ -111,6 +111,11 @@ class BackgroundLoader:
         self._thread: threading.Thread | None = None
 
     @property
+    def requested(self) -> int | None:
+        """The index of the scene that has been requested but not taken; None for none."""
+        return None if self._order is None else self._order.index
+
+    @property
     def busy(self) -> bool:
         """Whether a scene has been requested but not taken."""
         return self._order is not None

@@ -70,6 +70,12 @@ class SceneSupply:
                 contents.append(held[index])
         return contents
 
+    def check_index(self, index: object) -> int | None:
+        """Return the index of a scene, or None; ValueError unless a state may have it."""
+        if index is None or (isinstance(index, int) and 0 <= index < len(self._sources)):
+            return index
+        raise ValueError(f"the state has requested scene {index!r}: pass the result of get_state()")
+
     def _load_one(self, index: int) -> Content:
         """Load a scene of the list.
 

@@ -6,6 +6,8 @@ data in place. Batches of many agents use the kernels' parallel variants, whose 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numba
 import numpy as np
 
@@ -61,6 +63,9 @@ class NavMeshAgents:
     def memory(self, num_agents: int) -> dict[str, np.ndarray]:
         """Return further arrays [N, ...] of the agents' state by name: none."""
         return {}
+
+    def use_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Do nothing; agents that have a further state keep it in these arrays."""
 
     @property
     def num_slots(self) -> int:

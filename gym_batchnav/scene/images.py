@@ -7,7 +7,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from gym_batchnav.scene.formats.ktx2 import KTX2_MAGIC, Ktx2Image, can_decode_ktx2
+from gym_batchnav.scene.formats.ktx2 import BASISU, KTX2_MAGIC, NO_KTX2, Ktx2Image
 
 MAX_IMAGE_PIXELS = 64 * 2**20
 # Pillow keeps a pointer per row, so a picture one pixel wide takes more than its pixels. JPEG has the same limit.
@@ -25,13 +25,16 @@ class DamagedImageError(ValueError):
     """The error of an image that cannot be decoded; the message names the image and the problem."""
 
 
-def open_image(data: bytes, label: str, largest: int = MAX_TEXTURE_SIDE) -> Image.Image | Ktx2Image:
+def open_image(
+    data: bytes, label: str, largest: int = MAX_TEXTURE_SIDE, *, decodes: bool = True
+) -> Image.Image | Ktx2Image:
     """Open an image and check its size, without decoding its pixels.
 
     Args:
         data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF, TIFF or KTX2 file, or of an AVIF file if Pillow reads it.
         label: Its name in messages.
         largest: Pixels per side up to which a mip level is chosen, if the file has several.
+        decodes: Whether its pixels are wanted too, so that it must be possible to decode it here.
 
     Raises:
         DamagedImageError: If it is not such an image.
@@ -39,7 +42,7 @@ def open_image(data: bytes, label: str, largest: int = MAX_TEXTURE_SIDE) -> Imag
             has more than ``MAX_SCANS`` scans.
     """
     if data.startswith(KTX2_MAGIC):
-        return _open_ktx2(data, label, largest)
+        return _open_ktx2(data, label, largest, decodes)
     try:
         image = Image.open(io.BytesIO(data), formats=(*_FORMATS, *(("AVIF",) if can_decode_avif() else ())))
     except Image.DecompressionBombError:
@@ -60,10 +63,9 @@ def can_decode_avif() -> bool:
     return "AVIF" in Image.registered_extensions().values()
 
 
-def _open_ktx2(data: bytes, label: str, largest: int) -> Ktx2Image:
-    if not can_decode_ktx2():
-        remedy = "install the extra for it (pip install 'gym-batchnav[formats]') or convert it to PNG or JPEG"
-        raise ValueError(f"image {label} is KTX2, which needs opengl-basisu: {remedy}")
+def _open_ktx2(data: bytes, label: str, largest: int, decodes: bool) -> Ktx2Image:
+    if decodes and not BASISU.is_found():
+        raise ValueError(BASISU.missing(f"image {label} is KTX2, which", NO_KTX2))
     try:
         image = Ktx2Image(data, largest)
     except ValueError as error:

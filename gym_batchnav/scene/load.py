@@ -156,7 +156,7 @@ def _other_ending(path: Path) -> str:
     if path.suffix:
         return f"files ending in {path.suffix!r} are not supported: pass one of {known}"
     name = path.name
-    environment = f"gym_batchnav.make_vec(scenes={name!r})"
+    environment = f"gymnasium.make_vec('BatchNav/PointNav-v0', scenes={name!r})"
     file = f"load_scene(gym_batchnav.library.sources.shipped_scenes()[{name!r}])"
     return f"it is not a scene file ({known}); if it is the name of a shipped scene, use {environment} or {file}"
 

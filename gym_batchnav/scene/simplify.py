@@ -11,12 +11,13 @@ import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.extras import OptionalPackage
 
+_SIMPLIFIER = OptionalPackage("fast_simplification", "fast-simplification", "formats")
 MAX_ROUNDS = 12
 _FEW = 32  # triangles of a part that is not simplified as long as others suffice
 _PROGRESS = 0.99  # of the triangles, above which a round counts as without success
@@ -134,7 +135,7 @@ class _Part:
     def simplify(self, target: int, keeps_borders: bool) -> None:
         """Collapse edges until at most ``target`` triangles are left, or no more edges can be collapsed."""
         with _LIBRARY:
-            points, triangles, collapses = _library().simplify(
+            points, triangles, collapses = _SIMPLIFIER.load("max_triangles=", "leave it out").simplify(
                 self.vertices, self.triangles, target_count=target, return_collapses=True, preserve_border=keeps_borders
             )
         heirs = np.arange(len(self.vertices))  # the vertex into which each was collapsed in the end
@@ -183,18 +184,3 @@ def _means(colors: np.ndarray, heirs: np.ndarray) -> np.ndarray:
     counts = np.maximum(np.bincount(heirs, minlength=len(colors)), 1)
     sums = [np.bincount(heirs, channel, len(colors)) for channel in colors.T]
     return np.rint(np.stack(sums, axis=1) / counts[:, None]).astype(np.uint8)
-
-
-def _library() -> Any:
-    """Return the module fast_simplification.
-
-    Raises:
-        ValueError: If it is not installed.
-    """
-    try:
-        import fast_simplification
-    except ImportError as error:
-        raise ValueError(
-            f"max_triangles= needs fast-simplification ({error}): pip install 'gym-batchnav[formats]', or leave it out"
-        ) from error
-    return fast_simplification

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 
 class MissingExtraError(ModuleNotFoundError):
@@ -26,5 +30,49 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
     except MissingExtraError:
         raise
     except ImportError as error:
-        message = f'{what} needs the extra [{extra}] ({error}): pip install "gym-batchnav[{extra}]"'
+        message = f"{what} needs the extra [{extra}] ({error}): {install_command(extra)}"
         raise MissingExtraError(message, name=error.name) from error
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f'pip install "gym-batchnav[{extra}]"'
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalPackage:
+    """A package of an extra without which some files cannot be read.
+
+    Attributes:
+        module: Name of its module.
+        name: Its own name.
+        extra: The extra that installs it.
+    """
+
+    module: str
+    name: str
+    extra: str
+
+    def is_found(self) -> bool:
+        """Return whether it is installed, without importing it."""
+        return importlib.util.find_spec(self.module) is not None
+
+    def load(self, what: str, remedy: str) -> Any:
+        """Import it.
+
+        Raises:
+            ValueError: It cannot be imported; see ``missing``.
+        """
+        try:
+            return importlib.import_module(self.module)
+        except ImportError as error:
+            raise ValueError(self.missing(what, remedy)) from error
+
+    def missing(self, what: str, remedy: str) -> str:
+        """Return the sentence that says what needs it, and the command that installs it.
+
+        Args:
+            what: The subject: ``"it is compressed by Draco, which"``.
+            remedy: What else helps, as an imperative: ``"re-export it without compression"``.
+        """
+        return f"{what} needs {self.name}: install the extra for it ({install_command(self.extra)}) or {remedy}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from gym_batchnav.episodes.draws import keyed_uniform, step_uniform
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.crowd import Crowd
 from gym_batchnav.preparation.navigation import AnyNavigation
-from gym_batchnav.state import AgentState, WorldView, arrays_of, read_only, world_state
+from gym_batchnav.state import AgentState, WorldState, WorldView, arrays_of, read_only, world_state
 from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, BodyMotion, MovingBodies, Team
 from gym_batchnav.worlds.placing import Places, place_bodies
 
@@ -21,9 +21,9 @@ class Worlds:
     Agents move first as if they were alone, then the other bodies, and then those that meet are stopped.
 
     Args:
-        num_worlds: W.
         team: The agents of a world.
         bodies: Groups of other bodies; every world has all of them.
+        arrays: Arrays as ``world_arrays`` makes them, written in place.
         navmeshes: The navmeshes of the slots.
         navigation: Returns the navmesh, tables and episodes of the scene in a slot.
         seconds: Duration of a step.
@@ -35,29 +35,22 @@ class Worlds:
         shapes: [B] names of the bodies' shapes, for drawing.
         radius: [B] float64, metres.
         seconds: Duration of a step.
-
-    Raises:
-        ValueError: A world would have more than ``MAX_BODIES`` bodies.
     """
 
     def __init__(
         self,
-        num_worlds: int,
         team: Team,
         bodies: Sequence[MovingBodies],
+        arrays: Mapping[str, np.ndarray],
         navmeshes: NavMeshAgents,
         navigation: Callable[[int], AnyNavigation],
         seconds: float,
     ) -> None:
         counts = [team.most, *(group.num for group in bodies)]
-        total = sum(counts)
-        if total > MAX_BODIES:
-            raise ValueError(f"agents_per_world= and bodies= make {total} bodies per world: use at most {MAX_BODIES}")
-        self.num_worlds = num_worlds
         self.team = team
         self.bodies = tuple(bodies)
         self.seconds = seconds
-        self.state = world_state(num_worlds, team.most, total)
+        self.state = WorldState(**{name: array for name, array in arrays.items() if name != "keys"})
         self.shapes = tuple(np.repeat([team.shape, *(group.shape for group in bodies)], counts).tolist())
         self.radius = np.repeat([team.radius, *(float(group.radius) for group in bodies)], counts)
         self._fixed = np.repeat([False, *(bool(group.is_fixed) for group in bodies)], counts)
@@ -65,18 +58,14 @@ class Worlds:
         self._columns = [slice(int(end - count), int(end)) for end, count in zip(ends[1:], counts[1:], strict=True)]
         self._navmeshes = navmeshes
         self._navigation = navigation
-        self._keys = np.zeros(num_worlds, np.uint64)
+        self._keys = arrays["keys"]
+        self.num_worlds = len(self._keys)
         self._places: dict[int, tuple[AnyNavigation, Places]] = {}
 
     @property
     def num_agents(self) -> int:
         """M."""
         return self.team.most
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays of the state by name, and the keys of the episodes."""
-        return {**arrays_of(self.state), "keys": self._keys}
 
     @property
     def view(self) -> WorldView:
@@ -262,3 +251,15 @@ class Worlds:
         if slot not in self._places or self._places[slot][0] is not navigation:
             self._places[slot] = (navigation, Places.of(navigation))
         return self._places[slot][1]
+
+
+def world_arrays(num_worlds: int, team: Team, bodies: Sequence[MovingBodies]) -> dict[str, np.ndarray]:
+    """Return the zeroed arrays of worlds by name: those of WorldState, and ``keys`` [W] uint64 of the episodes.
+
+    Raises:
+        ValueError: A world would have more than ``MAX_BODIES`` bodies.
+    """
+    total = team.most + sum(group.num for group in bodies)
+    if total > MAX_BODIES:
+        raise ValueError(f"agents_per_world= and bodies= make {total} bodies per world: use at most {MAX_BODIES}")
+    return {**arrays_of(world_state(num_worlds, team.most, total)), "keys": np.zeros(num_worlds, np.uint64)}

@@ -50,6 +50,7 @@ def test_shards_are_disjoint_and_complete(rooms, tmp_path):
         cache = tmp_path / f"cache_{number}"
         result = CliRunner().invoke(app, command(rooms, cache, "--workers", "1", "--shard", f"{number}/4"))
         assert result.exit_code == 0, result.output
+        assert f"of shard {number}/4 ready" in " ".join(result.output.split())
         parts.append(prepared(rooms, cache))
     assert sorted(map(len, parts)) == [2, 2, 2, 3]
     assert set.union(*parts) == {f"room_{number}" for number in range(9)}

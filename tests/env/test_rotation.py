@@ -5,6 +5,7 @@ import threading
 import time
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -89,6 +90,23 @@ def test_a_run_goes_on_from_its_state(make):
     for left, right in zip(expected, walk(other, 150, seed=5), strict=True):
         assert_equal(left[0], right[0])
         np.testing.assert_array_equal(left[1], right[1])
+
+
+@pytest.mark.parametrize("rotate_every", [1, 4])
+def test_a_run_goes_on_from_any_of_its_states(make, rotate_every):
+    """Also from one with a scene on its way, which arrives neither later nor is another one."""
+    env = make(scenes=ROOMS[:4], resident_scenes=2, rotate_every=rotate_every, sensors=(), max_episode_steps=12)
+    other = make(scenes=ROOMS[:4], resident_scenes=2, rotate_every=rotate_every, sensors=(), max_episode_steps=12)
+    env.reset(seed=1), other.reset(seed=2)
+    states = []
+    for _ in range(40):
+        states.append(env.get_state())
+        walk(env, 1)
+    states.append(env.get_state())
+    for before, after in pairwise(states):
+        other.set_state(before)
+        walk(other, 1)
+        assert other.get_state()["library"] == after["library"]
 
 
 def test_an_episode_is_that_of_its_scene_alone(make):

@@ -8,7 +8,7 @@ import pytest
 from compressed import KTX2_FILES, QUARTERS, ktx2_file, ktx2_square
 from glb import four_colors
 
-from gym_batchnav.scene.formats import ktx2
+from gym_batchnav.scene.formats.gltf_counts import count_gltf
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, open_image
 from gym_batchnav.scene.load import SceneError, load_scene
 
@@ -68,7 +68,7 @@ def test_the_largest_level_that_fits_is_decoded(basisu):
     ],
 )
 def test_headers_that_lie_are_refused_before_anything_is_decoded(basisu, monkeypatch, data, reason):
-    monkeypatch.setattr(ktx2.importlib, "import_module", None)
+    monkeypatch.setattr("importlib.import_module", None)
     with pytest.raises(DamagedImageError, match=reason):
         open_image(data, "it")
 
@@ -106,6 +106,13 @@ def test_without_its_extra_it_is_refused_by_name_unless_there_is_a_plain_copy(tm
         ktx2_square("etc1s").load(tmp_path)
     (picture,) = ktx2_square("etc1s", source=0).load(tmp_path).textures
     np.testing.assert_array_equal(picture[..., :3], four_colors())
+
+
+def test_without_its_extra_its_cost_is_counted_all_the_same(tmp_path, monkeypatch):
+    path = tmp_path / "wall.glb"
+    path.write_bytes(ktx2_square("etc1s").bytes())
+    monkeypatch.setitem(sys.modules, "opengl_basisu", None)
+    assert count_gltf(path).num_textures == 2  # and the picture that it replaces
 
 
 def test_a_damaged_one_is_a_missing_texture(basisu, tmp_path):

@@ -878,7 +878,9 @@ def test_a_far_scene_with_a_navmesh_stays_and_says_so(tmp_path):
 
 
 def test_the_name_of_a_shipped_scene_is_answered_with_how_to_load_it():
-    with pytest.raises(SceneError, match=r"apartment_0.*make_vec\(scenes='apartment_0'\).*shipped_scenes\(\)"):
+    with pytest.raises(
+        SceneError, match=r"gymnasium.make_vec\('BatchNav/PointNav-v0', scenes='apartment_0'\).*shipped_scenes\(\)"
+    ):
         load_scene("apartment_0")
 
 

@@ -201,7 +201,7 @@ def test_a_compiler_that_dies_or_hangs_is_an_error_of_the_scene(tmp_path, monkey
 
 def test_without_mujoco_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(mjcf_compile.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SceneError, match=r"pip install 'gym-batchnav\[mujoco\]'"):
+    with pytest.raises(SceneError, match=r'pip install "gym-batchnav\[mujoco\]"'):
         load_scene(write(tmp_path, model(BOX)))
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gym_batchnav.system.extras import MissingExtraError, needs_extra
+from gym_batchnav.system.extras import MissingExtraError, OptionalPackage, needs_extra
 
 
 def test_a_missing_package_is_named_with_what_needs_it_and_what_to_install():
@@ -19,3 +19,23 @@ def test_what_an_inner_part_needs_is_told_once():
 def test_other_errors_pass():
     with pytest.raises(ZeroDivisionError), needs_extra("viz", "a figure"):
         _ = 1 / 0
+
+
+class TestOptionalPackage:
+    def test_one_that_is_there_is_found_and_loaded(self):
+        package = OptionalPackage("json", "JSON", "viz")
+        assert package.is_found() and package.load("it", "wait").loads("[1]") == [1]
+
+    def test_one_that_is_not_is_named_with_both_remedies(self):
+        package = OptionalPackage("no_such", "No Such", "viz")
+        assert not package.is_found()
+        remedy = r'^a picture, which needs No Such: install .*pip install "gym-batchnav\[viz\]"\) or draw it$'
+        with pytest.raises(ValueError, match=remedy):
+            package.load("a picture, which", "draw it")
+
+    def test_one_that_is_broken_is_named_too(self, tmp_path, monkeypatch):
+        (tmp_path / "broken_one.py").write_text("import no_such")
+        monkeypatch.syspath_prepend(tmp_path)
+        package = OptionalPackage("broken_one", "Broken One", "viz")
+        with pytest.raises(ValueError, match="it needs Broken One"):
+            package.load("it", "wait")

@@ -69,7 +69,8 @@ def prepare(
     console = Console(stderr=True)
     refused = prepare_all(sources, preparer, workers) if sources else []
     scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"
-    console.print(f"{scenes_ready} ready in '{cache.directory}'", highlight=False, markup=False)
+    part = f" of shard {shard}" if shard else ""
+    console.print(f"{scenes_ready}{part} ready in '{cache.directory}'", highlight=False, markup=False)
     names = {name for name, _ in refused}
     first = next((source.recipe for source in sources if source.name not in names), None)
     if first is not None and not PreparationWorker(preparer).is_prepared(first):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 
+from gym_batchnav.system.extras import OptionalPackage
+
+_DRACO = OptionalPackage("DracoPy", "DracoPy", "draco")
 _MAGIC = b"DRACO"
 _MESH = 1
 _SEQUENTIAL = 0
@@ -53,11 +54,7 @@ def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     Raises:
         ValueError: If DracoPy is not installed, or the data is damaged.
     """
-    try:
-        dracopy = importlib.import_module("DracoPy")
-    except ImportError:
-        remedy = "install the extra for it (pip install 'gym-batchnav[draco]') or re-export it without mesh compression"
-        raise ValueError(f"it uses KHR_draco_mesh_compression, which needs DracoPy: {remedy}") from None
+    dracopy = _DRACO.load("it uses KHR_draco_mesh_compression, which", "re-export it without mesh compression")
     try:
         mesh = dracopy.decode(data)
         triangles = np.asarray(mesh.faces, np.uint32).reshape(-1, 3)

@@ -13,7 +13,7 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
 from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP, GltfDocument, extensions
 from gym_batchnav.scene.formats.gltf_skins import joint_matrices, posed
-from gym_batchnav.scene.formats.ktx2 import can_decode_ktx2
+from gym_batchnav.scene.formats.ktx2 import BASISU
 from gym_batchnav.scene.images import can_decode_avif
 from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
 from gym_batchnav.scene.objects import category_in_extras
@@ -25,7 +25,7 @@ _STRIP = 5
 _FAN = 6
 # Extensions of textures by preference, and whether their images can be decoded here.
 _TEXTURES: dict[str, Callable[[], bool]] = {
-    "KHR_texture_basisu": can_decode_ktx2,
+    "KHR_texture_basisu": BASISU.is_found,
     "EXT_texture_webp": lambda: True,
     "EXT_texture_avif": can_decode_avif,
 }

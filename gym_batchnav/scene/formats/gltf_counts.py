@@ -54,7 +54,7 @@ def count_gltf(path: Path, texture_size: int | str = AUTO) -> GltfCounts:
         data, label = document.image(index)
         with suppress(ValueError):  # loading tells what is wrong with it
             if data is not None:
-                image = open_image(data, label)
+                image = open_image(data, label, decodes=False)
                 sides.append((image.width, image.height))
     size, num_bytes = size_for(sides, texture_size)
     return GltfCounts(triangles, vertices, len(sides), size, num_bytes)

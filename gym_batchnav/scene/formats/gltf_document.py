@@ -9,7 +9,7 @@ import numpy as np
 
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.glb import data_uri, split_container
-from gym_batchnav.scene.formats.meshopt import MESHOPT, can_decode_meshopt, decode_meshopt, meshopt_size
+from gym_batchnav.scene.formats.meshopt import MESHOPT, MESHOPT_PACKAGE, decode_meshopt, meshopt_size
 from gym_batchnav.scene.frame import rotation_matrix
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, mapping, numbers, parse_json, sequence, short, whole
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
@@ -308,7 +308,7 @@ class GltfDocument:
         view = self.item("bufferViews", index)
         packed = next((extensions(view)[name] for name in MESHOPT if name in extensions(view)), None)
         plain_copy = packed is not None and "uri" in self.item("buffers", view.get("buffer"))
-        if packed is None or (plain_copy and not can_decode_meshopt()):
+        if packed is None or (plain_copy and not MESHOPT_PACKAGE.is_found()):
             return self._slice(view, f"bufferView {index}"), whole(view, "byteStride", 0, high=65535)
         assert isinstance(index, (int, float))
         packed = mapping(packed, "meshopt compression")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import struct
 
 import numpy as np
 
+from gym_batchnav.system.extras import OptionalPackage
+
 KTX2_MAGIC = b"\xabKTX 20\xbb\r\n\x1a\n"
-_PACKAGE = "opengl_basisu"
+BASISU = OptionalPackage("opengl_basisu", "opengl-basisu", "formats")
+NO_KTX2 = "convert it to PNG or JPEG"  # the remedy where it is not installed
 _LEVELS_AT = 80  # where the index of levels begins
 _ETC1S = 163
 _UASTC = 166
@@ -68,16 +69,11 @@ class Ktx2Image:
         Raises:
             ValueError: If opengl-basisu is not installed, or the data is damaged.
         """
-        basisu = importlib.import_module(_PACKAGE)
+        basisu = BASISU.load("KTX2", NO_KTX2)
         pixels = basisu.open(self._data).transcode("rgba8", self._level).data
         if pixels.shape != (self.height, self.width, 4):
             raise ValueError(f"it was decoded as {pixels.shape}")
         return pixels
-
-
-def can_decode_ktx2() -> bool:
-    """Return whether opengl-basisu is installed."""
-    return importlib.util.find_spec(_PACKAGE) is not None
 
 
 def _color_model(data: bytes) -> int:

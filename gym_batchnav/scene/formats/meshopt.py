@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
 from gym_batchnav.scene.json_values import short, whole
+from gym_batchnav.system.extras import OptionalPackage
 
 MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 # The most bytes that a byte of compressed data can stand for, by mode: four attribute bytes of 256 vertices (in
@@ -16,11 +15,7 @@ _MOST_PER_BYTE = {"ATTRIBUTES": 1024, "TRIANGLES": 12, "INDICES": 4}
 _FILTERS = {"NONE": range(4, 257, 4), "OCTAHEDRAL": (4, 8), "QUATERNION": (8,), "EXPONENTIAL": range(4, 257, 4)}
 _KHR_FILTERS = {"COLOR": (4, 8)}
 _INDEX_BYTES = (2, 4)
-
-
-def can_decode_meshopt() -> bool:
-    """Return whether the package meshopt is installed."""
-    return importlib.util.find_spec("meshopt") is not None
+MESHOPT_PACKAGE = OptionalPackage("meshopt", "meshopt", "formats")
 
 
 def meshopt_size(extension: Mapping[str, Any], max_count: int) -> int:
@@ -62,12 +57,10 @@ def decode_meshopt(data: bytes, extension: Mapping[str, Any]) -> bytes:
     """
     if not extension["count"]:
         return b""
-    try:
-        meshopt = importlib.import_module("meshopt")
-    except ImportError:
-        remedy = "install the extra for it (pip install 'gym-batchnav[formats]', Python 3.11 or later) or decompress it"
-        command = "npx @gltf-transform/cli copy IN.glb OUT.glb"
-        raise ValueError(f"it uses meshopt compression, which needs meshopt: {remedy} with `{command}`") from None
+    remedy = (
+        "decompress it with `npx @gltf-transform/cli copy IN.glb OUT.glb` (the extra needs Python 3.11 or later for it)"
+    )
+    meshopt = MESHOPT_PACKAGE.load("it uses meshopt compression, which", remedy)
     kind = extension.get("filter", "NONE")
     try:
         values = meshopt.decode_gltf_buffer(

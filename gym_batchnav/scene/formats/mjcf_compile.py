@@ -6,7 +6,7 @@ writes arrays to its standard output. It has no folder to read from: every file 
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.formats.mjcf_document import Document
+from gym_batchnav.system.extras import OptionalPackage
 
+_MUJOCO = OptionalPackage("mujoco", "the package mujoco", "mujoco")
 MAX_NAME = 200  # characters
 _COLLIDES = 1 << 20  # added to the group of a geom that collides, to find it in the compiled model
 _FREE_SECONDS = 60.0
@@ -44,9 +46,8 @@ def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
     Raises:
         ValueError: If ``mujoco`` is not installed, or cannot compile the model.
     """
-    if importlib.util.find_spec("mujoco") is None:
-        remedy = "install the extra for it (pip install 'gym-batchnav[mujoco]')"
-        raise ValueError(f"MuJoCo's XML needs the package mujoco: {remedy}")
+    if not _MUJOCO.is_found():
+        raise ValueError(_MUJOCO.missing("MuJoCo's XML", "export the scene as GLB"))
     header = {"sizes": {name: len(data) for name, data in document.assets.items()}, "xml": len(document.xml)}
     text = json.dumps(header).encode()
     message = b"".join([len(text).to_bytes(8, "little"), text, document.xml, *document.assets.values()])

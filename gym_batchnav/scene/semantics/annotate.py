@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -16,7 +15,9 @@ from gym_batchnav.scene.semantics.colors import colors_at, read_painted_glb
 from gym_batchnav.scene.semantics.descriptors import MAX_DESCRIPTOR_BYTES, Descriptor, read_descriptor
 from gym_batchnav.scene.semantics.ply import read_object_ply
 from gym_batchnav.scene.semantics.surface import choose_spacing, nearest_numbers, surface_points
+from gym_batchnav.system.extras import OptionalPackage
 
+_SCIPY = OptionalPackage("scipy", "SciPy", "formats")
 _LARGEST = 1e6  # metres, of the coordinates of annotated surfaces
 _MOST_UNLISTED = 0.5  # share of the triangles with colours that are not listed, above which a warning is issued
 _MOST_UNFOUND = 0.01  # share of the triangles without an annotated surface nearby, above which a warning is issued
@@ -68,8 +69,8 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
         ValueError: If a file is damaged; the message names it.
         OSError: If one is missing.
     """
-    if importlib.util.find_spec("scipy") is None:
-        sentence = f"'{names.descriptor}' was not read, which needs SciPy: pip install 'gym-batchnav[formats]'"
+    if not _SCIPY.is_found():
+        sentence = _SCIPY.missing(f"'{names.descriptor}' was not read, which", "remove it")
         files.to_warn.append(sentence)
         return replace(scene, warnings=(*scene.warnings, sentence), metadata={**scene.metadata, "semantics": ""})
     descriptor = read_descriptor(names.descriptor, files.beside(names.descriptor, max_bytes=MAX_DESCRIPTOR_BYTES))
