@@ -55,7 +55,7 @@ def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: 
     """Choose an episode for every body of K worlds of one scene, at whose start it begins.
 
     Each body takes the first of its drawn episodes that begins on the first body's island, apart from the bodies before
-    it. If none does, all episodes are searched.
+    it. If none does, all episodes of that island are searched, and then those of others.
 
     Args:
         places: The scene's places.
@@ -78,18 +78,29 @@ def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: 
         fits = _fits(places, rows[:, :body], radius[:body] + radius[body], candidates[:, body])
         rows[:, body] = np.take_along_axis(candidates[:, body], fits.argmax(axis=1)[:, None], axis=1)[:, 0]
         for world in np.nonzero(~fits.any(axis=1))[0].tolist():
-            every = np.arange(num_rows)[None]
-            left = _fits(places, rows[world : world + 1, :body], radius[:body] + radius[body], every)[0].nonzero()[0]
+            left = _all_that_fit(places, rows[world : world + 1, :body], radius[:body] + radius[body])
             if not len(left):
                 raise ValueError(
-                    f"there is no room for {num_bodies} bodies in a world: only {body} of them can begin on one "
-                    "island without touching; use fewer agents_per_world or bodies, or a larger num_episodes="
+                    f"there is no room for {num_bodies} bodies in a world: only {body} of them can begin without "
+                    "touching; use fewer agents_per_world or bodies, or a larger num_episodes="
                 )
             rows[world, body] = left[int(draws[world, body, 0] * len(left))]
     return rows
 
 
-def _fits(places: Places, placed: np.ndarray, reach: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+def _all_that_fit(places: Places, placed: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """Return all rows that fit beside the bodies ``placed`` [1, b]; those of other islands only if there are no others.
+
+    ``reach`` is that of ``_fits``.
+    """
+    every = np.arange(len(places.polygon))[None]
+    found = _fits(places, placed, reach, every)[0].nonzero()[0]
+    return found if len(found) else _fits(places, placed, reach, every, anywhere=True)[0].nonzero()[0]
+
+
+def _fits(
+    places: Places, placed: np.ndarray, reach: np.ndarray, candidates: np.ndarray, anywhere: bool = False
+) -> np.ndarray:
     """Return which candidates are on the first body's island and apart from all that are placed.
 
     Args:
@@ -97,10 +108,11 @@ def _fits(places: Places, placed: np.ndarray, reach: np.ndarray, candidates: np.
         placed: [K, b] int, rows of the bodies before.
         reach: [b] float64, the distances at which they would be touched, metres.
         candidates: [K, D] int, rows.
+        anywhere: Accept other islands, too.
 
     Returns:
         [K, D] bool.
     """
     way = places.position[candidates][:, :, None] - places.position[placed][:, None]
     apart = (np.linalg.norm(way, axis=3) > reach + GAP).all(axis=2)
-    return apart & (places.island[candidates] == places.island[placed[:, :1]])
+    return apart if anywhere else apart & (places.island[candidates] == places.island[placed[:, :1]])

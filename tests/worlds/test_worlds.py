@@ -7,6 +7,7 @@ from gymnasium.vector import AutoresetMode
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
+from gym_batchnav.worlds.placing import Places, place_bodies
 
 APARTMENTS = ["apartment_0", "apartment_1"]
 
@@ -216,3 +217,15 @@ def test_a_reset_takes_whole_worlds(cache_dir):
     env.reset(options={"reset_mask": np.arange(8) < 4})
     np.testing.assert_array_equal(env.agents.position[4:], before)
     env.close()
+
+
+def test_where_an_island_has_no_room_others_begin_elsewhere():
+    polygon = np.array([0, 1, 1, 1], np.int32)
+    position = np.array([[0, 0, 0], [5, 0, 0], [5.1, 0, 0], [7, 0, 0]], np.float32)
+    islands = np.array([0, 1])
+    places = Places(polygon, position, np.zeros(4, np.float32), np.arange(4, dtype=np.int32), islands[polygon], islands)
+    draws = np.random.default_rng(0).random((50, 3, 16))
+    rows = place_bodies(places, np.zeros(50, int), np.full(3, 0.2), draws)
+    assert (rows[:, 0] == 0).all() and set(map(tuple, np.sort(rows[:, 1:], axis=1).tolist())) == {(1, 3), (2, 3)}
+    with pytest.raises(ValueError, match="no room for 5 bodies in a world: only 3"):
+        place_bodies(places, np.zeros(1, int), np.full(5, 0.2), np.random.default_rng(0).random((1, 5, 16)))
