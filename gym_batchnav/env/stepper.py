@@ -136,12 +136,16 @@ class Stepper:
         measures = components.measure_step(state)
         terminated = components.terminated(state, measures, active)
         truncated = active & state.timed_out & ~terminated
+        own_end = terminated | truncated
         if worlds is not None:
             terminated, truncated = worlds.end(terminated, truncated, active)
         done = terminated | truncated
         np.copyto(self.simulator.episodes.done, done, where=~self._paused)
-        measures.update(components.measure_ends(state, done))
+        # An agent is rewarded for its own end, which may come before that of its world.
+        measures.update(components.measure_ends(state, own_end))
         reward = components.reward(state, measures, active)
+        if worlds is not None:
+            measures.update(components.measure_ends(state, done))
         self._tick("measure", clock)
         info = self._autoreset(beginning, done, measures)
         clock = time.perf_counter()

@@ -87,6 +87,22 @@ def test_agents_that_wait_are_neither_seen_nor_in_the_way(cache_dir):
     env.close()
 
 
+def test_an_agent_is_rewarded_for_a_success_before_its_world_ends(cache_dir):
+    env = make(4, cache_dir, bodies=(), max_episode_steps=30)
+    env.reset(seed=0)
+    goals = env.navmesh_of(0).snap(env.episodes.goal)
+    env.set_pose(goals, np.zeros(4), np.array([True, False, False, False]))
+    _, reward, *_ = env.step(np.array([0, 2, 2, 2]))
+    assert reward[0] == pytest.approx(2.5 - 0.01) and abs(reward[1:]).max() < 0.1
+    total = reward.copy()
+    while not env.episodes.done.any():
+        _, reward, terminated, _, info = env.step(np.full(4, 2))
+        total += reward
+    assert terminated.tolist() == [True, False, False, False] == info["success"].tolist()
+    assert total[0] == pytest.approx(2.5 - 0.01)
+    env.close()
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_a_world_is_the_same_whatever_the_number_of_worlds(cache_dir, mode):
     keywords = {"max_episode_steps": 40, "autoreset_mode": mode, "scenes": "apartment_0"}
