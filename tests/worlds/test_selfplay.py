@@ -1,0 +1,71 @@
+"""Self-play and ratings."""
+
+import numpy as np
+import pytest
+
+from gym_batchnav.env.tasks import make_tag
+from gym_batchnav.worlds.league import ratings
+from gym_batchnav.worlds.selfplay import SelfPlay
+
+
+def turns_left(observation):
+    return np.full(len(observation["players"]), 2)
+
+
+def turns_right(observation):
+    return np.full(len(observation["players"]), 3)
+
+
+@pytest.fixture
+def envs(tmp_path):
+    made = make_tag(12, scenes="apartment_0", sensors=(), cache_dir=tmp_path, autoreset_mode="same_step",
+                    max_episode_steps=6)  # fmt: skip
+    yield made
+    made.close()
+
+
+def test_learners_are_a_batch_of_their_own(envs):
+    play = SelfPlay(envs, [False, True], [turns_left, turns_right])
+    observation, info = play.reset(seed=0)
+    assert play.num_envs == 6 and observation["players"].shape == (6, 1, 3)
+    assert play.observation_space.contains(observation) and info["waiting"].shape == (6,)
+    heading = envs.agents.heading.copy()
+    observation, reward, *_ = play.step(np.zeros(6, int))
+    turned = (envs.agents.heading - heading + np.pi) % (2 * np.pi) - np.pi
+    np.testing.assert_allclose(np.degrees(turned[1::2]), 0, atol=1e-4)
+    np.testing.assert_allclose(np.degrees(turned[0::2]), [10, -10] * 3, atol=1e-3)
+    assert reward.shape == (6,)
+    for _ in range(5):
+        _, _, terminated, truncated, info = play.step(np.zeros(6, int))
+    assert truncated.all() and not terminated.any()
+    assert info["final_obs"]["players"].shape == (6, 1, 3)
+    np.testing.assert_array_equal(info["final_info"]["caught"], False)
+
+
+@pytest.mark.parametrize(
+    ("learners", "opponents", "message"),
+    [
+        ([True], [turns_left], "each of the 2 agents"),
+        ([True, True], [turns_left], "some of them True"),
+        ([True, False], [], "opponents="),
+    ],
+)
+def test_wrong_arguments_are_refused(envs, learners, opponents, message):
+    with pytest.raises(ValueError, match=message):
+        SelfPlay(envs, learners, opponents)
+
+
+def test_ratings_are_those_that_made_the_results():
+    truth = np.array([-300.0, -100.0, 50.0, 350.0])
+    chance = 1 / (1 + 10 ** ((truth[None] - truth[:, None]) / 400))
+    wins = 1e6 * chance
+    np.fill_diagonal(wins, 0)
+    np.testing.assert_allclose(ratings(wins), truth, atol=0.5)
+
+
+def test_who_won_all_games_has_a_finite_rating():
+    found = ratings(np.array([[0, 20, 20], [0, 0, 10], [0, 10, 0]]))
+    assert np.isfinite(found).all() and found[0] > 300 and found[1] == pytest.approx(found[2])
+    for wrong in (np.zeros((2, 3)), np.array([[0, -1], [1, 0]]), np.array([[0, np.nan], [1, 0]])):
+        with pytest.raises(ValueError, match="square matrix"):
+            ratings(wrong)
