@@ -95,7 +95,8 @@ class Simulator:
         self.worlds = None
         if team.most > 1 or bodies:
             seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
-            self.worlds = Worlds(num_agents // team.most, team, bodies, self.navmeshes, self.navigation, seconds)
+            num_worlds = num_agents // team.most
+            self.worlds = Worlds(num_worlds, team, bodies, self.navmeshes, self.navigation, library.name, seconds)
         self._key = library.add_preparer(preparer)
         self._user = library.join()
         self._chooser = EpisodeChooser(library, self.schedule, self.worlds, self.episodes, self.episode_set)
@@ -301,6 +302,8 @@ class Simulator:
         self._place(indices, polygon, snapped, heading)
         if pitch is not None:
             self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
+        if self.worlds is not None:
+            self.worlds.copy_agents(self.agents)
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:

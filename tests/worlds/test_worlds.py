@@ -222,6 +222,24 @@ def test_wrong_worlds_are_refused(cache_dir, keywords, message):
         make(**{"num_envs": 4, "cache_dir": cache_dir, **keywords})
 
 
+def test_worlds_without_an_episode_stand_still(cache_dir):
+    env = make(8, cache_dir, scenes="apartment_0", episode_order="once", max_episode_steps=2)  # of 100
+    env.reset(seed=0)
+    for _ in range(160):
+        _, reward, terminated, truncated, info = env.step(np.full(8, 2))
+    assert not info["episode_valid"].any() and not (terminated | truncated).any() and (reward == 0).all()
+    env.close()
+
+
+def test_others_know_where_an_agent_was_put(cache_dir):
+    env = make(4, cache_dir, bodies=(), scenes="apartment_0")
+    env.reset(seed=0)
+    places = env.agents.position[[0, 0, 2, 3]]
+    env.set_pose(places, np.zeros(4), np.array([False, True, False, False]))
+    assert env.task_state.worlds.gaps()[0, 1] == pytest.approx(-2 * 0.18)
+    env.close()
+
+
 def test_a_reset_takes_whole_worlds(cache_dir):
     env = make(8, cache_dir)
     env.reset(seed=0)
