@@ -215,7 +215,7 @@ def modules_of(program):
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
     needs = {"gym_batchnav.train": "torch", "gym_batchnav.viz.figures": "matplotlib"}
-    libraries = {"sb3": "stable_baselines3", "rllib": "ray"}
+    libraries = {"sb3": "stable_baselines3", "sb3_worlds": "stable_baselines3", "rllib": "ray"}
     adapters = [name.removeprefix("gym_batchnav.adapters.") for name in names if "gym_batchnav.adapters." in name]
     needs |= {f"gym_batchnav.adapters.{adapter}": libraries.get(adapter, adapter) for adapter in adapters}
     extras = {extra for name in names for prefix, extra in needs.items() if name.startswith(prefix)}
