@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+import struct
+import tokenize
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,8 +24,9 @@ PARTS = ("agents", "episodes", "memory", "worlds")  # of a state
 _MAX_ARRAYS = 1000
 _STATE = "state."  # before the names of the arrays of the state, in a file
 _FORMAT = "gym_batchnav world log 1"
-# What zipfile and NumPy raise for damaged files.
-_UNREADABLE = (ValueError, OSError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError, SyntaxError)
+# What zipfile and NumPy raise for damaged files, besides ValueError.
+_UNREADABLE = (OSError, EOFError, KeyError, RuntimeError, MemoryError, SyntaxError, struct.error, tokenize.TokenError)
+_MAX_REASON = 300  # characters of a reason, which may quote the file
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -134,9 +137,9 @@ class WorldLog:
             raise FileNotFoundError(f"log '{path}': there is no such file")
         try:
             return cls._of(_read_arrays(path))
-        except _UNREADABLE as error:
-            reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(f"log '{path}' cannot be read: {reason}") from error
+        except (ValueError, *_UNREADABLE) as error:
+            reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"log '{path}' cannot be read: {reason[:_MAX_REASON]}") from error
 
     @classmethod
     def _of(cls, arrays: dict[str, np.ndarray]) -> WorldLog:
