@@ -18,6 +18,7 @@ from gym_batchnav.system.kernels import use_versioned_kernel_cache
 if TYPE_CHECKING:
     from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
     from gym_batchnav.actions.discrete import DiscreteActions
+    from gym_batchnav.actions.flight import FlightActions
     from gym_batchnav.actions.noise import LoCoBotNoise
     from gym_batchnav.env.batch_env import BatchNavEnv
     from gym_batchnav.geometry import Camera
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gym_batchnav.scene.scene import Scene
     from gym_batchnav.state import Action
     from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
+    from gym_batchnav.task.dronenav import DroneNav
     from gym_batchnav.task.explore import Explore
     from gym_batchnav.task.flee import Flee
     from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
@@ -41,8 +43,10 @@ _EXPORTS = {
     "BatchNavEnv": "gym_batchnav.env.batch_env",
     "Camera": "gym_batchnav.geometry",
     "DiscreteActions": "gym_batchnav.actions.discrete",
+    "DroneNav": "gym_batchnav.task.dronenav",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
+    "FlightActions": "gym_batchnav.actions.flight",
     "GaussianNoise": "gym_batchnav.noise.rgb",
     "HolonomicActions": "gym_batchnav.actions.continuous",
     "ImageNav": "gym_batchnav.task.imagenav",
@@ -73,8 +77,10 @@ __all__ = [
     "BatchNavEnv",
     "Camera",
     "DiscreteActions",
+    "DroneNav",
     "Explore",
     "Flee",
+    "FlightActions",
     "GaussianNoise",
     "HolonomicActions",
     "ImageNav",
@@ -136,7 +142,14 @@ gymnasium.register(
     vector_entry_point="gym_batchnav.env.flat:make_image",
     max_episode_steps=500,
 )
+gymnasium.register(
+    id="BatchNav/DroneNavScan-v0",
+    entry_point="gym_batchnav.env.flat_flight:SingleFlightScan",
+    vector_entry_point="gym_batchnav.env.flat_flight:make_dronenav_scan",
+    max_episode_steps=500,
+)
 _STEPS = {
+    "DroneNav": 500,
     "Explore": 500,
     "Flee": 500,
     "ImageNav": 1000,

@@ -40,14 +40,33 @@ class Commands(NamedTuple):
     longest_part: float = float("inf")  # metres; a longer walk is done in equal parts, each like a short walk
 
 
+class FlightCommands(NamedTuple):
+    """The motion of every flying agent in a step: its velocity approaches the one given here.
+
+    Velocities are those in the frame of the body, which turns at a constant rate in the step.
+    """
+
+    turn: np.ndarray  # [N] float64, radians, left positive
+    forward: np.ndarray  # [N] float64, metres per second
+    up: np.ndarray  # [N] float64, metres per second
+    side: np.ndarray  # [N] float64, metres per second to the right
+    stop: np.ndarray  # [N] bool, whether STOP is called
+    look: np.ndarray | None = None  # [N] float64, radians by which the cameras tilt up; None if they cannot tilt
+
+    @property
+    def targets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Forward, up, side and turn."""
+        return self.forward, self.up, self.side, self.turn
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AgentState:
     """Pose of every agent; the arrays are written in place, never rebound.
 
     Attributes:
         slot: [N] int32, slot of the agent's scene in the library.
-        polygon: [N] int32, navmesh polygon underfoot, local to the slot.
-        position: [N, 3] float32, metres, on the navmesh.
+        polygon: [N] int32, navmesh polygon underfoot, local to the slot; 0 for agents that fly.
+        position: [N, 3] float32, metres, on the navmesh, or the centre of an agent that flies.
         heading: [N] float32, radians about +y; 0 looks along -z, left is positive.
         pitch: [N] float32, radians by which the agent has tilted its cameras; up is positive, 0 when an episode begins.
     """

@@ -15,9 +15,9 @@ import gym_batchnav
 PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
-    "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise", "episodes",
-    "actions", "task", "preparation", "worlds", "protocols", "env", "evaluation", "adapters", "viz", "train",
-    "testing", "bench", "datasets", "diagnosis", "cli", "__main__",
+    "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise", "flight",
+    "episodes", "actions", "task", "preparation", "worlds", "protocols", "env", "evaluation", "adapters", "viz",
+    "train", "testing", "bench", "datasets", "diagnosis", "cli", "__main__",
 ]  # fmt: skip
 MAX_LINES = 450
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.state import AgentState, Commands
+from gym_batchnav.state import AgentState, Commands, FlightCommands
 
 MAX_AMOUNT = 1e4  # metres or radians: the greatest motion in a step
 MIN_PART = 1e-3  # metres: the shortest part of a long motion
@@ -41,8 +41,19 @@ class Actions(Protocol):
         """
 
     @abstractmethod
-    def decode(self, actions: np.ndarray) -> Commands:
-        """Return the motion that validated actions [N, *space.shape] command: finite numbers, and none with STOP."""
+    def decode(self, actions: np.ndarray) -> Any:
+        """Return the motion that validated actions [N, *space.shape] command: finite numbers, and none with STOP.
+
+        It is a ``Commands``, or what the agents of ``make_agents`` perform.
+        """
+
+    def make_agents(self, num_slots: int) -> Any:
+        """Return the agents that these actions move, in a number of slots: by default on navmeshes.
+
+        Others must have the methods of ``NavMeshAgents`` that a simulator calls: ``memory``, ``set_slot``,
+        ``clear_slot``, ``step``, ``distance`` and ``visible_floor``.
+        """
+        return NavMeshAgents(num_slots)
 
     def follow(
         self, navmeshes: NavMeshAgents, agents: AgentState, goal_index: np.ndarray, goal_radius: float, sliding: bool
@@ -62,17 +73,17 @@ class Actions(Protocol):
         raise NotImplementedError(f"{type(self).__name__} has no follow(): write one to use shortest_path_actions()")
 
 
-def check_commands(commands: Commands) -> None:
+def check_commands(commands: Commands | FlightCommands) -> None:
     """Check motion before it reaches the kernels, which would never end a walk of infinite length.
 
     Raises:
         ValueError: A number is not finite or exceeds ``MAX_AMOUNT``, and the message names its row; or
             ``longest_part`` is less than ``MIN_PART``.
     """
-    if not commands.longest_part >= MIN_PART:
+    if isinstance(commands, Commands) and not commands.longest_part >= MIN_PART:
         raise ValueError(f"longest_part={commands.longest_part} of the commands: return {MIN_PART:g} m or more")
-    for name in ("turn", "forward", "side", "look"):
-        amounts = getattr(commands, name)
+    for name in ("turn", "forward", "up", "side", "look"):
+        amounts = getattr(commands, name, None)
         if amounts is None:
             continue
         wrong = ~(np.abs(amounts) <= MAX_AMOUNT)  # also NaN

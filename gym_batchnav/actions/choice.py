@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
 from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import ActuationNoise, LoCoBotNoise
 
-ACTIONS = ("discrete", "velocity", "waypoint", "holonomic")
+ACTIONS = ("discrete", "velocity", "waypoint", "holonomic", "flight")
 NOISES = (None, "locobot")
 
 
@@ -32,7 +35,10 @@ def make_actions(actions: str | Actions, forward_step: float = 0.25, turn_angle_
             "actions=DiscreteActions(forward_step=...) or VelocityActions(linear_range=...)"
         )
     if isinstance(actions, str):
-        continuous = {"velocity": VelocityActions, "waypoint": WaypointActions, "holonomic": HolonomicActions}
+        continuous: dict[str, Callable[[], Actions]] = {
+            "velocity": VelocityActions, "waypoint": WaypointActions, "holonomic": HolonomicActions,
+            "flight": FlightActions,
+        }  # fmt: skip
         if actions not in continuous:
             raise ValueError(f"actions={actions!r}: choose one of {', '.join(map(repr, ACTIONS))}, or pass an object")
         return continuous[actions]()

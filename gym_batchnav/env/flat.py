@@ -47,7 +47,7 @@ def decode_goal(encoded: np.ndarray) -> np.ndarray:
     return np.stack([nearness / (1 - nearness), np.arctan2(sin, cos)], axis=1).astype(np.float32, copy=False)
 
 
-class _OneArray(VectorWrapper):
+class OneArray(VectorWrapper):
     """A batch whose observations, including ``final_obs``, are one array; supports all three autoreset modes.
 
     Each step returns a fresh array. ``unwrapped`` is the batch itself, with its own observations.
@@ -55,15 +55,20 @@ class _OneArray(VectorWrapper):
     Args:
         env: The batch.
         space: The space of one environment's observation.
+
+    Attributes:
+        task_sensors: The sensors of the task that the array holds.
     """
 
     env: BatchNavEnv
+    task_sensors: frozenset[str] = frozenset((GOAL,))
 
     def __init__(self, env: BatchNavEnv, space: Box) -> None:
         super().__init__(env)
         names = set(env.components.spaces)
-        if names != {GOAL}:
-            raise ValueError(f"task sensors {sorted(names)}: one array holds only {GOAL!r}; use BatchNav/PointNav-v0")
+        if names != self.task_sensors:
+            held = ", ".join(map(repr, sorted(self.task_sensors)))
+            raise ValueError(f"task sensors {sorted(names)}: one array holds only {held}; use BatchNav/PointNav-v0")
         self._shape = space.shape
         self.single_observation_space = space
         self.observation_space = batch_space(space, env.num_envs)
@@ -123,7 +128,7 @@ def _only_camera(env: BatchNavEnv) -> Camera:
     return env.cameras.camera
 
 
-class ScanObservation(_OneArray):
+class ScanObservation(OneArray):
     """A depth scan and the goal in one row [W + 3] float32: ``BatchNav/PointNav-v0`` without images.
 
     The first W numbers are depths from left to right in [0, 1], as the camera encodes
@@ -158,7 +163,7 @@ class ScanObservation(_OneArray):
         return row
 
 
-class ImageObservation(_OneArray):
+class ImageObservation(OneArray):
     """An image [H, W, C] uint8 with the goal as its last three channels, for networks that take one image.
 
     The channels are red, green, blue (sensor ``"rgb"``), depth (sensor ``"depth"``), then the goal. Each goal channel
@@ -233,7 +238,7 @@ def _interleave(
 
 def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: Any) -> ScanObservation:
     """Make ``BatchNav/PointNavScan-v0``; takes the keywords of BatchNavEnv, with ``camera`` SCAN_CAMERA by default."""
-    env = BatchNavEnv(num_envs, camera=camera or SCAN_CAMERA, **_buffered(keywords))
+    env = BatchNavEnv(num_envs, camera=camera or SCAN_CAMERA, **buffered(keywords))
     try:
         return ScanObservation(env)
     except ValueError:
@@ -243,7 +248,7 @@ def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: An
 
 def make_image(num_envs: int = 1, *, sensors: Sequence[str] = ("rgb", "depth"), **keywords: Any) -> ImageObservation:
     """Make ``BatchNav/PointNavImage-v0``; takes the keywords of BatchNavEnv, and ``sensors`` choose the channels."""
-    env = BatchNavEnv(num_envs, sensors=sensors, **_buffered(keywords))
+    env = BatchNavEnv(num_envs, sensors=sensors, **buffered(keywords))
     try:
         return ImageObservation(env)
     except ValueError:
@@ -263,7 +268,7 @@ class SingleImage(SingleEnv):
     make_batch = staticmethod(make_image)
 
 
-def _buffered(keywords: dict[str, Any]) -> dict[str, Any]:
+def buffered(keywords: dict[str, Any]) -> dict[str, Any]:
     """Return keywords that make the batch reuse buffers, since its images are copied into the one array anyway.
 
     Raises:

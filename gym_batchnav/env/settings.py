@@ -11,9 +11,12 @@ from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.choice import make_actions, make_noise
+from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.delays import Delays
+from gym_batchnav.env.flight import check_flight
 from gym_batchnav.env.rig import CameraRig, CameraSpec
+from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.floors import FLOORS
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes, with_floors
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
@@ -150,6 +153,8 @@ class BatchSettings:
             missing = [name for name in BODY_PARTS if not hasattr(group, name)]
             if missing:
                 raise ValueError(f"bodies= has a {type(group).__name__} without {', '.join(missing)}: see worlds.api")
+        if (size > 1 or self.bodies) and isinstance(self.action_kind, FlightActions):
+            raise ValueError(f"actions={self.actions!r}: agents that share a world walk, use other actions")
         if (size > 1 or self.bodies) and rig.needs_embree:
             raise ValueError(
                 "bodies are drawn by pinhole cameras that record depth, rgb and semantic: use such cameras= and "
@@ -205,7 +210,13 @@ class BatchSettings:
         return tuple(sensor for sensor in self.sensors if not isinstance(sensor, str))
 
     def preparer(self, sampler: EpisodeSampler) -> NavigationPreparer:
-        """Return the preparer of the scenes' navmeshes and episodes, which are sampled by a task's sampler."""
+        """Return the preparer of the scenes' navmeshes and episodes, which are sampled by a task's sampler.
+
+        Raises:
+            ValueError: The actions or other keywords are for walking agents and the task is for flying ones, or vice
+                versa.
+        """
+        check_flight(self.action_kind, sampler, self.rig().cameras.values(), self.noise is not None, self.geodesic)
         return NavigationPreparer(
             settings=self.navmesh_settings,
             episode_file=None if self.episode_file is None else Path(self.episode_file),
@@ -247,6 +258,7 @@ class BatchSettings:
             lenses=self.needs_embree,
             detour=is_detour(self.geodesic),
             noise=bool(rig.noise),
+            flies=isinstance(preparer.sampler, FlightEpisodes),
         )
         return make_library(
             sources,

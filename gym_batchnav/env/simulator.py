@@ -20,7 +20,7 @@ from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.preparation.navigation import Navigation, NavigationPreparer
+from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
 from gym_batchnav.state import Memory, agent_state, arrays_of, check_arrays, episode_state, write_arrays
 from gym_batchnav.system.process import claim_process
 from gym_batchnav.worlds.api import STEP_SECONDS, MovingBodies, Team
@@ -54,7 +54,7 @@ class Simulator:
         memory: Memory of these arrays, written in place.
         begun: [N] bool, whether each agent has begun an episode since the last seeding.
         schedule: Chooses the next episodes.
-        navmeshes: The kernels' view of all slots.
+        navmeshes: The kernels' view of all slots; FlightAgents for actions that fly.
         worlds: The worlds that agents share with other bodies; None if each agent is alone.
     """
 
@@ -84,13 +84,13 @@ class Simulator:
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.agents.position[:] = np.nan
         self.agents.heading[:] = np.nan
-        self.memory = Memory(memory)
         self.begun = np.zeros(num_agents, bool)
         self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
-        self.navmeshes = NavMeshAgents(library.num_slots)
+        self.navmeshes = getattr(self.actions, "make_agents", NavMeshAgents)(library.num_slots)
+        self.memory = Memory({**memory, **self.navmeshes.memory(num_agents)})
         self._moved = np.zeros(num_agents, np.float32)
         self._collided = np.zeros(num_agents, bool)
-        self._navigation: list[Navigation | None] = [None] * library.num_slots
+        self._navigation: list[AnyNavigation | None] = [None] * library.num_slots
         team = Team() if team is None else team
         self.worlds = None
         if team.most > 1 or bodies:
@@ -106,7 +106,7 @@ class Simulator:
 
     # The scenes in the slots
 
-    def navigation(self, slot: int) -> Navigation:
+    def navigation(self, slot: int) -> AnyNavigation:
         """Return the navmesh, tables and episodes of the scene in a slot.
 
         Raises:
@@ -131,7 +131,7 @@ class Simulator:
         polygon = np.empty(len(slots), np.int32)
         for slot in np.unique(slots):
             here = slots == slot
-            snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
+            snapped[here], polygon[here] = self.navigation(slot).snap_with_polygon(position[here])
         return self.navmeshes.visible_floor(np.ascontiguousarray(slots, np.int32), polygon, snapped)
 
     # The plan of scenes and episodes
@@ -294,11 +294,11 @@ class Simulator:
         polygon = np.empty(len(indices), np.int32)
         for slot in np.unique(slots):
             here = slots == slot
-            navigable = self.navmesh(slot).is_navigable(position[here])
+            navigable = self.navigation(slot).is_navigable(position[here])
             if not navigable.all():
                 point = position[here][~navigable][0]
-                raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it first")
-            snapped[here], polygon[here] = self.navmesh(slot).snap_with_polygon(position[here])
+                raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it, or choose another")
+            snapped[here], polygon[here] = self.navigation(slot).snap_with_polygon(position[here])
         self._place(indices, polygon, snapped, heading)
         if pitch is not None:
             self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.preparation.navigation import Navigation
+from gym_batchnav.preparation.navigation import AnyNavigation
 
 
-def check_rows(state: dict[str, Any], navigations: Sequence[Navigation | None]) -> None:
+def check_rows(state: dict[str, Any], navigations: Sequence[AnyNavigation | None]) -> None:
     """Raise ValueError unless all row numbers in a state are within the scenes' arrays.
 
     Args:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.protocols import protocol_of
+from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.flee import Flee
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
@@ -94,6 +96,11 @@ def _make(num_envs: int, defaults: dict[str, Any], keywords: dict[str, Any]) -> 
     return BatchNavEnv(num_envs, **keywords)
 
 
+def make_dronenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
+    """Make ``BatchNav/DroneNav-v0``, by default with DroneNav(), FlightActions() and a camera at the centre."""
+    return _make(num_envs, {"task": DroneNav(), "actions": FlightActions(), "camera": Camera(eye_height=0.0)}, keywords)
+
+
 class SinglePointNav(SingleEnv):
     """``BatchNav/PointNav-v0`` for one agent."""
 
@@ -140,3 +147,9 @@ class SingleSocialNav(SingleEnv):
     """``BatchNav/SocialNav-v0`` for one agent."""
 
     make_batch = staticmethod(make_socialnav)
+
+
+class SingleDroneNav(SingleEnv):
+    """``BatchNav/DroneNav-v0`` for one agent."""
+
+    make_batch = staticmethod(make_dronenav)

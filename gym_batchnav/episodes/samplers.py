@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
-from gym_batchnav.episodes.floors import FLOORS, floor_islands
+from gym_batchnav.episodes.flight import FlightEpisodes
+from gym_batchnav.episodes.floors import check_floors, floor_islands
 from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -44,7 +45,7 @@ class PointEpisodes:
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is such a rule."""
-        _check_floors(self.floors)
+        check_floors(self.floors)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return PointNav episodes."""
@@ -68,7 +69,7 @@ class TourEpisodes:
         """Raise ValueError unless there is a goal."""
         if isinstance(self.num_goals, bool) or not isinstance(self.num_goals, int) or not 1 <= self.num_goals <= 100:
             raise ValueError(f"num_goals={self.num_goals!r}: pass a whole number from 1 to 100")
-        _check_floors(self.floors)
+        check_floors(self.floors)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes with several goals."""
@@ -99,7 +100,7 @@ class ObjectEpisodes:
         if not fits or len(set(names)) < len(names):
             raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
         check_flags(per_instance=self.per_instance)
-        _check_floors(self.floors)
+        check_floors(self.floors)
         _ = self.view_rules  # checks the height
 
     @property
@@ -114,26 +115,21 @@ class ObjectEpisodes:
         return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
 
 
-def _check_floors(floors: str) -> None:
-    if floors not in FLOORS:
-        raise ValueError(f"floors={floors!r}: choose one of {', '.join(map(repr, FLOORS))}")
-
-
-_KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes)
+_KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes, FlightEpisodes)
 
 
 def is_rebuildable(sampler: EpisodeSampler) -> bool:
-    """Return whether a sampler is one of this module, which its values describe."""
+    """Return whether a sampler is one of this package, which its values describe."""
     return type(sampler) in _KINDS
 
 
 def with_floors(sampler: EpisodeSampler, floors: str) -> EpisodeSampler:
-    """Return a sampler of this module with another rule for its floors, and a user's own unchanged."""
+    """Return a sampler of this package with another rule for its floors, and a user's own unchanged."""
     return replace(sampler, floors=floors) if is_rebuildable(sampler) else sampler  # type: ignore[type-var]
 
 
 def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:
-    """Return a sampler of this module as JSON values, for ``sampler_from_json``; None for a user's own."""
+    """Return a sampler of this package as JSON values, for ``sampler_from_json``; None for a user's own."""
     if not is_rebuildable(sampler):
         return None
     values = asdict(sampler)  # type: ignore[call-overload]  # all are dataclasses

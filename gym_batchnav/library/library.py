@@ -171,17 +171,25 @@ class SceneLibrary:
         Raises:
             ValueError: If other users' agents may be in such a scene, or it is the last one; nothing changes then.
         """
+        return self.add_preparers([preparer])[0]
+
+    def add_preparers(self, preparers: Sequence[Preparer]) -> list[int]:
+        """Add several preparers at once, which run beside each other in threads; see ``add_preparer``.
+
+        They must not run parallel kernels.
+        """
         reasons = dict(self._refusals.reasons)
         plan = self._plan.get_state()
-        key, refusals = self._slots.prepare(preparer)
+        keys, refusals = self._slots.prepare(preparers)
         try:
             self._adapt(refusals)
         except Exception:
-            self._slots.remove_preparer(key)
+            for key in keys:
+                self._slots.remove_preparer(key)
             self._refusals.reasons = reasons
             self._plan.set_state(plan)
             raise
-        return key
+        return keys
 
     def remove_preparer(self, key: int) -> None:
         """Remove a preparer and its results once everyone who added it has removed it; unknown keys are ignored."""

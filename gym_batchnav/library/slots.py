@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -76,32 +77,40 @@ class Slots:
         """Return the result of the preparer ``key`` for the scene in ``slot``, or None if the slot is empty."""
         return self._prepared[slot].get(key)
 
-    def prepare(self, preparer: Preparer) -> tuple[int, dict[int, ValueError]]:
-        """Run a preparer on every scene in a slot; return the key of its results and its refusals by slot.
+    def prepare(self, preparers: Sequence[Preparer]) -> tuple[list[int], dict[int, ValueError]]:
+        """Run preparers on every scene in a slot; return the keys of their results and the refusals by slot.
 
-        Refused scenes stay in their slots without a result: the caller must empty the slots or remove the preparer.
+        Several preparers run beside each other, each in a thread of its own. Refused scenes stay in their slots without
+        a result: the caller must empty the slots or remove the preparers.
         """
-        for key, known in self.preparers.items():
-            if known == preparer:
-                self._num_users[key] += 1
-                return key, {}
-        made: dict[int, Any] = {}
+        new = [one for one in preparers if one not in self.preparers.values()]
         refusals: dict[int, ValueError] = {}
-        with late_progress("Preparing scenes", self.num_held) as done:
-            for slot, scene in enumerate(self._scenes):
-                if scene is not None:
-                    try:
-                        made[slot] = preparer(scene)
-                    except ValueError as error:
-                        refusals[slot] = error
-                    done()
-        key = self._next_key
-        self._next_key += 1
-        self.preparers[key] = preparer
-        self._num_users[key] = 1
-        for slot, result in made.items():
-            self._prepared[slot][key] = result
-        return key, refusals
+        total = self.num_held * len(new)
+        with late_progress("Preparing scenes", total) as done, ThreadPoolExecutor(max(1, len(new) - 1)) as pool:
+
+            def made_by(preparer: Preparer) -> dict[int, Any]:
+                made: dict[int, Any] = {}
+                for slot, scene in enumerate(self._scenes):
+                    if scene is not None:
+                        try:
+                            made[slot] = preparer(scene)
+                        except ValueError as error:
+                            refusals.setdefault(slot, error)
+                        done()
+                return made
+
+            others = [pool.submit(made_by, one) for one in new[1:]]
+            results = [made_by(one) for one in new[:1]] + [one.result() for one in others]
+        for preparer, made in zip(new, results, strict=True):
+            self.preparers[self._next_key] = preparer
+            self._num_users[self._next_key] = 0
+            for slot, result in made.items():
+                self._prepared[slot][self._next_key] = result
+            self._next_key += 1
+        keys = [next(key for key, known in self.preparers.items() if known == one) for one in preparers]
+        for key in keys:
+            self._num_users[key] += 1
+        return keys, refusals
 
     def remove_preparer(self, key: int) -> None:
         """Remove a preparer and its results once everyone who added it has removed it; unknown keys are ignored."""

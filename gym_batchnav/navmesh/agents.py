@@ -58,6 +58,10 @@ class NavMeshAgents:
         self._table = np.zeros((num_slots, ROW_LENGTH), np.int64)
         self._tables: list[NavigationTables | None] = [None] * num_slots  # keep alive what the addresses point to
 
+    def memory(self, num_agents: int) -> dict[str, np.ndarray]:
+        """Return further arrays [N, ...] of the agents' state by name: none."""
+        return {}
+
     @property
     def num_slots(self) -> int:
         """The number of slots, K."""

@@ -14,6 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.episodes.normal import truncated_normal
+from gym_batchnav.flight.agents import PARALLEL_FROM as FLYING_PARALLEL_FROM
+from gym_batchnav.flight.agents import Dynamics, FlightAgents
+from gym_batchnav.flight.air import find_air
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
@@ -24,7 +27,7 @@ from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
 from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.state import Commands
+from gym_batchnav.state import Commands, FlightCommands
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
@@ -50,7 +53,7 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     return compile_ahead(
         [
             *(_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation),
-            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, *_FLYING),
         ],
         processes,
     )
@@ -65,6 +68,7 @@ def warm_up_batch(
     lenses: bool = False,
     detour: bool = False,
     noise: bool = False,
+    flies: bool = False,
 ) -> None:
     """Compile the kernels of a batch of agents in scenes with navmeshes.
 
@@ -77,6 +81,7 @@ def warm_up_batch(
         lenses: Whether the agents have lenses or sensors that only Embree draws.
         detour: Whether distances are measured as Detour does.
         noise: Whether images get noise.
+        flies: Whether the agents fly.
     """
     workloads = [_drawing(renderer)] if draws else []
     if detour:
@@ -85,7 +90,7 @@ def warm_up_batch(
         workloads.append(_IMAGE_NOISE)
     if lenses:
         workloads.append(_LENSES)
-    workloads += [_PREPARING, _walking(num_envs)]
+    workloads += _FLYING if flies else [_PREPARING, _walking(num_envs)]
     if follows:
         workloads.append(_following(num_envs))
     if samples:
@@ -184,6 +189,28 @@ def measure_like_detour_nowhere() -> None:
     navmesh.shortest_path(points[0], points[1], method="detour")
 
 
+def fly_in_small_room(num_agents: int) -> None:
+    """Find the air of a small room, and fly agents there."""
+    corners = _ROOM[_FLOOR]
+    floor = np.random.default_rng(0).uniform(0.2, 3.8, (50, 3)).astype(np.float32) * np.array([1, 0, 1], np.float32)
+    air = find_air(corners, floor, 0.3, 0.3)
+    air = air.with_goals(air.random_points(1, np.random.default_rng(0)))
+    air.is_free(air.fields.goals)
+    air.distance(air.fields.goals, np.zeros(1, np.int32))
+    agents = FlightAgents(1, Dynamics(5.0, 1.0, 0.2, 1))
+    agents.memory(num_agents)
+    agents.set_slot(0, air)
+    slots, polygon, position, heading = _nobody(num_agents)
+    flags = np.zeros(num_agents, bool)
+    still = np.zeros(num_agents)
+    metres = np.zeros(num_agents, np.float32)
+    agents.step(
+        FlightCommands(still, still, still, still, flags), slots, polygon, position, heading,
+        sliding=True, active=flags, moved_out=metres, collided_out=flags.copy(),
+    )  # fmt: skip
+    agents.distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres)
+
+
 def draw_noise() -> None:
     """Draw the noise of one agent's motion."""
     truncated_normal(np.zeros((1, 3)), np.zeros((1, 3)), 3.0)
@@ -215,6 +242,7 @@ _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
 _LENSES = Workload("drawing through lenses", draw_small_scene, ("embree", True))
 _DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
+_FLYING = [Workload("flying", fly_in_small_room, (count,)) for count in (1, FLYING_PARALLEL_FROM)]
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
+from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_in, state_of_files
 from gym_batchnav.episodes.habitat_objects import read_object_episodes
 from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable
@@ -28,6 +29,7 @@ from gym_batchnav.preparation.fitting import (
     is_near,
     measure_like_detour,
 )
+from gym_batchnav.preparation.flight import FlightNavigation, flight_digest, prepare_flight
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
@@ -44,7 +46,8 @@ _other_sampler_digest = partial(code_digest, "episodes/samplers.py", without=("n
 
 def makers_digest() -> str:
     """Return a digest of the code on which the cached navmesh, distances, visible floor and episodes depend."""
-    digests = (_builder_digest(), _geodesics_digest(), _floor_digest(), _sampler_digest(), _other_sampler_digest())
+    ground = (_builder_digest(), _geodesics_digest(), _floor_digest())
+    digests = (*ground, _sampler_digest(), _other_sampler_digest(), flight_digest())
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
@@ -57,12 +60,23 @@ class Navigation:
     episode_set: EpisodeSet
     start_polygon: np.ndarray  # [E] int32, polygon under the start of every episode
 
+    def is_navigable(self, points: np.ndarray) -> np.ndarray:
+        """Return whether agents can stand at points [M, 3], [M] bool."""
+        return self.navmesh.is_navigable(points)
+
+    def snap_with_polygon(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the nearest points [M, 3] float32 on the navmesh, and their polygons [M] int32."""
+        return self.navmesh.snap_with_polygon(points)
+
     @property
     def nbytes(self) -> int:
         """The size of all arrays in bytes; a few small arrays that navmesh and tables share count twice."""
         navmesh = [getattr(self.navmesh.data, name) for name in NAVMESH_ARRAYS]
         own = sum(array.nbytes for array in (*navmesh, self.start_polygon))
         return self.tables.nbytes + self.episode_set.nbytes + own
+
+
+AnyNavigation = Navigation | FlightNavigation
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +104,10 @@ class NavigationPreparer:
     sampler: EpisodeSampler = field(default=PointEpisodes())
     geodesic: str = "exact"
 
-    def __call__(self, scene: Scene) -> Navigation:
+    def __call__(self, scene: Scene) -> AnyNavigation:
         """Prepare one scene."""
+        if isinstance(self.sampler, FlightEpisodes):
+            return self._flight(scene, self.sampler)
         navmesh, drops = self.ground(scene)
         episodes = self.episodes(scene, navmesh)
         tables = navmesh.tables(episodes.goals, drops, episodes.first_goal)
@@ -99,6 +115,13 @@ class NavigationPreparer:
             episodes = measure_like_detour(episodes, navmesh, tables, f"scene {scene.name!r}, geodesic='detour'")
         _, start_polygon = navmesh.snap_with_polygon(episodes.start)
         return Navigation(navmesh, tables, episodes, start_polygon)
+
+    def _flight(self, scene: Scene, sampler: FlightEpisodes) -> FlightNavigation:
+        """Prepare one scene for flying agents."""
+        if self.episode_file is not None:
+            raise ValueError(f"episode_file='{self.episode_file}': no file can be read for {sampler!r}: leave it out")
+        navmesh = self._own_navmesh(scene)
+        return prepare_flight(scene, navmesh, _content_of(navmesh), sampler, self.num_episodes, self.cache)
 
     def ground(self, scene: Scene) -> tuple[NavMesh, Drops]:
         """Return the navmesh of a scene, and the distances of the visible floor below it."""
@@ -110,13 +133,16 @@ class NavigationPreparer:
 
         Computed data is stored in the cache.
         """
-        if scene.navmesh is not None and self.settings in (None, scene.navmesh.settings):
-            navmesh = scene.navmesh
-        else:
-            navmesh = cached_navmesh(scene, self.settings or NavMeshSettings(), self.cache)
+        navmesh = self._own_navmesh(scene)
         if self.cache is not None:
             recall_geodesics(navmesh, self.cache)
         return navmesh
+
+    def _own_navmesh(self, scene: Scene) -> NavMesh:
+        """Return the navmesh of a scene without its tables."""
+        if scene.navmesh is not None and self.settings in (None, scene.navmesh.settings):
+            return scene.navmesh
+        return cached_navmesh(scene, self.settings or NavMeshSettings(), self.cache)
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """Return the scene's episodes: from ``episode_file``, from the file next to the scene, or sampled."""

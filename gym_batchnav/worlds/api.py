@@ -21,6 +21,8 @@ from gym_batchnav.system.numbers import check_between, check_counts
 SHAPES = ("robot", "person", "dog")
 """The shapes of bodies, which are also their categories."""
 
+NUM_VARIANTS = 4  # of every shape, with other colours
+
 BODY_PARTS = ("num", "shape", "radius", "is_fixed", "begin", "move")
 """Attributes of a group of bodies."""
 
@@ -139,6 +141,11 @@ class MovingBodies(Protocol):
     @abstractmethod
     def move(self, motion: BodyMotion) -> None:
         """Move the bodies of ``motion.worlds`` as if they were alone; afterwards those that meet others are stopped."""
+
+
+def shape_number(name: str, index: int) -> int:
+    """Return the number of a shape for the body of an index, which chooses its colours."""
+    return SHAPES.index(name) * NUM_VARIANTS + index % NUM_VARIANTS
 
 
 def check_body(shape: str, radius: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.preparation.navigation import Navigation
+from gym_batchnav.preparation.navigation import AnyNavigation
 
 GAP = 0.1  # metres that are left between two bodies
 
@@ -32,7 +32,7 @@ class Places:
     island_of_polygon: np.ndarray
 
     @classmethod
-    def of(cls, navigation: Navigation) -> Places:
+    def of(cls, navigation: AnyNavigation) -> Places:
         """Return the places of a scene."""
         episodes = navigation.episode_set
         islands = navigation.navmesh.polygon_island

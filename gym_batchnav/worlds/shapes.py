@@ -15,7 +15,7 @@ import trimesh
 from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
-from gym_batchnav.worlds.api import SHAPES
+from gym_batchnav.worlds.api import NUM_VARIANTS, SHAPES
 
 Color = tuple[float, float, float]  # sRGB, 0 to 1
 
@@ -24,21 +24,15 @@ _FURS: tuple[Color, ...] = ((0.55, 0.38, 0.22), (0.2, 0.17, 0.15), (0.9, 0.87, 0
 _SKINS: tuple[Color, ...] = ((0.95, 0.78, 0.66), (0.5, 0.33, 0.22), (0.85, 0.65, 0.5), (0.35, 0.23, 0.16))
 _DARK: Color = (0.18, 0.2, 0.26)
 _GREY: Color = (0.7, 0.7, 0.72)
-NUM_VARIANTS = len(_BRIGHT)
 
 _Part = tuple[trimesh.Trimesh, Color]
 
 
 @cache
 def shapes() -> tuple[Scene, ...]:
-    """Return the scenes of all shapes; shape s in variant v is number ``s * NUM_VARIANTS + v``."""
+    """Return the scenes of all shapes, in the order of ``worlds.api.shape_number``."""
     made = [(name, variant, _MAKERS[name](variant)) for name in SHAPES for variant in range(NUM_VARIANTS)]
     return tuple(_scene(f"{name}_{variant}", name, parts) for name, variant, parts in made)
-
-
-def shape_number(name: str, index: int) -> int:
-    """Return the number of a shape for the body of an index, which chooses its colours."""
-    return SHAPES.index(name) * NUM_VARIANTS + index % NUM_VARIANTS
 
 
 def _robot(variant: int) -> list[_Part]:

@@ -9,7 +9,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.categories import SemanticIds, number_of
 from gym_batchnav.state import AgentState
-from gym_batchnav.worlds.shapes import shape_number, shapes
+from gym_batchnav.worlds.api import shape_number
 from gym_batchnav.worlds.worlds import Worlds
 
 FIRST_BODY_ID = 1_000_000  # the sensor "semantic" draws body b of a world as this plus b
@@ -29,6 +29,8 @@ class WorldViews:
     """
 
     def __init__(self, worlds: Worlds, navmeshes: NavMeshAgents, semantic_ids: SemanticIds) -> None:
+        from gym_batchnav.worlds.shapes import shapes  # imports trimesh, which takes 0.7 s
+
         self.library = SceneLibrary.from_scenes(shapes())
         self._worlds = worlds
         self._navmeshes = navmeshes

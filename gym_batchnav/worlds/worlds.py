@@ -9,7 +9,7 @@ import numpy as np
 from gym_batchnav.episodes.draws import keyed_uniform, step_uniform
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.crowd import Crowd
-from gym_batchnav.preparation.navigation import Navigation
+from gym_batchnav.preparation.navigation import AnyNavigation
 from gym_batchnav.state import AgentState, WorldView, arrays_of, read_only, world_state
 from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, BodyMotion, MovingBodies, Team
 from gym_batchnav.worlds.placing import Places, place_bodies
@@ -47,7 +47,7 @@ class Worlds:
         team: Team,
         bodies: Sequence[MovingBodies],
         navmeshes: NavMeshAgents,
-        navigation: Callable[[int], Navigation],
+        navigation: Callable[[int], AnyNavigation],
         scene_name: Callable[[int], str],
         seconds: float,
     ) -> None:
@@ -72,7 +72,7 @@ class Worlds:
         self._navigation = navigation
         self._scene_name = scene_name
         self._keys = np.zeros(num_worlds, np.uint64)
-        self._places: dict[int, tuple[Navigation, Places]] = {}
+        self._places: dict[int, tuple[AnyNavigation, Places]] = {}
 
     @property
     def num_agents(self) -> int:

@@ -215,6 +215,7 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
         ({"bodies": (3,)}, "bodies= has a int without num"),
         ({"bodies": (People(62),)}, "66 bodies per world: use at most 64"),
         ({"sensors": ("normals",)}, "pinhole cameras"),
+        ({"actions": "flight"}, "agents that share a world walk"),
     ],
 )
 def test_wrong_worlds_are_refused(cache_dir, keywords, message):

@@ -96,7 +96,7 @@ class Embree:
             )
         vertices = np.full((len(scene.vertices) + 1, 3), np.nan, np.float32)  # Embree reads 16 bytes of the last one
         vertices[:-1] = scene.vertices
-        indices = np.ascontiguousarray(scene.triangles, np.uint32)
+        indices = np.ascontiguousarray(scene.triangles, np.int32).view(np.uint32)
         single_sided = np.ascontiguousarray(~scene.materials.double_sided[scene.triangle_material])
         objects = np.ascontiguousarray((semantic_ids or SemanticIds()).of_triangles(scene), np.int32)
         report_stage(f"{scene.name}: tree of rays")
@@ -109,9 +109,11 @@ class Embree:
         # With two geometries Embree does not call the filter for opaque triangles. Both hold all triangles, so that the
         # numbers of triangles agree, but those of the other kind refer to a vertex that does not exist, and Embree
         # ignores them.
-        masked = scene.materials.alpha_mode[scene.triangle_material] == MASK
-        none = np.uint32(len(scene.vertices))
-        parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
+        parts = [(indices, False)]
+        if is_masked(scene):
+            masked = scene.materials.alpha_mode[scene.triangle_material] == MASK
+            none = np.uint32(len(scene.vertices))
+            parts = [(np.where(own[:, None], indices, none), own is masked) for own in (~masked, masked) if own.any()]
         arrays = (vertices, single_sided, *(part for part, _ in parts))
         nbytes = (FAST_TREE_BYTES if is_large else TREE_BYTES) * len(indices) + sum(array.nbytes for array in arrays)
         nbytes += 0 if objects is scene.triangle_object else objects.nbytes

@@ -19,7 +19,7 @@ class EmbreeRenderer:
     """A renderer of one library's scenes by ray tracing; see ``render.api.Renderer``.
 
     Args:
-        library: The scenes; the trees of all resident scenes are built now.
+        library: The scenes.
         semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
 
@@ -44,7 +44,6 @@ class EmbreeRenderer:
         self._keys: dict[tuple[SceneLibrary, TreePreparer | SurfacePreparer], int] = {}
         self._tables: dict[tuple[SceneLibrary, int, int], SlotTable] = {}
         self._generation = library.generation  # at which the tables were filled
-        self.tree_key(cull=False)
 
     def target(
         self,
@@ -77,7 +76,7 @@ class EmbreeRenderer:
 
     def tree_key(self, cull: bool) -> int:
         """Return the library's key of the ray trees."""
-        return self._prepare(self.library, self._tree_preparer(self.library, cull))
+        return self._prepare(self.library, self._tree_preparer(self.library, cull))[0]
 
     def slot_table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> SlotTable:
         """Return the table of slots that kernels read, shared by targets with the same requirements.
@@ -90,8 +89,7 @@ class EmbreeRenderer:
         """
         full = SurfacePreparer(size, masked_only=False)
         surfaces = full if (library, full) in self._keys else SurfacePreparer(size, masked_only)
-        tree = self._prepare(library, self._tree_preparer(library, cull))
-        surface = self._prepare(library, surfaces)
+        tree, surface = self._prepare(library, self._tree_preparer(library, cull), surfaces)
         key = (library, tree, surface)
         if key not in self._tables:
             self._tables[key] = SlotTable(library, tree, surface)
@@ -108,11 +106,12 @@ class EmbreeRenderer:
         """Return the preparer of ray trees; a body's triangles need no ids, since the whole body has one."""
         return TreePreparer(self.embree, cull, self.semantic_ids if library is self.library else SemanticIds())
 
-    def _prepare(self, library: SceneLibrary, preparer: TreePreparer | SurfacePreparer) -> int:
-        """Register a preparer with a library, once for all targets, and return its key."""
-        if (library, preparer) not in self._keys:
-            self._keys[library, preparer] = library.add_preparer(preparer)
-        return self._keys[library, preparer]
+    def _prepare(self, library: SceneLibrary, *preparers: TreePreparer | SurfacePreparer) -> list[int]:
+        """Register preparers with a library, once for all targets, and return their keys."""
+        new = [one for one in preparers if (library, one) not in self._keys]
+        for preparer, key in zip(new, library.add_preparers(new), strict=True):
+            self._keys[library, preparer] = key
+        return [self._keys[library, one] for one in preparers]
 
     def check_open(self) -> None:
         """Raise RuntimeError once the renderer is closed."""

@@ -9,7 +9,7 @@ from numba import njit
 
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
 from gym_batchnav.scene.scene import MASK, NEAREST, Scene
-from gym_batchnav.system.jit import ENTRY
+from gym_batchnav.system.jit import ENTRY, INNER
 
 # The texture mapping of a triangle, its colours and its material.
 TRIANGLE_RECORD = np.dtype(
@@ -155,39 +155,47 @@ def _map_textures(vertices: np.ndarray, triangles: np.ndarray, uvs: np.ndarray, 
         uvs: [V, 2] float, finite.
         rows: [T, TRIANGLE_WORDS] float32, the words of TRIANGLE_RECORD before the colours are written.
     """
-    edge = np.empty((2, 3))
-    dual = np.empty((2, 3))
-    normal = np.empty(3)
     for t in range(len(triangles)):
-        first = triangles[t, 0]
-        for k in range(2):
-            rows[t, U0 + k] = uvs[first, k]
-        square = 0.0
-        for e in range(2):
-            for k in range(3):
-                edge[e, k] = np.float64(vertices[triangles[t, e + 1], k]) - np.float64(vertices[first, k])
-        for k in range(3):
-            i = (k + 1) % 3
-            j = (k + 2) % 3
-            normal[k] = edge[0, i] * edge[1, j] - edge[0, j] * edge[1, i]
-            square += normal[k] * normal[k]
+        i = triangles[t, 0]
+        j = triangles[t, 1]
+        k = triangles[t, 2]
+        x = np.float64(vertices[i, 0])
+        y = np.float64(vertices[i, 1])
+        z = np.float64(vertices[i, 2])
+        ax = np.float64(vertices[j, 0]) - x
+        ay = np.float64(vertices[j, 1]) - y
+        az = np.float64(vertices[j, 2]) - z
+        bx = np.float64(vertices[k, 0]) - x
+        by = np.float64(vertices[k, 1]) - y
+        bz = np.float64(vertices[k, 2]) - z
+        nx = ay * bz - az * by
+        ny = az * bx - ax * bz
+        nz = ax * by - ay * bx
+        square = nx * nx + ny * ny + nz * nz
         inverse = 1.0 / square if square > 0.0 else 0.0
         # The dual basis of the edges: its product with its own edge is 1, and with the other edge or the normal 0.
-        for k in range(3):
-            i = (k + 1) % 3
-            j = (k + 2) % 3
-            dual[0, k] = (edge[1, i] * normal[j] - edge[1, j] * normal[i]) * inverse
-            dual[1, k] = (normal[i] * edge[0, j] - normal[j] * edge[0, i]) * inverse
+        to_ax = (by * nz - bz * ny) * inverse
+        to_ay = (bz * nx - bx * nz) * inverse
+        to_az = (bx * ny - by * nx) * inverse
+        to_bx = (ny * az - nz * ay) * inverse
+        to_by = (nz * ax - nx * az) * inverse
+        to_bz = (nx * ay - ny * ax) * inverse
         for c in range(2):
-            along_1 = np.float64(uvs[triangles[t, 1], c]) - np.float64(uvs[first, c])
-            along_2 = np.float64(uvs[triangles[t, 2], c]) - np.float64(uvs[first, c])
-            rows[t, U1 + c] = along_1
-            rows[t, U2 + c] = along_2
-            for k in range(3):
-                gradient = along_1 * dual[0, k] + along_2 * dual[1, k]
-                if gradient != gradient:  # NaN
-                    gradient = 0.0
-                rows[t, GRADIENT_U + 3 * c + k] = min(max(gradient, -1e9), 1e9)
+            first = np.float64(uvs[i, c])
+            along_a = np.float64(uvs[j, c]) - first
+            along_b = np.float64(uvs[k, c]) - first
+            rows[t, U0 + c] = uvs[i, c]
+            rows[t, U1 + c] = along_a
+            rows[t, U2 + c] = along_b
+            rows[t, GRADIENT_U + 3 * c] = _bounded(along_a * to_ax + along_b * to_bx)
+            rows[t, GRADIENT_U + 3 * c + 1] = _bounded(along_a * to_ay + along_b * to_by)
+            rows[t, GRADIENT_U + 3 * c + 2] = _bounded(along_a * to_az + along_b * to_bz)
+
+
+@njit(**INNER)
+def _bounded(gradient: float) -> float:
+    """Return a gradient that float32 can hold; 0 for NaN."""
+    return min(max(gradient, -1e9), 1e9) if gradient == gradient else 0.0
 
 
 def _material_records(scene: Scene) -> np.ndarray:

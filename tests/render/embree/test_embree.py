@@ -226,7 +226,7 @@ def test_scenes_that_name_what_they_lack_are_refused(field):
     scene = scene_of(wall(2))
     broken = dataclasses.replace(scene, **{field: getattr(scene, field) + 100})
     with pytest.raises(ValueError, match=f"scene 'quads': {field} has values from"):
-        EmbreeRenderer(SceneLibrary.from_scenes([broken]))
+        EmbreeRenderer(SceneLibrary.from_scenes([broken])).target(METRES)
 
 
 @pytest.mark.parametrize(("isa", "num_rays"), [("avx2", 8), ("sse4.2", 4)])

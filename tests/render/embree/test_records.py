@@ -51,7 +51,7 @@ def test_a_slot_tells_where_its_scene_lies():
     scene = scene_of(wall(2, texture=checkerboard(4), masked=True), wall(3))
     library = SceneLibrary.from_scenes([scene])
     renderer = EmbreeRenderer(library)
-    slot = renderer.slot_table(cull=False, size=64, masked_only=False).table[0]
+    slot = renderer.slot_table(library, cull=False, size=64, masked_only=False).table[0]
     built = surface.build_surface(scene, 64)
 
     def memory(field, count, kind):

@@ -385,7 +385,7 @@ def test_both_cullers_let_the_same_through():
             records["rows"] = rows = np.ascontiguousarray(views[:, :3])
             ctx.buffer(records).bind_to_storage_buffer(0)
             for culler in (culling.CpuCuller(glcontext), culling.GpuCuller(glcontext)):
-                draws = culler.cull(scenes, slots, rows, planes, 0, 5)
+                draws = culler.cull(scenes, records, planes, 0, 5)
                 whole = culler.commands.buffer.read()
                 commands = np.frombuffer(whole[: len(whole) // 20 * 20], scenes.commands.dtype)
                 instances = np.frombuffer(culler.instances.buffer.read(), culling.INSTANCE_RECORD)

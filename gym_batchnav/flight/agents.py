@@ -1,0 +1,189 @@
+"""FlightAgents: motion, distances and paths of N flying agents in the air of K slots.
+
+It has the interface of ``navmesh.agents.NavMeshAgents``, so that a batch can take either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from gym_batchnav.flight.air import Air
+from gym_batchnav.flight.kernels.fly import (
+    Bodies,
+    Body,
+    Targets,
+    course_block,
+    course_parallel,
+    fly_block,
+    fly_parallel,
+)
+from gym_batchnav.state import FlightCommands
+from gym_batchnav.system.process import PARALLEL_KERNELS
+
+BLOCK = 4  # agents that a thread takes at a time
+PARALLEL_FROM = 16  # agents in a scene, which take about 10 us each
+VELOCITY = "flight_velocity"  # name of the velocities in the memory of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamics:
+    """The motion of a flying agent: its velocity approaches the one commanded, ``v' = response (target - v)``.
+
+    Attributes:
+        response: 1 / s.
+        max_speed: Metres per second.
+        time_step: Duration of a step, seconds.
+        substeps: Parts of a step, in each of which the direction of a command is constant.
+    """
+
+    response: float
+    max_speed: float
+    time_step: float
+    substeps: int
+
+
+class FlightAgents:
+    """N agents in the air of K slots.
+
+    Agents are rows of arrays that the caller owns: ``slots`` [N] int32, ``position`` [N, 3] float32 in metres, the
+    centre of the agent, ``heading`` [N] float32 in radians. An agent whose slot is empty stands still and is infinitely
+    far from any goal. ``polygon`` has no meaning.
+
+    Args:
+        num_slots: K.
+        dynamics: The agents' dynamics.
+
+    Attributes:
+        dynamics: The agents' dynamics.
+        velocity: [N, 3] float32, metres per second, after ``memory`` has been called.
+    """
+
+    def __init__(self, num_slots: int, dynamics: Dynamics) -> None:
+        self.dynamics = dynamics
+        self.velocity = np.zeros((0, 3), np.float32)
+        self._air: list[Air | None] = [None] * num_slots
+
+    def memory(self, num_agents: int) -> dict[str, np.ndarray]:
+        """Return the arrays [N, ...] that belong to the agents' state, zero where an episode begins."""
+        self.velocity = np.zeros((num_agents, 3), np.float32)
+        return {VELOCITY: self.velocity}
+
+    def set_slot(self, slot: int, tables: Air) -> None:
+        """Install the air of a scene in a slot."""
+        self._air[slot] = tables
+
+    def clear_slot(self, slot: int) -> None:
+        """Empty a slot."""
+        self._air[slot] = None
+
+    def air(self, slot: int) -> Air | None:
+        """Return the air of a slot, or None if it is empty."""
+        return self._air[slot]
+
+    def step(
+        self,
+        commands: FlightCommands,
+        slots: np.ndarray,
+        polygon: np.ndarray,
+        position: np.ndarray,
+        heading: np.ndarray,
+        *,
+        sliding: bool,
+        active: np.ndarray,
+        moved_out: np.ndarray,
+        collided_out: np.ndarray,
+    ) -> None:
+        """Turn and move every active agent; ``position`` and ``heading`` are written in place.
+
+        Args:
+            commands: The velocities that agents approach.
+            slots: [N] int32.
+            polygon: [N] int32, not used.
+            position: [N, 3] float32, metres.
+            heading: [N] float32, radians; kept in [-pi, pi).
+            sliding: Slide along surfaces; False stops at them.
+            active: [N] bool; inactive agents keep their pose and velocity.
+            moved_out: [N] float32, written: metres flown.
+            collided_out: [N] bool, written: whether an agent touched a surface that it flew against.
+        """
+        moved_out[:] = 0
+        collided_out[:] = False
+        dynamics = self.dynamics
+        targets = Targets(*(np.ascontiguousarray(one, np.float64) for one in commands.targets))
+        bodies = Bodies(position, self.velocity, heading, moved_out, collided_out)
+        for air, rows in self._groups(slots):
+            body = Body(
+                float(air.radius),
+                float(dynamics.response),
+                float(dynamics.max_speed),
+                float(dynamics.time_step),
+                int(dynamics.substeps),
+                bool(sliding),
+            )
+            arguments = (rows, air.surfaces, air.voxels, targets, body, active, bodies)
+            if _is_parallel(len(rows)):
+                with PARALLEL_KERNELS:
+                    fly_parallel(BLOCK, *arguments)
+            else:
+                fly_block(0, len(rows), *arguments)
+
+    def distance(
+        self,
+        slots: np.ndarray,
+        polygon: np.ndarray,
+        position: np.ndarray,
+        goal_index: np.ndarray,
+        out: np.ndarray,
+        method: str = "exact",
+    ) -> None:
+        """Compute the length of the shortest path of every agent to its goal.
+
+        Args:
+            slots: [N] int32.
+            polygon: [N] int32, not used.
+            position: [N, 3] float32, metres.
+            goal_index: [N] int32, row of the goals of the slot's air.
+            out: [N] float32, written: metres, inf without a path.
+            method: ``"exact"``, the only one.
+        """
+        self.courses(slots, position, goal_index, out)
+
+    def courses(
+        self, slots: np.ndarray, position: np.ndarray, goal_index: np.ndarray, distance_out: np.ndarray
+    ) -> np.ndarray:
+        """Return the points [N, 3] float64, metres, at which the agents' shortest paths turn first.
+
+        The arguments are those of ``distance``. Where there is no path, it is the agent's position.
+        """
+        turns = position.astype(np.float64)
+        distance_out[:] = np.inf
+        for air, rows in self._groups(slots):
+            arguments = (
+                rows, air.voxels, air.fields, float(air.radius), position, goal_index, distance_out, turns,
+            )  # fmt: skip
+            if _is_parallel(len(rows)):
+                with PARALLEL_KERNELS:
+                    course_parallel(BLOCK, *arguments)
+            else:
+                course_block(0, len(rows), *arguments)
+        return turns
+
+    def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return the points [N, 3] float32 to which cameras are fixed: the centres of the agents."""
+        return position.copy()
+
+    def _groups(self, slots: np.ndarray) -> list[tuple[Air, np.ndarray]]:
+        """Return the air of every slot with agents in it, and their rows [M] int64."""
+        groups = []
+        for slot in np.unique(slots).tolist():
+            air = self._air[slot] if 0 <= slot < len(self._air) else None
+            if air is not None:
+                groups.append((air, np.nonzero(slots == slot)[0]))
+        return groups
+
+
+def _is_parallel(size: int) -> bool:
+    return size >= PARALLEL_FROM and numba.get_num_threads() > 1

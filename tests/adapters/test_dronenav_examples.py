@@ -1,0 +1,48 @@
+"""The example that learns to fly by imitation, in a small room."""
+
+# ruff: noqa: E402
+from libraries import require
+
+require("stable_baselines3")
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rooms import box_room
+
+from gym_batchnav.episodes.flight import FlightEpisodes
+from gym_batchnav.task.dronenav import DroneNav
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dronenav.py"
+
+
+@pytest.fixture
+def example():
+    spec = importlib.util.spec_from_file_location("dronenav", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_imitation_makes_the_drone_act_like_the_follower(example, tmp_path):
+    task = DroneNav(sampler=FlightEpisodes(num_goals=4))
+    env = example.make_env(8, [box_room()], num_episodes=50, cache_dir=tmp_path, task=task, renderer="embree")
+    env.seed(0)
+    model = example.make_model(env, seed=0)
+
+    def error():
+        observation = env.reset()
+        total = 0.0
+        for _ in range(20):
+            wanted = env.batch.shortest_path_actions()
+            actions, _ = model.predict(observation, deterministic=True)
+            total += np.square(actions - wanted).mean()
+            observation, *_ = env.step(wanted)
+        return total / 20
+
+    before = error()
+    example.imitate(model, env, 800, updates=4)
+    assert error() < 0.5 * before
+    env.close()

@@ -1,0 +1,207 @@
+"""BatchNav/DroneNav-v0: the promises of every batch, and what is special about flight."""
+
+import gymnasium
+import numpy as np
+import pytest
+from rooms import box_room
+
+from gym_batchnav.actions.flight import FlightActions
+from gym_batchnav.actions.noise import LoCoBotNoise
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.episodes.flight import FlightEpisodes
+from gym_batchnav.geometry import Camera
+from gym_batchnav.task.dronenav import DroneNav
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.testing import check_vector_env
+
+ROOMS = (box_room("first"), box_room("second", width=10, depth=7))
+TASK = DroneNav(sampler=FlightEpisodes(num_goals=4))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def make(cache):
+    made = []
+
+    def make(num_envs=4, **keywords):
+        defaults = {"scenes": ROOMS, "num_episodes": 20, "cache_dir": cache, "task": TASK, "renderer": "embree"}
+        camera = Camera(width=16, height=16, eye_height=0)
+        made.append(
+            gymnasium.make_vec(
+                "BatchNav/DroneNav-v0", num_envs=num_envs, **{"camera": camera, **defaults, **keywords}
+            ).unwrapped
+        )
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def rollout(env, steps, seed=0):
+    """Observations, rewards and ends of the same random actions for every environment, by its own seed."""
+    results = [env.reset(seed=seed)[0]]
+    for step in range(steps):
+        actions = np.stack(
+            [np.random.default_rng([seed + i, step]).uniform(-1, 1, 4).astype(np.float32) for i in range(env.num_envs)]
+        )
+        observation, reward, terminated, truncated, _ = env.step(actions)
+        results.append({**observation, "reward": reward, "terminated": terminated, "truncated": truncated})
+    return results
+
+
+def test_a_batch_of_n_equals_n_batches_of_one(make):
+    rooms = {"scenes": [ROOMS[0]], "max_episode_steps": 12}
+    together = rollout(make(3, **rooms), 30, seed=7)
+    for index in range(3):
+        alone = rollout(make(1, **rooms), 30, seed=7 + index)
+        for batch, one in zip(together, alone, strict=True):
+            for name, values in one.items():
+                np.testing.assert_array_equal(batch[name][index], values[0], name)
+
+
+def test_many_agents_in_parallel_equal_few(make):
+    many = make(40, sensors=(), scenes=[ROOMS[0]])  # takes the parallel kernels
+    few = make(3, sensors=(), scenes=[ROOMS[0]])
+    for batch, one in zip(rollout(many, 20), rollout(few, 20), strict=True):
+        for name, values in one.items():
+            np.testing.assert_array_equal(batch[name][:3], values, name)
+
+
+@pytest.mark.opengl
+def test_both_renderers_give_the_same_flights(make):
+    for one, other in zip(rollout(make(2), 15), rollout(make(2, renderer="opengl"), 15), strict=True):
+        for name in set(one) - {"depth"}:
+            np.testing.assert_array_equal(one[name], other[name], name)
+        close = np.abs(one["depth"] - other["depth"]) < 1e-3
+        assert close.mean() > 0.99
+
+
+def test_a_run_resumes_from_its_state(make):
+    env = make(4, max_episode_steps=9)
+    rollout(env, 6)
+    state = env.get_state()
+    assert state["memory"]["flight_velocity"].any()
+    rng = np.random.default_rng(3)
+    actions = rng.uniform(-1, 1, (15, 4, 4)).astype(np.float32)
+    first = [env.step(one) for one in actions]
+    other = make(4, max_episode_steps=9)
+    other.set_state(state)
+    for one, action in zip(first, actions, strict=True):
+        again = other.step(action)
+        for name in one[0]:
+            np.testing.assert_array_equal(one[0][name], again[0][name])
+        np.testing.assert_array_equal(one[1], again[1])
+
+
+def test_a_single_environment_equals_a_batch_of_one(make, cache):
+    keywords = {"scenes": ROOMS, "num_episodes": 20, "cache_dir": cache, "task": TASK, "sensors": ()}
+    one = gymnasium.make("BatchNav/DroneNav-v0", **keywords)
+    batch = make(2, sensors=())
+    seen, info = one.reset(seed=5)
+    seen_by_batch, infos = batch.reset(seed=5)
+    for _ in range(6):
+        for sensor, values in seen.items():
+            np.testing.assert_array_equal(values, seen_by_batch[sensor][0])
+        assert info["distance_to_goal"] == infos["distance_to_goal"][0]
+        action = np.array([0.5, 0.1, -0.3, 1], np.float32)
+        seen, *_, info = one.step(action)
+        seen_by_batch, *_, infos = batch.step(np.stack([action, -action]))
+    assert {"success", "spl", "collisions_count"} <= set(info)
+    one.close()
+
+
+def test_the_follower_succeeds_in_every_episode(make):
+    env = make(8, sensors=(), episode_order="once")
+    env.reset(seed=0)
+    success, spl = [], []
+    for _ in range(400):
+        _, reward, terminated, _, info = env.step(env.shortest_path_actions())
+        ended = info.get("_success", np.zeros(8, bool))
+        assert (reward[terminated] > 2).all()
+        success += info["success"][ended].tolist() if ended.any() else []
+        spl += info["spl"][ended].tolist() if ended.any() else []
+        if not info["episode_valid"].any():
+            break
+    assert len(success) == 40 and all(success) and np.mean(spl) > 0.95
+
+
+def test_goal_and_velocity_are_those_of_the_body(make):
+    env = make(1)
+    env.reset(seed=0)
+    start = env.episodes.start[0].copy()
+    goal = env.episodes.goal[0]
+    seen = env.set_pose(start[None], np.zeros(1))
+    offset = goal - start
+    np.testing.assert_allclose(seen["goal_vector"][0], [-offset[2], offset[1], offset[0]], atol=1e-5)
+    seen, *_ = env.step(np.array([[0, 1, 0, 0]], np.float32))
+    velocity = env.task_state.memory["flight_velocity"][0]
+    np.testing.assert_allclose(seen["velocity"][0], [-velocity[2], velocity[1], velocity[0]], atol=1e-6)
+
+
+def test_the_camera_is_at_the_centre_and_looks_along_the_heading(make):
+    env = make(1, camera=Camera(width=33, height=33, eye_height=0, normalize_depth=False), scenes=[ROOMS[0]])
+    env.reset(seed=0)
+    depth = env.set_pose(np.array([[-2.0, 1.3, 0.5]], np.float32), np.array([np.pi / 2]))["depth"][0, ..., 0]
+    assert depth[16, 16] == pytest.approx(2.0, abs=1e-4)  # the wall at x = -4
+    assert depth[0, 16] == pytest.approx(1.3 / np.tan(np.radians(45) * 32 / 33), rel=0.05)  # the ceiling at 2.6 m
+
+
+def test_an_agent_in_a_wall_is_refused(make):
+    env = make(1, sensors=())
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"not navigable.*choose another"):
+        env.set_pose(np.array([[0.0, 1.3, -1.0]], np.float32), np.zeros(1))
+
+
+def test_rotation_of_scenes_repeats(make):
+    rooms = [box_room(f"room_{width}", width=width) for width in (7, 8, 9, 10)]
+    keywords = {"scenes": rooms, "resident_scenes": 2, "rotate_every": 5, "deterministic_rotation": True}
+    runs = []
+    for _ in range(2):
+        env = make(4, sensors=(), max_episode_steps=6, **keywords)
+        runs.append(rollout(env, 60))
+        assert env.library.stats()["swaps"] >= 2
+    for one, other in zip(*runs, strict=True):
+        for name, values in one.items():
+            np.testing.assert_array_equal(values, other[name], name)
+
+
+def test_an_episode_begins_at_rest(make):
+    env = make(4, sensors=(), max_episode_steps=5, autoreset_mode="same_step")
+    env.reset(seed=0)
+    for _ in range(5):
+        seen, _, _, truncated, _ = env.step(np.ones((4, 4), np.float32))
+    assert truncated.any() and not seen["velocity"][truncated].any()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"task": DroneNav()}, r"FlightActions\(\)"),
+        ({"actions": "flight"}, r"task=DroneNav\(\)"),
+        ({"task": DroneNav(), "actions": "flight", "camera": Camera()}, "eye_height=0"),
+        ({"task": DroneNav(), "actions": "flight", "actuation_noise": LoCoBotNoise()}, "actuation_noise"),
+        ({"task": DroneNav(), "actions": "flight", "geodesic": "detour"}, "detour"),
+        ({"task": PointNav(), "actions": FlightActions(), "camera": Camera(eye_height=0)}, "DroneNav"),
+    ],
+)
+def test_keywords_that_do_not_fit_are_refused(keywords, message, tmp_path):
+    camera = {"camera": Camera(eye_height=0)}
+    with pytest.raises(ValueError, match=message):
+        BatchNavEnv(1, scenes=ROOMS, cache_dir=tmp_path, **{**camera, **keywords})
+
+
+@pytest.mark.slow
+def test_it_keeps_gymnasiums_contract(cache):
+    def make():
+        return gymnasium.make_vec(
+            "BatchNav/DroneNav-v0", num_envs=4, autoreset_mode="same_step", scenes=ROOMS, num_episodes=20,
+            cache_dir=cache, max_episode_steps=30, task=TASK,
+        )  # fmt: skip
+
+    check_vector_env(make, steps=80, strict=True)

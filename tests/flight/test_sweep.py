@@ -1,0 +1,138 @@
+"""Spheres among triangles: times of contact, sliding, and that nothing is ever entered."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rooms import box, box_room
+from soups import trimesh_distances
+
+from gym_batchnav.flight.kernels.sweep import LONGEST, distances, sweeps
+from gym_batchnav.flight.surfaces import make_surfaces
+
+RADIUS = 0.15
+LOW = np.full(3, -6.0)
+HIGH = np.full(3, 6.0)
+WALL = np.array([[[1, -50, -50], [1, 50, -50], [1, 0, 80]]], np.float32)  # the plane x = 1
+
+
+def swept(surfaces, starts, motions):
+    starts = np.atleast_2d(np.asarray(starts, np.float64))
+    motions = np.atleast_2d(np.asarray(motions, np.float64))
+    times = np.empty(len(starts))
+    ends = np.empty_like(starts)
+    sweeps(surfaces, starts, motions, RADIUS, times, ends)
+    return times, ends
+
+
+def clearance(surfaces, points, most=1.0):
+    out = np.empty(len(points))
+    distances(surfaces, np.ascontiguousarray(points, np.float64), most, out)
+    return out
+
+
+def test_distances_are_those_of_trimesh():
+    scene = box_room()
+    corners = scene.vertices[scene.triangles]
+    surfaces = make_surfaces(corners, LOW, HIGH)
+    points = np.random.default_rng(0).uniform([-4, 0, -3], [4, 2.6, 3], (500, 3))
+    expected = trimesh_distances(scene.vertices[scene.triangles], points)
+    np.testing.assert_allclose(clearance(surfaces, points), np.minimum(expected, 1), atol=1e-6)
+
+
+def test_a_sphere_meets_a_wall_where_its_surface_touches():
+    surfaces = make_surfaces(WALL, LOW, HIGH)
+    times, ends = swept(surfaces, [0.1, 0, 0], [1.0, 0, 0])
+    assert times[0] == pytest.approx(0.9 - RADIUS, abs=1e-6)
+    np.testing.assert_allclose(ends[0], [1 - RADIUS, 0, 0], atol=1e-6)
+
+
+def test_a_sphere_meets_an_edge_and_a_corner():
+    surfaces = make_surfaces(np.array([[[1, 0, 0], [3, 0, 3], [3, 0, -3]]], np.float32), LOW, HIGH)
+    for height in (0.0, 0.05, 0.1499):  # towards the corner, from the side: a sphere of the radius around it
+        times, _ = swept(surfaces, [0.2, height, 0], [1, 0, 0])
+        assert times[0] == pytest.approx(0.8 - np.sqrt(RADIUS**2 - height**2), abs=1e-6)
+    assert swept(surfaces, [0.2, RADIUS + 1e-4, 0], [1, 0, 0])[0] == 1
+
+
+def test_a_sphere_slides_along_a_wall_and_keeps_the_motion_along_it():
+    surfaces = make_surfaces(WALL, LOW, HIGH)
+    _, ends = swept(surfaces, [0.5, 0, 0], [0.7, -0.2, 0.4])
+    np.testing.assert_allclose(ends[0], [1 - RADIUS, -0.2, 0.4], atol=1e-5)
+
+
+def test_a_sphere_ends_in_a_corner_of_three_walls():
+    surfaces = make_surfaces(box((-1, -1, -1), (1, 1, 1), inward=True), LOW, HIGH)
+    _, ends = swept(surfaces, [0, 0, 0], [3, 4, 5])
+    np.testing.assert_allclose(ends[0], 1 - RADIUS, atol=1e-5)
+
+
+def test_a_sphere_slides_along_a_crease():
+    surfaces = make_surfaces(box((-1, -1, -5), (1, 1, 5), inward=True), LOW, HIGH)
+    _, ends = swept(surfaces, [0, 0, 0], [3, 3, 2.5])
+    np.testing.assert_allclose(ends[0], [1 - RADIUS, 1 - RADIUS, 2.5], atol=1e-4)
+
+
+@pytest.mark.parametrize("speed", [0.01, 1, 100, 1e4])
+def test_nothing_tunnels_through_a_sheet(speed):
+    surfaces = make_surfaces(WALL, LOW, HIGH)
+    rng = np.random.default_rng(0)
+    starts = rng.uniform([-5, -5, -5], [1 - RADIUS - 1e-3, 5, 5], (200, 3)) * 0.9
+    motions = rng.normal(size=(200, 3))
+    motions *= speed / np.linalg.norm(motions, axis=1, keepdims=True)
+    _, ends = swept(surfaces, starts, motions)
+    assert (ends[:, 0] <= 1 - RADIUS + 1e-4).all()  # a sphere that slides for long comes a little nearer
+    assert (np.abs(ends) <= 6 - RADIUS + 1e-4).all()  # nor out of the box
+
+
+def soup(rng, count):
+    """Triangles of very different sizes, some of them without area."""
+    size = 10 ** rng.uniform(-3, 0.5, (count, 1, 1))
+    corners = rng.uniform(-2, 2, (count, 1, 3)) + size * rng.normal(size=(count, 3, 3))
+    corners[:3, 2] = corners[:3, 1]
+    return corners.astype(np.float32)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.floats(-2, 2))
+def test_no_sphere_ever_enters_a_surface(seed, exponent):
+    """Whatever the triangles and the velocity: at most 1 mm deep after each of many motions."""
+    rng = np.random.default_rng(seed)
+    surfaces = make_surfaces(soup(rng, 60), LOW, HIGH)
+    points = rng.uniform(-5, 5, (40, 3))
+    points = points[clearance(surfaces, points) >= RADIUS]
+    for _ in range(8):
+        motions = rng.normal(size=points.shape)
+        motions *= 10**exponent / np.linalg.norm(motions, axis=1, keepdims=True)
+        _, points = swept(surfaces, points, motions)
+        assert (clearance(surfaces, points) >= RADIUS - 1e-3).all()
+        points = points.astype(np.float32).astype(np.float64)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_time_of_contact_is_that_of_small_steps(seed):
+    rng = np.random.default_rng(seed)
+    corners = soup(rng, 30)
+    surfaces = make_surfaces(corners, LOW, HIGH)
+    points = rng.uniform(-4, 4, (30, 3))
+    points = points[clearance(surfaces, points) >= RADIUS + 0.01]
+    motions = rng.normal(size=points.shape)
+    motions *= LONGEST / np.linalg.norm(motions, axis=1, keepdims=True)
+    times, _ = swept(surfaces, points, motions)
+    for share in np.linspace(0, 1, 101):  # before the contact there is none
+        early = times >= share
+        assert (clearance(surfaces, points[early] + share * motions[early]) >= RADIUS - 1e-6).all()
+    hit = times < 1
+    at = points[hit] + times[hit, None] * motions[hit]
+    np.testing.assert_allclose(clearance(surfaces, at), RADIUS, atol=1e-4)
+
+
+def test_many_large_triangles_are_put_into_larger_cells():
+    rng = np.random.default_rng(0)
+    corners = rng.uniform(-300, 300, (3000, 3, 3)).astype(np.float32)
+    surfaces = make_surfaces(corners, np.full(3, -300.0), np.full(3, 300.0))
+    assert surfaces.frame[3] > 0.25 and surfaces.shape.prod() <= 4_000_000
+    points = rng.uniform(-290, 290, (20, 3))
+    expected = trimesh_distances(corners, points)
+    np.testing.assert_allclose(clearance(surfaces, points, 3.0), np.minimum(expected, 3), atol=1e-4)
