@@ -53,6 +53,7 @@ LIBRARIES = {
     "pufferlib": Library("PufferLib", "pufferlib"),
     "tianshou": Library("tianshou", "tianshou"),
     "rl_games": Library("rl_games", "rl_games"),
+    "pettingzoo": Library("PettingZoo", "pettingzoo"),
 }
 
 nox.options.sessions = ["sb3", "gymnasium(1.2.2)"]
@@ -97,7 +98,7 @@ def add_library(name: str, library: Library) -> None:
         for command in commands_of(library.heading):
             session.run("bash", "-euo", "pipefail", "-c", command, external=True, env=env)
         session.install(*EXTRAS["test"], *EXTRAS["viz"], *library.besides, env=env)
-        run_tests(session, env, f"tests/adapters/test_{name}.py")
+        run_tests(session, env, *sorted(map(str, Path("tests/adapters").glob(f"test_{name}*.py"))))
         if name == "sb3":
             run_tests(session, env, "tests/test_notebooks.py", "-k", "plug_in_your_library")
 

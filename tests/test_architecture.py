@@ -33,7 +33,17 @@ ONLY = {
     "tensorboard": "train/",
     "cuda": "render/opengl/cuda.py",
     **dict.fromkeys(
-        ("stable_baselines3", "ray", "torchrl", "skrl", "pufferlib", "tianshou", "rl_games", "sample_factory"),
+        (
+            "stable_baselines3",
+            "ray",
+            "torchrl",
+            "skrl",
+            "pufferlib",
+            "tianshou",
+            "rl_games",
+            "sample_factory",
+            "pettingzoo",
+        ),
         "adapters/",
     ),
 }

@@ -19,10 +19,12 @@ class Adapter:
     Attributes:
         _library: The library's name, for messages.
         _mode: The autoreset mode in which the library counts episodes correctly.
+        _size: The argument of ``make`` that gives the size of the batch, for messages.
     """
 
     _library: ClassVar[str]
     _mode: ClassVar[AutoresetMode] = AutoresetMode.SAME_STEP
+    _size: ClassVar[str] = "num_envs"
 
     @classmethod
     def make(cls, num_envs: int, id: str = DEFAULT_ID, **keywords: Any) -> Self:
@@ -55,7 +57,7 @@ class Adapter:
         name = cls._mode.name.lower()
         made_as = env.spec.id if isinstance(env, VectorEnv) and env.spec is not None else DEFAULT_ID
         remedy = (
-            f"use {cls.__name__}.make(num_envs=...) or "
+            f"use {cls.__name__}.make({cls._size}=...) or "
             f"gymnasium.make_vec({made_as!r}, num_envs=..., autoreset_mode={name!r})"
         )
         if not isinstance(env, VectorEnv):

@@ -1,4 +1,4 @@
-"""RLlib: one batch per env runner, with different episodes in each."""
+"""RLlib: one batch per env runner, with different episodes in each; or worlds of several agents by name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Any
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import Adapter
+from gym_batchnav.adapters.world import Infos, OneWorld, Step
+from gym_batchnav.system.extras import needs_extra
+
+with needs_extra("rllib", "the adapter to RLlib"):
+    from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+_RUNNER_SEEDS = 2**32  # between the seeds of two env runners
 
 
 class RLlibEnv(Adapter, VectorWrapper):
@@ -58,3 +65,57 @@ def make_batch(config: Mapping[str, Any]) -> RLlibEnv:
             "RLlib asks for single environments: set config.env_runners(gym_env_vectorize_mode='vector_entry_point')"
         )
     return RLlibEnv.make(**keywords)
+
+
+class RLlibWorld(OneWorld, MultiAgentEnv):
+    """One world as a MultiAgentEnv of RLlib, for policies that differ between agents.
+
+    The agents are ``"agent_0"``, ``"agent_1"``, ... An agent gets no more observations after its own episode has ended;
+    its last info then holds the measures of that episode. If all agents share one policy, RLlibEnv is much faster: it
+    steps many worlds at once.
+
+    Args:
+        env: A BatchNavEnv of one world with autoreset mode ``"disabled"``, or a Gymnasium vector wrapper around one.
+        env_runner: Number of RLlib's env runner. RLlib gives world i of env runner w the seed s + w + i; those of
+            different env runners must not run the same episodes.
+
+    Raises:
+        ValueError: It is not a batch, has several worlds, or has another autoreset mode.
+    """
+
+    _library = "RLlib's MultiAgentEnv"
+
+    def __init__(self, env: VectorEnv, env_runner: int = 0) -> None:
+        MultiAgentEnv.__init__(self)
+        OneWorld.__init__(self, env)
+        self.agents = self.possible_agents  # RLlib's check refuses the last step of an agent that is not among these
+        self.metadata = dict(env.metadata)
+        self.env_runner = env_runner
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Infos]:
+        """Begin an episode of the world, see ``OneWorld.begin``."""
+        return self.begin(None if seed is None else seed + self.env_runner * _RUNNER_SEEDS, options)
+
+    def step(self, action_dict: Mapping[str, Any]) -> Step:
+        """Act with all agents that are left, see ``OneWorld.act``; ``"__all__"`` tells whether none is left then."""
+        observations, rewards, terminated, truncated, infos = self.act(action_dict)
+        if self.acting:
+            return observations, rewards, {**terminated, "__all__": False}, {**truncated, "__all__": False}, infos
+        if not any(truncated.values()):
+            return observations, rewards, {**terminated, "__all__": True}, {"__all__": False}, infos
+        # RLlib takes a world for terminated, with all its agents, if each of them has a flag of its own.
+        return observations, rewards, {**terminated, "__all__": False}, {"__all__": True}, infos
+
+
+def make_world(config: Mapping[str, Any]) -> RLlibWorld:
+    """Create a world of an env runner: ``ray.tune.register_env("batchnav_world", make_world)``.
+
+    Args:
+        config: RLlib's ``env_config``: keywords of ``RLlibWorld.make``.
+
+    Raises:
+        ValueError: A keyword is wrong.
+    """
+    world = RLlibWorld.make(**config)
+    world.env_runner = getattr(config, "worker_index", 0)
+    return world

@@ -411,6 +411,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         if pitch is not None:
             pitch = numbers_of("pitch", pitch, (self.num_envs,))[mask]
         self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask], pitch)
+        self.stepper.tell_placed(np.nonzero(mask)[0])
         return self.stepper.observe()
 
     def get_state(self) -> dict[str, Any]:
@@ -423,6 +424,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         self.check_open("set_state")
         self.stepper.abandon()
         self.simulator.set_state(state)
+        self.stepper.tell_placed(np.arange(self.num_envs))
         return self.stepper.observe()
 
     def functional(self, arrays: str = "torch") -> FunctionalBatch:

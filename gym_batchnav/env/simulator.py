@@ -23,7 +23,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
 from gym_batchnav.state import StateBlock, check_arrays, write_arrays
 from gym_batchnav.system.process import claim_process
-from gym_batchnav.worlds.api import STEP_SECONDS, MovingBodies, Team
+from gym_batchnav.worlds.api import ALONE, STEP_SECONDS, MovingBodies, Team
 from gym_batchnav.worlds.worlds import Worlds, world_arrays
 
 
@@ -72,7 +72,7 @@ class Simulator:
         actuation_noise: ActuationNoise | None = None,
         sliding: bool = True,
         geodesic: str = "exact",
-        team: Team | None = None,
+        team: Team = ALONE,
         bodies: Sequence[MovingBodies] = (),
     ) -> None:
         self.library = library
@@ -82,9 +82,7 @@ class Simulator:
         self.sliding = sliding
         self.geodesic = geodesic
         self.navmeshes = getattr(self.actions, "make_agents", NavMeshAgents)(library.num_slots)
-        team = Team() if team is None else team
-        shared = team.most > 1 or bool(bodies)
-        arrays = world_arrays(num_agents // team.most, team, bodies) if shared else None
+        arrays = world_arrays(num_agents, team, bodies)
         self.state = StateBlock(num_agents, {**memory, **self.navmeshes.memory(num_agents)}, arrays)
         self.agents = self.state.agents
         self.episodes = self.state.episodes
@@ -99,9 +97,10 @@ class Simulator:
         self._collided = np.zeros(num_agents, bool)
         self.navigations: list[AnyNavigation | None] = [None] * library.num_slots
         self.worlds = None
-        if shared:
+        if arrays is not None:
             seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
-            self.worlds = Worlds(team, bodies, self.state.parts["worlds"], self.navmeshes, self.navigation, seconds)
+            arrays = self.state.parts["worlds"]
+            self.worlds = Worlds(team, bodies, arrays, self.navmeshes, self.navigation, library.name, seconds)
         self._key = library.add_preparer(preparer)
         self._user = library.join()
         self._chooser = EpisodeChooser(library, self.schedule, self.worlds, self.episodes, self.episode_set)
@@ -307,6 +306,8 @@ class Simulator:
         self._place(indices, polygon, snapped, heading)
         if pitch is not None:
             self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
+        if self.worlds is not None:
+            self.worlds.copy_agents(self.agents)
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -24,6 +24,22 @@ PHASES = ("move", "measure", "episodes", "render", "observe")
 Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
+class StepListener(Protocol):
+    """Follows the agents of a batch, such as a recorder."""
+
+    def placed(self, indices: np.ndarray) -> None:
+        """Take note that agents ``indices`` [M] have begun episodes, or were put elsewhere by the user."""
+
+    def moved(self, actions: np.ndarray, active: np.ndarray, done: np.ndarray) -> None:
+        """Take note of a move, before other episodes begin.
+
+        Args:
+            actions: [N, ...].
+            active: [N] bool, the agents that acted.
+            done: [N] bool, the agents whose episodes have ended.
+        """
+
+
 class Stepper:
     """Runs the phases of a step: move, measure, begin episodes, render, observe. It does not validate its arguments.
 
@@ -38,6 +54,7 @@ class Stepper:
     Attributes:
         state: Read-only view of the state for tasks, sensors and measures; replaced when the step limit changes.
         timings: Seconds spent so far, by phase of the step; see PHASES.
+        listeners: Are told of every move and every beginning.
     """
 
     def __init__(
@@ -55,6 +72,7 @@ class Stepper:
         self.observer = observer
         self.autoreset_mode = autoreset_mode
         self.timings = dict.fromkeys(PHASES, 0.0)
+        self.listeners: list[StepListener] = []
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
         self._paused = np.zeros(simulator.num_agents, bool)
         self.set_max_episode_steps(max_episode_steps)
@@ -136,12 +154,18 @@ class Stepper:
         measures = components.measure_step(state)
         terminated = components.terminated(state, measures, active)
         truncated = active & state.timed_out & ~terminated
+        own_end = terminated | truncated
         if worlds is not None:
             terminated, truncated = worlds.end(terminated, truncated, active)
         done = terminated | truncated
         np.copyto(self.simulator.episodes.done, done, where=~self._paused)
-        measures.update(components.measure_ends(state, done))
+        # An agent is rewarded for its own end, which may come before that of its world.
+        measures.update(components.measure_ends(state, own_end))
         reward = components.reward(state, measures, active)
+        if worlds is not None:
+            measures.update(components.measure_ends(state, done))
+        for listener in self.listeners:
+            listener.moved(actions, active, done)
         self._tick("measure", clock)
         info = self._autoreset(beginning, done, measures)
         clock = time.perf_counter()
@@ -181,6 +205,12 @@ class Stepper:
         """Begin the next episodes, or the episodes ``requested`` [M] int, in the M environments of a mask [N] bool."""
         indices = self.simulator.begin_episodes(np.nonzero(mask)[0], requested)
         self.components.begin(self.state, indices)
+        self.tell_placed(indices)
+
+    def tell_placed(self, indices: np.ndarray) -> None:
+        """Tell the listeners that agents ``indices`` [M] begin where they are now."""
+        for listener in self.listeners:
+            listener.placed(indices)
 
     def _autoreset(self, beginning: np.ndarray, done: np.ndarray, measures: Measures) -> dict[str, Any]:
         """Begin episodes in this step as the autoreset mode requires, and return the step's infos.

@@ -144,6 +144,7 @@ class PPO:
         )
         self.optimizer = make_optimizer(policy, config)
         self.generator = torch.Generator().manual_seed(seed)
+        self._has_worlds = any(env.worlds is not None for env in batches)
         self._peak_rate = config.learning_rate
         if config.scale_learning_rate:
             self._peak_rate = scaled_learning_rate(
@@ -193,9 +194,8 @@ class PPO:
         """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss."""
         config = self.config
         terms = []
-        advantages = gae(
-            rollout.rewards, rollout.values, rollout.begun, rollout.bootstraps, config.gamma, config.gae_lambda
-        )
+        ended = rollout.begun | rollout.waiting  # an agent's own episode may end before that of its world
+        advantages = gae(rollout.rewards, rollout.values, ended, rollout.bootstraps, config.gamma, config.gae_lambda)
         returns = advantages + rollout.values[:-1]
         for _ in range(config.num_epochs):
             for envs in minibatches(rollout.actions.shape[1], config.num_minibatches, self.generator):
@@ -208,16 +208,23 @@ class PPO:
         """Take one optimizer step on the rollouts of some environments; return the terms of the loss."""
         config = self.config
         actions = rollout.actions[:, envs]
+        expert = rollout.expert_actions[:, envs]
+        old = rollout.log_probs[:, envs]
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
             logits, values, _ = self.policy(
                 rollout.observed(slice(None, -1), envs), rollout.state[:, envs], rollout.begun[:-1, envs]
             )
+        if self._has_worlds:
+            acted = ~rollout.waiting[:-1, envs]
+            acted |= ~acted.any()  # a loss over no steps has no mean
+            logits, values, actions, expert = logits[acted], values[acted], actions[acted], expert[acted]
+            old, advantages, returns = old[acted], advantages[acted], returns[acted]
         if imitates:
-            loss, terms = imitation_loss(logits, values, rollout.expert_actions[:, envs], returns, config.value_weight)
+            loss, terms = imitation_loss(logits, values, expert, returns, config.value_weight)
         else:
             if config.normalize_advantages:
                 advantages = standardize(advantages, self.workers.total)
-            loss, terms = ppo_loss(logits, values, actions, rollout.log_probs[:, envs], advantages, returns, config)
+            loss, terms = ppo_loss(logits, values, actions, old, advantages, returns, config)
         self.optimizer.zero_grad()
         loss.backward()
         self.workers.average_gradients(self.policy, actions.numel())
@@ -271,7 +278,8 @@ def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamm
     Args:
         rewards: [T, N].
         values: [T + 1, N]; the last row is for the observation after the rollout.
-        begun: [T + 1, N] bool; where row t + 1 begins an episode, step t ended one.
+        begun: [T + 1, N] bool; where row t + 1 begins an episode, step t ended one. Agents that wait for others count
+            as beginning one.
         bootstraps: [T, N], value used in place of V(s[t+1]) where step t ended an episode: 0 if it was terminated, the
             value of its last observation if it was truncated.
         gamma: Discount.

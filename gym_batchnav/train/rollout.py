@@ -23,6 +23,7 @@ class Rollout:
 
     observations: dict[str, Tensor]  # [T + 1, N, ...] by sensor, and previous_action int64
     begun: Tensor  # [T + 1, N] bool, an episode begins with this observation
+    waiting: Tensor  # [T + 1, N] bool, the agent has ended its episode and waits for others: its action is ignored
     state: Tensor  # [rows, N, H] float32, the policy's memory before row 0
     actions: Tensor  # [T, N] int64
     log_probs: Tensor  # [T, N] float32, of the actions when they were chosen
@@ -38,6 +39,7 @@ class Rollout:
             self,
             observations=self.observed(slice(num_steps + 1)),
             begun=self.begun[: num_steps + 1],
+            waiting=self.waiting[: num_steps + 1],
             values=self.values[: num_steps + 1],
             actions=self.actions[:num_steps],
             log_probs=self.log_probs[:num_steps],
@@ -109,6 +111,7 @@ class Collector:
             columns = slice(first, first + env.num_envs)
             member = _Member(env, columns, policy.initial_state(env.num_envs), np.zeros(env.num_envs, np.int64))
             self._put(0, columns, observation, member.taken, np.ones(env.num_envs, bool))
+            self._put_waiting(0, member)
             self._members.append(member)
             first += env.num_envs
 
@@ -128,7 +131,7 @@ class Collector:
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()
         rollout = self._rollout
-        for values in (*rollout.observations.values(), rollout.begun):
+        for values in (*rollout.observations.values(), rollout.begun, rollout.waiting):
             values[0] = values[self._row]
         rollout.state = torch.cat([member.memory for member in self._members], 1)
         ended: list[dict[str, np.ndarray]] = []
@@ -171,6 +174,7 @@ class Collector:
             member.memory = memory[:, columns]
             observation = member.env.set_state(env_state)
             self._put(0, columns, observation, state["previous_action"][columns], state["begun"][columns])
+            self._put_waiting(0, member)
 
     def _send(self, member: _Member, step: int, expert_share: float | None) -> None:
         """Choose actions for row ``step`` of a batch and start its step."""
@@ -204,6 +208,8 @@ class Collector:
             rollout.bootstraps[step, rows] = self._final_values(member, info["final_obs"], cut)
         ended = terminated | truncated
         self._put(step + 1, columns, observation, member.taken, ended)
+        ended = ended & member.took_part
+        self._put_waiting(step + 1, member)
         names = tuple(member.env.components.measures)
         return {name: info["final_info"][name][ended] if ended.any() else np.zeros(0) for name in names}
 
@@ -239,6 +245,14 @@ class Collector:
             self._rollout.observations[name][row, columns] = torch.as_tensor(values).to(self.policy.device)
         self._rollout.begun[row, columns] = torch.as_tensor(begun, device=self.policy.device)
 
+    def _put_waiting(self, row: int, member: _Member) -> None:
+        """Write into a row which agents of a batch wait for others of their worlds."""
+        worlds = member.env.worlds
+        if worlds is not None:
+            waiting = torch.as_tensor(worlds.waiting(), device=self.policy.device)
+            self._rollout.waiting[row, member.columns] = waiting
+            member.took_part = worlds.took_part()
+
 
 @dataclass(slots=True)
 class _Member:
@@ -248,6 +262,7 @@ class _Member:
     columns: slice  # environments of the rollout
     memory: Tensor  # [rows, n, H] float32
     taken: np.ndarray  # [n] int64, the last actions
+    took_part: np.ndarray | bool = True  # [n] bool, the agents in the current episodes of their worlds
 
 
 def as_batches(envs: BatchNavEnv | Sequence[BatchNavEnv]) -> tuple[BatchNavEnv, ...]:
@@ -289,6 +304,7 @@ def _empty_rollout(policy: Policy, num_steps: int, num_envs: int, observation: d
     return Rollout(
         observations={**observations, PREVIOUS_ACTION: zeros(num_steps + 1, torch.int64)},
         begun=zeros(num_steps + 1, torch.bool),
+        waiting=zeros(num_steps + 1, torch.bool),
         state=policy.initial_state(num_envs),
         actions=zeros(num_steps, torch.int64),
         log_probs=zeros(num_steps, torch.float32),

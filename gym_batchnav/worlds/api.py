@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import WorldState
 from gym_batchnav.system.numbers import check_between, check_counts
 
@@ -84,6 +85,10 @@ class Team:
             ) from error
 
 
+ALONE = Team()
+"""A world of one agent."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BodyMotion:
     """What moving bodies read and write: W worlds and the columns of their own bodies in them.
@@ -94,7 +99,9 @@ class BodyMotion:
             columns only. ``previous`` has the positions before the step.
         slots: [W] int32, the slots of the worlds' scenes.
         worlds: [K] int, the worlds that move; the others keep their state.
-        navmeshes: The navmeshes of the slots.
+        navmeshes: The navmeshes of the slots, for kernels.
+        navmesh: Returns the navmesh of the scene in a slot.
+        scene_name: Returns the name of the scene in a slot.
         seconds: Duration of a step.
         keys: [W] uint64, the keys of the worlds' episodes, for draws: see ``episodes.draws.step_uniform``.
         new_goals: Returns goals on the island of a body, as rows of the scene's sets of goals, for the worlds and
@@ -106,6 +113,8 @@ class BodyMotion:
     slots: np.ndarray
     worlds: np.ndarray
     navmeshes: NavMeshAgents
+    navmesh: Callable[[int], NavMesh]
+    scene_name: Callable[[int], str]
     seconds: float
     keys: np.ndarray
     new_goals: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -116,14 +125,14 @@ class MovingBodies(Protocol):
 
     Attributes:
         num: Number of bodies per world.
-        shape: ``"robot"``, ``"person"`` or ``"dog"``.
-        radius: Of the disc that blocks others, metres.
+        shape: ``"robot"``, ``"person"`` or ``"dog"``; or one for each body.
+        radius: Of the disc that blocks others, metres; or one for each body.
         is_fixed: Whether the bodies go their way whatever is in it; agents stop at them.
     """
 
     num: int
-    shape: str
-    radius: float
+    shape: str | tuple[str, ...]
+    radius: float | tuple[float, ...]
     is_fixed: bool = False
 
     def begin(self, motion: BodyMotion) -> None:

@@ -26,6 +26,7 @@ class Worlds:
         arrays: Arrays as ``world_arrays`` makes them, written in place.
         navmeshes: The navmeshes of the slots.
         navigation: Returns the navmesh, tables and episodes of the scene in a slot.
+        scene_name: Returns the name of the scene in a slot.
         seconds: Duration of a step.
 
     Attributes:
@@ -44,6 +45,7 @@ class Worlds:
         arrays: Mapping[str, np.ndarray],
         navmeshes: NavMeshAgents,
         navigation: Callable[[int], AnyNavigation],
+        scene_name: Callable[[int], str],
         seconds: float,
     ) -> None:
         counts = [team.most, *(group.num for group in bodies)]
@@ -51,13 +53,17 @@ class Worlds:
         self.bodies = tuple(bodies)
         self.seconds = seconds
         self.state = WorldState(**{name: array for name, array in arrays.items() if name != "keys"})
-        self.shapes = tuple(np.repeat([team.shape, *(group.shape for group in bodies)], counts).tolist())
-        self.radius = np.repeat([team.radius, *(float(group.radius) for group in bodies)], counts)
+        groups = ((team.shape, team.radius), *((group.shape, group.radius) for group in bodies))
+        shapes = [np.broadcast_to(shape, count) for (shape, _), count in zip(groups, counts, strict=True)]
+        radii = [np.broadcast_to(radius, count) for (_, radius), count in zip(groups, counts, strict=True)]
+        self.shapes: tuple[str, ...] = tuple(np.concatenate(shapes).tolist())
+        self.radius = np.concatenate(radii).astype(np.float64)
         self._fixed = np.repeat([False, *(bool(group.is_fixed) for group in bodies)], counts)
         ends = np.cumsum(counts)
         self._columns = [slice(int(end - count), int(end)) for end, count in zip(ends[1:], counts[1:], strict=True)]
         self._navmeshes = navmeshes
         self._navigation = navigation
+        self._scene_name = scene_name
         self._keys = arrays["keys"]
         self.num_worlds = len(self._keys)
         self._places: dict[int, tuple[AnyNavigation, Places]] = {}
@@ -103,7 +109,7 @@ class Worlds:
         state = self.state
         self._keys[worlds] = keys
         draws = step_uniform(keys, np.zeros(len(worlds), np.int64), "places", 16 * state.present.shape[1])
-        draws = draws.reshape(len(worlds), -1, 16)
+        draws = draws.reshape(len(worlds), state.present.shape[1], 16)
         rows = np.empty(state.present[worlds].shape, np.int64)
         for entered in np.unique(slot):
             here = slot == entered
@@ -243,7 +249,18 @@ class Worlds:
                 goals[here] = self._places_of(int(slot)).draw_goals(island, uniform[here])
             return goals
 
-        return BodyMotion(columns, self.state, slots, worlds, self._navmeshes, self.seconds, self._keys, new_goals)
+        return BodyMotion(
+            columns,
+            self.state,
+            slots,
+            worlds,
+            self._navmeshes,
+            lambda slot: self._navigation(slot).navmesh,
+            self._scene_name,
+            self.seconds,
+            self._keys,
+            new_goals,
+        )
 
     def _places_of(self, slot: int) -> Places:
         """Return the places of the scene in a slot."""
@@ -253,13 +270,18 @@ class Worlds:
         return self._places[slot][1]
 
 
-def world_arrays(num_worlds: int, team: Team, bodies: Sequence[MovingBodies]) -> dict[str, np.ndarray]:
+def world_arrays(num_agents: int, team: Team, bodies: Sequence[MovingBodies]) -> dict[str, np.ndarray] | None:
     """Return the zeroed arrays of worlds by name: those of WorldState, and ``keys`` [W] uint64 of the episodes.
+
+    It is None if each agent is alone.
 
     Raises:
         ValueError: A world would have more than ``MAX_BODIES`` bodies.
     """
     total = team.most + sum(group.num for group in bodies)
+    if total == 1:
+        return None
     if total > MAX_BODIES:
         raise ValueError(f"agents_per_world= and bodies= make {total} bodies per world: use at most {MAX_BODIES}")
+    num_worlds = num_agents // team.most
     return {**arrays_of(world_state(num_worlds, team.most, total)), "keys": np.zeros(num_worlds, np.uint64)}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import gzip
 import hashlib
+import io
 import json
 import re
 import struct
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -203,6 +205,35 @@ def mutate_safetensors(rng: np.random.Generator, data: bytes) -> bytes:
         body = mutate_bytes(rng, body)
     text = dump(header)
     return struct.pack("<Q", len(text)) + text + body
+
+
+def mutate_npz(rng: np.random.Generator, data: bytes) -> bytes:
+    """Arrays in a zip, one of them changed, as bytes or as numbers, with right checksums; or any bytes changed."""
+    if rng.random() < 0.1:
+        return mutate_bytes(rng, data)
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    name = list(members)[rng.integers(len(members))]
+    choice = rng.random()
+    if choice < 0.4:
+        members[name] = mutate_bytes(rng, members[name])
+    elif choice < 0.5:
+        del members[name]
+    else:
+        array = np.load(io.BytesIO(members[name]))
+        if array.dtype.kind in "iuf" and array.size:
+            flat = array.reshape(-1).copy()
+            odd = ODD_FLOATS if array.dtype.kind == "f" else [number for number in ODD_INTEGERS if number < 128]
+            with np.errstate(over="ignore"):
+                flat[rng.integers(len(flat))] = odd[rng.integers(len(odd))]
+            stream = io.BytesIO()
+            np.save(stream, flat.reshape(array.shape))
+            members[name] = stream.getvalue()
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return stream.getvalue()
 
 
 def mutate_entry(rng: np.random.Generator, data: bytes) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from compressed import ktx2_square, meshopt_square
@@ -21,17 +22,23 @@ from scans import write_hm3d, write_mp3d
 
 from fuzzing import mutators
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.replay import RecordWorlds
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.worlds.people import People
 
 Mutator = Callable[[np.random.Generator, bytes], bytes]
 
+# Keywords of the batch whose world is recorded.
+LOGGED: dict[str, Any] = {
+    "agents_per_world": 2, "bodies": (People(1),), "num_episodes": 20, "max_episode_steps": 6,
+}  # fmt: skip
 SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture", "mjcf")
-KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations")
+KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations", "log")
 # Compressed samples, by the package that reads them; meshopt needs Python 3.11.
 PACKED = {name: make for name, package, make in (
     ("ktx2", "opengl_basisu", partial(ktx2_square, "uastc_zstd")), ("meshopt", "meshopt", meshopt_square),
@@ -66,6 +73,7 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
         "gibson.scn": mutators.mutate_json_text,
         "gibson_semantic.ply": mutators.mutate_bytes,
     },
+    "log": {"world.npz": mutators.mutate_npz},
 }
 
 
@@ -88,6 +96,7 @@ def write_samples(folder: Path) -> None:
     ).close()  # fmt: skip
     _write_dataset(folder / "dataset", room)
     _write_annotations(folder / "annotations", room)
+    _write_log(folder / "log", room)
 
 
 def mutated(rng: np.random.Generator, kind: str, samples: Path) -> tuple[dict[str, bytes], str]:
@@ -145,6 +154,17 @@ def _write_scenes(folder: Path, room: Scene) -> None:
     )
     Image.fromarray(four_colors()).save(folder / "obj" / "wood.png")
     _write_gltf(folder / "gltf")
+
+
+def _write_log(folder: Path, room: Scene) -> None:
+    """Write the recording of a world of two agents and a person."""
+    env = BatchNavEnv(2, scenes=[room], sensors=(), renderer="embree", **LOGGED)
+    envs = RecordWorlds(env, folder)
+    envs.reset(seed=0)
+    for _ in range(LOGGED["max_episode_steps"]):
+        envs.step(np.array([1, 2]))
+    envs.close()
+    (folder / "000000_world_0.npz").rename(folder / "world.npz")
 
 
 def _write_gltf(folder: Path) -> None:

@@ -16,11 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.replay import replay
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.worlds.log import WorldLog
+from gym_batchnav.worlds.logged import LoggedBodies
 
 SECONDS = 10
 MAX_BYTES = 2**30
@@ -131,6 +134,30 @@ def try_annotations(folder: Path, file: str) -> None:
     exercise([scene], folder)
 
 
+def try_log(folder: Path, file: str) -> None:
+    """Repeat a recording, and let its bodies walk in another episode."""
+    from rooms import box_room
+
+    from fuzzing.samples import LOGGED
+
+    log = WorldLog.load(folder / file)
+    batches = [LOGGED]
+    for reactive in (False, True):
+        batches.append({"bodies": (LoggedBodies(log, reactive),), "num_episodes": 20})
+    for number, keywords in enumerate(batches):
+        env = BatchNavEnv(2, scenes=[box_room()], renderer="embree", camera=Camera(16, 16), **keywords)
+        try:
+            if number == 0:
+                list(replay(env, log))
+            else:
+                env.reset(seed=0)
+                for _ in range(log.num_steps + 2):
+                    env.step(np.array([1, 2]))
+            assert np.isfinite(env.worlds.state.position).all(), "a body is nowhere"
+        finally:
+            env.close()
+
+
 TRIES = {
     "annotations": try_annotations,
     "navmesh": try_navmesh,
@@ -138,6 +165,7 @@ TRIES = {
     "policy": try_policy,
     "cache": try_cache,
     "dataset": try_dataset,
+    "log": try_log,
 }
 
 

@@ -159,6 +159,7 @@ def make(library, tmp_path):
         hidden_size=None,
         num_batches=1,
         workers=None,
+        agents_per_world=1,
         **kwargs,
     ):
         if sensors is None:
@@ -166,6 +167,7 @@ def make(library, tmp_path):
         keywords = {"forward_step": 0.5, "turn_angle_deg": 30, "task": PointNav(success_distance=0.5)}
         keywords |= {"max_episode_steps": 60, "num_episodes": 300, "cache_dir": tmp_path, "library": library}
         keywords |= {"sensors": sensors, "camera": Camera(16, 16), "autoreset_mode": "same_step"}
+        keywords |= {"agents_per_world": agents_per_world}
         envs = [BatchNavEnv(num_envs // num_batches, **keywords) for _ in range(num_batches)]
         made.extend(envs)
         torch.manual_seed(seed)
@@ -249,6 +251,27 @@ class TestTraining:
         """Before the first step every ratio is 1 and the loss is the mean of the advantages."""
         found = {on: make(num_minibatches=1, normalize_advantages=on).iterate().losses for on in (False, True)}
         assert abs(found[True]["policy"]) < 1e-6 < 1e-3 < abs(found[False]["policy"])
+
+    def test_what_agents_do_while_they_wait_changes_nothing(self, make):
+        """Neither their actions, values and rewards, nor the value of the state in which they begin to wait, count."""
+        ppo = make(num_envs=8, agents_per_world=4, num_minibatches=1)
+        for _ in range(4):
+            rollout = ppo.collector.collect()
+        waiting = rollout.waiting
+        assert 10 < waiting.sum() < waiting.numel() - 10
+        before = {name: value.clone() for name, value in ppo.policy.state_dict().items()}
+        optimizer = ppo.optimizer.state_dict()
+        losses = []
+        for spoiled in (False, True):
+            ppo.policy.load_state_dict(before)
+            ppo.optimizer.load_state_dict(optimizer)
+            if spoiled:
+                rollout.values[waiting] += 100
+                rollout.rewards[waiting[:-1]] -= 50
+                rollout.actions[waiting[:-1]] = 3 - rollout.actions[waiting[:-1]]
+                rollout.log_probs[waiting[:-1]] -= 2
+            losses.append(ppo._learn(rollout, imitates=False))
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-6)  # the order of environments differs
 
     def test_progress_sets_the_learning_rate(self, make):
         ppo = make()

@@ -287,3 +287,30 @@ def test_the_expert_takes_its_share(make, batches, policy, share, count):
         own = collector.collect(0.0)
         chance = (own.actions == own.expert_actions).float().mean().item()
         assert agreed == pytest.approx(share + (1 - share) * chance, abs=0.15)
+
+
+def test_agents_that_wait_for_others_are_marked(make, policy):
+    env = make(8, agents_per_world=(2, 4), sensors=("depth", "rgb"))
+    collector = Collector(env, policy, num_steps=STEPS, seed=3)
+    again = make(8, agents_per_world=(2, 4))
+    _, info = again.reset(seed=3)
+    seen = {"waited": 0, "episodes": 0}
+    for _ in range(3):
+        rollout = collector.collect()
+        waiting = [info["waiting"]]
+        episodes = 0
+        for action in rollout.actions.numpy():
+            took_part = again.worlds.took_part()
+            _, reward, terminated, truncated, info = again.step(action)
+            waiting.append(info["waiting"])
+            episodes += ((terminated | truncated) & took_part).sum()
+            assert (reward[waiting[-2]] == 0).all()
+        np.testing.assert_array_equal(rollout.waiting.numpy(), waiting)
+        assert len(rollout.episodes["success"]) == episodes
+        seen["waited"] += np.sum(waiting)
+        seen["episodes"] += episodes
+    assert seen["waited"] > 20 and seen["episodes"] > 5
+
+
+def test_batches_without_worlds_never_wait(make, policy):
+    assert not Collector(make(), policy, num_steps=STEPS).collect().waiting.any()

@@ -88,6 +88,22 @@ def test_agents_that_wait_are_neither_seen_nor_in_the_way(cache_dir):
     env.close()
 
 
+def test_an_agent_is_rewarded_for_a_success_before_its_world_ends(cache_dir):
+    env = make(4, cache_dir, bodies=(), max_episode_steps=30)
+    env.reset(seed=0)
+    goals = env.navmesh_of(0).snap(env.episodes.goal)
+    env.set_pose(goals, np.zeros(4), np.array([True, False, False, False]))
+    _, reward, *_ = env.step(np.array([0, 2, 2, 2]))
+    assert reward[0] == pytest.approx(2.5 - 0.01) and abs(reward[1:]).max() < 0.1
+    total = reward.copy()
+    while not env.episodes.done.any():
+        _, reward, terminated, _, info = env.step(np.full(4, 2))
+        total += reward
+    assert terminated.tolist() == [True, False, False, False] == info["success"].tolist()
+    assert total[0] == pytest.approx(2.5 - 0.01)
+    env.close()
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_a_world_is_the_same_whatever_the_number_of_worlds(cache_dir, mode):
     keywords = {"max_episode_steps": 40, "autoreset_mode": mode, "scenes": "apartment_0"}
@@ -206,6 +222,24 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
 def test_wrong_worlds_are_refused(cache_dir, keywords, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make(**{"num_envs": 4, "cache_dir": cache_dir, **keywords})
+
+
+def test_worlds_without_an_episode_stand_still(cache_dir):
+    env = make(8, cache_dir, scenes="apartment_0", episode_order="once", max_episode_steps=2)  # of 100
+    env.reset(seed=0)
+    for _ in range(160):
+        _, reward, terminated, truncated, info = env.step(np.full(8, 2))
+    assert not info["episode_valid"].any() and not (terminated | truncated).any() and (reward == 0).all()
+    env.close()
+
+
+def test_others_know_where_an_agent_was_put(cache_dir):
+    env = make(4, cache_dir, bodies=(), scenes="apartment_0")
+    env.reset(seed=0)
+    places = env.agents.position[[0, 0, 2, 3]]
+    env.set_pose(places, np.zeros(4), np.array([False, True, False, False]))
+    assert env.task_state.worlds.gaps()[0, 1] == pytest.approx(-2 * 0.18)
+    env.close()
 
 
 def test_a_reset_takes_whole_worlds(cache_dir):

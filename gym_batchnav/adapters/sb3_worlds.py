@@ -1,0 +1,79 @@
+"""Stable-Baselines3 with several agents in a world: rollouts without the steps in which agents wait for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.system.extras import needs_extra
+
+with needs_extra("sb3", "the adapter to Stable-Baselines3"):
+    from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+    from stable_baselines3.common.vec_env import VecEnv
+
+
+class _ActingSteps:
+    """The common part of both buffers: what a step of SB3's buffers needs to know of worlds."""
+
+    # Attributes of SB3's buffers
+    buffer_size: int
+    n_envs: int
+    pos: int
+    episode_starts: np.ndarray
+    _get_samples: Any
+
+    def __init__(self, *arguments: Any, env: VecEnv | VectorEnv, **keywords: Any) -> None:
+        inner: Any = env.unwrapped
+        batch = inner if isinstance(inner, BatchNavEnv) else getattr(inner, "batch", None)
+        if not isinstance(batch, BatchNavEnv) or batch.worlds is None:
+            raise ValueError("rollout_buffer_kwargs: pass env=, an SB3VecEnv made with agents_per_world=")
+        self._worlds = batch.worlds
+        super().__init__(*arguments, **keywords)
+
+    def reset(self) -> None:
+        """Begin a rollout; SB3 calls this before its first step."""
+        super().reset()  # type: ignore[misc]  # of SB3's buffer
+        self.acted = np.ones((self.buffer_size, self.n_envs), bool)
+        self._waiting = self._worlds.waiting()
+
+    def add(self, *arguments: Any, **keywords: Any) -> None:
+        """Add a step, after the environment has taken it."""
+        self.acted[self.pos] = ~self._waiting
+        self._waiting = self._worlds.waiting()
+        super().add(*arguments, **keywords)  # type: ignore[misc]
+
+    def compute_returns_and_advantage(self, last_values: Any, dones: np.ndarray) -> None:
+        """Compute returns and advantages; an episode ends where the agent's own one does."""
+        self.episode_starts[~self.acted] = 1
+        super().compute_returns_and_advantage(last_values, dones | self._waiting)  # type: ignore[misc]
+
+    def get(self, batch_size: int | None = None) -> Any:
+        """Yield mini-batches of the steps in which agents acted, in random order."""
+        next(super().get(1))  # type: ignore[misc]  # lays the steps out as rows, environment by environment
+        rows = np.random.permutation(np.flatnonzero(self.acted.T))  # noqa: NPY002 - seeded by SB3
+        size = len(rows) if batch_size is None else batch_size
+        for first in range(0, len(rows), size):
+            yield self._get_samples(rows[first : first + size])
+
+
+class WorldRolloutBuffer(_ActingSteps, RolloutBuffer):
+    """A rollout buffer of observations of one array, for PPO and A2C on a batch with ``agents_per_world=``.
+
+    An agent whose own episode has ended waits for the others of its world. These steps are left out of the loss, and
+    the last step of its own does not count on the value of waiting.
+
+    Pass it as ``PPO(..., env, rollout_buffer_class=WorldRolloutBuffer, rollout_buffer_kwargs={"env": env})``.
+
+    Attributes:
+        acted: [n_steps, N] bool, whether each agent acted.
+
+    Raises:
+        ValueError: ``env`` is no batch of worlds.
+    """
+
+
+class WorldDictRolloutBuffer(_ActingSteps, DictRolloutBuffer):
+    """A WorldRolloutBuffer for observations that are a Dict."""

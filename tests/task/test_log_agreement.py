@@ -1,0 +1,71 @@
+"""Displacement from a log, against distances computed by hand."""
+
+import numpy as np
+import pytest
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.task.log_agreement import FinalDisplacement, MeanDisplacement
+
+
+@pytest.fixture
+def make(library, tmp_path):
+    made = []
+
+    def make(path, num_envs=1, **keywords):
+        given = {"library": library, "sensors": (), "num_episodes": 20, "cache_dir": tmp_path, "max_episode_steps": 9}
+        measures = (MeanDisplacement(path), FinalDisplacement(path))
+        made.append(BatchNavEnv(num_envs, measures=measures, **{**given, **keywords}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+@pytest.mark.parametrize("num_steps", [5, 9, 20])
+@pytest.mark.parametrize("agents", [1, 2])
+def test_the_mean_runs_over_the_steps_of_the_log(make, num_steps, agents):
+    path = np.random.default_rng(0).normal(size=(num_steps + 1, agents, 3)).astype(np.float32)
+    env = make(path, num_envs=2 * agents, agents_per_world=agents)
+    env.reset(seed=0)
+    distances = []
+    for step in range(9):
+        _, _, _, _, info = env.step(np.full(2 * agents, 1 + step % 3))
+        logged = path[min(step + 1, num_steps)]
+        distances.append(np.linalg.norm(env.agents.position - np.tile(logged, (2, 1)), axis=1))
+        np.testing.assert_allclose(info["mean_displacement"], np.mean(distances[:num_steps], axis=0), rtol=1e-6)
+    np.testing.assert_allclose(info["final_displacement"], distances[-1], rtol=1e-6)
+
+
+def test_who_repeats_the_log_has_no_displacement(make):
+    env = make(np.zeros((2, 3), np.float32))
+    env.reset(seed=0)
+    rows = [env.agents.position[0].copy()]
+    for _ in range(9):
+        env.step(np.array([1]))
+        rows.append(env.agents.position[0].copy())
+    again = make(np.stack(rows))
+    _, info = again.reset(seed=0)
+    assert info["mean_displacement"] == 0
+    for _ in range(9):
+        _, _, _, _, info = again.step(np.array([1]))
+    assert info["mean_displacement"] == 0 and info["final_displacement"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (np.zeros((4, 2)), r"path is float64 \(4, 2\)"),
+        (np.zeros((1, 1, 3)), "path is"),
+        (np.zeros((4, 1, 3), int), "path is int64"),
+        (np.full((4, 1, 3), np.inf), "not finite"),
+    ],
+)
+def test_wrong_paths_are_refused(path, message):
+    with pytest.raises(ValueError, match=message):
+        MeanDisplacement(path)
+
+
+def test_every_agent_needs_a_path(make):
+    with pytest.raises(ValueError, match="path of 1 agents for worlds of 2"):
+        make(np.zeros((4, 3)), num_envs=2, agents_per_world=2).reset()
