@@ -85,10 +85,6 @@ class Team:
             ) from error
 
 
-ALONE = Team()
-"""A world of one agent."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BodyMotion:
     """What moving bodies read and write: W worlds and the columns of their own bodies in them.
@@ -157,3 +153,7 @@ def check_body(shape: str, radius: float) -> None:
     if shape not in SHAPES:
         raise ValueError(f"shape={shape!r}: choose from {', '.join(map(repr, SHAPES))}")
     check_between(0.05, 1.0, radius=radius)
+
+
+ALONE = Team()
+"""A world of one agent."""
