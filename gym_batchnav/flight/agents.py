@@ -112,7 +112,12 @@ class FlightAgents:
             active: [N] bool; inactive agents keep their pose and velocity.
             moved_out: [N] float32, written: metres flown.
             collided_out: [N] bool, written: whether an agent touched a surface that it flew against.
+
+        Raises:
+            TypeError: The velocities are those of another number of agents.
         """
+        if self.velocity.shape != position.shape:
+            raise TypeError(f"velocity is {self.velocity.shape}: call use_memory with arrays of {len(position)} agents")
         moved_out[:] = 0
         collided_out[:] = False
         dynamics = self.dynamics

@@ -198,7 +198,7 @@ def fly_in_small_room(num_agents: int) -> None:
     air.is_free(air.fields.goals)
     air.distance(air.fields.goals, np.zeros(1, np.int32))
     agents = FlightAgents(1, Dynamics(5.0, 1.0, 0.2, 1))
-    agents.memory(num_agents)
+    agents.use_memory(agents.memory(num_agents))
     agents.set_slot(0, air)
     slots, polygon, position, heading = _nobody(num_agents)
     flags = np.zeros(num_agents, bool)
