@@ -18,8 +18,10 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import WorldState
 from gym_batchnav.system.numbers import check_between, check_counts
 
-SHAPES = ("robot", "person", "dog")
+SHAPES = ("robot", "person", "dog", "door")
 """The shapes of bodies, which are also their categories."""
+
+HIDDEN = "hidden"  # the shape of bodies that are in the way but not seen, such as parts of a door
 
 NUM_VARIANTS = 4  # of every shape, with other colours
 
@@ -98,6 +100,7 @@ class BodyMotion:
         navmeshes: The navmeshes of the slots, for kernels.
         navmesh: Returns the navmesh of the scene in a slot.
         scene_name: Returns the name of the scene in a slot.
+        radius: [B] float64, metres, of all bodies of a world.
         seconds: Duration of a step.
         keys: [W] uint64, the keys of the worlds' episodes, for draws: see ``episodes.draws.step_uniform``.
         new_goals: Returns goals on the island of a body, as rows of the scene's sets of goals, for the worlds and
@@ -111,6 +114,7 @@ class BodyMotion:
     navmeshes: NavMeshAgents
     navmesh: Callable[[int], NavMesh]
     scene_name: Callable[[int], str]
+    radius: np.ndarray
     seconds: float
     keys: np.ndarray
     new_goals: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -150,7 +154,7 @@ def shape_number(name: str, index: int) -> int:
 
 def check_body(shape: str, radius: float) -> None:
     """Raise ValueError unless there is such a shape and the radius is from 0.05 to 1 m."""
-    if shape not in SHAPES:
+    if shape not in (*SHAPES, HIDDEN):
         raise ValueError(f"shape={shape!r}: choose from {', '.join(map(repr, SHAPES))}")
     check_between(0.05, 1.0, radius=radius)
 

@@ -1,4 +1,4 @@
-"""What moving bodies look like: a few robots, people and dogs, made of simple solids and told apart by their colours.
+"""What moving bodies look like: robots, people, dogs and doors, made of simple solids and told apart by colours.
 
 A shape stands on the origin and looks along -z, as an agent of heading 0 does.
 """
@@ -16,12 +16,14 @@ from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
 from gym_batchnav.worlds.api import NUM_VARIANTS, SHAPES
+from gym_batchnav.worlds.doors import DISC_RADIUS, LEAF
 
 Color = tuple[float, float, float]  # sRGB, 0 to 1
 
 _BRIGHT: tuple[Color, ...] = ((0.85, 0.2, 0.15), (0.15, 0.4, 0.85), (0.95, 0.7, 0.1), (0.2, 0.65, 0.3))
 _FURS: tuple[Color, ...] = ((0.55, 0.38, 0.22), (0.2, 0.17, 0.15), (0.9, 0.87, 0.8), (0.75, 0.5, 0.25))
 _SKINS: tuple[Color, ...] = ((0.95, 0.78, 0.66), (0.5, 0.33, 0.22), (0.85, 0.65, 0.5), (0.35, 0.23, 0.16))
+_WOODS: tuple[Color, ...] = ((0.6, 0.42, 0.27), (0.9, 0.88, 0.84), (0.45, 0.3, 0.2), (0.75, 0.62, 0.45))
 _DARK: Color = (0.18, 0.2, 0.26)
 _GREY: Color = (0.7, 0.7, 0.72)
 
@@ -78,7 +80,18 @@ def _dog(variant: int) -> list[_Part]:
     ]
 
 
-_MAKERS: dict[str, Callable[[int], list[_Part]]] = {"robot": _robot, "person": _person, "dog": _dog}
+def _door(variant: int) -> list[_Part]:
+    """Return a leaf with handles, 2 m tall; its origin is the first disc of a door."""
+    wood = _WOODS[variant]
+    middle = LEAF / 2 - DISC_RADIUS
+    handle = middle + LEAF / 2 - 0.08
+    return [
+        (_box((0.04, 2.0, LEAF), (0, 1.0, -middle)), wood),
+        *((_ball(0.035, (side * 0.05, 1.0, -handle)), _GREY) for side in (-1, 1)),
+    ]
+
+
+_MAKERS: dict[str, Callable[[int], list[_Part]]] = {"robot": _robot, "person": _person, "dog": _dog, "door": _door}
 
 
 def _limb(radius: float, start: Sequence[float], end: Sequence[float]) -> trimesh.Trimesh:

@@ -9,7 +9,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.categories import SemanticIds, number_of
 from gym_batchnav.state import AgentState
-from gym_batchnav.worlds.api import shape_number
+from gym_batchnav.worlds.api import HIDDEN, shape_number
 from gym_batchnav.worlds.worlds import Worlds
 
 FIRST_BODY_ID = 1_000_000  # the sensor "semantic" draws body b of a world as this plus b
@@ -35,7 +35,8 @@ class WorldViews:
         self._worlds = worlds
         self._navmeshes = navmeshes
         names = worlds.shapes
-        self._slot = np.array([shape_number(name, body) for body, name in enumerate(names)])
+        self._is_drawn = np.array([name != HIDDEN for name in names])
+        self._slot = np.array([0 if name == HIDDEN else shape_number(name, body) for body, name in enumerate(names)])
         if semantic_ids.numbers is None:
             ids = np.arange(FIRST_BODY_ID, FIRST_BODY_ID + len(names))
         else:
@@ -55,7 +56,7 @@ class WorldViews:
         worlds.copy_agents(agents)
         state = worlds.state
         world, agent = np.divmod(indices, worlds.num_agents)
-        shown = state.present[world]
+        shown = state.present[world] & self._is_drawn
         shown[np.arange(len(indices)), agent] = False
         view, body = np.nonzero(shown)
         world = world[view]

@@ -168,10 +168,10 @@ class Worlds:
         acting = active.reshape(self.num_worlds, -1)
         worlds = np.nonzero(acting.any(axis=1))[0]
         slots = self._slots(agents)
+        np.copyto(state.previous, old_position)
         if len(worlds):
             for group, columns in zip(self.bodies, self._columns, strict=True):
                 group.move(self._motion(columns, slots, worlds))
-        np.copyto(state.previous, old_position)
         self._navmeshes.separate(
             Crowd(
                 slots,
@@ -257,6 +257,7 @@ class Worlds:
             self._navmeshes,
             lambda slot: self._navigation(slot).navmesh,
             self._scene_name,
+            self.radius,
             self.seconds,
             self._keys,
             new_goals,

@@ -35,11 +35,10 @@ def write(file, rows):
 class Recorder(RLlibWorld):
     """Writes down each agent's episode: return, length, how it ended, and the last observation."""
 
-    begun = False  # RLlib tries a few steps before its first reset with a seed
-
     def reset(self, *, seed=None, options=None):
         found = super().reset(seed=seed, options=options)
-        self.begun |= seed is not None
+        if seed is not None:  # RLlib tries a step before the first reset that counts
+            self.file.unlink(missing_ok=True)
         self.totals = {name: [0.0, 0] for name in self.acting}
         self.ended = {}
         return found
@@ -54,8 +53,8 @@ class Recorder(RLlibWorld):
             if worlds.waiting[0, row]:
                 ends = bool(worlds.terminated[0, row]), bool(worlds.truncated[0, row])
                 self.ended[name] = [*self.totals[name], *ends, float(found[0][name].sum())]
-        if self.begun and not self.acting:
-            write(self.folder / f"truth-{os.getpid()}.jsonl", self.ended)
+        if not self.acting:
+            write(self.file, self.ended)
         return found
 
 
@@ -75,7 +74,7 @@ def make_recorder(config):
         cache_dir=folder / "cache",
         **config,
     )
-    world.folder = folder
+    world.file = folder / f"truth-{os.getpid()}.jsonl"
     return world
 
 

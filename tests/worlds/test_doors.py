@@ -1,0 +1,143 @@
+"""Doors open for agents, block while they are closed, and touch nobody."""
+
+import numpy as np
+import pytest
+from rooms import box, scene_of
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.replay import RecordWorlds, replay
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.worlds.doors import DISC_RADIUS, Doors
+from gym_batchnav.worlds.log import WorldLog
+
+HINGE = ((-0.45, 0.0, 0.0),)
+ALONG_X = (-90.0,)  # the closed leaf runs along +x, from x = -0.45 to 0.45
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    library = SceneLibrary.from_scenes([scene_of("hall", box((-5, 0, -5), (5, 2.6, 5), inward=True))])
+    cache = tmp_path_factory.mktemp("cache")
+    made = []
+
+    def make(num_agents=1, doors=None, **keywords):
+        given = {"library": library, "sensors": (), "renderer": "embree", "num_episodes": 40, "cache_dir": cache}
+        doors = Doors(HINGE, ALONG_X) if doors is None else doors
+        made.append(BatchNavEnv(num_agents, agents_per_world=num_agents, bodies=(doors,), **{**given, **keywords}))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def put(env, *places, heading=0.0):
+    """Put the agents at places (x, z)."""
+    points = np.array([[x, 0, z] for x, z in places], np.float32)
+    env.set_pose(env.navmesh_of(0).snap(points), np.full(len(places), heading))
+
+
+def tip(env):
+    """Where the outermost disc of the door is, (x, z)."""
+    return env.worlds.state.position[0, -1, [0, 2]]
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_door_opens_away_from_an_agent_who_walks_through_and_closes_again(make, side):
+    env = make()
+    env.reset(seed=0)
+    put(env, (0.0, 3.0 * side), heading=0.0 if side == 1 else np.pi)
+    np.testing.assert_allclose(tip(env), [0.45 - DISC_RADIUS, 0.0], atol=1e-5)
+    widest = 0.0
+    for _ in range(24):
+        env.step(np.array([1]))
+        widest = max(widest, -side * tip(env)[1])
+        assert side * tip(env)[1] < 1e-5
+        assert env.task_state.worlds.gaps().min() > -1e-3
+    assert env.agents.position[0, 2] == pytest.approx(-3.0 * side, abs=0.26)  # nothing held it up
+    assert widest == pytest.approx(0.9 - DISC_RADIUS, abs=1e-5)
+    np.testing.assert_allclose(tip(env), [0.45 - DISC_RADIUS, 0.0], atol=1e-5)
+
+
+def test_a_closed_door_cannot_be_walked_through(make):
+    env = make(doors=Doors(HINGE, ALONG_X, reach=0.1))
+    for x in np.linspace(-0.4, 0.4, 9):
+        env.reset(seed=0)
+        put(env, (x, 1.0))
+        for _ in range(8):
+            env.step(np.array([1]))
+        distance = np.linalg.norm(env.agents.position[0, [0, 2]] - env.worlds.state.position[0, 1:][:, [0, 2]], axis=1)
+        assert distance.min() == pytest.approx(0.18 + DISC_RADIUS, abs=1e-3) and env.agents.position[0, 2] > 0.2
+
+
+def test_a_door_does_not_touch_who_stands_behind_it(make):
+    env = make(num_agents=2, doors=Doors(HINGE, ALONG_X, speed_deg=20))
+    env.reset(seed=0)
+    put(env, (0.0, 0.5), (0.2, -0.6))  # the nearer one opens it towards the other
+    for _ in range(30):
+        env.step(np.array([2, 2]))
+        assert env.task_state.worlds.gaps().min() > -1e-3
+    assert -0.6 < tip(env)[1] < -0.02
+
+
+def test_whatever_agents_do_no_door_runs_into_them(make):
+    env = make(num_agents=3, max_episode_steps=1000)
+    env.reset(seed=0)
+    put(env, (0.0, 0.6), (0.4, -0.8), (-0.3, 1.2))
+    rng = np.random.default_rng(0)
+    view = env.task_state.worlds
+    swings = 0.0
+    for step in range(600):
+        if step % 60 == 0:
+            put(env, (0.0, 0.6), (0.4, -0.8), (-0.3, 1.2))
+        before = tip(env).copy()
+        env.step(rng.choice([1, 2, 3], size=3, p=[0.6, 0.2, 0.2]))
+        swings += np.abs(tip(env) - before).sum()
+        assert view.gaps().min() > -1e-3, step
+    assert swings > 3
+
+
+def test_a_door_is_seen(make):
+    numbers = {"door": 5}
+    env = make(sensors=("semantic", "depth"), semantic_ids=numbers)
+    env.reset(seed=0)
+    put(env, (0.0, 2.0))
+    observation, *_ = env.step(np.array([2]))
+    observation, *_ = env.step(np.array([3]))
+    seen = observation["semantic"][0, ..., 0] == 5
+    assert 0.05 < seen.mean() < 0.5
+    width = seen[32].sum() / 64 * 2 * 2.0  # metres at a distance of 2 m
+    assert width == pytest.approx(0.9, abs=0.1)
+
+
+def test_an_episode_with_a_door_is_repeated(make, tmp_path):
+    envs = RecordWorlds(make(max_episode_steps=20), tmp_path)
+    envs.reset(seed=0)
+    put(envs.unwrapped, (0.0, 1.5))
+    for _ in range(20):
+        envs.step(np.array([1]))
+    log = WorldLog.load(tmp_path / "000000_world_0.npz")
+    assert np.ptp(log.heading[:, 1]) > 1
+    again = make(max_episode_steps=20)
+    for step, _ in enumerate(replay(again, log)):
+        if step + 1 < log.num_steps:
+            np.testing.assert_array_equal(again.worlds.state.position[0], log.position[step + 1])
+
+
+@pytest.mark.parametrize(
+    ("doors", "message"),
+    [
+        (((), ()), "Doors: pass one point"),
+        ((HINGE, (0.0, 1.0)), "Doors: pass one point"),
+        ((HINGE, (np.nan,)), "headings_deg"),
+        ((HINGE, ALONG_X, 0.0), "reach=0.0"),
+    ],
+)
+def test_wrong_doors_are_refused(doors, message):
+    with pytest.raises(ValueError, match=message):
+        Doors(*doors)
+
+
+def test_a_door_outside_is_refused(make):
+    with pytest.raises(ValueError, match="is not in a doorway of scene 'hall'"):
+        make(doors=Doors(((40.0, 0.0, 0.0),), ALONG_X)).reset()
