@@ -45,6 +45,7 @@ class SelfPlay(VectorWrapper):
         if not opponents:
             raise ValueError("opponents=[]: pass a policy for the other agents")
         self.opponents = list(opponents)
+        self._num_worlds = worlds.num_worlds
         mask = np.tile(learns, worlds.num_worlds)
         self._rows = np.nonzero(mask)[0]
         self._others = np.nonzero(~mask)[0]
@@ -59,7 +60,15 @@ class SelfPlay(VectorWrapper):
         return len(self._rows)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in every world; the seed is that of the whole batch."""
+        """Begin an episode in every world.
+
+        A number is the seed of the whole batch. Of a sequence with one seed per learner, each world takes the first of
+        its learners.
+        """
+        if isinstance(seed, (list, tuple)) and len(seed) == len(self._rows):
+            size = len(self._rows) + len(self._others)
+            learners = len(seed) // self._num_worlds
+            seed = [seed[row * self._num_worlds // size * learners] for row in range(size)]
         observation, info = self.env.reset(seed=seed, options=options)
         return self._split(observation), self._learners_of(info)
 
