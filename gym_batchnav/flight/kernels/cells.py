@@ -49,7 +49,7 @@ def count_boxes(corners: np.ndarray, shape: np.ndarray, frame: np.ndarray, margi
     for triangle in range(len(corners)):
         pairs = 1.0
         for axis in range(3):
-            first, end = _range(corners, triangle, axis, shape, frame, margin)
+            first, end = _range(corners, to_int64(triangle), to_int64(axis), shape, frame, margin)
             pairs *= end - first
         total += pairs
     return total
@@ -72,9 +72,9 @@ def fill_cells(
     side = frame[3]
     reach = (0.5 * math.sqrt(3.0) * side + MARGIN) ** 2
     for triangle in range(len(corners)):
-        x0, x1 = _range(corners, triangle, 0, shape, frame, MARGIN)
-        y0, y1 = _range(corners, triangle, 1, shape, frame, MARGIN)
-        z0, z1 = _range(corners, triangle, 2, shape, frame, MARGIN)
+        x0, x1 = _range(corners, to_int64(triangle), to_int64(0), shape, frame, MARGIN)
+        y0, y1 = _range(corners, to_int64(triangle), to_int64(1), shape, frame, MARGIN)
+        z0, z1 = _range(corners, to_int64(triangle), to_int64(2), shape, frame, MARGIN)
         for x in range(x0, x1):
             for y in range(y0, y1):
                 for z in range(z0, z1):

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.flight.kernels.layout import Point
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 
 _THIN = 1e-12  # squared sine of the angle at a corner, below which only the edges count
 
@@ -58,9 +58,9 @@ def corner_at(corners: np.ndarray, triangle: int, corner: int) -> Point:
 @njit(**INNER)
 def closest_on_triangle(corners: np.ndarray, triangle: int, p: Point) -> Point:
     """Return the point of a triangle, which may be degenerate, that is closest to a point."""
-    a = corner_at(corners, triangle, 0)
-    b = corner_at(corners, triangle, 1)
-    c = corner_at(corners, triangle, 2)
+    a = corner_at(corners, to_int64(triangle), to_int64(0))
+    b = corner_at(corners, to_int64(triangle), to_int64(1))
+    c = corner_at(corners, to_int64(triangle), to_int64(2))
     abx, aby, abz = b.x - a.x, b.y - a.y, b.z - a.z
     acx, acy, acz = c.x - a.x, c.y - a.y, c.z - a.z
     nx = aby * acz - abz * acy

@@ -117,7 +117,7 @@ def find_field(
     size = 0
     goal = Point(np.float64(target[0]), np.float64(target[1]), np.float64(target[2]))
     parent[:] = -1
-    x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, goal, _NEAR)
+    x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, goal, to_int64(_NEAR))
     for x in range(x0, x1):
         for y in range(y0, y1):
             for z in range(z0, z1):
@@ -180,7 +180,7 @@ def path_from(voxels: Voxels, fields: Fields, goal: int, p: Point, radius: float
     best = np.inf
     turn = p
     for reach in range(1, _NEAR + 1):
-        x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, p, reach)
+        x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, p, to_int64(reach))
         for x in range(x0, x1):
             for y in range(y0, y1):
                 for z in range(z0, z1):

@@ -36,9 +36,9 @@ def write_clearance(corners: np.ndarray, frame: np.ndarray, clearance: np.ndarra
     shape = clearance.shape
     most = np.float64(clearance.max())
     for triangle in range(len(corners)):
-        a = corner_at(corners, triangle, 0)
-        b = corner_at(corners, triangle, 1)
-        c = corner_at(corners, triangle, 2)
+        a = corner_at(corners, to_int64(triangle), to_int64(0))
+        b = corner_at(corners, to_int64(triangle), to_int64(1))
+        c = corner_at(corners, to_int64(triangle), to_int64(2))
         x0 = cell_of(min(a.x, b.x, c.x) - most, frame[0], side, shape[0])
         x1 = cell_of(max(a.x, b.x, c.x) + most, frame[0], side, shape[0])
         y0 = cell_of(min(a.y, b.y, c.y) - most, frame[1], side, shape[1])
@@ -71,9 +71,9 @@ def write_columns(corners: np.ndarray, frame: np.ndarray, lowest: np.ndarray, hi
     side = frame[3]
     num_x, num_z = lowest.shape
     for triangle in range(len(corners)):
-        a = corner_at(corners, triangle, 0)
-        b = corner_at(corners, triangle, 1)
-        c = corner_at(corners, triangle, 2)
+        a = corner_at(corners, to_int64(triangle), to_int64(0))
+        b = corner_at(corners, to_int64(triangle), to_int64(1))
+        c = corner_at(corners, to_int64(triangle), to_int64(2))
         area = _side_of(a.x, a.z, b.x, b.z, c.x, c.z)
         if area == 0.0:
             continue
