@@ -15,7 +15,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.state import WorldState
+from gym_batchnav.state import Commands, WorldState
 from gym_batchnav.system.numbers import check_between, check_counts
 
 SHAPES = ("robot", "person", "dog", "door")
@@ -118,6 +118,36 @@ class BodyMotion:
     seconds: float
     keys: np.ndarray
     new_goals: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+    def walk(self, world: np.ndarray, column: np.ndarray, turn: np.ndarray, forward: np.ndarray) -> None:
+        """Turn bodies and let them walk straight ahead as if they were alone, sliding along walls.
+
+        Args:
+            world: [G] int, the worlds of the bodies.
+            column: [G] int, their columns.
+            turn: [G] float64, radians, left positive.
+            forward: [G] float64, metres.
+        """
+        bodies = world, column
+        state = self.state
+        count = len(world)
+        polygon = state.polygon[bodies]
+        position = state.position[bodies]
+        heading = state.heading[bodies]
+        self.navmeshes.step(
+            Commands(turn, forward, np.zeros(count), np.zeros(count, bool)),
+            np.ascontiguousarray(self.slots[world], np.int32),
+            polygon,
+            position,
+            heading,
+            sliding=True,
+            active=state.present[bodies],
+            moved_out=np.empty(count, np.float32),
+            collided_out=np.empty(count, bool),
+        )
+        state.polygon[bodies] = polygon
+        state.position[bodies] = position
+        state.heading[bodies] = heading
 
 
 class MovingBodies(Protocol):

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from gym_batchnav.state import Commands
 from gym_batchnav.system.numbers import check_flags
 from gym_batchnav.worlds.api import BodyMotion, MovingBodies
 from gym_batchnav.worlds.log import WorldLog
@@ -148,22 +147,8 @@ class LoggedBodies(MovingBodies):
         source = self.columns[body]
         way = self.log.position[target, source].astype(np.float64) - position
         length = np.minimum(np.hypot(way[:, 0], way[:, 2]), self._strides[body])
-        heading = state.heading[world, column]
-        polygon = state.polygon[world, column]
-        count = len(world)
-        motion.navmeshes.step(
-            Commands(np.arctan2(-way[:, 0], -way[:, 2]) - heading, length, np.zeros(count), np.zeros(count, bool)),
-            np.ascontiguousarray(motion.slots[world], np.int32),
-            polygon,
-            position,
-            heading,
-            sliding=True,
-            active=state.present[world, column],
-            moved_out=np.empty(count, np.float32),
-            collided_out=np.empty(count, bool),
-        )
-        state.polygon[world, column] = polygon
-        state.position[world, column] = position
+        turn = np.arctan2(-way[:, 0], -way[:, 2]) - state.heading[world, column]
+        motion.walk(world, column, turn, length)
         state.heading[world, column] = self.log.heading[target, source]
         state.present[world, column] = self.log.present[target, source]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.episodes.draws import step_uniform
-from gym_batchnav.state import Commands
 from gym_batchnav.system.numbers import check_between, check_counts
 from gym_batchnav.worlds.api import BodyMotion, MovingBodies, check_body
 
@@ -62,12 +61,13 @@ class People(MovingBodies):
         draws = draws.reshape(-1, 4)
         first = step_uniform(motion.keys[rows], np.zeros_like(steps), f"speed-{columns[0]}", len(columns)).ravel()
         length = (self.speed[0] + first * (self.speed[1] - self.speed[0])) * motion.seconds
-        slots = np.ascontiguousarray(motion.slots[world], np.int32)
-        polygon = state.polygon[world, column]
-        position = state.position[world, column]
-        heading = state.heading[world, column]
-        goals = state.goal_index[world, column]
-        walks = motion.navmeshes.next_walk(slots, polygon, position, goals, longest=float(length.max()))
+        walks = motion.navmeshes.next_walk(
+            np.ascontiguousarray(motion.slots[world], np.int32),
+            state.polygon[world, column],
+            state.position[world, column],
+            state.goal_index[world, column],
+            longest=float(length.max()),
+        )
         lost = ~(walks.distance > ARRIVED) | ~np.isfinite(walks.distance)
         stopped = state.touched[world, column]
         changes = lost | (stopped & (draws[:, 3] < GIVE_UP))
@@ -78,19 +78,5 @@ class People(MovingBodies):
         direction = walks.direction - np.where(stopped, AVOID * draws[:, 1], 0.0)
         rests = lost | (draws[:, 2] < self.pause)
         forward = np.where(rests, 0.0, np.minimum(length, np.where(stopped, length, walks.length)))
-        turn = np.where(rests, 0.0, direction - heading)
-        count = len(world)
-        motion.navmeshes.step(
-            Commands(turn, forward, np.zeros(count), np.zeros(count, bool)),
-            slots,
-            polygon,
-            position,
-            heading,
-            sliding=True,
-            active=state.present[world, column],
-            moved_out=np.empty(count, np.float32),
-            collided_out=np.empty(count, bool),
-        )
-        state.polygon[world, column] = polygon
-        state.position[world, column] = position
-        state.heading[world, column] = heading
+        turn = np.where(rests, 0.0, direction - state.heading[world, column])
+        motion.walk(world, column, turn, forward)

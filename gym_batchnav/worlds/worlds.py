@@ -113,8 +113,8 @@ class Worlds:
         rows = np.empty(state.present[worlds].shape, np.int64)
         for entered in np.unique(slot):
             here = slot == entered
-            rows[here] = place_bodies(self._places_of(int(entered)), leader[here], self.radius, draws[here])
             places = self._places_of(int(entered))
+            rows[here] = place_bodies(places, leader[here], self.radius, draws[here])
             state.polygon[worlds[here]] = places.polygon[rows[here]]
             state.position[worlds[here]] = places.position[rows[here]]
             state.heading[worlds[here]] = places.heading[rows[here]]
@@ -158,23 +158,23 @@ class Worlds:
         Args:
             before: What ``before`` returned.
             agents: All agents; those that are stopped are moved back.
-            active: [N] bool, the agents that acted. Worlds without any stand still.
+            active: [N] bool, the agents that acted. Worlds without any rest: their state does not change.
             moved: [N] float32, metres that the agents walked; changed for those that are stopped.
             collided: [N] bool, whether they collided; set for those that are stopped.
         """
         state = self.state
         old_polygon, old_position = before
         self.copy_agents(agents)
-        acting = active.reshape(self.num_worlds, -1)
-        worlds = np.nonzero(acting.any(axis=1))[0]
+        acts = active.reshape(self.num_worlds, -1).any(axis=1)
+        worlds = np.nonzero(acts)[0]
         slots = self._slots(agents)
-        np.copyto(state.previous, old_position)
+        state.previous[worlds] = old_position[worlds]
         if len(worlds):
             for group, columns in zip(self.bodies, self._columns, strict=True):
                 group.move(self._motion(columns, slots, worlds))
         self._navmeshes.separate(
             Crowd(
-                slots,
+                np.where(acts, slots, -1).astype(np.int32),
                 state.present,
                 self._fixed,
                 self.radius,
@@ -186,10 +186,10 @@ class Worlds:
                 state.touched,
             )
         )
-        state.num_touches[:] += state.touched
+        state.num_touches[worlds] += state.touched[worlds]
         state.num_steps[worlds] += 1
-        stopped = state.touched[:, : self.num_agents].ravel()
-        rows = np.nonzero(stopped)[0]
+        stopped = state.touched[:, : self.num_agents] & acts[:, None]
+        rows = np.nonzero(stopped.ravel())[0]
         if len(rows):
             ours = slice(None), slice(self.num_agents)
             agents.polygon[rows] = state.polygon[ours].reshape(-1)[rows]
@@ -212,11 +212,10 @@ class Worlds:
         shape = state.terminated.shape
         state.terminated[:] |= terminated.reshape(shape)
         state.truncated[:] |= truncated.reshape(shape)
-        waiting = np.logical_or(state.terminated, state.truncated)
-        ends = waiting.all(axis=1) & active.reshape(shape).any(axis=1)
         acted = active.reshape(shape)
+        ends: np.ndarray = np.all(state.waiting, axis=1) & np.any(acted, axis=1)
         # Those that end with their world stay in the picture until the next episode begins.
-        state.present[:, : self.num_agents][waiting & acted & ~ends[:, None]] = False
+        state.present[:, : self.num_agents][state.waiting & acted & ~ends[:, None]] = False
         done = np.repeat(ends, self.num_agents)
         ended = state.terminated.ravel() & done
         return ended, done & ~ended

@@ -5,6 +5,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.state import arrays_of
 from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
 from gym_batchnav.worlds.placing import Places, place_bodies
@@ -112,6 +113,22 @@ def test_a_world_is_the_same_whatever_the_number_of_worlds(cache_dir, mode):
         np.testing.assert_array_equal(one, other[:, : one.shape[1]])
     few.close()
     many.close()
+
+
+def test_a_paused_world_keeps_its_state(cache_dir):
+    env = make(8, cache_dir)
+    run(env, 40)
+    state = env.worlds.state
+    assert state.touched[1].any() or (state.previous[1] != state.position[1]).any()
+    before = {name: array[1].copy() for name, array in arrays_of(state).items()}
+    moving = state.position[0].copy()
+    with env.paused(np.arange(8) >= 4):
+        for _ in range(5):
+            env.step(np.full(8, 1))
+    for name, array in arrays_of(state).items():
+        np.testing.assert_array_equal(array[1], before[name], err_msg=name)
+    assert (state.position[0] != moving).any()
+    env.close()
 
 
 def test_a_state_is_resumed_to_the_bit(cache_dir):

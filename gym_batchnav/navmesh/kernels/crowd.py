@@ -25,7 +25,7 @@ _NEVER = 2.0  # a time after the end of the step, which lasts from 0 to 1
 class Crowd(NamedTuple):
     """The bodies of W worlds, B in each, before and after a step."""
 
-    slots: np.ndarray  # [W] int32
+    slots: np.ndarray  # [W] int32; -1 for worlds that rest, of which nothing is read or written
     present: np.ndarray  # [W, B] bool; others neither block nor are blocked
     fixed: np.ndarray  # [B] bool, whether a body goes its way whatever is in it
     radius: np.ndarray  # [B] float64, metres
@@ -45,10 +45,10 @@ def separate_block(block: int, block_size: int, table: np.ndarray, crowd: Crowd)
     until = np.empty(num_bodies)
     blocked = np.empty(num_bodies, np.bool_)
     for world in range(block * block_size, min((block + 1) * block_size, num_worlds)):
-        crowd.touched[world] = False
         slot = crowd.slots[world]
         if not 0 <= slot < len(table) or table[slot, NUM_POLYGONS] == 0:
             continue
+        crowd.touched[world] = False
         if not _may_meet(crowd, world):
             continue
         _find_contacts(crowd, world, until, blocked)
