@@ -165,7 +165,7 @@ class Worlds:
         state = self.state
         old_polygon, old_position = before
         self.copy_agents(agents)
-        acts: np.ndarray = active.reshape(self.num_worlds, -1).any(axis=1)
+        acts = np.logical_or.reduce(active.reshape(self.num_worlds, -1), axis=1)
         worlds = np.nonzero(acts)[0]
         slots = self._slots(agents)
         state.previous[worlds] = old_position[worlds]
