@@ -1,4 +1,4 @@
-"""Fresh environments: RL libraries, whose pins conflict; versions of Python and Gymnasium; the lowest dependencies.
+"""Fresh environments: RL libraries, whose pins conflict; versions of Python and Gymnasium; low dependencies; releases.
 
 ``nox`` runs the sessions of every CI run, ``nox -s rllib skrl`` others by name, and ``nox -l`` lists all. The session
 of a library runs the commands of its section in docs/libraries.md, then its tests.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import nox
 
 ROOT = Path(__file__).parent
+DIST = ROOT / "dist"
 PAGE = ROOT / "docs" / "libraries.md"
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -56,7 +59,8 @@ LIBRARIES = {
     "pettingzoo": Library("PettingZoo", "pettingzoo"),
 }
 
-nox.options.sessions = ["sb3", "gymnasium(1.2.2)"]
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+nox.options.sessions = ["sb3", "gymnasium(1.2.2)", "window", "docs", "release", f"wheel-{HERE}"]
 nox.options.error_on_missing_interpreters = True
 
 
@@ -117,6 +121,77 @@ def gymnasium(session: nox.Session, version: str) -> None:
     env = settings(session, "torch")
     session.install(".[test,viz]", f"gymnasium=={version}", *WRAPPERS_NEED, env=env)
     run_tests(session, env, *(f"tests/{test}" for test in GYMNASIUM_TESTS))
+
+
+@nox.session(python="3.12")
+def lerobot(session: nox.Session) -> None:
+    """Our LeRobot datasets, read by LeRobot; its pins allow neither our torch nor the newest PyAV."""
+    env = {**settings(session, "lerobot"), "PIP_CONSTRAINT": ""}
+    session.install(".[test]", "lerobot[dataset]>=0.6.1", env=env)
+    run_tests(session, env, "tests/collect/test_lerobot_reader.py", "tests/collect/test_lerobot.py")
+
+
+@nox.session(python="3.12")
+def minari(session: nox.Session) -> None:
+    """Our Minari datasets, read by Minari."""
+    env = settings(session, "minari")
+    session.install(".[test,minari]", env=env)
+    run_tests(session, env, "tests/collect/test_minari_reader.py", "tests/collect/test_minari.py")
+
+
+@nox.session
+def window(session: nox.Session) -> None:
+    """The live window in Chromium, which must be installed."""
+    env = settings(session, "playwright")
+    session.install(".[test]", "playwright", env=env)  # without its own browsers
+    run_tests(session, env, "-n", "0", "tests/viz/window/test_browser.py")
+
+
+@nox.session(python="3.12")
+def rerun(session: nox.Session) -> None:
+    """Our recordings, read by rerun."""
+    env = settings(session, "rerun")
+    session.install(".[test,rerun]", env=env)
+    run_tests(
+        session, env, "tests/viz/rrd", "tests/collect/test_rrd.py", "tests/test_docs.py", "-k", "rrd or window or data"
+    )
+
+
+@nox.session
+def ray(session: nox.Session) -> None:
+    """Commands on a Ray cluster of three local nodes, one of which is killed."""
+    env = {**settings(session, "ray", "torch"), "RAY_USAGE_STATS_ENABLED": "0"}
+    session.install(".[test,train,ray]", env=env)
+    run_tests(session, env, "-n", "0", "tests/cluster")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site of docs/, built into site/; a link or an anchor that leads nowhere is an error."""
+    session.install(*EXTRAS["docs"], env=settings(session))
+    session.run("mkdocs", "build", "--strict", *session.posargs)  # --quiet would also silence what strict counts
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """The wheel and the sdist, built from the checkout into dist/ and checked; nothing is uploaded."""
+    session.install("build>=1.2", "twine>=6.1", env=settings(session))
+    shutil.rmtree(DIST, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(DIST), silent=True)  # the wheel is built from the sdist
+    session.run("twine", "check", "--strict", *sorted(map(str, DIST.iterdir())))
+    session.run("python", ".ci/check_dist.py", str(DIST))
+
+
+@nox.session(python=PYTHONS)
+def wheel(session: nox.Session) -> None:
+    """The wheel in dist/, which ``nox -s release`` builds, with one version of Python and the newest dependencies."""
+    built = [str(path) for path in DIST.glob("*.whl")]
+    if len(built) != 1:
+        session.error("dist/ does not hold one wheel: run nox -s release first")
+    session.install(*built)
+    session.chdir(session.create_tmp())
+    cache = str(session.cache_dir.absolute() / "numba-of-wheels")
+    session.run("python", "-I", str(ROOT / ".ci" / "smoke.py"), PROJECT["version"], env={"NUMBA_CACHE_DIR": cache})
 
 
 @nox.session(python=PYTHONS)

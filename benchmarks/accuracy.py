@@ -19,6 +19,7 @@ import trimesh
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.state import AgentState, StepOutcome
 
 FLAT = np.array([1, 0, 1], np.float32)
 
@@ -94,6 +95,7 @@ def follower_figures(mesh: NavMesh, sliding: bool) -> float:
     first = np.zeros(size, np.float32)
     last = np.zeros(size, np.float32)
     agents = slots, polygon, position, heading
+    state = AgentState(*agents, np.zeros(size, np.float32))
     kind = DiscreteActions(forward_step=0.25, turn_angle_deg=30)
     how = {"forward_step": kind.forward_step, "turn_angle": kind.turn_angle, "sliding": sliding}
     batch.distance(slots, polygon, position, goal_index, first)
@@ -101,7 +103,7 @@ def follower_figures(mesh: NavMesh, sliding: bool) -> float:
         actions = batch.next_action(*agents, goal_index, goal_radius=0.25, **how)
         active &= actions != 0
         commands = kind.decode(actions)
-        batch.step(commands, *agents, sliding=sliding, active=active, moved_out=moved, collided_out=collided)
+        batch.step(commands, state, active, StepOutcome(moved, collided), sliding=sliding)
         path += moved
     batch.distance(slots, polygon, position, goal_index, last)
     return float(np.mean((~active & (last <= 0.25)) * first / np.maximum(first, path)))

@@ -17,7 +17,7 @@ from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.state import Commands
+from gym_batchnav.state import AgentState, Commands, StepOutcome
 
 NUM_GOALS = 64
 ROOM = 5.0  # metres, the side of a room of a furnished plan
@@ -84,17 +84,15 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     zeros = np.zeros(num_agents)
     forward = Commands(turn=zeros, forward=np.full(num_agents, 0.25), side=zeros, stop=zeros > 0)
     active = np.ones(num_agents, bool)
-    moved = np.zeros(num_agents, np.float32)
     collided = np.zeros(num_agents, bool)
+    outcome = StepOutcome(np.zeros(num_agents, np.float32), collided)
+    agents = AgentState(slots, polygon, position, heading, np.zeros(num_agents, np.float32))
     distance = np.zeros(num_agents, np.float32)
     how = {"forward_step": 0.25, "turn_angle": np.pi / 18, "sliding": True}
 
     def walk() -> tuple[float, float]:
         times = [time.perf_counter()]
-        navmeshes.step(
-            forward, slots, polygon, position, heading, sliding=True, active=active, moved_out=moved,
-            collided_out=collided,
-        )  # fmt: skip
+        navmeshes.step(forward, agents, active, outcome, sliding=True)
         times.append(time.perf_counter())
         navmeshes.distance(slots, polygon, position, goal_index, distance)
         times.append(time.perf_counter())

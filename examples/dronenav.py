@@ -7,7 +7,9 @@ It is evaluated in homes that were not trained on.
 """
 
 import argparse
+import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +63,15 @@ class Memory:
         return self.observations[rows], self.actions[rows]
 
 
-def imitate(model: PPO, env: SB3VecEnv, timesteps: int, updates: int = 8, seed: int = 0) -> None:
+def imitate(
+    model: PPO,
+    env: SB3VecEnv,
+    timesteps: int,
+    updates: int = 8,
+    seed: int = 0,
+    evaluate: Callable[[int], None] | None = None,
+    evaluations: int = 5,
+) -> None:
     """Train the policy to act as the follower would.
 
     Args:
@@ -70,12 +80,15 @@ def imitate(model: PPO, env: SB3VecEnv, timesteps: int, updates: int = 8, seed: 
         timesteps: Environment steps, summed over environments.
         updates: Updates per step of the batch.
         seed: Chooses who acts.
+        evaluate: Called after each part of the imitation with the environment steps so far.
+        evaluations: Number of parts.
     """
     rng = np.random.default_rng(seed)
     memory = Memory(200_000, env.observation_space.shape[0], env.action_space.shape[0])
     optimizer = torch.optim.Adam(model.policy.parameters(), lr=5e-4)
     observation = env.reset()
     calls = max(timesteps // env.num_envs, 1)
+    parts = [calls * part // evaluations for part in range(1, evaluations + 1)]
     losses = []
     started = time.perf_counter()
     for call in range(calls):
@@ -95,6 +108,8 @@ def imitate(model: PPO, env: SB3VecEnv, timesteps: int, updates: int = 8, seed: 
         if call % max(calls // 10, 1) == 0:
             seconds = time.perf_counter() - started
             print(f"imitation {call / calls:4.0%}: error {np.mean(losses[-200:]):.4f}, {seconds:.0f} s", flush=True)
+        if evaluate is not None and call + 1 in parts:
+            evaluate((call + 1) * env.num_envs)
 
 
 def main() -> None:
@@ -106,7 +121,7 @@ def main() -> None:
     parser.add_argument("--scenes", default=HOMES.format("0-15"), help="training scenes; also a file or folder")
     parser.add_argument("--held-out", default=HOMES.format("100-103"), help="evaluation scenes")
     parser.add_argument("--episodes", type=int, default=25, help="episodes in each evaluation scene")
-    parser.add_argument("--evaluations", type=int, default=5, help="number of evaluations during PPO")
+    parser.add_argument("--evaluations", type=int, default=5, help="number of evaluations of either part")
     parser.add_argument("--out", type=Path, default=Path("runs/dronenav"), help="folder for the results")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -116,26 +131,33 @@ def main() -> None:
     held_out = make_env(50, args.held_out, episode_order="once", num_episodes=args.episodes)
     model = make_model(env, args.seed)
     env.seed(args.seed)
-    report("before", model, held_out)
-    started = time.perf_counter()
+    curve = [report("before", model, held_out, 0)]
     if args.imitation_timesteps:
-        imitate(model, env, args.imitation_timesteps, seed=args.seed)
-        report("after imitation", model, held_out, started)
+        imitate(
+            model,
+            env,
+            args.imitation_timesteps,
+            seed=args.seed,
+            evaluate=lambda steps: curve.append(report("imitation", model, held_out, steps)),
+            evaluations=args.evaluations,
+        )
     if args.timesteps:
         calls = max(args.timesteps // args.num_envs // args.evaluations, 1)
         evaluation = NavEvalCallback(held_out, eval_freq=calls, log_path=str(args.out), verbose=1)
         model.learn(args.timesteps, callback=evaluation)
-        report("after PPO", model, held_out, started)
+        curve.append(report("PPO", model, held_out, args.imitation_timesteps + model.num_timesteps))
+    (args.out / "curve.json").write_text(json.dumps(curve))
     model.save(args.out / "model")
     env.close()
     held_out.close()
 
 
-def report(when: str, model: PPO, held_out: SB3VecEnv, started: float | None = None) -> None:
-    """Print success and SPL in homes that were not trained on."""
-    figures = evaluate_once(model, held_out)
-    minutes = "" if started is None else f" ({(time.perf_counter() - started) / 60:.1f} min)"
-    print(f"{when}{minutes}: success {figures['success'].mean():.2f}, SPL {figures['spl'].mean():.2f}", flush=True)
+def report(part: str, model: PPO, held_out: SB3VecEnv, steps: int) -> dict[str, float]:
+    """Print and return success and SPL in homes that were not trained on."""
+    episodes = evaluate_once(model, held_out)
+    figures = {"success": float(episodes["success"].mean()), "spl": float(episodes["spl"].mean())}
+    print(f"{part}, {steps:,} steps: success {figures['success']:.2f}, SPL {figures['spl']:.2f}", flush=True)
+    return {"steps": steps, **figures}
 
 
 if __name__ == "__main__":

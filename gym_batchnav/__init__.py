@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gym_batchnav.actions.flight import FlightActions
     from gym_batchnav.actions.noise import LoCoBotNoise
     from gym_batchnav.env.batch_env import BatchNavEnv
-    from gym_batchnav.geometry import Camera
+    from gym_batchnav.geometry import Camera, CameraJitter
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
     from gym_batchnav.noise.depth import RedwoodNoise
     from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
@@ -42,6 +42,7 @@ _EXPORTS = {
     "Action": "gym_batchnav.state",
     "BatchNavEnv": "gym_batchnav.env.batch_env",
     "Camera": "gym_batchnav.geometry",
+    "CameraJitter": "gym_batchnav.geometry",
     "DiscreteActions": "gym_batchnav.actions.discrete",
     "DroneNav": "gym_batchnav.task.dronenav",
     "Explore": "gym_batchnav.task.explore",
@@ -76,6 +77,7 @@ __all__ = [
     "Action",
     "BatchNavEnv",
     "Camera",
+    "CameraJitter",
     "DiscreteActions",
     "DroneNav",
     "Explore",

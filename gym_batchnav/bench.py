@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numba
@@ -16,6 +16,7 @@ from numba import njit
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.features import scene_features
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
@@ -37,6 +38,8 @@ def bench_step(
     sensors: tuple[str, ...] = ("depth",),
     camera: Camera | None = None,
     renderer: str = "auto",
+    resident_scenes: int | None = None,
+    threads: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
     """Measure the frames/s of whole environment steps; ``sensors=()`` measures navigation alone.
@@ -51,15 +54,34 @@ def bench_step(
         sensors: The image sensors.
         camera: The agents' camera.
         renderer: Name of the renderer.
+        resident_scenes: K; None for all scenes.
+        threads: Number of threads of Numba; None for all.
         progress: Called with the completed share, 0 to 1.
 
     Returns:
         Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median),
         ``calibration_mops`` (see ``calibrate``; median of one run per slice), ``parts`` (milliseconds per step, by
         phase), ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``, ``machine``,
-        ``threads``.
+        ``threads``, ``scene_features`` (see ``library.features.SceneFeatures``).
     """
-    env = BatchNavEnv(num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, reuse_buffers=True)
+    env = BatchNavEnv(
+        num_envs,
+        scenes=scenes,
+        sensors=sensors,
+        camera=camera,
+        renderer=renderer,
+        resident_scenes=resident_scenes,
+        reuse_buffers=True,
+    )
+    with threads_of_numba(threads):
+        return _bench_step(env, sensors, seconds, progress)
+
+
+def _bench_step(
+    env: BatchNavEnv, sensors: tuple[str, ...], seconds: float, progress: Callable[[float], None] | None
+) -> dict[str, Any]:
+    """Measure the steps of a batch, then close it."""
+    num_envs = env.num_envs
     actions = _shortest_path_tape(env)
     taken = 0
 
@@ -183,6 +205,18 @@ def interleaved(workloads: Mapping[str, Callable[[], int]], seconds: float) -> d
     return rates
 
 
+@contextmanager
+def threads_of_numba(count: int | None) -> Iterator[None]:
+    """Run kernels with at most ``count`` threads inside the block; None changes nothing."""
+    before = numba.get_num_threads()
+    if count is not None:
+        numba.set_num_threads(min(count, before))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
 def calibrate() -> float:
     """Return the million operations/s of a fixed loop on one thread, to separate changes of the machine's speed."""
     start = time.perf_counter()
@@ -256,10 +290,12 @@ def _in_slices(work: Callable[[], int], seconds: float, progress: Callable[[floa
 
 def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ...], num_envs: int) -> dict[str, Any]:
     """Return the scenes, sensors and machine of a measurement."""
-    triangles = [len(library.scene(slot).triangles) for slot in range(library.num_slots)]
+    triangles = [len(library.scene(slot).triangles) for slot in library.active.tolist()]
     return {
         "num_envs": num_envs,
         "scenes": library.num_slots,
+        "resident_scenes": len(library.active),
+        "scene_features": asdict(scene_features(library)),
         "triangles_per_scene": int(np.mean(triangles)),
         "sensors": list(sensors),
         "resolution": [camera.width, camera.height],

@@ -15,7 +15,7 @@ from typing import Any
 
 import gym_batchnav
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.render.api import INSTALL_MESA, INSTALL_NVIDIA_GL, NVIDIA_DRIVER_FILE, choose_renderer, is_software
+from gym_batchnav.render.api import INSTALL_NVIDIA_GL, NVIDIA_DRIVER_FILE, choose_renderer, is_software, opengl_remedy
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.storage import is_writable
 
@@ -144,7 +144,7 @@ def advise(found: Diagnosis) -> tuple[str, ...]:
     if graphics.has_nvidia and not graphics.hardware:
         advice.append(_nvidia_advice(graphics))
     elif graphics.opengl is None and graphics.loader:
-        advice.append(graphics.error or f"OpenGL 4.3 is not available: {INSTALL_MESA}")
+        advice.append(graphics.error or f"OpenGL 4.3 is not available: {opengl_remedy()}")
     if found.embree is None:
         advice.append(f"Embree cannot run ({found.embree_error}): machines without a graphics device need it")
     if graphics.hardware and graphics.has_nvidia and found.cuda_error:

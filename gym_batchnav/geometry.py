@@ -28,6 +28,56 @@ class DepthEncoding(NamedTuple):
     miss: float  # written where nothing is hit
 
 
+class CameraPlaces(NamedTuple):
+    """The places of one camera on N agents, instead of those of ``Camera``."""
+
+    eye_height: np.ndarray  # [N] float64, metres
+    pitch: np.ndarray  # [N] float64, radians
+    yaw: np.ndarray  # [N] float64, radians
+
+
+@dataclass(frozen=True, slots=True)
+class CameraJitter:
+    """Ranges from which the place of a camera is drawn for each episode, for training.
+
+    The draws depend on the episode alone, not on the number of environments; all cameras of an agent share them. None
+    keeps the value of the camera. Pictures of goals (``ImageNav``, ``InstanceImageNav``) are taken without jitter: how
+    an agent's camera is placed in an episode does not change its goal.
+
+    Attributes:
+        eye_height: Lowest and highest height, metres.
+        pitch_deg: Lowest and highest angle above the horizon, degrees.
+        yaw_deg: Smallest and largest angle to the left, degrees.
+
+    Raises:
+        ValueError: A range is not a pair of finite numbers, the smaller one first.
+    """
+
+    eye_height: tuple[float, float] | None = None
+    pitch_deg: tuple[float, float] | None = None
+    yaw_deg: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless every range is a pair of numbers in order."""
+        for name, limit in (("eye_height", 1000.0), ("pitch_deg", 90.0), ("yaw_deg", 360.0)):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(map(is_number, given)):
+                raise ValueError(f"{name}={given!r}: pass the lowest and the highest value, such as (0.9, 1.5)")
+            if not -limit <= given[0] <= given[1] <= limit:
+                raise ValueError(f"{name}={given!r}: pass two numbers from {-limit:g} to {limit:g}, the smaller first")
+            object.__setattr__(self, name, tuple(given))
+
+    def places(self, camera: Camera, uniform: np.ndarray) -> CameraPlaces:
+        """Return the places of a camera for random numbers [N, 3] in [0, 1)."""
+        drawn = []
+        for column, name in enumerate(("eye_height", "pitch_deg", "yaw_deg")):
+            low, high = getattr(self, name) or (getattr(camera, name),) * 2
+            drawn.append(low + (high - low) * uniform[:, column])
+        return CameraPlaces(drawn[0], np.radians(drawn[1]), np.radians(drawn[2]))
+
+
 @dataclass(frozen=True, slots=True)
 class Camera:
     """A camera with a pinhole or another lens, its place on the agent, and the encoding of its images.
@@ -56,6 +106,7 @@ class Camera:
         lens: Another lens than a pinhole, see ``gym_batchnav.lenses``, which Embree draws. Depth is then the distance
             along the ray.
         roll_deg: Angle about the view axis, degrees; positive turns the camera counter-clockwise, seen from behind it.
+        jitter: Draws another height, pitch and yaw for each episode; None for those above.
     """
 
     width: int = 64
@@ -74,6 +125,7 @@ class Camera:
     pitch_deg: float = 0.0
     roll_deg: float = 0.0
     lens: Lens | None = None
+    jitter: CameraJitter | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every field is within its bounds."""
@@ -103,6 +155,9 @@ class Camera:
             raise ValueError(f"depth_miss={self.depth_miss!r}: choose 'far' or 'zero'")
         if self.lens is not None and not isinstance(self.lens, Lens):
             raise ValueError(f"lens={self.lens!r}: pass a lens of gym_batchnav.lenses, or None for a pinhole")
+
+        if self.jitter is not None and not isinstance(self.jitter, CameraJitter):
+            raise ValueError(f"jitter={self.jitter!r}: pass a CameraJitter, or None")
 
     @classmethod
     def lidar(
@@ -171,13 +226,13 @@ def forward_vectors(heading: np.ndarray) -> np.ndarray:
     return np.stack([-np.sin(heading), zero, -np.cos(heading)], axis=-1)
 
 
-def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) -> np.ndarray:
+def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float | np.ndarray) -> np.ndarray:
     """Return the world-to-camera matrices of level cameras above agents.
 
     Args:
         position: [N, 3], metres, on the visible floor under the agents.
         heading: [N], radians.
-        eye_height: Metres from the floor to the camera.
+        eye_height: Metres from the floor to the camera, a number or [N].
 
     Returns:
         [N, 4, 4] float32; ``p_camera = (V @ [p_world, 1])[:3]``.
@@ -185,7 +240,7 @@ def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) 
     cos = np.cos(heading).astype(np.float32)
     sin = np.sin(heading).astype(np.float32)
     x = position[:, 0]
-    y = position[:, 1] + np.float32(eye_height)
+    y = position[:, 1] + np.asarray(eye_height, np.float32)
     z = position[:, 2]
     views = np.zeros((len(position), 4, 4), np.float32)
     views[:, 0, 0] = cos
@@ -201,7 +256,11 @@ def view_matrices(position: np.ndarray, heading: np.ndarray, eye_height: float) 
 
 
 def camera_views(
-    camera: Camera, position: np.ndarray, heading: np.ndarray, pitch: np.ndarray | None = None
+    camera: Camera,
+    position: np.ndarray,
+    heading: np.ndarray,
+    pitch: np.ndarray | None = None,
+    places: CameraPlaces | None = None,
 ) -> np.ndarray:
     """Return the world-to-camera matrices of a camera that agents carry.
 
@@ -210,6 +269,7 @@ def camera_views(
         position: [N, 3], metres, on the visible floor under the agents.
         heading: [N], radians.
         pitch: [N], radians by which the agents tilt their cameras, up positive; none by default.
+        places: The camera's height, pitch and yaw on each agent, instead of the camera's own.
 
     Returns:
         [N, 4, 4] float32; ``p_camera = (V @ [p_world, 1])[:3]``.
@@ -220,6 +280,10 @@ def camera_views(
         sin = np.sin(heading)
         zero = np.zeros_like(heading)
         position = position + np.stack([right * cos - forward * sin, zero, -right * sin - forward * cos], axis=-1)
+    if places is not None:
+        views = view_matrices(position, heading + places.yaw.astype(np.float32), places.eye_height)
+        _turn_axes(views, 1, 2, places.pitch if pitch is None else places.pitch + pitch)
+        return _rolled(views, camera)
     if camera.yaw_deg:
         heading = heading + np.float32(np.radians(camera.yaw_deg))
     views = view_matrices(position, heading, camera.eye_height)
@@ -228,6 +292,11 @@ def camera_views(
         _turn_axes(views, 1, 2, tilt + pitch)
     elif tilt:
         _turn_axes(views, 1, 2, np.full(len(views), tilt))
+    return _rolled(views, camera)
+
+
+def _rolled(views: np.ndarray, camera: Camera) -> np.ndarray:
+    """Roll views [N, 4, 4] about their axes by the camera's roll, in place, and return them."""
     if camera.roll_deg:
         _turn_axes(views, 0, 1, np.full(len(views), np.radians(camera.roll_deg)))
     return views

@@ -62,6 +62,13 @@ class FlightCommands(NamedTuple):
         return self.forward, self.up, self.side, self.turn
 
 
+class StepOutcome(NamedTuple):
+    """The results of a step, written by it."""
+
+    moved: np.ndarray  # [N] float32, metres walked or flown, in 3-D
+    collided: np.ndarray  # [N] bool, whether an agent moved against an obstacle
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AgentState:
     """Pose of every agent; the arrays are written in place, never rebound.

@@ -19,6 +19,7 @@ from hypothesis import settings
 # Threads that wait for work sleep instead of spinning: test processes share the processors.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ["GYM_BATCHNAV_RUNS"] = "off"  # figures of tests are not what `gym-batchnav tune` should learn from
 
 # CI repeats the same examples, so that a failure there comes from the change under test; elsewhere new ones are tried.
 settings.register_profile("ci", derandomize=True)

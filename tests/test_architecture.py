@@ -16,8 +16,9 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself.
 FLOORS = [
     "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise", "flight",
-    "episodes", "actions", "task", "preparation", "worlds", "protocols", "env", "evaluation", "adapters", "viz",
-    "train", "testing", "bench", "datasets", "diagnosis", "cli", "__main__",
+    "episodes", "actions", "task", "mapping", "preparation", "worlds", "protocols", "env", "evaluation", "stream",
+    "adapters",
+    "viz", "train", "collect", "testing", "bench", "tuning", "datasets", "diagnosis", "cluster", "cli", "__main__",
 ]  # fmt: skip
 MAX_LINES = 450
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -27,15 +28,19 @@ ONLY = {
     "embreex": "render/embree/",
     **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu", "mujoco"), "scene/formats/"),
     "fast_simplification": "scene/simplify.py",
-    "torch": ("train/", "render/opengl/cuda.py", "env/functional.py", "adapters/"),
+    "torch": ("train/", "render/opengl/cuda.py", "env/functional.py", "stream/dataset.py", "adapters/"),
     "imageio": "viz/",
+    **dict.fromkeys(("viser", "websockets"), "viz/window/"),
+    "rerun": "viz/rrd/",
+    **dict.fromkeys(("pyarrow", "av"), "collect/"),
     "safetensors": "train/",
     "tensorboard": "train/",
     "cuda": "render/opengl/cuda.py",
+    **dict.fromkeys(("zarr", "numcodecs", "pyarrow", "av", "minari"), "collect/"),
+    "sklearn": "tuning/",
     **dict.fromkeys(
         (
             "stable_baselines3",
-            "ray",
             "torchrl",
             "skrl",
             "pufferlib",
@@ -46,6 +51,7 @@ ONLY = {
         ),
         "adapters/",
     ),
+    "ray": ("adapters/", "cluster/"),
 }
 
 
@@ -269,6 +275,13 @@ def test_importing_the_package_is_light():
     program = "import sys, gymnasium, gym_batchnav; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     heavy = {"numba", "moderngl", "trimesh", "embreex", "torch", "PIL", "scipy", "matplotlib", "typer", "rich"}
+    assert not heavy & set(run.stdout.split())
+
+
+def test_the_command_line_starts_without_what_its_commands_need():
+    program = "import sys, gym_batchnav.cli; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    heavy = {"numba", "moderngl", "trimesh", "embreex", "torch", "PIL", "scipy", "matplotlib", "viser", "ray"}
     assert not heavy & set(run.stdout.split())
 
 

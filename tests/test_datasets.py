@@ -8,7 +8,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from datasets import (
+from habitat_datasets import (
     SHELL,
     write_hm3d_dataset,
     write_hssd_dataset,

@@ -33,6 +33,7 @@ from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.cli import app
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
+from gym_batchnav.evaluation.scores import scores_json
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.state import AgentState, EpisodeState
@@ -43,8 +44,8 @@ from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction, Sta
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/RESULTS.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 TASKS = (PointNav, MultiGoalNav, ObjectNav, ImageNav, InstanceImageNav)
@@ -189,12 +190,19 @@ def test_a_name_that_does_not_exist_is_found(name, info):
         check_name(name, info)
 
 
+def anchors_of(page):
+    """The anchors of a page's headings, as sites of repositories and MkDocs make them."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_files(page):
+def test_links_lead_to_files_and_headings(page):
     text = BLOCK.sub("", page.read_text())
-    targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)]
-    missing = [one for one in targets if one and "://" not in one and not (page.parent / one).exists()]
-    assert missing == []
+    links = [link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    assert [target for target, _, _ in links if not (page.parent / target).exists()] == []
+    places = [(page.parent / target if target else page, anchor) for target, _, anchor in links if anchor]
+    assert [(place.name, anchor) for place, anchor in places if anchor not in anchors_of(place)] == []
 
 
 def test_the_architecture_page_names_files_that_exist():
@@ -250,28 +258,41 @@ def users_files(tmp_path, monkeypatch):
     shutil.copy("my_house.glb", "homes/street/one.glb")
     sampled = sample_episodes(NavMesh.build(room.vertices, room.triangles), 20, np.random.default_rng(0))
     write_episodes({"gibson/Adrian.glb": sampled}, episodes / "val.json.gz")
+    Path("report").mkdir()
+    Path("report/scores.json").write_text(scores_json({"spl": {"policy": np.ones((3, 2))}}, ("one", "two"), (5, 5)))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
-def test_programs_run(page, users_files, monkeypatch):
+@pytest.fixture
+def opened(monkeypatch):
+    """The batches that a program makes, of one apartment unless it names scenes; they are closed in the end."""
+    made = []
+    make_vec = gym_batchnav.gymnasium.make_vec
+
+    def make_small(name, *args, **keywords):
+        if name.startswith("BatchNav/") and "library" not in keywords:
+            keywords.setdefault("scenes", "apartment_0")
+        made.append(make_vec(name, *args, **keywords))
+        return made[-1]
+
+    monkeypatch.setattr("gymnasium.make_vec", make_small)
+    yield made
+    for env in made:
+        env.close()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=name_of)
+def test_programs_run(page, users_files, opened):
     """Programs of a page run from top to bottom, like the cells of a notebook.
 
     Sketches and those whose libraries are not installed are left out.
     """
     names = {"gymnasium": gym_batchnav.gymnasium}
-    opened = []
-    make_vec = gym_batchnav.gymnasium.make_vec
-    monkeypatch.setattr(
-        "gymnasium.make_vec", lambda *args, **keywords: opened.append(make_vec(*args, **keywords)) or opened[-1]
-    )
     ran = 0
     for language, program in BLOCK.findall(page.read_text()):
         if language == "python" and not is_sketch(program) and all(map(find_spec, modules_of(program))):
             exec(compile(small(program), name_of(page), "exec"), names)
             ran += 1
-    for env in opened:
-        env.close()
-    assert ran or "```python" not in page.read_text()
+    assert ran
 
 
 def sections(page):
@@ -289,10 +310,14 @@ def test_every_library_has_a_section_that_nox_can_follow():
         (bash,) = (text for language, text in BLOCK.findall(page[heading]) if language == "bash")
         setup = [line for line in bash.splitlines() if "pip install " in line]
         runs = bash.splitlines()[len(setup) :]
-        assert re.fullmatch(r'pip install "\.\[([\w-]+)\]"', setup[-1])[1] in extras
+        installed = re.fullmatch(r'pip install "\.\[([\w,-]+)\]"', setup[-1])[1].split(",")
+        assert set(installed) <= set(extras)
         assert runs and (ROOT / "tests" / "adapters" / f"test_{name}.py").is_file()
         for run in runs:
             example = run.split()[1]
             assert run.startswith("python examples/") and (ROOT / example).is_file()
             source = (ROOT / example).read_text()
+            beside = re.findall(r"^from (\w+) import", source, flags=re.MULTILINE)
+            shared = [ROOT / "examples" / f"{name}.py" for name in beside]
+            source += "".join(path.read_text() for path in shared if path.is_file())
             assert all(f'"{option}"' in source for option in run.split() if option.startswith("--"))

@@ -14,6 +14,7 @@ from gym_batchnav.system.extras import needs_extra
 with needs_extra("rllib", "the adapter to RLlib"):
     from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+MEASURES = ("success", "spl")
 _RUNNER_SEEDS = 2**32  # between the seeds of two env runners
 
 
@@ -65,6 +66,17 @@ def make_batch(config: Mapping[str, Any]) -> RLlibEnv:
             "RLlib asks for single environments: set config.env_runners(gym_env_vectorize_mode='vector_entry_point')"
         )
     return RLlibEnv.make(**keywords)
+
+
+def log_measures(*, episode: Any, metrics_logger: Any, **_: Any) -> None:
+    """Log success and SPL of an episode that ended: ``config.callbacks(on_episode_end=log_measures)``.
+
+    ``"success"`` and ``"spl"`` of the results of ``algorithm.train()["env_runners"]`` are sums over the episodes that
+    ended in that iteration, in all env runners. Divided by ``"num_episodes"`` they are exact means.
+    """
+    measures = episode.get_infos(-1)
+    for name in MEASURES:
+        metrics_logger.log_value(name, float(measures[name]), reduce="sum")
 
 
 class RLlibWorld(OneWorld, MultiAgentEnv):

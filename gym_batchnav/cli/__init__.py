@@ -1,11 +1,11 @@
-"""The command line: ``gym-batchnav demo | doctor | warmup | bench | scene | data | episodes | train | evaluate``."""
+"""The command line, ``gym-batchnav``: one module per command."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,13 +13,18 @@ from rich.markup import escape
 
 import gym_batchnav
 from gym_batchnav.cli.bench import bench
+from gym_batchnav.cli.collect import collect
 from gym_batchnav.cli.data import data
 from gym_batchnav.cli.demo import demo
 from gym_batchnav.cli.doctor import doctor
 from gym_batchnav.cli.episodes import episodes
-from gym_batchnav.cli.evaluate import evaluate
+from gym_batchnav.cli.evaluate import evaluation
+from gym_batchnav.cli.plot import plot
+from gym_batchnav.cli.policy import policy
 from gym_batchnav.cli.scene import scene
 from gym_batchnav.cli.train import train
+from gym_batchnav.cli.tune import tune
+from gym_batchnav.cli.view import view
 from gym_batchnav.cli.warmup import warmup
 from gym_batchnav.system.extras import MissingExtraError
 
@@ -51,19 +56,31 @@ def _options(
 app.command()(demo)
 app.command()(doctor)
 app.command()(warmup)
+app.command()(view)
 app.command()(train)
-app.command()(evaluate)
+app.command()(plot)
+app.add_typer(policy, name="policy")
+app.add_typer(evaluation, name="evaluate")
+app.command()(tune)
 app.add_typer(bench, name="bench")
 app.add_typer(scene, name="scene")
 app.add_typer(data, name="data")
+app.add_typer(collect, name="collect")
 app.add_typer(episodes, name="episodes")
 
 
 def _join_lines(commands: typer.Typer) -> None:
     """Join the lines of each paragraph of help, since a terminal narrower than a docstring would break them twice."""
-    for command in commands.registered_commands:
+    described: list[Any] = [*commands.registered_commands]
+    if commands.registered_callback is not None:
+        described.append(commands.registered_callback)
+    for command in described:
         text = command.help or inspect.getdoc(command.callback) or ""
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    opening = commands.registered_callback
+    if opening is not None:
+        text = inspect.getdoc(opening.callback) or ""
+        opening.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     for group in commands.registered_groups:
         if group.typer_instance is not None:
             _join_lines(group.typer_instance)

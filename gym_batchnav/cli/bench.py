@@ -11,7 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gym_batchnav.cli.flags import listed
 from gym_batchnav.system.progress import share_progress
+from gym_batchnav.system.runs import record_run
 
 bench = typer.Typer(help="Measure frames per second on this machine.", no_args_is_help=True)
 
@@ -42,9 +44,9 @@ def step_or_render(
     from gym_batchnav.bench import bench_render, bench_step
 
     name = str(context.info_name)
-    names = _sensors(sensors)
-    camera = _camera(resolution)
-    measure = {"step": bench_step, "render": bench_render}[name]
+    names = listed(sensors)
+    camera = camera_of(resolution)
+    measure: Callable[..., dict[str, Any]] = bench_step if name == "step" else bench_render
     _report(
         name,
         lambda progress: measure(
@@ -77,12 +79,7 @@ def navigation(
     )
 
 
-def _sensors(text: str) -> tuple[str, ...]:
-    """Return the sensor names in a comma-separated list."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _camera(resolution: str) -> Any:
+def camera_of(resolution: str) -> Any:
     """Return a camera with a resolution such as 64 or 128x72."""
     from gym_batchnav.geometry import Camera
 
@@ -96,6 +93,10 @@ def _report(name: str, measure: Callable[[Callable[[float], None]], dict[str, An
     """Measure with a progress bar, then print JSON or a table."""
     with share_progress(f"bench {name}") as show:
         figures = measure(show)
+    if name != "render":
+        from gym_batchnav.tuning.measure import bench_run
+
+        record_run(bench_run(figures).line())  # `gym-batchnav tune` learns from it
     if as_json:
         print(json.dumps({"bench": name, **figures}))
         return

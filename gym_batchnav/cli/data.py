@@ -81,6 +81,7 @@ def check(
     The exit status is 1 if something that scenes need is missing, or a file is damaged or differs from its checksum.
 
     Example: gym-batchnav data check hm3d
+
     Example: gym-batchnav data check gibson --write-checksums gibson.sha256
     """
     from gym_batchnav.datasets.catalogue import DATASETS, dataset_named
@@ -121,7 +122,7 @@ def download(
     name: Annotated[str, typer.Argument(help="Name of a dataset that needs no form, see `gym-batchnav data list`.")],
     out: Annotated[Path, typer.Option(help="Folder for its files.")],
 ) -> None:
-    """Download a dataset that anybody may have; run it again to go on after a break.
+    """Download a dataset that anybody may have; run it again to resume an interrupted download.
 
     Example: gym-batchnav data download pointnav-gibson-v1 --out data/datasets/pointnav/gibson/v1
     """

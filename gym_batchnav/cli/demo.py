@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,16 +12,35 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
 from gym_batchnav.system.wording import counted
+
+NEXT = (
+    ("gym-batchnav view", "walk through the apartments in the browser (extra [view])"),
+    ("gym-batchnav scene info my_house.glb", "see whether a scene of your own is fit to walk in"),
+    ("gym-batchnav train --time-limit 10m --out runs/first", "train an agent (extra [train])"),
+)
+
+
+class DemoTask(str, Enum):
+    """Tasks of the demonstration."""
+
+    POINTNAV = "pointnav"
+    DRONENAV = "dronenav"
 
 
 def demo(
     scenes: Annotated[
         list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
     ] = None,
+    task: Annotated[
+        DemoTask, typer.Option(help="Agents that walk, or agents that fly, for which scenes are prepared first.")
+    ] = DemoTask.POINTNAV,
     num_envs: Annotated[int, typer.Option(help="Number of agents.", min=1)] = 1024,
     seconds: Annotated[float, typer.Option(help="Duration of the run, in seconds.", min=0.1)] = 10.0,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    texture_size: TextureSize = "auto",
+    max_triangles: MaxTriangles = None,
     out: Annotated[Path, typer.Option(help="Folder for the images; created if missing.")] = Path("batchnav-demo"),
     seed: Annotated[
         int, typer.Option(help="Random seed. The number of steps depends on the machine's speed.", min=0)
@@ -33,9 +53,9 @@ def demo(
 
     Most agents follow the shortest path to their goals; every eighth acts at random. At the end the command prints a
     table of frames per second, the time of each phase of a step, and the followers' success. It writes three files to
-    --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif.
+    --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif. It ends with what to try next.
     """
-    from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.env.tasks import make_dronenav, make_pointnav
     from gym_batchnav.library.sources import are_shipped, scene_sources
     from gym_batchnav.preparation.kernels import warm_up_batch
     from gym_batchnav.system.progress import share_progress
@@ -44,11 +64,15 @@ def demo(
 
     spec = scenes or "apartments"
     console = Console(stderr=as_json, soft_wrap=True)
-    scene_sources(spec)  # raises for a name that no scene has, before kernels are compiled
+    options = load_options(texture_size, max_triangles)
+    scene_sources(spec, options=options)  # raises for a name that no scene has, before kernels are compiled
     make_folder(out)
     started = time.perf_counter()
-    warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=not are_shipped(spec))
-    env = BatchNavEnv(num_envs, scenes=spec, renderer=renderer)
+    flies = task is DemoTask.DRONENAV
+    samples = flies or not are_shipped(spec)
+    warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=samples, flies=flies)
+    make = make_dronenav if flies else make_pointnav
+    env = make(num_envs, scenes=spec, renderer=renderer, **options)
     try:
         device = f"{env.renderer.name} on {env.renderer.device}"
         console.print(
@@ -63,6 +87,9 @@ def demo(
         env.close()
     for path, content in files.items():
         console.print(f"{path}  {content}", highlight=False, markup=False)
+    console.print("\nWhat to try next:")
+    for command, purpose in NEXT:
+        console.print(f"  {command:<{max(len(one) for one, _ in NEXT)}}  {purpose}", highlight=False, markup=False)
     if as_json:
         print(json.dumps({**summary, "renderer": device, "files": [str(path) for path in files]}))
 

@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 episodes = typer.Typer(
-    help="Sample and describe PointNav and ObjectNav episodes in Habitat's format.", no_args_is_help=True
+    help="Sample and describe PointNav and ObjectNav episodes in Habitat's format, which has none of flying agents.",
+    no_args_is_help=True,
 )
 
 
@@ -56,6 +57,7 @@ def generate(
     Pass the file to environments as episode_file=, or put it beside the scene's file under the scene's name.
 
     Example: gym-batchnav episodes generate home.glb --num-episodes 500 --out home.json.gz
+
     Example: gym-batchnav episodes generate apartments --task objectnav --out objects.json.gz
     """
     import numpy as np

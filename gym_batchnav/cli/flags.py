@@ -1,4 +1,4 @@
-"""Errors that name keywords, in the spelling of the command line."""
+"""Options as keywords: lists of names, and errors that name keywords in the spelling of the command line."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def errors_with_flags(*names: str, **renamed: str) -> Iterator[None]:
         if len(error.args) == 1 and isinstance(error.args[0], str):
             error.args = (with_flags(error.args[0], {**dict(zip(names, names, strict=True)), **renamed}),)
         raise
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the names in a list that commas separate."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def with_flags(message: str, options: Mapping[str, str]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from rich.table import Table
 
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.cli.flags import errors_with_flags
+from gym_batchnav.system.runs import record_run
 from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 LINE_SECONDS = 30.0  # between two lines if there is no terminal
 SETTLED = 5.0  # seconds until the remaining time is estimated
 INTERRUPTED = 130
-_UNITS = {"s": 1, "m": 60, "h": 3600}
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+MIN_SECONDS = 20.0  # of a training whose speed says something
 
 
 def train(
-    preset: Annotated[str | None, typer.Option(help="cpu (the default), gpu, paper-depth or paper-rgb.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="cpu (the default), cpu-long, gpu, paper-depth or paper-rgb.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; created if missing.")] = Path("batchnav-train"),
     time_limit: Annotated[
         str | None, typer.Option(help="Length of the training, such as 90s, 60m or 2h. Loading does not count.")
@@ -38,14 +42,30 @@ def train(
     frames: Annotated[
         int | None, typer.Option(help="Length of the training in environment steps, summed over environments.", min=1)
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed; runs limited by --frames repeat.", min=0)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed; runs limited by --frames repeat.", min=0, max=2**32 - 1)
+    ] = None,
     scenes: Annotated[list[str] | None, typer.Option(help="Training scenes, as for scenes=; repeatable.")] = None,
-    policy: Annotated[str | None, typer.Option(help="small, blind or paper.")] = None,
+    policy: Annotated[str | None, typer.Option(help="small, blind, paper or ddppo-resnet50.")] = None,
     num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="File with settings: TOML, or the run.json of another run; flags come on top.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any setting, such as ppo.gamma=0.995 or camera.width=64; repeatable."),
+    ] = None,
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(help="tensorboard (the default), wandb or jsonl (curve.jsonl alone); repeatable."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the run in --out, or start one if there is none.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the agents in the browser while they train (extra view).")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as one JSON object on the last line.")
@@ -55,15 +75,19 @@ def train(
 
     The learning rate follows the progress of --frames or --time-limit, whichever is further along. The run writes its
     learning curve (curve.jsonl, curve.png, tensorboard/) and checkpoints to --out and, when it ends or is interrupted,
-    policy.safetensors. Ctrl-C saves and exits; a second Ctrl-C exits at once.
+    policy.safetensors. Ctrl-C saves and exits; a second Ctrl-C exits at once. SIGTERM and SIGUSR1 do the same. The exit
+    status is 130 if the run was saved before it was complete.
 
-    Example: gym-batchnav train --preset cpu --time-limit 60m --out runs/first
+    A run is a file: --config reads settings from TOML, whose tables (ppo, camera, task) are nested settings, or
+    from the run.json of another run. Without it, a run has the settings of --preset. --set changes any of them.
+
+    Example: gym-batchnav train --preset cpu --time-limit 60m --set ppo.gamma=0.995 --out runs/first
     """
     given = {
         "preset": preset,
         "seed": seed,
         "frames": frames,
-        "time_limit": None if time_limit is None else seconds_of(time_limit),
+        "time_limit": time_limit,
         "scenes": tuple(scenes) if scenes else None,
         "policy": policy,
         "num_envs": num_envs,
@@ -71,19 +95,23 @@ def train(
         "threads": threads,
     }
     with train_extra():
+        from gym_batchnav.train.run.config import parse_assignment, read_config
         from gym_batchnav.train.run.run import TrainingRun
+        from gym_batchnav.train.run.settings import run_keywords
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    with errors_with_flags(*given, "out", "resume"):
-        run = TrainingRun(
-            out, {name: value for name, value in given.items() if value is not None}, resume, note=console.print
-        )
+    with errors_with_flags(*given, "out", "resume", "logger", changes="set"):
+        names = {} if config is None else read_config(config)
+        names |= dict(map(parse_assignment, changes or ()))
+        names |= {name: value for name, value in given.items() if value is not None}
+        run = TrainingRun(out, run_keywords(names), resume, note=console.print, loggers=logger)
     console.quiet = run.workers.rank != 0
     try:
         console.print(_headline(run))
-        with Interruption() as interruption, Display(run, console) as display:
+        with _window(run, watch, console), Interruption() as interruption, Display(run, console) as display:
             complete = run.train(lambda: interruption.requested, display.show)
             summary = {**run.finish(), "complete": complete}
+        _record(run, summary)
     finally:
         run.close()
     console.print(_table(summary))
@@ -97,21 +125,29 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-def seconds_of(text: str) -> float:
-    """Return the seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
+def _window(run: TrainingRun, watch: bool, console: Console) -> AbstractContextManager[Any]:
+    """Open a window onto the training of the first worker, if it is wanted."""
+    if not watch or run.workers.rank != 0:
+        return nullcontext()
+    from gym_batchnav.viz.window.watch import serve
 
-    Raises:
-        ValueError: The text is not a positive duration.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
-    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
-    if not seconds:
-        raise ValueError(f"--time-limit {text!r}: write a positive duration such as 90s, 60m or 2h")
-    return seconds
+    window = serve(run.env)
+    console.print(f"Watch it at {window.url}", markup=False)
+    return window
+
+
+def _record(run: TrainingRun, summary: dict[str, Any]) -> None:
+    """Add a training to the log of runs, from which ``gym-batchnav tune`` learns."""
+    from gym_batchnav.tuning.measure import training_run
+
+    if run.workers.size == 1 and summary["fps"] and run.seconds >= MIN_SECONDS:
+        record_run(training_run(run, summary["fps"]).line())
 
 
 class Interruption:
-    """Context manager in which the first SIGINT or SIGTERM sets a flag and the second ends the process at once.
+    """Context manager in which the first signal sets a flag and the second ends the process at once.
+
+    The signals are SIGINT, SIGTERM and, where it exists, SIGUSR1, which schedulers send before a time limit.
 
     Attributes:
         requested: Whether a signal has arrived.
@@ -122,7 +158,7 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         """Install the handlers."""
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         return self
 
     def __exit__(
@@ -187,7 +223,7 @@ class Display:
         lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
         if row is not None:
             if row["success"] is not None:
-                guided = " (the follower takes some actions)" if row["losses"]["follower"] else ""
+                guided = " (the teacher takes some actions)" if row["losses"].get("teacher") else ""
                 lines.append(f"success {row['success']:.2f}, SPL {row['spl']:.2f}{guided}")
             total = sum(row["parts"].values())
             lines.append(" ".join(f"{part} {value / total:.0%}" for part, value in row["parts"].items()))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from gym_batchnav.datasets.catalogue import DATASETS, Dataset, Files
-from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.system.storage import sha256_of, write_atomically
 
 MAX_FILES = 2_000_000
 _CHUNK = 2**20
@@ -145,7 +144,7 @@ def write_checksums(folder: Path, out: Path, done: Callable[[], None] = lambda: 
     lines = []
     for path in list_files(folder):
         if (folder / path).is_file() and (folder / path).resolve() != out.resolve():
-            lines.append(f"{_sha256(folder / path)}  {path}\n")
+            lines.append(f"{sha256_of(folder / path)}  {path}\n")
         done()
     write_atomically(out, "".join(lines).encode())
     return len(lines)
@@ -166,33 +165,20 @@ def compare_checksums(folder: Path, sums: Path, done: Callable[[], None] = lambd
     if sums.stat().st_size > _MAX_SUMS_BYTES:
         raise ValueError(f"'{sums}' is larger than a list of checksums can be")
     wrong = {}
-    for number, line in enumerate(sums.read_text(errors="replace").splitlines(), 1):
+    for number, line in enumerate(sums.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         if match is None:
-            raise ValueError(f"line {number} of '{sums}' is no checksum: pass a file that sha256sum wrote")
+            raise ValueError(f"line {number} of '{sums}' is not a checksum: pass a file that sha256sum wrote")
         digest, name = match.groups()
         path = folder / name
         if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"line {number} of '{sums}' names {name!r}, which is not inside '{folder}'")
         if not path.is_file():
             wrong[name] = "is missing"
-        elif _sha256(path) != digest:
+        elif sha256_of(path) != digest:
             wrong[name] = "differs"
         done()
     return wrong
-
-
-def _sha256(path: Path) -> str:
-    content = hashlib.sha256()
-    for chunk in _chunks(path):
-        content.update(chunk)
-    return content.hexdigest()
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield chunk
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
@@ -232,7 +218,7 @@ def _damage(path: Path) -> str:
 def _damage_inside(path: Path) -> str:
     """Return what is wrong with a plain file, or an empty string.
 
-    Archives that broke off while they were unpacked leave files that are cut short.
+    Unpacking that was interrupted leaves files that are cut short.
     """
     size = path.stat().st_size
     if size == 0:
@@ -244,7 +230,7 @@ def _damage_inside(path: Path) -> str:
         if header.startswith(b"version https://git-lfs"):
             return "is a pointer of Git LFS instead of the file: run git lfs pull"
         if len(header) < 12 or header[:4] != b"glTF":
-            return "is no GLB file"
+            return "is not a GLB file"
         declared = struct.unpack_from("<I", header, 8)[0]
         return f"has {size:,} of {declared:,} bytes" if declared > size else ""
     if name.endswith(".json.gz"):

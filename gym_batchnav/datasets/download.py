@@ -1,9 +1,8 @@
-"""Downloads of datasets that need no form: resumed after a break, and unpacked aside."""
+"""Downloads of datasets that need no form: interrupted ones are resumed, and no archive is left half unpacked."""
 
 from __future__ import annotations
 
 import http.client
-import os
 import shutil
 import stat
 import urllib.error
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from gym_batchnav.datasets.catalogue import Dataset
 from gym_batchnav.system.extras import needs_extra
-from gym_batchnav.system.storage import make_folder
+from gym_batchnav.system.storage import make_folder, replace_path
 
 MAX_ARCHIVE_BYTES = 2**37
 _MAX_RATIO = 100  # unpacked bytes per byte of the archive
@@ -29,7 +28,7 @@ Progress = Callable[[int, int], None]  # gets the bytes done and the bytes in to
 
 
 def download(dataset: Dataset, folder: Path, progress: Progress = lambda done, total: None) -> None:
-    """Download a dataset into a folder; a download that broke off goes on where it stopped.
+    """Download a dataset into a folder; an interrupted download is resumed.
 
     Args:
         dataset: A dataset that can be downloaded without a form.
@@ -56,10 +55,10 @@ def download(dataset: Dataset, folder: Path, progress: Progress = lambda done, t
 
 
 def fetch(address: str, path: Path, progress: Progress = lambda done, total: None) -> None:
-    """Download a file, and resume from ``<path>.part`` if an earlier try broke off.
+    """Download a file, and resume from ``<path>.part`` if an earlier try was interrupted.
 
     Raises:
-        OSError: If the server cannot be reached, refuses, or breaks off again and again; the part is kept.
+        OSError: If the server cannot be reached, refuses, or closes the connection repeatedly; the part is kept.
         ValueError: If the file is larger than any known dataset.
     """
     if path.is_file():
@@ -72,7 +71,7 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
         try:
             if _fetch_rest(address, part, tag, progress):
                 break
-            error: Exception = ConnectionError("the connection broke off")
+            error: Exception = ConnectionError("the connection was interrupted")
         except urllib.error.HTTPError as failure:
             if failure.code == _PAST_THE_END and before:  # killed after the last byte, or the file became smaller
                 if _is_whole(failure, before):
@@ -86,8 +85,8 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
             error = failure
         tries = 0 if part.is_file() and part.stat().st_size > before else tries + 1
         if tries >= _TRIES:
-            raise OSError(f"{address} cannot be downloaded: {error}: run the same command again to go on") from error
-    os.replace(part, path)
+            raise OSError(f"{address} cannot be downloaded: {error}: run the same command again to resume") from error
+    replace_path(part, path)
     tag.unlink(missing_ok=True)
 
 
@@ -102,7 +101,7 @@ def _fetch_rest(address: str, part: Path, tag: Path, progress: Progress) -> bool
     request = urllib.request.Request(address, headers={"User-Agent": "gym_batchnav"})
     if start:
         request.add_header("Range", f"bytes={start}-")
-        request.add_header("If-Range", tag.read_text())
+        request.add_header("If-Range", tag.read_text(encoding="utf-8"))
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
         resumes = answer.status == 206
         start = start if resumes else 0
@@ -112,7 +111,7 @@ def _fetch_rest(address: str, part: Path, tag: Path, progress: Progress) -> bool
             raise ValueError(f"{address} has {total:,} bytes, more than any known dataset")
         version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         if not resumes and version and not version.startswith("W/"):
-            tag.write_text(version)
+            tag.write_text(version, encoding="utf-8")
         with part.open("ab" if resumes else "wb") as file:
             done = start
             progress(done, total)
@@ -129,7 +128,8 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack a ZIP archive into a folder; nothing partial is left there if that fails.
 
     Raises:
-        ValueError: It is no ZIP archive, is damaged, holds paths outside the folder or links, or is a bomb.
+        ValueError: It is not a ZIP archive, is damaged, holds links or paths outside the folder, or expands to far
+            more than its size.
         OSError: The folder cannot be written.
     """
     aside = folder / f".{archive.name}.unpacked"
@@ -164,4 +164,4 @@ def _merge(source: Path, folder: Path) -> None:
         if path.is_file():
             place = folder / path.relative_to(source)
             place.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(path, place)
+            replace_path(path, place)

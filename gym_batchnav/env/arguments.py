@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order")
+RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order", "episodes")
 
 
 def options_of(options: Any) -> Mapping[str, Any]:
@@ -90,4 +90,15 @@ def episodes_of(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:
             f"episode_index[{index}] = {episodes[index]} for environment {index}: there are episodes 0 to "
             f"{num_episodes - 1}"
         )
+    return episodes.astype(np.int64)
+
+
+def chosen_of(episodes: Any, num_episodes: int) -> np.ndarray:
+    """Return the reset option ``episodes`` as int64 [E]; ValueError for another shape, dtype or value."""
+    episodes = np.asarray(episodes)
+    if episodes.ndim != 1 or episodes.dtype.kind not in "iu":
+        raise ValueError(f"episodes are {episodes.dtype} {episodes.shape}: pass integers (E,)")
+    wrong = (episodes < 0) | (episodes >= num_episodes)
+    if wrong.any():
+        raise ValueError(f"episodes with {episodes[wrong][0]}: there are episodes 0 to {num_episodes - 1}")
     return episodes.astype(np.int64)

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.arguments import (
+    chosen_of,
     episodes_of,
     indices_of,
     mask_of,
@@ -232,6 +233,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             device=obs_device,
             semantic_ids=ids,
             bodies=None if worlds is None else WorldViews(worlds, self.simulator.navmeshes, ids),
+            episode_keys=self.simulator.episodes.noise,
         )
         self.num_envs = num_envs
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
@@ -284,8 +286,9 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
                 sequence of scenes and episodes of an environment; None continues it.
             options: ``reset_mask``: [N] bool, the environments to reset (as in Gymnasium), in every autoreset mode.
                 ``episode_index``: [N] int, the episode for each environment, numbered as in the info of that name.
-                ``episode_order``: ``"random"`` or ``"once"``, changes the order and restarts it. Other options are
-                ignored with a warning.
+                ``episode_order``: ``"random"`` or ``"once"``, changes the order and restarts it. ``episodes``: [E] int,
+                with ``"once"`` the episodes to run, in this order, instead of all. Other options are ignored with a
+                warning.
 
         Returns:
             Observations and infos of all environments; those of environments that are not reset do not change.
@@ -308,7 +311,13 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         order = given.get("episode_order")
         if order is not None:
             check_choice("episode_order", order, EPISODE_ORDERS)
-            self.simulator.change_order(order)
+        chosen = None
+        if given.get("episodes") is not None:
+            if order != "once":
+                raise ValueError("options={'episodes': ...}: also pass 'episode_order': 'once'")
+            chosen = chosen_of(given["episodes"], self.num_episodes)
+        if order is not None:
+            self.simulator.schedule.restart(order, chosen)
         self.stepper.abandon()
         self.simulator.seed(seeds, mask)
         return self.stepper.reset(mask, rows)

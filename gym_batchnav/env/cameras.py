@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.env.rig import CameraGroup, CameraRig
-from gym_batchnav.geometry import Camera, camera_views
+from gym_batchnav.episodes.draws import step_uniform
+from gym_batchnav.geometry import Camera, CameraPlaces, camera_views
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.render.api import Renderer, Target, make_renderer
@@ -37,6 +38,8 @@ class AgentCameras:
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
         semantic_ids: What the sensor ``"semantic"`` draws, for a renderer that is made here.
         bodies: The bodies that agents see besides the scenes; None for none.
+        episode_keys: [N] uint64, the keys of the agents' episodes, written in place by their owner; needed by cameras
+            with jitter.
 
     Raises:
         ValueError: An existing renderer draws other bodies, or none.
@@ -55,6 +58,7 @@ class AgentCameras:
         device: str = "cpu",
         semantic_ids: SemanticIds | None = None,
         bodies: WorldViews | None = None,
+        episode_keys: np.ndarray | None = None,
     ) -> None:
         if bodies is not None and not isinstance(renderer, str):
             raise ValueError("renderer= draws no bodies: leave it out with agents_per_world= or bodies=")
@@ -67,6 +71,8 @@ class AgentCameras:
         self._buffers = buffers
         self._semantic_ids = semantic_ids
         self._bodies = bodies
+        self._episode_keys = np.zeros(num_agents, np.uint64) if episode_keys is None else episode_keys
+        self._keys_then = self._episode_keys.copy()  # of the last batch
         self._renderer_name = renderer if isinstance(renderer, str) else renderer.name
         self._renderer: Renderer | None = None if isinstance(renderer, str) else renderer
         self._owns_renderer = isinstance(renderer, str)
@@ -113,8 +119,9 @@ class AgentCameras:
         Returns:
             [M, 4, 4] float32.
         """
+        keys = self._episode_keys if indices is None else self._episode_keys[indices]
         agents = agents if indices is None else rows_of(agents, indices)
-        return self._views(agents, self._floor(agents), (camera or self.camera,))
+        return self._views(agents, self._floor(agents), (camera or self.camera,), keys)
 
     def begin(self, agents: AgentState) -> None:
         """Start rendering the views of all agents."""
@@ -128,10 +135,11 @@ class AgentCameras:
         self._drawing = True
         self._kept = None
         self._begun = (self._library.generation, copy_of(agents))
+        self._keys_then[:] = self._episode_keys
         floor = self._floor(agents)
         for group, target in zip(self.rig.groups, self._targets, strict=True):
-            views = self._views(agents, floor, group.cameras)
-            target.begin(self._slots(agents, group), views, self._bodies_of(agents, None, len(group.cameras)))
+            views = self._views(agents, floor, group.cameras, self._episode_keys)
+            target.begin(self._slots(agents, group), views, self.bodies(agents, None, len(group.cameras)))
 
     def finish(self) -> dict[str, Any]:
         """Return the images that ``begin`` started, one array or tensor [N, ...] per key."""
@@ -168,6 +176,8 @@ class AgentCameras:
             return np.ones(self.num_agents, bool)
         then = self._begun[1]
         turned = (agents.heading != then.heading) | (agents.pitch != then.pitch)
+        if self.rig.has_jitter:
+            turned |= self._episode_keys != self._keys_then
         return (agents.slot != then.slot) | (agents.position != then.position).any(axis=1) | turned
 
     def _render_rows(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
@@ -179,8 +189,8 @@ class AgentCameras:
         images: dict[str, Any] = {}
         try:
             for group, target in zip(self.rig.groups, self._partial_targets, strict=True):
-                views = self._views(some, floor, group.cameras)
-                bodies = self._bodies_of(agents, indices, len(group.cameras))
+                views = self._views(some, floor, group.cameras, self._episode_keys[indices])
+                bodies = self.bodies(agents, indices, len(group.cameras))
                 drawn = target.render(self._slots(some, group), views, bodies)
                 images |= self._split(group, drawn, len(indices))
         except BaseException:  # otherwise a batch that has begun would never finish
@@ -205,19 +215,25 @@ class AgentCameras:
         """Return the points [N, 3] of the visible floor under agents."""
         return self._navmeshes.visible_floor(agents.slot, agents.polygon, agents.position)
 
-    def _views(self, agents: AgentState, floor: np.ndarray, cameras: tuple[Camera, ...]) -> np.ndarray:
-        """Return the world-to-camera matrices [C N, 4, 4] of C cameras of N agents, camera by camera."""
-        views = [camera_views(camera, floor, agents.heading, agents.pitch) for camera in cameras]
+    def _views(
+        self, agents: AgentState, floor: np.ndarray, cameras: tuple[Camera, ...], keys: np.ndarray
+    ) -> np.ndarray:
+        """Return the world-to-camera matrices [C N, 4, 4] of C cameras of N agents with episode keys [N] uint64."""
+        views = [camera_views(one, floor, agents.heading, agents.pitch, drawn_places(one, keys)) for one in cameras]
         return views[0] if len(views) == 1 else np.concatenate(views)
 
     def _slots(self, agents: AgentState, group: CameraGroup) -> np.ndarray:
         """Return the slots [C N] of the views of a group of C cameras."""
         return agents.slot if len(group.cameras) == 1 else np.tile(agents.slot, len(group.cameras))
 
-    def _bodies_of(
-        self, agents: AgentState, indices: np.ndarray | None = None, num_cameras: int = 1
-    ) -> BodyViews | None:
-        """Return the bodies in the views of agents ``indices`` [M], or of all, through several cameras."""
+    def bodies(self, agents: AgentState, indices: np.ndarray | None = None, num_cameras: int = 1) -> BodyViews | None:
+        """Return the bodies in the views of agents, for targets of this renderer; None if each agent is alone.
+
+        Args:
+            agents: All agents.
+            indices: [M] int, the agents to look through; all by default.
+            num_cameras: The number of cameras through which each of them looks.
+        """
         if self._bodies is None:
             return None
         indices = np.arange(self.num_agents) if indices is None else indices
@@ -242,7 +258,7 @@ class AgentCameras:
     def pictures(self, agents: AgentState, indices: np.ndarray, camera: Camera) -> np.ndarray:
         """Return the views of agents ``indices`` [M] through another camera, [M, H, W, 3] uint8."""
         views = self.views(agents, indices, camera)
-        return self.pictures_at(agents.slot[indices], views, camera, self._bodies_of(agents, indices))
+        return self.pictures_at(agents.slot[indices], views, camera, self.bodies(agents, indices))
 
     def pictures_at(
         self, slots: np.ndarray, views: np.ndarray, camera: Camera, bodies: BodyViews | None = None
@@ -268,6 +284,13 @@ class AgentCameras:
         self._picture_targets = {}
         self._renderer = None
         self._kept = None
+
+
+def drawn_places(camera: Camera, keys: np.ndarray) -> CameraPlaces | None:
+    """Return the places of a camera in episodes with keys [N] uint64; None without jitter."""
+    if camera.jitter is None:
+        return None
+    return camera.jitter.places(camera, step_uniform(keys, np.zeros(len(keys), np.int64), "camera jitter", 3))
 
 
 def closed(targets: list[Target]) -> list[Target]:

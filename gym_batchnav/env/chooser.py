@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gym_batchnav.episodes.draws import episode_key
+from gym_batchnav.episodes.draws import episode_key, name_key
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
@@ -99,5 +99,18 @@ class EpisodeChooser:
         """Return the keys [M] uint64 of the noise of agents ``indices`` [M] in their new episodes."""
         state = self._episodes
         if self._schedule.order == "once":  # the environment that runs an episode depends on N
-            return episode_key(state.seed[:1], self._schedule.index(slot, row))
+            return named_episode_keys(self._library, state.seed[:1], slot, row)
         return episode_key(state.seed[indices], state.count[indices])
+
+
+def named_episode_keys(library: SceneLibrary, seed: np.ndarray, slot: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return keys [M] uint64 of episodes that depend on the seed, the names of their scenes and their rows alone.
+
+    Args:
+        library: The scenes.
+        seed: [1] or [M] uint64.
+        slot: [M] int, the slots of the scenes.
+        row: [M] int, the rows of the episodes in their scenes.
+    """
+    names = np.array([name_key(library.name(one)) for one in slot.tolist()], np.uint64)
+    return episode_key(episode_key(seed, names), row)

@@ -29,10 +29,10 @@ class FlightScan(OneArray):
 
     The first D numbers are the depths of all cameras in [0, 1], camera by camera and row by row. Then come the unit
     vector to the goal (ahead, up, to the right), d / (1 + d) for its distance d in metres, and the velocity (ahead, up,
-    to the right) as a share of the greatest speed.
+    to the right) as a share of the greatest speed. Without sensors D is 0.
 
     Args:
-        env: A batch with the task DroneNav whose only sensor is depth.
+        env: A batch with the task DroneNav whose only sensor is depth, or that has none.
 
     Raises:
         ValueError: The batch has other sensors, or depth in metres.
@@ -43,8 +43,10 @@ class FlightScan(OneArray):
     def __init__(self, env: BatchNavEnv) -> None:
         rig = env.cameras.rig
         kinds = {recording.sensor for recording in rig.recordings.values()}
-        if kinds != {"depth"}:
-            raise ValueError(f"sensors={env.cameras.sensors!r}: a scan needs ('depth',); use BatchNav/DroneNav-v0")
+        if kinds - {"depth"}:
+            raise ValueError(
+                f"sensors={env.cameras.sensors!r}: a scan takes ('depth',) or (); use BatchNav/DroneNav-v0"
+            )
         if not all(camera.normalize_depth for camera in rig.cameras.values()):
             raise ValueError("normalize_depth=False: a scan lies in [0, 1]; leave it True and set max_depth")
         actions = env.actions

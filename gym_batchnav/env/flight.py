@@ -38,8 +38,10 @@ def check_flight(
     if is_detour(geodesic):
         raise ValueError("geodesic='detour' measures paths on navmeshes: leave it out for flying agents")
     for camera in cameras:
-        if np.hypot(np.hypot(*camera.offset), camera.eye_height) > sampler.radius:
+        drawn = None if camera.jitter is None else camera.jitter.eye_height
+        height = max(drawn or (camera.eye_height,), key=abs)
+        if np.hypot(np.hypot(*camera.offset), height) > sampler.radius:
             raise ValueError(
-                f"camera with eye_height={camera.eye_height:g} and offset={camera.offset}: a flying agent carries it "
-                f"at most {sampler.radius:g} m from its centre: pass Camera(eye_height=0)"
+                f"camera with eye_height={height:g} and offset={camera.offset}: a flying agent carries it "
+                f"at most {sampler.radius:g} m from its centre: pass Camera(eye_height=0), without a jitter of it"
             )

@@ -134,6 +134,8 @@ class FunctionalBatch:
         """
         self._check(state)
         self._check_packs()
+        if "chosen" in state.schedule:
+            raise ValueError("pack() of a batch that runs chosen episodes: reset without the option 'episodes'")
         header = [self._fingerprint(), EPISODE_ORDERS.index(state.schedule["order"]), state.schedule["next"]]
         return self._given(np.concatenate([np.array(header, np.int64).view(np.uint8), state.block]))
 

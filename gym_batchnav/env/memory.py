@@ -58,6 +58,7 @@ def bytes_per_environment(settings: BatchSettings, components: Components) -> in
     """Return the minimum main memory, in bytes, that one environment of a batch needs."""
     arrays = [*arrays_of(agent_state(1)).values(), *arrays_of(episode_state(1)).values()]
     kept = settings.delays(components).nbytes
+    arrays += settings.action_kind.make_agents(1).memory(1).values()
     state = _COPIES * sum(array.nbytes for array in arrays) + components.memory_nbytes() + kept
     rig = settings.rig()
     views = _VIEW_BYTES * max(1, sum(len(group.cameras) for group in rig.groups))

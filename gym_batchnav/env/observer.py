@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.cameras import AgentCameras, drawn_places
 from gym_batchnav.env.delays import Delays
 from gym_batchnav.episodes.draws import step_keys
 from gym_batchnav.noise.depth import encode_depth
-from gym_batchnav.task.api import TaskState
+from gym_batchnav.task.api import Image, TaskState
 from gym_batchnav.task.components import Components
 
 Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a torch tensor
@@ -23,12 +23,16 @@ class Observer:
         cameras: The agents' cameras.
         components: The task with all sensors.
         delays: The timing of sensors.
+
+    Raises:
+        ValueError: A component reads images that the agents do not record, or that stay on a GPU.
     """
 
     def __init__(self, cameras: AgentCameras, components: Components, delays: Delays) -> None:
         self._cameras = cameras
         self._components = components
         self._delays = delays
+        _check_images(cameras, components.images)
 
     def observe(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None = None) -> Observation:
         """Return the observations of all agents, or of the agents ``rows`` [M].
@@ -38,15 +42,30 @@ class Observer:
             images: The agents' images by key, arrays or tensors [N, ...] or [M, ...], without noise; overwritten.
             rows: [M] int; None for all.
         """
+        self._add_noise(state, images, rows)
+        self._show(state, images, rows)
         readings = self._components.observe(state)
         if rows is not None:
             readings = {name: values[rows] for name, values in readings.items()}
-        self._add_noise(state, images, rows)
         observation = {**images, **{name: self._cameras.to_device(values) for name, values in readings.items()}}
         if not self._delays.timing:
             return observation
         rows = np.arange(state.num_envs) if rows is None else rows
         return self._delays.apply(observation, state.memory, rows, state.episodes.num_steps[rows])
+
+    def _show(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None) -> None:
+        """Let components read the images of agents ``rows`` [M], or of all."""
+        keys = [key for key in self._components.images if key in images]  # no images before the first batch
+        if keys:
+            rig = self._cameras.rig
+            rows = np.arange(state.num_envs) if rows is None else rows
+            cameras = [rig.cameras[rig.recordings[key].camera] for key in keys]
+            episodes = state.episodes.noise[rows]
+            seen = {
+                key: Image(images[key], camera, drawn_places(camera, episodes))
+                for key, camera in zip(keys, cameras, strict=True)
+            }
+            self._components.see(state, seen, rows)
 
     def _add_noise(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None) -> None:
         """Add noise to the images of agents ``rows`` [M], or of all, in place."""
@@ -62,3 +81,12 @@ class Observer:
             camera, sensor = rig.recordings[key]
             if sensor == "depth":
                 encode_depth(images[key], rig.cameras[camera].depth_encoding)
+
+
+def _check_images(cameras: AgentCameras, keys: tuple[str, ...]) -> None:
+    """Raise ValueError unless the agents record the images with these keys, as arrays."""
+    for key in keys:
+        if key not in cameras.rig.keys:
+            raise ValueError(f"sensors=: one of them reads the image {key!r}, which is not among them: add it")
+    if keys and cameras.device != "cpu":
+        raise ValueError(f"obs_device={cameras.device!r}: a sensor reads the image {keys[0]!r} as an array; use 'cpu'")

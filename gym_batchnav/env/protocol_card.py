@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
@@ -20,6 +20,7 @@ from gym_batchnav.env.settings import BatchSettings, autoreset_mode_of
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.geometry import Camera
 from gym_batchnav.protocols import keywords_beside, protocol_of
+from gym_batchnav.system.nested import class_of, described
 from gym_batchnav.task.components import Components
 
 _PACKAGES = ("gym-batchnav", "gymnasium", "numpy", "numba", "moderngl", "embreex", "trimesh")
@@ -205,13 +206,11 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it: dataclasses with their types, all numbers as floats, arrays as checksums."""
-    if is_dataclass(value) and not isinstance(value, type):
-        own = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-        return {"type": type(value).__name__, **own}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+    return described(value, _plain_leaf)
+
+
+def _plain_leaf(value: Any) -> Any:
+    """Return a value that is not nested as ``_plain`` does."""
     if isinstance(value, np.ndarray):
         content = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
         return f"{value.dtype.str} {value.shape} {content[:_DIGITS]}"
@@ -219,9 +218,7 @@ def _plain(value: Any) -> Any:
         return bool(value)
     if isinstance(value, (int, float, np.number)):
         return float(value)  # 90 and 90.0 are the same field of view
-    if value is None or isinstance(value, str):
-        return value
-    return f"{type(value).__module__}.{type(value).__qualname__}"  # the text of other objects may have an address
+    return value if value is None or isinstance(value, str) else class_of(value)
 
 
 def _versions() -> dict[str, str]:

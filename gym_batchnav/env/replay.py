@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.stepper import Move
 from gym_batchnav.system.storage import make_folder
 from gym_batchnav.worlds.api import STEP_SECONDS
 from gym_batchnav.worlds.log import PARTS, WorldLog
@@ -76,14 +77,14 @@ class RecordWorlds(VectorWrapper):
             self._recordings[world] = _Recording(scene, self._rows_of_state(state, world))
         self._note_poses(worlds)
 
-    def moved(self, actions: np.ndarray, active: np.ndarray, done: np.ndarray) -> None:
+    def moved(self, move: Move) -> None:
         """Record a step, and write the episodes that have ended; the batch calls this."""
-        moving = [world for world in self._recordings if active[self._rows(world)].any()]
+        moving = [world for world in self._recordings if move.active[self._rows(world)].any()]
         self._note_poses(moving)
         for world in moving:
             rows = self._rows(world)
-            self._recordings[world].actions.append(actions[rows].copy())
-            if done[rows.start]:
+            self._recordings[world].actions.append(move.actions[rows].copy())
+            if move.done[rows.start]:
                 path = self.folder / f"{self.num_written:06d}_world_{world}{ENDING}"
                 self._log(self._recordings.pop(world)).save(path)
                 self.num_written += 1

@@ -92,6 +92,11 @@ class CameraRig:
         }
 
     @property
+    def has_jitter(self) -> bool:
+        """Whether a camera's place changes from episode to episode."""
+        return any(camera.jitter is not None for camera in self.cameras.values())
+
+    @property
     def needs_embree(self) -> bool:
         """Whether a lens or a sensor is one that OpenGL cannot draw."""
         return any(needs_ray_table(group.cameras[0], group.sensors) for group in self.groups)
@@ -120,7 +125,9 @@ class CameraRig:
             sensors = self.sensors_of(name)
             if sensors:
                 drawn = self.drawn(name)
-                alike = replace(drawn, eye_height=0.0, offset=(0.0, 0.0), yaw_deg=0.0, pitch_deg=0.0, roll_deg=0.0)
+                alike = replace(
+                    drawn, eye_height=0.0, offset=(0.0, 0.0), yaw_deg=0.0, pitch_deg=0.0, roll_deg=0.0, jitter=None
+                )
                 found.setdefault((alike, tuple(sorted(sensors))), []).append(name)
         return tuple(
             CameraGroup(

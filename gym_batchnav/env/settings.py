@@ -109,7 +109,7 @@ class BatchSettings:
             check_choice("renderer", self.renderer, RENDERERS)
         self._check_semantic_ids()
         rig = self.rig()
-        self._check_worlds(rig)
+        self._check_worlds()
         if self.renderer_name == "opengl":
             rig.check_opengl()
             for camera in self.picture_cameras:
@@ -140,8 +140,8 @@ class BatchSettings:
         """The agents of a world."""
         return Team.of(self.agents_per_world)
 
-    def _check_worlds(self, rig: CameraRig) -> None:
-        """Raise ValueError unless the agents form whole worlds, whose bodies their cameras can draw."""
+    def _check_worlds(self) -> None:
+        """Raise ValueError unless the agents form whole worlds and walk, and the bodies are complete."""
         size = self.team.most
         if self.num_envs % size:
             raise ValueError(
@@ -155,11 +155,6 @@ class BatchSettings:
                 raise ValueError(f"bodies= has a {type(group).__name__} without {', '.join(missing)}: see worlds.api")
         if (size > 1 or self.bodies) and isinstance(self.action_kind, FlightActions):
             raise ValueError(f"actions={self.actions!r}: agents that share a world walk, use other actions")
-        if (size > 1 or self.bodies) and rig.needs_embree:
-            raise ValueError(
-                "bodies are drawn by pinhole cameras that record depth, rgb and semantic: use such cameras= and "
-                "sensors= with agents_per_world= and bodies="
-            )
 
     def _check_semantic_ids(self) -> None:
         """Raise ValueError unless the ids are valid, and those that a shared renderer draws."""

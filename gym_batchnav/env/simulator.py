@@ -21,7 +21,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
-from gym_batchnav.state import StateBlock, check_arrays, write_arrays
+from gym_batchnav.state import StateBlock, StepOutcome, check_arrays, write_arrays
 from gym_batchnav.system.process import claim_process
 from gym_batchnav.worlds.api import ALONE, STEP_SECONDS, MovingBodies, Team
 from gym_batchnav.worlds.worlds import Worlds, world_arrays
@@ -93,8 +93,7 @@ class Simulator:
         self.agents.heading[:] = np.nan
         self.begun = np.zeros(num_agents, bool)
         self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
-        self._moved = np.zeros(num_agents, np.float32)
-        self._collided = np.zeros(num_agents, bool)
+        self._outcome = StepOutcome(np.zeros(num_agents, np.float32), np.zeros(num_agents, bool))
         self.navigations: list[AnyNavigation | None] = [None] * library.num_slots
         self.worlds = None
         if arrays is not None:
@@ -154,16 +153,8 @@ class Simulator:
                 self.episodes.count[index] = 0
         if mask.all() and None not in seeds:
             self.begun[:] = False  # slots may change their scenes while agents still stand in them
-            self.schedule.restart(self.schedule.order)
+            self.schedule.rewind()
             self.library.restart(self._user, int(self.episodes.seed[0]))
-
-    def change_order(self, order: str) -> None:
-        """Restart the queue of episodes in another order.
-
-        Raises:
-            ValueError: The scenes do not allow this order.
-        """
-        self.schedule.restart(order)
 
     def advance(self) -> None:
         """Advance the library by one step; scenes may change, so the images of the last step must have been read."""
@@ -231,22 +222,13 @@ class Simulator:
         if commands.look is not None:
             np.copyto(agents.pitch, np.clip(agents.pitch + commands.look, -MAX_PITCH, MAX_PITCH), where=active)
         before = None if self.worlds is None else self.worlds.before(agents)
-        self.navmeshes.step(
-            commands,
-            agents.slot,
-            agents.polygon,
-            agents.position,
-            agents.heading,
-            sliding=self.sliding,
-            active=active,
-            moved_out=self._moved,
-            collided_out=self._collided,
-        )
+        outcome = self._outcome
+        self.navmeshes.step(commands, agents, active, outcome, sliding=self.sliding)
         if self.worlds is not None and before is not None:
-            self.worlds.move(before, agents, active, self._moved, self._collided)
+            self.worlds.move(before, agents, active, outcome)
         episodes.num_steps[:] += active
-        episodes.num_collisions[:] += self._collided  # inactive agents have not moved, nor collided
-        episodes.path_length[:] += self._moved
+        episodes.num_collisions[:] += outcome.collided  # inactive agents have not moved, nor collided
+        episodes.path_length[:] += outcome.moved
         np.copyto(episodes.previous_distance, episodes.distance, where=active)
         self._update_distance()
 

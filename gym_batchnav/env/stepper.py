@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -24,20 +24,32 @@ PHASES = ("move", "measure", "episodes", "render", "observe")
 Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
+class Move(NamedTuple):
+    """What the agents did in a step, and its score.
+
+    Attributes:
+        actions: [N, ...].
+        active: [N] bool, the agents that acted.
+        done: [N] bool, the agents whose episodes have ended.
+        reward: [N] float64; 0 where ``active`` is False.
+        measures: Arrays [N] by name: those of every step, and of ends, which are 0 where ``done`` is False.
+    """
+
+    actions: np.ndarray
+    active: np.ndarray
+    done: np.ndarray
+    reward: np.ndarray
+    measures: Measures
+
+
 class StepListener(Protocol):
     """Follows the agents of a batch, such as a recorder."""
 
     def placed(self, indices: np.ndarray) -> None:
         """Take note that agents ``indices`` [M] have begun episodes, or were put elsewhere by the user."""
 
-    def moved(self, actions: np.ndarray, active: np.ndarray, done: np.ndarray) -> None:
-        """Take note of a move, before other episodes begin.
-
-        Args:
-            actions: [N, ...].
-            active: [N] bool, the agents that acted.
-            done: [N] bool, the agents whose episodes have ended.
-        """
+    def moved(self, move: Move) -> None:
+        """Take note of a move, before other episodes begin."""
 
 
 class Stepper:
@@ -165,7 +177,7 @@ class Stepper:
         if worlds is not None:
             measures.update(components.measure_ends(state, done))
         for listener in self.listeners:
-            listener.moved(actions, active, done)
+            listener.moved(Move(actions, active, done, reward, measures))
         self._tick("measure", clock)
         info = self._autoreset(beginning, done, measures)
         clock = time.perf_counter()

@@ -49,7 +49,7 @@ def make_objectnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
 def make_imagenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/ImageNav-v0``; takes the keywords of BatchNavEnv, by default with RGB and ``task`` ImageNav().
 
-    The goal pictures are taken with the agents' camera, if there is one and no ``task`` is given.
+    The goal pictures are taken with the agents' camera without its jitter, if there is one and no ``task`` is given.
     """
     camera = keywords.get("camera")
     task = ImageNav(camera) if isinstance(camera, Camera) else ImageNav()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,6 +41,12 @@ def episode_key(seed: np.ndarray, episode: np.ndarray) -> np.ndarray:
     """Return the keys [N] uint64 of the noise of episodes, a pure function of seeds [N] or [1] and numbers [N] int."""
     state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
     return _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.uint64(1)))
+
+
+@lru_cache(maxsize=4096)
+def name_key(name: str) -> int:
+    """Return a number below 2**64 that stands for a name, such as that of a scene."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def step_uniform(noise: np.ndarray, num_steps: np.ndarray, purpose: str, size: int) -> np.ndarray:

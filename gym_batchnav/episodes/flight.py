@@ -30,12 +30,17 @@ class FlightEpisodes:
         cell: Side of the voxels in which the air is found, metres; at most 1.15 times the radius.
         num_goals: Number of different goals in a scene; fewer where their paths would take more than 128 MB.
         floors: The floors above which air is searched, see ``floor_islands``.
+        max_distance: Longest shortest path from start to goal, metres.
+        straight_ratio: Episodes whose shortest path is less than this times as long as the straight line are mostly
+            left out; 1 keeps all of them. A small ``max_distance`` and a ratio of 1 make easy episodes to begin with.
     """
 
     radius: float = 0.15
     cell: float = 0.15
     num_goals: int = 64
     floors: str = "main"
+    max_distance: float = 30.0
+    straight_ratio: float = 1.1
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every field is valid."""
@@ -43,6 +48,12 @@ class FlightEpisodes:
         check_between(0.01, CELLS_PER_RADIUS * self.radius, cell=self.cell)
         check_counts(num_goals=self.num_goals)
         check_floors(self.floors)
+        check_between(1.0, 1000.0, straight_ratio=self.straight_ratio)
+        self._rules()
+
+    def _rules(self) -> SamplingRules:
+        """Return the limits on pairs of a start and a goal; raise ValueError for limits that none can satisfy."""
+        return SamplingRules(max_distance=self.max_distance, straight_ratio=self.straight_ratio)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes of flying agents."""
@@ -65,7 +76,7 @@ class FlightEpisodes:
             self.num_goals, num_episodes, max(1, MAX_FIELD_BYTES // (_BYTES_PER_PATH * len(air.fields.centers)))
         )
         air = air.with_goals(air.random_points(count, rng))
-        return air, sample_flights(air, num_episodes, rng)
+        return air, sample_flights(air, num_episodes, rng, self._rules())
 
 
 def sample_flights(

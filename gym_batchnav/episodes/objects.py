@@ -84,7 +84,7 @@ def find_instances(
 ) -> list[ObjectInstance]:
     """Return the objects of some categories that have view points, with these, ordered by category.
 
-    Categories are recognised under their other names too, as ``categories.common_name`` knows them: a couch is a sofa.
+    Categories are recognised under their other names too, as ``synonyms.common_name`` knows them: a couch is a sofa.
 
     Args:
         scene: The scene.

@@ -17,7 +17,7 @@ class EpisodeSchedule:
 
     In order ``"random"`` environment i visits the slots in turn, beginning with i mod K, and draws one of the slot's
     episodes with replacement, keyed by its own seed and count. In order ``"once"`` the environments share one queue of
-    all episodes, which takes the slots in turn, until none is left.
+    all episodes, which takes the slots in turn, until none is left; or of chosen episodes, in the order given.
 
     If scenes rotate, ``follow`` must be called after every change, lanes replace slots, and only ``"random"`` is
     possible.
@@ -30,6 +30,7 @@ class EpisodeSchedule:
 
     def __init__(self, num_episodes: Sequence[int], order: str = "random", *, rotates: bool = False) -> None:
         self._rotates = rotates
+        self._chosen: np.ndarray | None = None
         self.follow(num_episodes, np.arange(len(num_episodes)))
         self.restart(order)
 
@@ -40,15 +41,25 @@ class EpisodeSchedule:
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
         rows = np.concatenate([np.arange(size) for size in self._sizes])
         slots = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        self._queue = np.lexsort((slots, rows))  # row 0 of every slot, then row 1, ...
+        self._all = np.lexsort((slots, rows))  # row 0 of every slot, then row 1, ...
+        if self._chosen is not None and self._chosen.size and self._chosen.max() >= self.total:
+            self._chosen = None  # the scenes they were chosen for have left
 
     @property
     def total(self) -> int:
         """The total number of episodes of all slots."""
         return int(self._offsets[-1])
 
-    def restart(self, order: str) -> None:
+    def rewind(self) -> None:
+        """Restart in the present order."""
+        self._next = 0
+
+    def restart(self, order: str, chosen: np.ndarray | None = None) -> None:
         """Restart in the given order.
+
+        Args:
+            order: ``"random"`` or ``"once"``.
+            chosen: [E] int64, the episodes to run in order ``"once"``; None for all.
 
         Raises:
             ValueError: If there is no such order, or the order is ``"once"`` and scenes rotate.
@@ -61,6 +72,7 @@ class EpisodeSchedule:
                 "to their number"
             )
         self.order = order
+        self._chosen = chosen
         self._next = 0
 
     def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
@@ -89,7 +101,8 @@ class EpisodeSchedule:
             are 0.
         """
         if self.order == "once":
-            left = self._queue[self._next : self._next + len(env)]
+            queue = self._all if self._chosen is None else self._chosen
+            left = queue[self._next : self._next + len(env)]
             self._next += len(left)
             slot, row = self.locate(np.concatenate([left, np.zeros(len(env) - len(left), np.int64)]))
             return slot, row, np.arange(len(env)) < len(left)
@@ -99,9 +112,19 @@ class EpisodeSchedule:
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that ``set_state`` restores."""
-        return {"order": self.order, "next": self._next}
+        chosen = {} if self._chosen is None else {"chosen": self._chosen.copy()}
+        return {"order": self.order, "next": self._next, **chosen}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state that ``get_state`` returned."""
-        self.restart(state["order"])
+        """Resume from a state that ``get_state`` returned.
+
+        Raises:
+            ValueError: It has episodes that there are not.
+        """
+        chosen = state.get("chosen")
+        if chosen is not None:
+            chosen = np.array(chosen, np.int64)
+            if chosen.ndim != 1 or (chosen.size and (chosen.min() < 0 or chosen.max() >= self.total)):
+                raise ValueError(f"state with episodes that do not exist: there are 0 to {self.total - 1}")
+        self.restart(state["order"], chosen)
         self._next = int(state["next"])

@@ -1,4 +1,4 @@
-"""The Agent protocol that evaluation uses, and two agents without a network."""
+"""The Agent protocol that evaluation uses, and agents without a network."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from gymnasium.spaces import Box, Discrete
 
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.chooser import named_episode_keys
 from gym_batchnav.episodes.draws import keyed_uniform
 from gym_batchnav.geometry import polar_goals
+from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.state import Action
+from gym_batchnav.task.api import Sensor
+from gym_batchnav.task.sensors import PointGoal
 
 STOP_CHANCE = 0.01  # per step of RandomAgent
+_AHEAD = 0.75  # turns; MapAgent walks if its way is no farther off. Half a turn could make it turn to and fro
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """Chooses an action for every environment of a batch. It may remember the current episodes."""
+    """Chooses an action for every environment of a batch. It may remember the current episodes.
+
+    An agent may have an attribute ``sensors``, a tuple of sensors besides images that it reads. Commands that make an
+    environment for the agent then add them.
+    """
 
     def reset(self, env: BatchNavEnv) -> None:
         """Reset the memory, because every environment of ``env`` begins an episode."""
@@ -35,6 +44,13 @@ class Agent(Protocol):
         Returns:
             Actions, [N] int64 or as ``env.action_space`` states.
         """
+
+
+def sensors_of_agent(agent: Agent) -> tuple[str | Sensor, ...]:
+    """Return the sensors that an agent says it reads (its attribute ``sensors``), after the images that these read."""
+    own = tuple(getattr(agent, "sensors", ()))
+    images = dict.fromkeys(key for one in own for key in getattr(one, "images", ()))
+    return (*images, *own)
 
 
 Acting: TypeAlias = Agent | Callable[[Any], np.ndarray]
@@ -110,6 +126,34 @@ class ShortestPathAgent:
         return env.shortest_path_actions()
 
 
+class MapAgent:
+    """Follows the paths that it plans on its map (sensor ``MapPath``), and calls STOP at the goal. It learns nothing.
+
+    It sees what a policy may see: its depth camera's images and the goal's direction.
+    """
+
+    sensors = (MapPath(),)
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Raise ValueError unless the environment has the actions and the sensors."""
+        kind = env.simulator.actions
+        if not isinstance(kind, DiscreteActions):
+            raise ValueError(f"MapAgent walks by discrete actions, not {kind}")
+        for sensor in (MapPath, PointGoal):
+            if sensor.name not in env.components.sensors:
+                raise ValueError(f"MapAgent reads {sensor.name!r}: add {sensor.__name__}() to sensors=")
+        self._turn_angle = kind.turn_angle
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """Return actions [N] int64."""
+        way = np.asarray(observation[MapPath.name])
+        distance = np.asarray(observation[PointGoal.name])[:, 0]
+        angle = np.arctan2(way[:, 3], way[:, 2])
+        turn = np.where(angle > 0, int(Action.TURN_LEFT), int(Action.TURN_RIGHT))
+        actions = np.where(np.abs(angle) > _AHEAD * self._turn_angle, turn, int(Action.MOVE_FORWARD))
+        return np.where(distance < env.task.success_distance, int(Action.STOP), actions)
+
+
 class ObjectOracleAgent:
     """Follows the shortest path to the nearest view point of an object, turns to the object and calls STOP."""
 
@@ -147,8 +191,8 @@ def _object_here(env: BatchNavEnv, index: int) -> np.ndarray:
 def uniform_draws(env: BatchNavEnv, seed: int, draw: int = 0) -> np.ndarray:
     """Return uniform random numbers [N] float64 in [0, 1) for the next actions.
 
-    Each depends only on the seed, the episode, the step and the number of the draw, so that results do not depend on N.
+    Each depends only on the seed, the name of the scene, the episode, the step and the number of the draw, so that
+    results depend neither on N nor on the other scenes.
     """
-    episode = env.simulator.schedule.index(env.agents.slot, env.episodes.episode).astype(np.uint64)
-    stream = np.uint64(seed % 2**32 << 32) + episode
+    stream = named_episode_keys(env.library, np.array([seed % 2**64], np.uint64), env.agents.slot, env.episodes.episode)
     return keyed_uniform(stream, env.episodes.num_steps, draw)

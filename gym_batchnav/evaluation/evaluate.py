@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -11,7 +11,11 @@ from gymnasium.vector import VectorEnv
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import Acting
 from gym_batchnav.evaluation.loop import EpisodeLoop, batch_of
+from gym_batchnav.system.parts import Part
 from gym_batchnav.system.wording import counted
+
+COLUMNS = ("scene_index", "episode_index", "num_steps", "total_reward")  # beside the measures
+WHOLE = Part()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +57,7 @@ def evaluate(
     agent: Acting,
     episodes_per_scene: int | None = None,
     *,
+    shard: Part = WHOLE,
     seed: int | None = 0,
     progress: Callable[[int], None] | None = None,
 ) -> EvaluatedEpisodes:
@@ -65,6 +70,7 @@ def evaluate(
             and its order remains ``"once"``.
         agent: An Agent, or a function from observations to actions [N].
         episodes_per_scene: Run only this many episodes of each scene, the first ones; None runs all.
+        shard: Run only this part of the episodes. Every episode gives the same result in whichever shard it runs.
         seed: Seed of the environments, which affects sensor noise; None keeps their seeds.
         progress: Called after a step with the number of episodes that ended in it.
 
@@ -74,26 +80,45 @@ def evaluate(
         TypeError: ``env`` is not a batch, or ``agent`` cannot act.
     """
     batch = batch_of(env)
+    selected = shard.of(episode_numbers(batch, episodes_per_scene))
+    rows = []
+    for ended in run_episodes(env, agent, selected, seed=seed):
+        rows.append(ended)
+        if progress is not None:
+            progress(len(ended["episode_index"]))
+    return in_order(batch, rows)
+
+
+def run_episodes(
+    env: VectorEnv, agent: Acting, selected: np.ndarray, *, seed: int | None = 0
+) -> Iterator[dict[str, np.ndarray]]:
+    """Run some episodes once each, and yield those that ended after every step in which some did.
+
+    Args:
+        env: See ``evaluate``.
+        agent: See ``evaluate``.
+        selected: [E] int64, numbers of episodes, without duplicates.
+        seed: See ``evaluate``.
+
+    Yields:
+        Columns [M] of the episodes that ended: scene_index, episode_index, num_steps, total_reward and all measures.
+    """
+    batch = batch_of(env)
     names = tuple(batch.components.measures)
     taken = {field.name for field in fields(EvaluatedEpisodes)}.intersection(names)
     if taken:
         raise ValueError(f"measures {sorted(taken)}: evaluation uses these names itself; rename the measures")
-    loop = EpisodeLoop(env, agent, seed=seed, options={"episode_order": "once"})
-    selected = episode_numbers(batch, episodes_per_scene)
-    columns = ("scene_index", "episode_index", "num_steps", "total_reward", *names)
-    rows: list[dict[str, np.ndarray]] = []
-    num_ended = 0
-    while num_ended < len(selected):
+    if len(selected) == 0:
+        return
+    loop = EpisodeLoop(env, agent, seed=seed, options={"episode_order": "once", "episodes": selected})
+    columns = (*COLUMNS, *names)
+    num_left = len(selected)
+    while num_left:
         step = loop.step()
-        if not step.ended.any():
-            continue
-        ended = step.ended_episodes()
-        counts = np.isin(ended["episode_index"], selected)
-        rows.append({name: ended[name][counts] for name in columns})
-        num_ended += int(counts.sum())
-        if progress is not None:
-            progress(int(counts.sum()))
-    return _in_order(batch, {name: np.concatenate([row[name] for row in rows]) for name in columns})
+        if step.ended.any():
+            ended = step.ended_episodes()
+            num_left -= len(ended["episode_index"])
+            yield {name: ended[name] for name in columns}
 
 
 def episode_numbers(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.ndarray:
@@ -115,11 +140,18 @@ def episode_numbers(env: BatchNavEnv, episodes_per_scene: int | None = None) -> 
     return np.sort(np.concatenate(numbers))
 
 
-def _in_order(env: BatchNavEnv, measured: dict[str, np.ndarray]) -> EvaluatedEpisodes:
-    """Return the episodes in the order of their numbers, with their start distances."""
+def in_order(env: BatchNavEnv, rows: Sequence[Mapping[str, np.ndarray]]) -> EvaluatedEpisodes:
+    """Return episodes in the order of their numbers, with their start distances.
+
+    Args:
+        env: The batch in which they ran, or another with the same scenes and episodes.
+        rows: What ``run_episodes`` yielded, in any order.
+    """
+    names = (*COLUMNS, *env.components.measures)
+    measured = {name: np.concatenate([row[name] for row in rows]) if rows else np.empty(0, np.int64) for name in names}
     order = np.argsort(measured["episode_index"])
-    slots, rows = env.simulator.schedule.locate(measured["episode_index"][order])
-    starts = [env.simulator.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), rows, strict=True)]
+    slots, inside = env.simulator.schedule.locate(measured["episode_index"][order])
+    starts = [env.simulator.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), inside, strict=True)]
     columns = {name: _widened(values[order]) for name, values in measured.items()}
     measures = {name: columns.pop(name) for name in env.components.measures}
     return EvaluatedEpisodes(**columns, start_distance=np.array(starts, float), measures=measures)

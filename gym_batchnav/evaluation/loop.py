@@ -22,7 +22,9 @@ class Step:
     """
 
     observation: Any  # by sensor, [N, ...]
+    actions: np.ndarray  # [N, ...], as the agent chose them
     reward: np.ndarray  # [N] float64
+    terminated: np.ndarray  # [N] bool
     acted: np.ndarray  # [N] bool, False where the step began an episode, or no episode is left
     ended: np.ndarray  # [N] bool, whether the step ended an episode
     num_steps: np.ndarray  # [N] int64, actions in the episode so far, including this one
@@ -97,7 +99,9 @@ class EpisodeLoop:
             self._begun = ended_before
         else:
             self._begun = np.zeros_like(self._ended)
-        return Step(self.observation, reward, acted, self._ended, self._num_steps, self._total_reward, info)
+        return Step(
+            self.observation, actions, reward, terminated, acted, self._ended, self._num_steps, self._total_reward, info
+        )
 
 
 def batch_of(env: Any) -> BatchNavEnv:

@@ -38,6 +38,11 @@ def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) ->
     return text.getvalue()
 
 
+def spread_episodes(rows: np.ndarray, count: int) -> np.ndarray:
+    """Return up to ``count`` of some rows [M], evenly spread from the first to the last."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int))]
+
+
 def longest_episodes(episodes: EvaluatedEpisodes, num_scenes: int, per_scene: int) -> np.ndarray:
     """Return the numbers [M] int64 of the longest episodes by start distance, in scenes evenly spread over all."""
     scenes = np.unique(episodes.scene_index)

@@ -21,7 +21,7 @@ from gym_batchnav.flight.kernels.fly import (
     fly_block,
     fly_parallel,
 )
-from gym_batchnav.state import FlightCommands
+from gym_batchnav.state import AgentState, FlightCommands, StepOutcome
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
 BLOCK = 4  # agents that a thread takes at a time
@@ -90,40 +90,33 @@ class FlightAgents:
     def step(
         self,
         commands: FlightCommands,
-        slots: np.ndarray,
-        polygon: np.ndarray,
-        position: np.ndarray,
-        heading: np.ndarray,
+        agents: AgentState,
+        active: np.ndarray,
+        outcome: StepOutcome,
         *,
         sliding: bool,
-        active: np.ndarray,
-        moved_out: np.ndarray,
-        collided_out: np.ndarray,
     ) -> None:
-        """Turn and move every active agent; ``position`` and ``heading`` are written in place.
+        """Turn and move every active agent; see ``NavMeshAgents.step``.
 
         Args:
             commands: The velocities that agents approach.
-            slots: [N] int32.
-            polygon: [N] int32, not used.
-            position: [N, 3] float32, metres.
-            heading: [N] float32, radians; kept in [-pi, pi).
-            sliding: Slide along surfaces; False stops at them.
+            agents: All agents; ``position`` and ``heading`` are written in place.
             active: [N] bool; inactive agents keep their pose and velocity.
-            moved_out: [N] float32, written: metres flown.
-            collided_out: [N] bool, written: whether an agent touched a surface that it flew against.
+            outcome: Written; an agent collides if it touches a surface against which it flies.
+            sliding: Slide along surfaces; False stops at them.
 
         Raises:
             TypeError: The velocities are those of another number of agents.
         """
+        position = agents.position
         if self.velocity.shape != position.shape:
             raise TypeError(f"velocity is {self.velocity.shape}: call use_memory with arrays of {len(position)} agents")
-        moved_out[:] = 0
-        collided_out[:] = False
+        outcome.moved[:] = 0
+        outcome.collided[:] = False
         dynamics = self.dynamics
         targets = Targets(*(np.ascontiguousarray(one, np.float64) for one in commands.targets))
-        bodies = Bodies(position, self.velocity, heading, moved_out, collided_out)
-        for air, rows in self._groups(slots):
+        bodies = Bodies(position, self.velocity, agents.heading, outcome.moved, outcome.collided)
+        for air, rows in self._groups(agents.slot):
             body = Body(
                 float(air.radius),
                 float(dynamics.response),

@@ -10,7 +10,7 @@ import numpy as np
 
 from gym_batchnav.flight.kernels.cells import count_boxes
 from gym_batchnav.flight.kernels.layout import Fields, Surfaces, Voxels
-from gym_batchnav.flight.kernels.paths import find_field, lengths
+from gym_batchnav.flight.kernels.paths import find_field, lengths, write_turns
 from gym_batchnav.flight.kernels.space import (
     NUM_NEIGHBOURS,
     label_parts,
@@ -29,6 +29,7 @@ TOLERANCE = 1e-3  # metres by which a sphere may touch a surface
 _AROUND = 3.0  # metres around the floor, within which there may be air
 _ABOVE = 6.0  # metres
 _BELOW = 0.5  # metres
+_MAX_TURNS = 1000  # of a path
 _TRIES = 100  # points for each one that is wanted, after which centres of voxels are taken
 _BAND = 3.0  # voxels beyond the radius, up to which the clearance is known
 
@@ -67,6 +68,21 @@ class Air:
             raise ValueError(f"goals: pass numbers from 0 to {len(self.fields.goals) - 1}")
         lengths(self.voxels, self.fields, self.radius, points, goals, out)
         return out
+
+    def shortest_path(self, point: np.ndarray, goal: int) -> np.ndarray:
+        """Return the points [K, 3] float32 of the shortest path from a point [3] to a goal: the point, turns, the goal.
+
+        It is the point alone where there is no path.
+
+        Raises:
+            ValueError: There is no goal of this number.
+        """
+        if not 0 <= goal < len(self.fields.goals):
+            raise ValueError(f"goal={goal}: pass a number from 0 to {len(self.fields.goals) - 1}")
+        start = np.ascontiguousarray(point, np.float32)
+        turns = np.empty((_MAX_TURNS, 3))
+        count = write_turns(self.voxels, self.fields, self.radius, start, int(goal), turns)
+        return np.concatenate([start[None], turns[:count].astype(np.float32)])
 
     def is_free(self, points: np.ndarray) -> np.ndarray:
         """Return whether a sphere at each of the points [M, 3] touches no surface [M] bool."""

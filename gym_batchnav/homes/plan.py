@@ -14,6 +14,7 @@ from gym_batchnav.homes.stairs import SLAB, Stairs
 
 DOOR_HEIGHT = 2.10  # metres, clear
 OUTER_WALL = 0.25  # metres
+FENCE = 0.9  # metres, height of the walls round a yard
 _PROGRAMMES = 8  # choices of rooms to try, since some cannot be laid out
 JAMB = 0.03  # metres, thickness of the lining inside an opening
 _WINDOWS = {  # width, sill and top, metres
@@ -160,7 +161,7 @@ def make_plan(rng: np.random.Generator, area: float, storeys: int, closed_doors:
     rooms: list[Room] = []
     doors = []
     for storey, division in enumerate(divisions):
-        places = _add_rooms(rooms, division, storey, height, len(divisions))
+        places = add_rooms(rooms, division, storey, height, len(divisions))
         for link in division.links:
             line = shared_line(division.cells[link[0]], division.cells[link[1]])
             pair = (places[link[0]], places[link[1]])
@@ -187,7 +188,7 @@ def _choose_closed(
     return {ends[i] for i in order[: random_count if count is None else count]}
 
 
-def _add_rooms(rooms: list[Room], division: Division, storey: int, height: float, storeys: int) -> list[int]:
+def add_rooms(rooms: list[Room], division: Division, storey: int, height: float, storeys: int) -> list[int]:
     """Add the rooms of a storey; returns the position of each, where a stairwell is that of the storey below."""
     half = INNER_WALL / 2
     extent = division.extent

@@ -8,8 +8,9 @@ import numpy as np
 
 from gym_batchnav.homes import shapes
 from gym_batchnav.homes.build import Builder, Solid, transform
+from gym_batchnav.homes.cells import Cell
 from gym_batchnav.homes.daylight import Daylight
-from gym_batchnav.homes.plan import OUTER_WALL, Plan, Room
+from gym_batchnav.homes.plan import FENCE, OUTER_WALL, Plan, Room, Wall
 from gym_batchnav.homes.stairs import build_stairs
 from gym_batchnav.homes.walls import (
     DOORSTEP_LIGHT,
@@ -23,6 +24,7 @@ from gym_batchnav.homes.walls import (
     window,
 )
 
+_OWN_FLOOR = ("kitchen", "bath", "corridor", "store", "yard")  # kinds of rooms with a floor of their own
 _FLOOR_LIGHT = 0.86  # share of the light on walls, so that patches of sun stand out
 Shading = Callable[[np.ndarray, np.ndarray], np.ndarray]  # x and z, metres -> share of light
 
@@ -61,8 +63,8 @@ def build_shell(
             if accents.get(i) == wall.side:
                 finish = "wall_accent_bedroom" if room.kind == "bedroom" else "wall_accent"
             parts = builder()
-            wall_face(parts, wall, room.height, cell, finish, daylight)
-            if room.kind not in ("bath", "stairs"):
+            wall_face(parts, wall, wall_height(room, wall), cell, finish, daylight)
+            if room.kind not in ("bath", "stairs", "yard"):
                 skirting(parts, wall)
             walls.merge(parts.solid().placed(wall.matrix()))
             for opening in wall.openings:
@@ -79,14 +81,17 @@ def build_shell(
                     continue
                 counts[kind] += 1
                 objects.append((f"{kind}_{counts[kind]}", fitting.solid().placed(lift @ wall.matrix())))
-        _ceiling(ceiling, room, 2 * cell, daylight)
+        if room.kind != "yard":
+            _ceiling(ceiling, room, 2 * cell, daylight)
         if room.kind == "stairs":
             floor.merge(_stairs(plan, builder()))
         else:
-            finish = f"floor_{room.kind}" if room.kind in ("kitchen", "bath") else "floor"
+            finish = f"floor_{room.kind}" if room.kind in _OWN_FLOOR else "floor"
             _floor(floor, room, finish, cell, daylight, shading[i])
         named = (("wall", walls), ("floor", floor), ("ceiling", ceiling))
         for part, built in named:
+            if (part, room.kind) == ("ceiling", "yard"):
+                continue
             name = room.name if (part, room.kind) == ("floor", "stairs") else f"{part}_{room.name}"
             objects.append((name, built.solid().placed(lift)))
     outside = builder()
@@ -94,11 +99,16 @@ def build_shell(
     return [*objects, ("outside", outside.solid())]
 
 
+def wall_height(room: Room, wall: Wall) -> float:
+    """Return the height of a wall, metres: that of the room, or lower round a yard."""
+    return FENCE if room.kind == "yard" and wall.outer else room.height
+
+
 def num_cells(plan: Plan, cell: float) -> int:
     """Count the cells, of two triangles each, that ``build_shell`` makes on walls, floors, ceilings and outside."""
     cells = sum(len(run) - 1 for run in _outer_runs(plan, cell))
     for room in plan.rooms:
-        cells += sum(int(wall_grid(wall, room.height, cell)[2].sum()) for wall in room.walls)
+        cells += sum(int(wall_grid(wall, wall_height(room, wall), cell)[2].sum()) for wall in room.walls)
         for size in (2 * cell,) if room.kind == "stairs" else (2 * cell, cell):
             x, z = _room_lines(room, size)
             cells += (len(x) - 1) * (len(z) - 1)
@@ -152,8 +162,12 @@ def _outside(b: Builder, plan: Plan, cell: float) -> None:
     t = OUTER_WALL
     height = plan.floor(plan.storeys - 1) + plan.height
     top = plan.storeys - 1
+    yards = [_grown(room.bounds, t) for room in plan.rooms if room.kind == "yard"]
     for run in _outer_runs(plan, cell):
-        points = np.stack([np.stack([run[:, 0], np.full(len(run), y), run[:, 1]], axis=1) for y in (0.0, height)])
+        tops = np.full(len(run), height)
+        for yard in yards:
+            tops[_within(run[:, 0], run[:, 1], yard)] = FENCE
+        points = np.stack([np.stack([run[:, 0], y, run[:, 1]], axis=1) for y in (np.zeros(len(run)), tops)])
         b.add("outside", shapes.sheet(points))
     rooms = [room for room in plan.rooms if room.storey == top or room.kind == "stairs"]
     x1 = plan.extent[0] + t
@@ -166,10 +180,22 @@ def _outside(b: Builder, plan: Plan, cell: float) -> None:
     for room in rooms:
         r = room.bounds
         wall &= ~((mx > r[0]) & (mx < r[2]) & (mz > r[1]) & (mz < r[3]))
+    for yard in yards:
+        wall &= ~_within(mx, mz, yard)
     x, z = np.meshgrid(xs, zs)
     shape = shapes.sheet(np.stack([x, np.full_like(x, height), z], axis=-1))
     kept = shape._replace(triangles=shape.triangles[np.repeat(wall.ravel(), 2)])
     b.add("outside", shapes.without_loose(kept), shade=0.45)
+
+
+def _grown(rect: Cell, by: float) -> Cell:
+    """Return a rectangle that reaches ``by`` metres further on all sides."""
+    return rect[0] - by - 0.01, rect[1] - by - 0.01, rect[2] + by + 0.01, rect[3] + by + 0.01
+
+
+def _within(x: np.ndarray, z: np.ndarray, rect: Cell) -> np.ndarray:
+    """Return which points lie in a rectangle."""
+    return (x > rect[0]) & (x < rect[2]) & (z > rect[1]) & (z < rect[3])
 
 
 def _outer_runs(plan: Plan, cell: float) -> list[np.ndarray]:

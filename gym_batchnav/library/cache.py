@@ -189,7 +189,7 @@ def _write(path: Path, chunks: Sequence[bytes | memoryview]) -> None:
     try:
         write_atomically(path, *chunks)
     except PermissionError:  # Windows does not replace files that are open
-        if os.name != "nt" or not path.exists():
+        if sys.platform != "win32" or not path.exists():
             raise
 
 

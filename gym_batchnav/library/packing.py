@@ -32,6 +32,7 @@ _LAYOUT: dict[str, tuple[type, int | None]] = {  # type and width of arrays with
     "wrap": (np.uint8, 2),
     "filter": (np.uint8, None),
 }
+_LARGEST_EXTENT = 1e4  # metres; far more than a navmesh can cover
 _LARGEST_CODE = {"alpha_mode": MASK, "wrap": MIRROR, "filter": NEAREST}
 
 
@@ -151,6 +152,9 @@ def _check(scene: Scene) -> None:
                 raise ValueError(f"not a stored scene: some {name} are not finite")
             if array.size and array.max() > _LARGEST_CODE.get(name, np.inf):
                 raise ValueError(f"not a stored scene: {name} of {array.max()}")
+    points = scene.vertices
+    if len(points) and np.any(points.max(axis=0).astype(float) - points.min(axis=0) > _LARGEST_EXTENT):
+        raise ValueError(f"not a stored scene: it is larger than {_LARGEST_EXTENT / 1000:g} km")
     for picture in scene.textures:
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 4 or not picture.size:
             raise ValueError(f"not a stored scene: a picture is {picture.dtype} {picture.shape}")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.homes import generate_apartment
+from gym_batchnav.homes import generate_scene, undamaged_scene
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.packing import pack_scene, unpack_scene
 from gym_batchnav.scene.habitat.dataset import load_habitat_scene
@@ -76,7 +76,7 @@ class SceneFile:
         path = Path(self.path)
         files = files_of(scene)
         same = self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
-        return same and not has_new_semantics(path.parent, scene)
+        return same and not (self.options.get("semantics", True) and has_new_semantics(path, scene))
 
     def make(self) -> Scene:
         """Load the scene with ``load_scene``."""
@@ -98,11 +98,11 @@ class SceneFile:
 
 @dataclass(frozen=True, slots=True)
 class ProceduralScene:
-    """A generated apartment."""
+    """A generated scene."""
 
     seed: int
     name: str
-    options: dict[str, Any] = field(default_factory=dict)  # keywords of generate_apartment
+    options: dict[str, Any] = field(default_factory=dict)  # keywords of generate_scene
 
     def key(self) -> str:
         """Return the cache key: the seed, the options and the generator's code."""
@@ -113,12 +113,13 @@ class ProceduralScene:
         return True
 
     def make(self) -> Scene:
-        """Generate the apartment with ``generate_apartment``."""
-        return generate_apartment(self.seed, **self.options)
+        """Generate the scene with ``generate_scene``."""
+        return generate_scene(self.seed, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
-        """Return the scene with its name."""
-        return replace(scene, name=self.name)
+        """Return the scene with its name, and with the way to its geometry without damage."""
+        again = partial(undamaged_scene, self.seed, **self.options) if "whole_geometry" in scene.metadata else None
+        return replace(scene, name=self.name, unsimplified=again)
 
     def aliases(self) -> tuple[str, ...]:
         """Return a longer name, with the options."""
@@ -146,7 +147,7 @@ class HabitatScene:
         files = files_of(scene)
         main = (dataset.name, self.handle)
         same = self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
-        return same and not has_new_semantics(dataset.parent, scene)
+        return same and not has_new_semantics(dataset.parent / str(scene.metadata.get("stage", "")), scene)
 
     def make(self) -> Scene:
         """Load the scene with ``load_habitat_scene``."""
@@ -269,11 +270,9 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
         return False
 
 
-def has_new_semantics(folder: Path, scene: Scene) -> bool:
-    """Return whether annotations have been added, in a folder, beside the files of a scene that has none."""
-    if "semantics" in scene.metadata:
-        return False
-    return any(semantics_beside(folder / asset) is not None for asset in _assets(files_of(scene)))
+def has_new_semantics(file: Path, scene: Scene) -> bool:
+    """Return whether a scene without annotations has got some, beside its file or that of its stage."""
+    return "semantics" not in scene.metadata and semantics_beside(file) is not None
 
 
 def _assets(files: Mapping[str, str]) -> list[Path]:

@@ -7,14 +7,14 @@ import inspect
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from gym_batchnav.homes import generate_apartment
+from gym_batchnav.homes import ALL_KINDS, generate_scene
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.recipes import (
     HabitatScene,
@@ -33,8 +33,6 @@ from gym_batchnav.scene.load import SUFFIXES, check_load_options
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import semantics_beside
 
-SceneSpec = str | Path | Scene | Iterable[str | Path | Scene]
-
 _PACKAGE = Path(__file__).parents[1]
 MAX_SEEDS = 100_000
 _PROCEDURAL = "write 'procedural:SEED' or 'procedural:FIRST-LAST', with options as in 'procedural:0-99?triangles=20000'"
@@ -47,6 +45,9 @@ class SceneSource:
     name: str
     load: Callable[[], Scene]
     recipe: Mapping[str, Any] | None = None
+
+
+SceneSpec = str | Path | Scene | Iterable[str | Path | Scene] | Sequence[SceneSource]
 
 
 def assets_dir() -> Path:
@@ -84,8 +85,9 @@ def scene_sources(
               models, OBJ and STL files count as their parts);
             - a Habitat scene dataset, ``X.scene_dataset_config.json``: its scene instances, or else its stages;
             - ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"`` of at most ``MAX_SEEDS``, made when they are needed;
-              keywords of ``generate_apartment`` follow as in ``"procedural:0-99?triangles=20000"``;
-            - a Scene.
+              keywords of ``generate_scene`` follow as in ``"procedural:0-99?kind=office&triangles=20000"``;
+            - a Scene;
+            - sources that this function returned, alone in their list: they keep their names.
         cache: Stores scenes once they are parsed or generated; None stores none.
         options: ``texture_size`` and ``max_triangles`` of ``load_scene`` for all files and scenes of datasets.
 
@@ -93,6 +95,8 @@ def scene_sources(
         ValueError: If an option is wrong, there is no scene of a name, or a pattern or folder has no scene.
         SceneNotFoundError: If the specification looks like a path, and there is no such file.
     """
+    if isinstance(spec, (list, tuple)) and spec and all(isinstance(part, SceneSource) for part in spec):
+        return list(spec)
     parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
     if not isinstance(parts, Iterable):
         raise ValueError(f"scenes={spec!r}: pass a name, a path, a Scene, or a list of these")
@@ -107,7 +111,17 @@ def scene_sources(
     return [_source(item, name, cache) for item, name in zip(found, names, strict=True)]
 
 
-def _named(part: str | Path | Scene, shipped: dict[str, Path]) -> Iterator[Recipe | Scene]:
+def with_absolute_paths(spec: Any) -> Any:
+    """Return a specification that names the same scenes in any working folder, such as that of another process."""
+    if isinstance(spec, (str, Path)):
+        is_name = isinstance(spec, str) and (are_shipped(spec) or spec.startswith("procedural:") or not spec)
+        return spec if is_name else os.path.abspath(os.path.expanduser(spec))
+    if isinstance(spec, (list, tuple)):
+        return [with_absolute_paths(part) for part in spec]
+    return spec
+
+
+def _named(part: object, shipped: dict[str, Path]) -> Iterator[Recipe | Scene]:
     """Yield the scenes of one part of a specification."""
     if isinstance(part, Scene):
         yield part
@@ -188,22 +202,24 @@ def _procedural(part: str) -> Iterator[ProceduralScene]:
     if last < first:
         raise ValueError(f"scenes={part!r}: the last seed is smaller than the first: exchange them")
     if last - first >= MAX_SEEDS:
-        raise ValueError(f"scenes={part!r}: that is more than {MAX_SEEDS:,} apartments: narrow the range")
+        raise ValueError(f"scenes={part!r}: that is more than {MAX_SEEDS:,} scenes: narrow the range")
     options = _options(part, match[3]) if match[3] else {}
     for seed in range(first, last + 1):
         yield ProceduralScene(seed, f"procedural_{seed}", options)
 
 
 def _options(part: str, text: str) -> dict[str, Any]:
-    """Parse the options after the question mark, numbers for keywords of ``generate_apartment``."""
-    keywords = inspect.signature(generate_apartment).parameters.values()
+    """Parse the options after the question mark, keywords of ``generate_scene``: all are numbers but ``kind``."""
+    keywords = inspect.signature(generate_scene).parameters.values()
     known = [word.name for word in keywords if word.kind is word.KEYWORD_ONLY and word.name != "name"]
     options: dict[str, Any] = {}
     try:
         for key, value in parse_qsl(text, keep_blank_values=True, strict_parsing=True):
             if key not in known:
                 raise ValueError(f"{key} is not one of {', '.join(known)}")
-            options[key] = float(value) if "." in value else int(value)
+            if key == "kind" and value not in ALL_KINDS:
+                raise ValueError(f"kind={value} is not one of {', '.join(ALL_KINDS)}")
+            options[key] = value if key == "kind" else float(value) if "." in value else int(value)
     except ValueError as error:
         raise ValueError(f"scenes={part!r}: {error}: {_PROCEDURAL}") from error
     return options

@@ -13,7 +13,6 @@ import numpy as np
 
 from gym_batchnav.navmesh.kernels.blocks import (
     Moves,
-    Outcome,
     Places,
     Walks,
     detour_block,
@@ -33,7 +32,7 @@ from gym_batchnav.navmesh.kernels.follow import Stride
 from gym_batchnav.navmesh.kernels.layout import ROW_LENGTH
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.methods import is_detour
-from gym_batchnav.state import Commands
+from gym_batchnav.state import AgentState, Commands, StepOutcome
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
 BLOCK = 64  # agents that a thread takes at a time
@@ -89,38 +88,30 @@ class NavMeshAgents:
     def step(
         self,
         commands: Commands,
-        slots: np.ndarray,
-        polygon: np.ndarray,
-        position: np.ndarray,
-        heading: np.ndarray,
+        agents: AgentState,
+        active: np.ndarray,
+        outcome: StepOutcome,
         *,
         sliding: bool,
-        active: np.ndarray,
-        moved_out: np.ndarray,
-        collided_out: np.ndarray,
     ) -> None:
-        """Turn and move every active agent; ``polygon``, ``position`` and ``heading`` are written in place.
+        """Turn and move every active agent.
 
         Args:
             commands: The motion of every agent; ``stop`` and ``look`` have no effect here.
-            slots: [N] int32.
-            polygon: [N] int32.
-            position: [N, 3] float32, metres.
-            heading: [N] float32, radians; kept in [-pi, pi).
-            sliding: Slide along walls; False stops at them.
+            agents: All agents; ``polygon``, ``position`` and ``heading`` are written in place, headings in [-pi, pi).
             active: [N] bool; inactive agents keep their pose.
-            moved_out: [N] float32, written: metres walked, in 3-D.
-            collided_out: [N] bool, written: collisions as Habitat counts them, in any part of a walk.
+            outcome: Written; collisions are counted as Habitat does, in any part of a walk.
+            sliding: Slide along walls; False stops at them.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.
             ValueError: If ``longest_part`` of the commands is not positive.
         """
-        size = _check(slots, polygon, position)
-        _expect("heading", heading, np.float32, (size,))
+        size = _check(agents.slot, agents.polygon, agents.position)
+        _expect("heading", agents.heading, np.float32, (size,))
         _expect("active", active, np.bool_, (size,))
-        _expect("moved_out", moved_out, np.float32, (size,))
-        _expect("collided_out", collided_out, np.bool_, (size,))
+        _expect("moved", outcome.moved, np.float32, (size,))
+        _expect("collided", outcome.collided, np.bool_, (size,))
         _expect("turn", commands.turn, np.float64, (size,))
         _expect("forward", commands.forward, np.float64, (size,))
         _expect("side", commands.side, np.float64, (size,))
@@ -130,11 +121,11 @@ class NavMeshAgents:
         arguments = (
             self._table,
             Moves(commands.turn, commands.forward, commands.side, bool(commands.is_arc), longest_part),
-            Places(slots, polygon, position),
-            heading,
+            Places(agents.slot, agents.polygon, agents.position),
+            agents.heading,
             bool(sliding),
             active,
-            Outcome(moved_out, collided_out),
+            outcome,
         )
         if _is_parallel(size):
             with PARALLEL_KERNELS:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.detour_portals import Portal, link_tiles
-from gym_batchnav.navmesh.record import MAX_POLYGONS, NavMeshData, NavMeshSettings
+from gym_batchnav.navmesh.record import MAX_POINTS, MAX_POLYGONS, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.topology import label_islands
 from gym_batchnav.system.storage import write_atomically
 
@@ -225,7 +225,7 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
     triangles = []
     counts = []
     portals: list[Portal] = []
-    num_polygons = num_vertices = 0
+    num_polygons = num_vertices = num_triangles = 0
     total_vertices = sum(len(tile.sections["vertices"]) for tile in tiles)
     num_extra = total_vertices
     for tile in tiles:
@@ -248,6 +248,9 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
                 )
             triangles.append(table[local[row]])
             counts.append(len(local[row]))
+            num_triangles += len(local[row])
+            if num_triangles > MAX_POINTS:  # polygons may refer to the same ones
+                raise ValueError(f"it has more than {MAX_POINTS:,} detail triangles: split the scene")
         polygons.append(np.where(own >= 0, own + num_vertices, -1))
         neighbours.append(np.where(across >= 0, across + num_polygons, -1))
         vertices.append(tile.sections["vertices"])

@@ -15,8 +15,12 @@ import numpy as np
 from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData
 from gym_batchnav.navmesh.topology import label_islands
 
-MAX_OVERLAPS = 1 << 18  # of pieces of edges, which hostile files could have without end
-MAX_CORNERS = 256  # of a polygon with all its splits
+MAX_OVERLAPS = (
+    1 << 18
+)  # pieces of edges, pairs of them, and triangles to clip: hostile files could have them without end
+OVERLAPS_PER_EDGE = 64  # on borders; fewer than ten in files that Recast writes
+MAX_CORNERS = 64  # of a polygon with all its splits; dividing it takes the cube of these
+_FREE_EDGES = 64  # as if a mesh had as many more
 _ALONG = 1e-3  # metres between ends of edges that count as one
 _ACROSS = 0.01  # metres between edges that touch, as in Detour
 _SIDES = {0: (2, 1), 2: (0, 1), 4: (2, 0), 6: (0, 0)}  # axis along the border; 1 for the side of larger coordinates
@@ -99,7 +103,7 @@ def link_tiles(mesh: NavMeshData, portals: list[Portal], climb: float) -> NavMes
 
 def _join(mesh: _Mesh, portals: list[Portal], climb: float) -> _Mesh:
     """Connect the polygons of neighbouring tiles; see ``link_tiles``."""
-    joining = _Joining(mesh, climb)
+    joining = _Joining(mesh, climb, len(portals))
     borders: dict[tuple[int, int, int], tuple[list[_Edge], list[_Edge]]] = defaultdict(lambda: ([], []))
     for portal in portals:
         if portal.side not in _SIDES:
@@ -122,7 +126,7 @@ def _join(mesh: _Mesh, portals: list[Portal], climb: float) -> _Mesh:
 class _Joining:
     """The state of joining: vertices that became one, and where edges are split."""
 
-    def __init__(self, mesh: _Mesh, climb: float) -> None:
+    def __init__(self, mesh: _Mesh, climb: float, num_edges: int) -> None:
         self._mesh = mesh
         self._climb = climb
         self._points: list[np.ndarray] = list(mesh.points)
@@ -131,6 +135,7 @@ class _Joining:
         self._splits: dict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
         self._made: dict[tuple[int, int, int], int] = {}  # vertices by polygon, edge and stop
         self._num_overlaps = 0
+        self._max_overlaps = min(MAX_OVERLAPS, OVERLAPS_PER_EDGE * (_FREE_EDGES + num_edges))
 
     def join(self, axis: int, ones: list[_Edge], others: list[_Edge]) -> None:
         """Connect the edges on both sides of a border, which runs along an axis."""
@@ -153,8 +158,9 @@ class _Joining:
 
     def _count(self, number: int) -> None:
         self._num_overlaps += number
-        if self._num_overlaps > MAX_OVERLAPS:
-            raise ValueError(f"edges of its tiles overlap more than {MAX_OVERLAPS:,} times: build it as a single tile")
+        if self._num_overlaps > self._max_overlaps:
+            most = f"{self._max_overlaps:,}"
+            raise ValueError(f"edges of its tiles overlap more than {most} times: build it as a single tile")
 
     @staticmethod
     def _pieces(edges: list[_Edge]) -> dict[int, list[int]]:
@@ -291,6 +297,7 @@ class _Joining:
 
     def _clipped(self, triangles: np.ndarray, ring: list[tuple[int, int]]) -> np.ndarray:
         """Return the triangles [T, 3] of a detail mesh that lie in a part of its polygon."""
+        self._count(len(triangles))
         outline = np.array([self._points[vertex] for vertex, _ in ring])
         found = []
         for triangle in triangles.tolist():

@@ -45,6 +45,11 @@ class FlightNavigation:
         """Return whether an agent at each of the points [M, 3] touches no surface [M] bool."""
         return self.tables.is_free(points)
 
+    def shortest_path(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """Return the points [K, 3] float32 of the shortest path from a start [3] to a goal [3] of an episode."""
+        goals = self.tables.fields.goals
+        return self.tables.shortest_path(start, int(np.linalg.norm(goals - goal, axis=1).argmin()))
+
     def snap_with_polygon(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the points [M, 3] float32 themselves, and zeros [M] int32."""
         return np.asarray(points, np.float32), np.zeros(len(points), np.int32)

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.episodes.normal import truncated_normal
 from gym_batchnav.flight.agents import PARALLEL_FROM as FLYING_PARALLEL_FROM
@@ -21,13 +22,16 @@ from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
+from gym_batchnav.mapping.drawing import Band, Maps, Poses, draw_all
+from gym_batchnav.mapping.planning import Paths, follow_all
+from gym_batchnav.mapping.sensors import view_of
 from gym_batchnav.navmesh.agents import DETOUR_PARALLEL_FROM, PARALLEL_FROM, NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
 from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.state import Commands, FlightCommands
+from gym_batchnav.state import AgentState, Commands, FlightCommands, StepOutcome, agent_state
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
@@ -53,7 +57,7 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     return compile_ahead(
         [
             *(_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation),
-            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, *_FLYING),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _MAPPING, *_FLYING),
         ],
         processes,
     )
@@ -158,32 +162,32 @@ def build_small_navmesh() -> None:
 def walk_nowhere(num_agents: int) -> None:
     """Move agents in an empty slot, and measure their distances."""
     agents = NavMeshAgents(1)
-    slots, polygon, position, heading = _nobody(num_agents)
+    state = _nobody(num_agents)
     flags = np.zeros(num_agents, bool)
     still = np.zeros(num_agents)
     metres = np.zeros(num_agents, np.float32)
-    agents.step(
-        Commands(still, still, still, flags), slots, polygon, position, heading,
-        sliding=True, active=flags, moved_out=metres, collided_out=flags.copy(),
-    )  # fmt: skip
-    agents.distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres)
-    agents.visible_floor(slots, polygon, position)
+    outcome = StepOutcome(metres, flags.copy())
+    agents.step(Commands(still, still, still, flags), state, flags, outcome, sliding=True)
+    agents.distance(state.slot, state.polygon, state.position, np.zeros(num_agents, np.int32), metres)
+    agents.visible_floor(state.slot, state.polygon, state.position)
 
 
 def follow_nowhere(num_agents: int) -> None:
     """Compute the next action and the next walk on the shortest path for agents in an empty slot."""
     goals = np.zeros(num_agents, np.int32)
-    nobody = _nobody(num_agents)
-    NavMeshAgents(1).next_action(*nobody, goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
-    NavMeshAgents(1).next_walk(*nobody[:3], goals, longest=0.25)
+    state = _nobody(num_agents)
+    places = state.slot, state.polygon, state.position
+    NavMeshAgents(1).next_action(*places, state.heading, goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
+    NavMeshAgents(1).next_walk(*places, goals, longest=0.25)
 
 
 def measure_like_detour_nowhere() -> None:
     """Measure distances as Detour does: of few and of many agents in an empty slot, and on a shipped navmesh."""
     for num_agents in (1, DETOUR_PARALLEL_FROM):
-        slots, polygon, position, _ = _nobody(num_agents)
+        state = _nobody(num_agents)
+        places = state.slot, state.polygon, state.position
         metres = np.zeros(num_agents, np.float32)
-        NavMeshAgents(1).distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres, method="detour")
+        NavMeshAgents(1).distance(*places, np.zeros(num_agents, np.int32), metres, method="detour")
     navmesh, points = _small_navmesh()
     navmesh.geodesic_distance(points, points[::-1], method="detour")
     navmesh.shortest_path(points[0], points[1], method="detour")
@@ -200,15 +204,13 @@ def fly_in_small_room(num_agents: int) -> None:
     agents = FlightAgents(1, Dynamics(5.0, 1.0, 0.2, 1))
     agents.use_memory(agents.memory(num_agents))
     agents.set_slot(0, air)
-    slots, polygon, position, heading = _nobody(num_agents)
+    state = _nobody(num_agents)
     flags = np.zeros(num_agents, bool)
     still = np.zeros(num_agents)
     metres = np.zeros(num_agents, np.float32)
-    agents.step(
-        FlightCommands(still, still, still, still, flags), slots, polygon, position, heading,
-        sliding=True, active=flags, moved_out=metres, collided_out=flags.copy(),
-    )  # fmt: skip
-    agents.distance(slots, polygon, position, np.zeros(num_agents, np.int32), metres)
+    outcome = StepOutcome(metres, flags.copy())
+    agents.step(FlightCommands(still, still, still, still, flags), state, flags, outcome, sliding=True)
+    agents.distance(state.slot, state.polygon, state.position, np.zeros(num_agents, np.int32), metres)
 
 
 def draw_noise() -> None:
@@ -226,11 +228,25 @@ def add_image_noise() -> None:
     encode_depth(depth, Camera().depth_encoding)
 
 
+def map_small_image() -> None:
+    """Draw a map of one small image, and plan a path on it."""
+    maps = Maps(np.zeros((1, 16, 16), np.uint8), np.zeros((1, 3)), np.zeros(1, np.int32), np.zeros((1, 3)), 0.1)
+    paths = Paths(np.zeros((1, 8, 2), np.int16), maps.counts, np.zeros(1, np.int32), np.zeros((1, 2)), 1.0)
+    rows = np.zeros(1, np.int64)
+    depth = np.ones((1, 2, 2, 1), np.float32)
+    point = np.zeros((1, 3))
+    zero = np.zeros(1)
+    poses = Poses(point, zero, rows, zero, zero, zero)
+    set_num_threads(get_num_threads())  # starts them
+    draw_all(maps, rows, depth, poses, view_of(Camera(2, 2)), Band(0.2, 0.0, 1.5))
+    follow_all(maps, paths, rows, poses, point, np.zeros((1, 4), np.float32))
+
+
 def read_small_obj() -> None:
     """Read an OBJ file of one triangle."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "triangle.obj"
-        path.write_text(_TRIANGLE_OBJ)
+        path.write_text(_TRIANGLE_OBJ, encoding="utf-8")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             load_scene(path)
@@ -245,6 +261,7 @@ _DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
 _FLYING = [Workload("flying", fly_in_small_room, (count,)) for count in (1, FLYING_PARALLEL_FROM)]
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
+_MAPPING = Workload("maps of what agents see", map_small_image)
 
 
 def _drawing(renderer: str) -> Workload:
@@ -260,11 +277,8 @@ def _following(num_agents: int) -> Workload:
     return Workload("following", follow_nowhere, (PARALLEL_FROM if num_agents >= PARALLEL_FROM else 1,))
 
 
-def _nobody(num_agents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return slots [N], polygons [N], positions [N, 3] and headings [N] of agents that are on no polygon."""
-    return (
-        np.zeros(num_agents, np.int32),
-        np.full(num_agents, -1, np.int32),
-        np.zeros((num_agents, 3), np.float32),
-        np.zeros(num_agents, np.float32),
-    )
+def _nobody(num_agents: int) -> AgentState:
+    """Return agents that are on no polygon."""
+    state = agent_state(num_agents)
+    state.polygon[:] = -1
+    return state

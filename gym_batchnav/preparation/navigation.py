@@ -64,6 +64,10 @@ class Navigation:
         """Return whether agents can stand at points [M, 3], [M] bool."""
         return self.navmesh.is_navigable(points)
 
+    def shortest_path(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """Return the points [K, 3] float32 of the shortest path from a start [3] to a goal [3]; see ``NavMesh``."""
+        return self.navmesh.shortest_path(start, goal)
+
     def snap_with_polygon(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the nearest points [M, 3] float32 on the navmesh, and their polygons [M] int32."""
         return self.navmesh.snap_with_polygon(points)

@@ -117,7 +117,7 @@ def prepare_all(
     if work.lost is not None:
         raise RuntimeError(f"{work.lost}, {TRIES} times in a row: see what it printed above")
     refused = zip(sources, work.outcomes, strict=True)
-    return [(source.name, _reason(outcome.error)) for source, outcome in refused if outcome.error is not None]
+    return [(source.name, reason_of(outcome.error)) for source, outcome in refused if outcome.error is not None]
 
 
 def affordable_workers() -> int:
@@ -194,6 +194,7 @@ def _is_prepared(worker: PreparationWorker, source: SceneSource) -> bool:
     return source.recipe is None or worker.is_prepared(source.recipe)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return why a scene cannot be used, for a table that names the scene beside it."""
     reason = getattr(error, "reason", None)
     return reason if isinstance(reason, str) else str(error)

@@ -30,6 +30,7 @@ from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.preparation.child import MARKER, answer
 from gym_batchnav.preparation.navigation import NavigationPreparer, makers_digest
 from gym_batchnav.system.notices import warn_user
+from gym_batchnav.system.process import is_frozen
 
 TIMEOUT = 300.0  # seconds for one scene
 _MAX_LINE = 2**20  # bytes per answer
@@ -294,7 +295,7 @@ def _start() -> subprocess.Popen[bytes]:
     Raises:
         WorkerLost: If that is not possible.
     """
-    if getattr(sys, "frozen", False):  # the executable is the whole application, which would be started again
+    if is_frozen():  # the executable would start the whole application again
         raise WorkerLost("no process that prepares scenes can be started from a frozen application")
     try:
         return subprocess.Popen(

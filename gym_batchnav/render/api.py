@@ -7,6 +7,7 @@ world-to-camera matrices, so a renderer does not know about agents.
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
 from collections import deque
 from collections.abc import Sequence
@@ -31,12 +32,19 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
 }
 SENSORS = ("depth", "rgb", "semantic")  # that every renderer draws; Embree draws the others as well
 DEVICES = ("cpu", "cuda")
-# Remedies for a missing driver, in errors and in the diagnosis of a machine.
-INSTALL_MESA = "install a driver (Debian: apt-get install libegl1 libgl1-mesa-dri)"
 INSTALL_NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
 NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's driver, on Linux
 
 Batch = TypeVar("Batch")
+
+
+def opengl_remedy() -> str:
+    """Return what to do on this system where OpenGL 4.3 is missing, as an imperative."""
+    if sys.platform == "darwin":
+        return "choose renderer='embree', since macOS ends at OpenGL 4.1"
+    if sys.platform == "win32":
+        return "install the driver of your graphics card, or choose renderer='embree'"
+    return "install a driver (Debian: apt-get install libegl1 libgl1-mesa-dri), or choose renderer='embree'"
 
 
 class Target(Protocol):
@@ -154,10 +162,7 @@ def make_renderer(
         ValueError: If the name is none of these.
         RuntimeError: If the renderer cannot run here; the message names the packages to install.
     """
-    if name not in RENDERERS:
-        raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
-    opengl_device = _opengl_device() if name != "embree" else None
-    choice = choose_renderer(name, opengl_device, is_embree_installed(), NVIDIA_DRIVER_FILE.exists())
+    choice = find_renderer(name)
     if choice.warns:
         warnings.warn(f"{choice.reason} (gym-batchnav doctor explains why)", stacklevel=2)
     if choice.name == "opengl":
@@ -170,11 +175,25 @@ def make_renderer(
 
 
 class RendererChoice(NamedTuple):
-    """The name of a renderer, why it was chosen, and whether to warn the user about it."""
+    """The name of a renderer, why it was chosen, whether to warn the user about it, and whether it draws on a GPU."""
 
     name: str
     reason: str
     warns: bool = False
+    on_gpu: bool = False
+
+
+def find_renderer(name: str) -> RendererChoice:
+    """Return which renderer this machine would use for one of ``RENDERERS``.
+
+    Raises:
+        ValueError: If the name is none of these.
+        RuntimeError: If the renderer cannot run here.
+    """
+    if name not in RENDERERS:
+        raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
+    opengl_device = _opengl_device() if name != "embree" else None
+    return choose_renderer(name, opengl_device, is_embree_installed(), NVIDIA_DRIVER_FILE.exists())
 
 
 def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
@@ -194,15 +213,16 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
     if opengl_device is None:
         if name == "opengl":
             raise RuntimeError(
-                f"renderer='opengl' needs OpenGL 4.3 or newer, which was not found: {INSTALL_MESA}, or choose "
-                "renderer='embree'; gym-batchnav doctor shows details"
+                f"renderer='opengl' needs OpenGL 4.3 or newer, which was not found: {opengl_remedy()}; "
+                "gym-batchnav doctor shows details"
             )
         reason = "OpenGL 4.3 was not found: drawing on the processor with Embree instead"
-        return RendererChoice("embree", reason, warns=True)
+        return RendererChoice("embree", reason, warns=sys.platform != "darwin")  # where nothing can be done about it
+    on_gpu = not is_software(opengl_device)
     if name == "opengl":
-        return RendererChoice("opengl", "renderer='opengl' was requested")
-    if not is_software(opengl_device):
-        return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}")
+        return RendererChoice("opengl", "renderer='opengl' was requested", on_gpu=on_gpu)
+    if on_gpu:
+        return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}", on_gpu=True)
     reason = f"OpenGL draws in software, {opengl_device}"
     warning = "; the NVIDIA GPU of this machine is not used" if has_nvidia else ""
     if not has_embree:

@@ -12,7 +12,7 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
-from gym_batchnav.scene.textures import AUTO, Textures
+from gym_batchnav.scene.textures import AUTO, LARGEST_SIDE, Textures
 from gym_batchnav.system.progress import report_stage
 
 MAX_TRIANGLES = 50_000_000
@@ -59,13 +59,14 @@ class SceneBuilder:
     Args:
         files: The files of the scene, to which warnings are added.
         texture_size: Longest side of a texture in pixels, or ``"auto"``; see ``load_scene``.
+        filtered: Whether textures are scaled by averages; colours that stand for numbers must not be.
     """
 
-    def __init__(self, files: SceneFiles, texture_size: int | str = AUTO) -> None:
+    def __init__(self, files: SceneFiles, texture_size: int | str = AUTO, *, filtered: bool = True) -> None:
         self._files = files
         self._objects: list[SceneObject] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
-        self._textures = Textures(texture_size)
+        self._textures = Textures(texture_size, filtered)
         self._num_pixels = 0
         self._read = _Budget(files)
         self._placing = _Budget(files)
@@ -100,12 +101,13 @@ class SceneBuilder:
         return len(self._textures) - 1
 
     def _decode(self, data: bytes, label: str) -> np.ndarray:
-        image = open_image(data, label, self._textures.size)
+        filtered = self._textures.filtered
+        image = open_image(data, label, self._textures.size if filtered else LARGEST_SIDE)  # mip levels are filtered
         self._num_pixels += image.width * image.height
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:
             raise ValueError(f"its textures have more than {most:,} pixels in total: scale them down")
-        return decode_texture(image, label, self._textures.size)
+        return decode_texture(image, label, self._textures.size, filtered)
 
     def expect(self, num_vertices: int, num_triangles: int) -> None:
         """Check the size of compressed data before it is unpacked, without counting it.

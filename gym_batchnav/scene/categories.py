@@ -1,4 +1,4 @@
-"""Categories as numbers: the names that datasets use for one thing, and the ids that the sensor "semantic" draws."""
+"""Categories as numbers: those of Matterport3D, those of a user, and the ids that the sensor "semantic" draws."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.synonyms import common_name
 
 MPCAT40 = (
     "void", "wall", "floor", "chair", "door", "table", "picture", "cabinet", "cushion", "window", "sofa", "bed",
@@ -17,38 +18,13 @@ MPCAT40 = (
 )  # fmt: skip
 """The categories of Matterport3D, by their numbers."""
 
-# Other names of a category, by the name under which it is known here.
-_OTHER_NAMES = {
-    "sofa": ("couch", "loveseat", "sofa_bed"),
-    "tv": ("tv_monitor", "television", "tv_screen", "flatscreen_tv", "flat_screen_tv"),
-    "plant": ("potted_plant", "indoor_plant", "house_plant", "houseplant", "decorative_plant"),
-    "chair": ("office_chair", "desk_chair", "dining_chair", "computer_chair", "folding_chair", "kitchen_chair"),
-    "bed": ("single_bed", "double_bed", "bunk_bed"),
-    "table": ("dining_table", "coffee_table", "side_table", "bedside_table", "end_table"),
-    "cabinet": ("kitchen_cabinet", "cupboard", "wardrobe", "sideboard"),
-    "shelf": ("shelving", "shelves", "bookshelf", "bookcase"),
-    "picture": ("painting", "photo", "poster", "picture_frame"),
-    "lamp": ("lighting", "table_lamp", "floor_lamp", "ceiling_lamp", "desk_lamp", "light_fixture"),
-    "refrigerator": ("fridge",),
-    "washing_machine": ("washer",),
-    "bathtub": ("bath_tub", "tub"),
-    "sink": ("basin", "washbasin"),
-    "stairs": ("stair", "staircase"),
-    "rug": ("carpet", "mat"),
-}
-_KNOWN_AS = {other: name for name, others in _OTHER_NAMES.items() for other in others}
 _MPCAT40_OF = {
     "tv": "tv_monitor", "armchair": "chair", "desk": "table", "shelf": "shelving", "lamp": "lighting", "rug": "floor",
     "refrigerator": "appliances", "washing_machine": "appliances", "stove": "appliances", "oven": "appliances",
-    "radiator": "appliances", "clock": "objects", "clutter": "objects",
+    "radiator": "appliances", "clock": "objects", "clutter": "objects", "platform": "floor", "stall": "furniture",
+    "screen": "board_panel", "bench": "seating",
 }  # fmt: skip
 _LARGEST = 2**31 - 1
-
-
-def common_name(category: str) -> str:
-    """Return the name of a category that its other names share: ``"sofa"`` for ``"Couch"``."""
-    plain = "_".join(category.lower().replace("_", " ").split())
-    return _KNOWN_AS.get(plain, plain)
 
 
 def number_of(category: str, numbers: Mapping[str, int]) -> int | None:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 MAX_FILE_BYTES = 2**32
 MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
+_MIN_STORE_PARTS = 3  # of the path of a folder with shared files, counting the root
 
 
 class SceneError(ValueError):
@@ -62,7 +63,8 @@ class SceneFiles:
     Args:
         path: The scene's main file.
         shared: A folder around the scene's own that several scenes share. References then may lead anywhere in it, with
-            ``..`` too, and through links that lie in its folder ``objects``, which installers make.
+            ``..`` too, and through links that lie in its folder ``objects``, which installers make. Such a link may
+            lead to a folder for these files, but to none that holds the shared folder or the user's home.
 
     Attributes:
         path: The scene's main file.
@@ -81,17 +83,20 @@ class SceneFiles:
         self.missing: list[str] = []
         self.digests: dict[str, str] = {}
         self.num_bytes = 0
-        self._read: dict[Path, bytes] = {}
+        self._main: bytes | None = None  # only the main file stays in memory, others could be as large together
+        self._allowed: list[Path] | None = None  # see _homes
         self._folders: dict[Path, dict[str, Path]] = {}
 
     def main(self, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-        """Read the scene's main file of at most ``max_bytes``."""
-        return self._bytes(self.path, max_bytes)
+        """Read the scene's main file of at most ``max_bytes``, once."""
+        if self._main is None:
+            self._main = self._bytes(self.path, max_bytes)
+        return self._main
 
     def beside(
         self, uri: str, *, quoted: bool = False, any_case: bool = False, max_bytes: int = MAX_FILE_BYTES
     ) -> bytes:
-        """Read a file that the scene refers to.
+        """Read a file that the scene refers to, which is not kept.
 
         Args:
             uri: Its path relative to the scene's folder, with slashes or backslashes.
@@ -100,7 +105,7 @@ class SceneFiles:
             max_bytes: Limit of the file's size.
 
         Raises:
-            ValueError: If the path leads out of the scene's folder, or the file is too large.
+            ValueError: If the path leads out of the scene's folder, or the file is too large or changes meanwhile.
             FileNotFoundError: If there is no such file.
         """
         return self._bytes(self._path_of(uri, quoted, any_case), max_bytes)
@@ -117,8 +122,8 @@ class SceneFiles:
         """
         path = self._path_of(uri, quoted=False, any_case=False)
         found = SceneFiles(path)
-        found._read[path] = self._bytes(path)
-        found.num_bytes = len(found._read[path])
+        found._main = self._bytes(path)
+        found.num_bytes = len(found._main)
         return found
 
     def _path_of(self, uri: str, quoted: bool, any_case: bool) -> Path:
@@ -153,15 +158,18 @@ class SceneFiles:
 
     def _homes(self) -> list[Path]:
         """Return the folders in which the targets of links may lie."""
-        homes = [self.path.parent.resolve(), self.path.resolve().parent]
-        if self._shared is not None:
-            objects = self._shared / "objects"
-            homes += [
-                self._shared.resolve(),
-                objects.resolve(),
-                *(entry.resolve() for entry in sorted(objects.iterdir())),
-            ]
-        return homes
+        if self._allowed is None:
+            self._allowed = [self.path.parent.resolve(), self.path.resolve().parent]
+            if self._shared is not None:
+                objects = self._shared / "objects"
+                linked = [objects.resolve(), *(entry.resolve() for entry in sorted(objects.iterdir()))]
+                self._allowed += [self._shared.resolve(), *(one for one in linked if self._is_store(one))]
+        return self._allowed
+
+    def _is_store(self, target: Path) -> bool:
+        """Return whether a link may lead to a folder, which must not hold everybody's or all of the user's files."""
+        inner = [Path(os.path.expanduser("~")), *([] if self._shared is None else [self._shared])]
+        return len(target.parts) > _MIN_STORE_PARTS and not any(one.resolve().is_relative_to(target) for one in inner)
 
     def warn(self, sentence: str) -> None:
         """Add a warning that is also issued as a Python warning."""
@@ -180,15 +188,21 @@ class SceneFiles:
         return found
 
     def _bytes(self, path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-        if path not in self._read:
-            name = Path(os.path.relpath(path, self.path.parent)).as_posix()
-            if not path.is_file():
-                self.digests[name] = ""
-                raise FileNotFoundError(f"{str(path)!r} does not exist or is not a file")
-            if path.stat().st_size > max_bytes:
-                size = f"{path.name} has {path.stat().st_size:,} bytes, the limit is {max_bytes:,}"
-                raise ValueError(f"{size}: split it, or save the scene as GLB")
-            self._read[path] = path.read_bytes()
-            self.num_bytes += len(self._read[path])
-            self.digests[name] = hashlib.sha256(self._read[path]).hexdigest()
-        return self._read[path]
+        if path == self.path and self._main is not None:
+            return self._main
+        name = Path(os.path.relpath(path, self.path.parent)).as_posix()
+        if not path.is_file():
+            self.digests[name] = ""
+            raise FileNotFoundError(f"{str(path)!r} does not exist or is not a file")
+        if path.stat().st_size > max_bytes:
+            size = f"{path.name} has {path.stat().st_size:,} bytes, the limit is {max_bytes:,}"
+            raise ValueError(f"{size}: split it, or save the scene as GLB")
+        data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        before = self.digests.get(name)
+        if before and before != digest:
+            raise ValueError(f"'{name}' has changed while the scene was read: load it again")
+        if not before:
+            self.num_bytes += len(data)
+        self.digests[name] = digest
+        return data

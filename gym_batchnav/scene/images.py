@@ -82,13 +82,16 @@ def _check_size(width: int, height: int, max_pixels: int, label: str) -> None:
         raise ValueError(f"{size}, the limit is {MAX_IMAGE_SIDE:,} per side: scale it down")
 
 
-def decode_texture(image: Image.Image | Ktx2Image, label: str, largest: int = MAX_TEXTURE_SIDE) -> np.ndarray:
+def decode_texture(
+    image: Image.Image | Ktx2Image, label: str, largest: int = MAX_TEXTURE_SIDE, filtered: bool = True
+) -> np.ndarray:
     """Decode an image that ``open_image`` opened.
 
     Args:
         image: The image.
         label: Its name in messages.
         largest: Pixels per side of the result; a larger image is scaled down.
+        filtered: Whether it is scaled by averages; otherwise some of its pixels are left out.
 
     Returns:
         [H, W, 4] uint8 with row 0 at the top.
@@ -97,17 +100,18 @@ def decode_texture(image: Image.Image | Ktx2Image, label: str, largest: int = MA
         DamagedImageError: If its data is damaged.
     """
     try:
-        return _decode(Image.fromarray(image.decode()) if isinstance(image, Ktx2Image) else image, largest)
+        return _decode(Image.fromarray(image.decode()) if isinstance(image, Ktx2Image) else image, largest, filtered)
     except MemoryError:
         raise
     except Exception as error:  # decoders raise anything on damaged files
         raise DamagedImageError(f"image {label} is damaged ({error}): re-export it") from error
 
 
-def _decode(image: Image.Image, largest: int) -> np.ndarray:
+def _decode(image: Image.Image, largest: int, filtered: bool) -> np.ndarray:
     longest = max(image.size)
     size = size_within(image.size, largest)
-    if longest > largest:
+    method = _resampling(filtered)
+    if longest > largest and filtered:
         image.draft("RGB", size)  # decodes a JPEG file at half size or less if that is enough
     if image.mode.startswith("I"):  # 16 bits per pixel, which Pillow would clip rather than scale
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -115,12 +119,16 @@ def _decode(image: Image.Image, largest: int) -> np.ndarray:
         if image.mode in ("1", "P"):
             image = image.convert("L" if image.mode == "1" else "RGB")
         if image.mode in ("L", "RGB"):
-            image = image.resize(size, Image.Resampling.BOX)
+            image = image.resize(size, method)
     if image.mode != "RGBA":
         image = image.convert("RGBA")
     if max(image.size) > largest:
-        image = image.resize(size, Image.Resampling.BOX)
+        image = image.resize(size, method)
     return np.array(image)
+
+
+def _resampling(filtered: bool) -> Image.Resampling:
+    return Image.Resampling.BOX if filtered else Image.Resampling.NEAREST
 
 
 def size_within(size: tuple[int, int], largest: int) -> tuple[int, int]:
@@ -129,12 +137,12 @@ def size_within(size: tuple[int, int], largest: int) -> tuple[int, int]:
     return max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink))
 
 
-def shrunk(pixels: np.ndarray, largest: int) -> np.ndarray:
-    """Return a texture [H, W, 4] uint8 scaled down to at most ``largest`` pixels per side."""
+def shrunk(pixels: np.ndarray, largest: int, filtered: bool = True) -> np.ndarray:
+    """Return a texture [H, W, 4] uint8 scaled down to at most ``largest`` pixels per side; see ``decode_texture``."""
     height, width = pixels.shape[:2]
     if max(height, width) <= largest:
         return pixels
-    return np.array(Image.fromarray(pixels).resize(size_within((width, height), largest), Image.Resampling.BOX))
+    return np.array(Image.fromarray(pixels).resize(size_within((width, height), largest), _resampling(filtered)))
 
 
 def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -54,7 +54,7 @@ def load_scene(
     """Load a scene from a GLB, glTF, OBJ, PLY, STL, OFF or MuJoCo XML file.
 
     Every scene-graph node with triangles (in OBJ every ``o``, else every ``g``; in MuJoCo's XML every body of the
-    world) becomes an object with a semantic id. Skinned meshes stand in their rest pose. Animations, lights, lines and
+    world) becomes an object with a semantic id. Skinned meshes are in their rest pose. Animations, lights, lines and
     points are left out; missing textures are replaced by the base colour with a warning. A file of the same name that
     ends in ``.navmesh`` is read into ``Scene.navmesh``. Annotations in the layouts of HM3D (``NAME.semantic.glb`` and
     ``NAME.semantic.txt``), MP3D (``NAME_semantic.ply`` and ``NAME.house``), Gibson (``NAME_semantic.ply`` and

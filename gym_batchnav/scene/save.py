@@ -16,7 +16,7 @@ from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.formats.glb import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
 from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP
 from gym_batchnav.scene.images import encode_texture
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.objects import GENERATOR, SceneObject
 from gym_batchnav.scene.scene import LINEAR, MASK, REPEAT, Scene
 from gym_batchnav.system.storage import write_atomically
 
@@ -54,10 +54,19 @@ def save_glb(scene: Scene, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() != ".glb":
         raise SceneError(path, "scenes are saved as GLB: choose a name that ends in .glb")
+    write_atomically(path, glb_bytes(scene))
+
+
+def glb_bytes(scene: Scene) -> bytes:
+    """Return the content of the file that ``save_glb`` writes.
+
+    Raises:
+        SceneError: See ``save_glb``.
+    """
     sizes = np.bincount(scene.triangle_object, minlength=len(scene.objects) + 1)
     if sizes[0] or len(sizes) != len(scene.objects) + 1 or not sizes[1:].all():
         raise SceneError(scene.name, "to be saved, every triangle must have an object and every object a triangle")
-    write_atomically(path, _Writer(scene).glb())
+    return _Writer(scene).glb()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +112,7 @@ class _Writer:
         self._add_objects()
         binary = self._layout_buffers()
         document: dict[str, Any] = {
-            "asset": {"version": "2.0", "generator": "gym_batchnav"},
+            "asset": {"version": "2.0", "generator": GENERATOR},
             "scene": 0,
             "scenes": [{"name": self._scene.name, "nodes": list(range(len(self._json["nodes"])))}],
             **{key: items for key, items in self._json.items() if items},
@@ -255,8 +264,8 @@ class _Writer:
 
 
 def _named(one: SceneObject) -> dict[str, Any]:
-    """Return a node's name, and the object's category as its extras unless the name suggests it."""
-    if SceneObject.named(one.name) == one:
+    """Return a node's name, and the object's category as its extras unless reading the name would give it."""
+    if SceneObject.generated(one.name) == one:
         return {"name": one.name}
     return {"name": one.name, "extras": {"category": one.category}}
 

@@ -23,13 +23,16 @@ class Textures:
 
     Args:
         size: Longest side of a texture in pixels, or ``"auto"``.
+        filtered: Whether pixels are averaged; colours that stand for numbers must not be.
 
     Attributes:
         size: Longest side of a texture in pixels, so far.
+        filtered: See above.
         nbytes: Their size in bytes.
     """
 
-    def __init__(self, size: int | str = AUTO) -> None:
+    def __init__(self, size: int | str = AUTO, filtered: bool = True) -> None:
+        self.filtered = filtered
         self._is_auto = size == AUTO
         self.size = MAX_TEXTURE_SIDE if isinstance(size, str) else size
         self.nbytes = 0
@@ -41,12 +44,12 @@ class Textures:
 
     def add(self, pixels: np.ndarray) -> None:
         """Add a texture [H, W, 4] uint8."""
-        self._pixels.append(shrunk(pixels, self.size))
+        self._pixels.append(shrunk(pixels, self.size, self.filtered))
         self.nbytes += self._pixels[-1].nbytes
         while self._is_auto and self.nbytes > AUTO_BYTES and self.size > SMALLEST_SIDE:
             self.size //= 2
             for index, texture in enumerate(self._pixels):
-                self._pixels[index] = shrunk(texture, self.size)
+                self._pixels[index] = shrunk(texture, self.size, self.filtered)
             self.nbytes = sum(texture.nbytes for texture in self._pixels)
 
     def all(self) -> tuple[np.ndarray, ...]:

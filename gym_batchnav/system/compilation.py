@@ -29,7 +29,7 @@ import numba
 from numba import njit
 from numba.core import event
 
-from gym_batchnav.system.process import num_processors
+from gym_batchnav.system.process import is_frozen, num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
 
 _PACKAGE = Path(__file__).parents[1]
@@ -68,8 +68,9 @@ class Compiled:
 def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -> Compiled:
     """Run workloads in parallel processes, unless they have been run with these sources on this machine before.
 
-    If a workload fails there is a warning, and its kernels are compiled at their first use. Progress is shown
-    on standard error after two seconds.
+    If a workload fails there is a warning, and its kernels are compiled at their first use, as all are in a frozen
+    application, whose executable would start the whole application again. Progress is shown on standard error after
+    two seconds.
 
     Args:
         workloads: The workloads, the longest first.
@@ -79,7 +80,7 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
     directory = cache_directory()
     state = _state()
     marks = {work: directory / f"compiled-{_digest(state, work.as_json())}" for work in workloads}
-    todo = [work for work, mark in marks.items() if not mark.exists()]
+    todo = [work for work, mark in marks.items() if not mark.exists() and not is_frozen()]
     if todo and not _config("DISABLE_JIT"):
         waiting: queue.SimpleQueue[Workload] = queue.SimpleQueue()
         for work in todo:

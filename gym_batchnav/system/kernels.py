@@ -25,8 +25,8 @@ from gym_batchnav.system.storage import is_writable
 
 # The sources of kernels, and those from which they import constants and layouts.
 KERNEL_SOURCES = (
-    "navmesh", "flight", "render", "noise", "scene", "homes", "episodes", "state.py", "geometry.py", "env/flat.py",
-    "bench.py", "system/compilation.py", "system/jit.py", "system/parallel.py",
+    "navmesh", "flight", "mapping", "render", "noise", "scene", "homes", "episodes", "state.py", "geometry.py",
+    "env/flat.py", "bench.py", "system/compilation.py", "system/jit.py", "system/parallel.py",
 )  # fmt: skip
 KEPT_FOLDERS = 4  # most recently used folders of other sources, for checkouts that switch between branches
 _PREFIX = "gym_batchnav-"

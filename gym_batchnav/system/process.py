@@ -11,17 +11,29 @@ process when two threads enter parallel kernels at once. So every call of one ho
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 _owner: int | None = None
+_limit: int | None = None
 PARALLEL_KERNELS = threading.RLock()
+
+
+def is_frozen() -> bool:
+    """Return whether this is an application made of one executable, which cannot start as a Python interpreter."""
+    return bool(getattr(sys, "frozen", False))
 
 
 def num_processors() -> int:
     """Return the number of processors that this process may use, at least 1."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return count if _limit is None else min(count, _limit)
+
+
+def limit_processors(count: int) -> None:
+    """Let ``num_processors`` be at most ``count`` from now on: the share of a machine that a cluster has given."""
+    global _limit
+    _limit = max(count, 1)
 
 
 def claim_process(what: str) -> None:

@@ -1,10 +1,17 @@
-"""Folders that can be written to, and atomic writing of files."""
+"""Folders that can be written to, atomic writing of files, and their checksums."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
+import sys
+import time
 from pathlib import Path
+
+_CHUNK = 2**20  # bytes
+_PATIENCE = 2.0  # seconds that Windows gets to close a file
+_PAUSE = 0.05  # seconds between two tries
 
 
 def is_writable(folder: Path) -> bool:
@@ -55,10 +62,41 @@ def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:
         with aside.open("wb") as file:
             for chunk in chunks:
                 file.write(chunk)
-        os.replace(aside, path)
+        replace_path(aside, path)
     except BaseException as error:
         aside.unlink(missing_ok=True)
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
-            raise type(error)(f"cannot write '{path}': {reason}: fix that, or name a file in another folder") from error
+            in_use = sys.platform == "win32" and isinstance(error, PermissionError)
+            remedy = "close the program that has it open" if in_use else "fix that"
+            raise type(error)(f"cannot write '{path}': {reason}: {remedy}, or name a file in another folder") from error
         raise
+
+
+def replace_path(source: Path, target: Path) -> None:
+    """Rename a file or folder; a file that is there is replaced.
+
+    Windows neither renames nor replaces files that are open. Scanners and indexers open new files for a moment, so
+    there this is tried for up to two seconds.
+
+    Raises:
+        OSError: If it cannot be renamed.
+    """
+    last = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if sys.platform != "win32" or target.is_dir() or time.monotonic() >= last:
+                raise
+        time.sleep(_PAUSE)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits; large files are read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

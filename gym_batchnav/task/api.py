@@ -12,9 +12,11 @@ A step of the batch makes the following calls, each for all N environments at on
    ``state.reading(name)``.
 7. Where an episode begins, its rows of all memory are set to zero and ``begin(state, indices)`` is called: at a reset,
    and in the steps that the autoreset mode defines. Infos then hold the measures of the new episode.
-8. ``observe(state)`` of every sensor; a reset calls it, too.
+8. ``see(state, images, rows)`` of components that read ``images``, when these have been drawn; a reset calls it, too.
+9. ``observe(state)`` of every sensor; a reset calls it, too.
 
-All methods read the state, whose arrays are read-only, and write only their own memory, in ``update`` and ``begin``.
+All methods read the state, whose arrays are read-only, and write only their own memory, in ``update``, ``begin`` and
+``see``.
 Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one. If
 agents share worlds (``agents_per_world=``), it may depend on all rows of its world; see ``state.worlds``.
 Batches may share components, so a component must not store anything about a run in itself, not even a random generator.
@@ -35,14 +37,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 
 from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
-from gym_batchnav.geometry import Camera
+from gym_batchnav.geometry import Camera, CameraPlaces
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import AgentState, EpisodeState, Memory, WorldView
 
@@ -69,7 +71,7 @@ class Pictures(Protocol):
             slots: [M] int, the slots of the scenes.
             position: [M, 3], metres, on the navmesh.
             heading: [M], radians, of the agents; the camera is placed on them as its fields say.
-            camera: The camera.
+            camera: The camera; its jitter is not used.
             targets: [M, 3], metres, points to look at instead, upright and from right above the position, whatever the
                 camera's angles and offset.
         """
@@ -142,14 +144,30 @@ class TaskState:
             yield self.navmesh(int(slot)), np.nonzero(self.agents.slot == slot)[0]
 
 
+class Image(NamedTuple):
+    """Images of one camera's sensor, as agents observe them.
+
+    Attributes:
+        pixels: [M, H, W, channels], as in the observation, with noise; read-only by agreement.
+        camera: The camera.
+        places: Its height, pitch and yaw on each of the M agents if it has jitter; otherwise None.
+    """
+
+    pixels: np.ndarray
+    camera: Camera
+    places: CameraPlaces | None = None
+
+
 class Component(Protocol):
     """Common base of tasks, sensors and measures, with memory during an episode (by default none).
 
     Attributes:
+        images: Keys of the images in the observation that ``see`` reads, such as ``"depth"``; by default none.
         picture_cameras: The cameras that it passes to ``state.pictures``; by default none. The batch chooses a renderer
             that can draw them.
     """
 
+    images: tuple[str, ...] = ()
     picture_cameras: tuple[Camera, ...] = ()
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
@@ -176,6 +194,19 @@ class Component(Protocol):
             actions: [N] int64, or [N, D] float32 in a continuous action space.
             active: [N] bool, whether each environment acted. The others begin an episode in this step, are paused, or
                 have no episode left to run.
+        """
+        return None
+
+    def see(self, state: TaskState, images: Mapping[str, Image], rows: np.ndarray) -> None:
+        """Update memory with images of the agents ``rows`` [M] int, at their poses in the state.
+
+        Called once per step and after resets; also for agents whose episode ends, with its last images, before the next
+        one begins. It may be called again with the same images, which must not change anything.
+
+        Args:
+            state: The current state.
+            images: Those named in ``images``, by key.
+            rows: [M] int, the agents.
         """
         return None
 

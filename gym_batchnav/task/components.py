@@ -13,7 +13,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS, locked
 from gym_batchnav.system.numbers import is_number
-from gym_batchnav.task.api import Component, Measure, Sensor, Task, TaskState
+from gym_batchnav.task.api import Component, Image, Measure, Sensor, Task, TaskState
 
 _COMMON = ("memory", "begin", "update")
 _REQUIRED = {  # attributes of an object of each role
@@ -104,6 +104,11 @@ class Components:
         """The cameras with which components take pictures, each once."""
         return tuple(dict.fromkeys(camera for one in self._all for camera in getattr(one, "picture_cameras", ())))
 
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The keys of the images that components read, each once."""
+        return tuple(dict.fromkeys(key for one in self._all for key in getattr(one, "images", ())))
+
     def memory_nbytes(self) -> int:
         """Return the bytes of the components' memory per environment."""
         given = [one.memory(1) for one in self._all]
@@ -153,6 +158,13 @@ class Components:
         for one in self._all:
             one.update(state, actions, active)
         self._readings.clear()  # readings during the updates may have used old memory
+
+    def see(self, state: TaskState, images: Mapping[str, Image], rows: np.ndarray) -> None:
+        """Call ``see`` of every component that reads images with those of the agents ``rows`` [M]."""
+        for one in self._all:
+            if getattr(one, "images", ()):
+                one.see(state, images, rows)
+        self._readings.clear()
 
     def measure_step(self, state: TaskState) -> Measures:
         """Return the measures that are reported at every step, for the current state."""

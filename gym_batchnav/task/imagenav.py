@@ -17,7 +17,8 @@ from gym_batchnav.task.goal_task import GoalTask
 class GoalPicture(Sensor):
     """The base of sensors that show a picture [H, W, 3] uint8 of the goal; each is a dataclass.
 
-    The picture is drawn when an episode begins, for all environments that begin one at once, and kept.
+    The picture is drawn when an episode begins, for all environments that begin one at once, and kept. It is taken
+    without the camera's jitter.
 
     Attributes:
         camera: The camera that takes the picture.
@@ -75,7 +76,7 @@ class InstanceImageGoal(GoalPicture):
     It is Habitat's ``instance_imagegoal``.
 
     Attributes:
-        camera: The camera that takes the picture, with its own lens; its angles and offset are not used.
+        camera: The camera that takes the picture, with its own lens; its angles, offset and jitter are not used.
     """
 
     camera: Camera = field(default=Camera(width=128, height=128, hfov_deg=60.0))
@@ -103,7 +104,7 @@ class ImageNav(GoalTask):
     The episodes are those of PointNav. Habitat's protocol allows 1,000 steps, as ``BatchNav/ImageNav-v0`` does.
 
     Attributes:
-        camera: The camera of the goal picture; pass the agents' camera for Habitat's protocol.
+        camera: The camera of the goal picture; pass the agents' camera for Habitat's protocol. Its jitter is not used.
         success_distance: Geodesic metres below which STOP succeeds.
         success_reward: Reward of a success.
         step_reward: Reward of every step.
@@ -130,8 +131,8 @@ class InstanceImageNav(GoalTask):
     """Habitat's InstanceImageNav: go to the one object that a picture shows, and call STOP at a view point of it.
 
     Attributes:
-        camera: The camera of the goal picture, with its own lens, size and ``eye_height``; its angles and offset are
-            not used.
+        camera: The camera of the goal picture, with its own lens, size and ``eye_height``; its angles, offset and
+            jitter are not used.
         categories: Names of the categories of the objects; see ``ObjectNav``.
         success_distance: Geodesic metres to a view point of the object below which STOP succeeds.
         success_reward: Reward of a success.

@@ -27,6 +27,7 @@ class _Displacement(Measure):
             raise ValueError(f"path is {path.dtype} {path.shape}: pass positions [T + 1, M, 3], such as log.position")
         if not np.isfinite(path).all():
             raise ValueError("path has values that are not finite")
+        object.__setattr__(self, "path", path)
 
     def _distance(self, state: TaskState) -> np.ndarray:
         """Return the distances [N] float64 to the logged agents after the same number of steps, metres.

@@ -59,7 +59,7 @@ class Players(Sensor):
 
 
 @dataclass(frozen=True, slots=True)
-class PathToOpponents(Measure):
+class PathToOthers(Measure):
     """Geodesic distance [N] float64 to the nearest agent of the other team, or without teams to the farthest agent.
 
     It is at most 30 m, also where there is no path, and 0 for agents that wait.
@@ -93,7 +93,7 @@ class PathToOpponents(Measure):
 
     def _distances(self, state: TaskState) -> np.ndarray:
         """Return the distances [N]."""
-        worlds = shared_worlds(state, "PathToOpponents()")
+        worlds = shared_worlds(state, "PathToOthers()")
         size = worlds.num_agents
         first, second = np.triu_indices(size, 1)
         if self.num_runners:
@@ -156,6 +156,25 @@ class Caught(Measure):
 
 
 @dataclass(frozen=True, slots=True)
+class Met(Measure):
+    """Whether all agents of each agent's world [N] bool are near each other; needs ``PathToOthers(0)``.
+
+    Attributes:
+        meet_distance: Geodesic metres between the centres of any two.
+    """
+
+    meet_distance: float = 1.0
+
+    name = "met"
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the results [N]."""
+        size = shared_worlds(state, "Met()").num_agents
+        farthest = state.memory[PathToOthers.name].reshape(-1, size).max(axis=1)
+        return np.repeat(farthest < self.meet_distance, size)
+
+
+@dataclass(frozen=True, slots=True)
 class Tag(Task):
     """Chasers catch runners, who flee. STOP does nothing.
 
@@ -195,7 +214,7 @@ class Tag(Task):
         """The measures ``caught``, ``path_to_others``, ``path_length``, ``collisions_count``, ``body_collisions``."""
         return (
             Caught(self.num_runners, self.catch_distance),
-            PathToOpponents(self.num_runners),
+            PathToOthers(self.num_runners),
             PathLength(),
             CollisionsCount(),
             BodyCollisions(),
@@ -247,14 +266,15 @@ class Rendezvous(Task):
         """The sensor of the other agents."""
         return (Players(self.num_agents - 1, 0),)
 
-    measures = (PathToOpponents(0), PathLength(), CollisionsCount(), BodyCollisions())
+    @property
+    def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The measures ``met``, ``path_to_others``, ``path_length``, ``collisions_count``, ``body_collisions``."""
+        return (PathToOthers(0), Met(self.meet_distance), PathLength(), CollisionsCount(), BodyCollisions())
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the reward [N] float64 of the step."""
-        met = self.terminated(state, measures)
-        return self.step_reward - state.memory["path_gained"] + self.meet_reward * met
+        return self.step_reward - state.memory["path_gained"] + self.meet_reward * measures["met"]
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return whether all agents [N] bool of a world have met."""
-        farthest = measures["path_to_others"].reshape(-1, self.num_agents).max(axis=1)
-        return np.repeat(farthest < self.meet_distance, self.num_agents)
+        return measures["met"]

@@ -9,6 +9,7 @@ from gymnasium.spaces import Box, Discrete, Space
 
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.state import NUM_ACTIONS
+from gym_batchnav.system.numbers import check_counts, check_length
 from gym_batchnav.task.api import Sensor, TaskState
 
 _ANY = np.finfo(np.float32).max
@@ -83,6 +84,43 @@ class Heading(Sensor):
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the angles [N, 1]."""
         return state.agents.heading[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class WalkScan(Sensor):
+    """How far the agent can walk in directions all around [num_directions] float32, metres.
+
+    It is an ideal range finder on the navmesh, which needs no camera; other agents and bodies do not appear in it. The
+    first direction is ahead, the others follow to the left.
+
+    Attributes:
+        num_directions: Number of directions, at equal angles.
+        reach: Metres at which a reading ends.
+    """
+
+    num_directions: int = 16
+    reach: float = 4.0
+
+    name = "walk_scan"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless both numbers are positive."""
+        check_counts(num_directions=self.num_directions)
+        check_length(reach=self.reach)
+
+    @property
+    def space(self) -> Box:  # type: ignore[override]  # a constant that depends on a field
+        """The space of a reading."""
+        return Box(0, self.reach, (self.num_directions,), np.float32)
+
+    def observe(self, state: TaskState) -> np.ndarray:
+        """Return the distances [N, num_directions]."""
+        around = np.arange(self.num_directions) * (2 * np.pi / self.num_directions)
+        out = np.empty((state.num_envs, self.num_directions), np.float32)
+        for navmesh, rows in state.by_scene():
+            headings = state.agents.heading[rows].astype(np.float64)[:, None] + around
+            out[rows] = navmesh.sight_distance(state.agents.position[rows], headings, self.reach)
+        return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,103 +1,164 @@
-"""Comparison of a policy with a blind, a random and a shortest-path agent in the same episodes."""
+"""Comparison of a policy, of which there may be several runs, with other agents in the same episodes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gym_batchnav import viz
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.evaluation.agents import Agent, RandomAgent, ShortestPathAgent
-from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate
+from gym_batchnav.evaluation.agents import Agent, sensors_of_agent
+from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate
+from gym_batchnav.evaluation.failures import measures_for_causes
 from gym_batchnav.evaluation.intervals import Estimate, estimates
-from gym_batchnav.evaluation.tables import episode_table, figures, longest_episodes
-from gym_batchnav.library.sources import assets_dir, scene_sources
+from gym_batchnav.evaluation.named_agents import NAMES
+from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.protocols import protocol_of
+from gym_batchnav.system.parts import Part
 from gym_batchnav.system.progress import late_progress
-from gym_batchnav.system.storage import write_atomically
-from gym_batchnav.train.policy_agent import PolicyAgent
-from gym_batchnav.train.policy_file import PolicyAbout, load_policy
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.train.chosen_agents import (
+    BESIDE,
+    BLIND,
+    POLICY,
+    SHIPPED_POLICY,
+    ChosenAgent,
+    choose_beside,
+    choose_policies,
+    shipped,
+)
+from gym_batchnav.train.policy_file import check_world
+from gym_batchnav.train.records import sensors_of
 from gym_batchnav.train.run.presets import PRESETS
 
-SHIPPED_POLICY = "pointnav_depth.safetensors"
-SHIPPED_BLIND = "pointnav_blind.safetensors"
 EPISODES_PER_SCENE = 25
-SHOWN_SCENES = 6  # on the maps
-SHOWN_EPISODES = 4  # per scene; those of the first scene are filmed
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments of ``make_comparison``, from which another process makes the same comparison.
+
+    Attributes:
+        policies: Policy files of one method, one for each training seed, or agents by name, see ``named_agent``; by
+            default the shipped policy.
+        blind_file: A blind policy to compare with; by default the shipped one, if it was trained in the same world.
+        agents: The agents beside the policy: ``"blind"``, policy files, and agents by name.
+        scenes: Evaluation scenes; by default the held-out scenes of the policy's preset.
+        episodes: Total number of episodes; by default 25 per scene.
+        num_envs: N; the results do not depend on it.
+        renderer: See BatchNavEnv.
+        sample: Sample actions instead of taking the most likely ones.
+        seed: Seed of sampled actions.
+        allow_mismatch: Compare policies that were trained with different environment settings.
+        protocol: The protocol of the environment of agents by name. Policy files have settings of their own.
+        sensors: The images of that environment; by default the protocol's, or depth.
+    """
+
+    policies: tuple[str, ...] = ()
+    blind_file: Path | None = None
+    agents: tuple[str, ...] = BESIDE
+    scenes: tuple[str, ...] = ()
+    episodes: int | None = None
+    num_envs: int = 100
+    renderer: str = "auto"
+    sample: bool = False
+    seed: int = 0
+    allow_mismatch: bool = False
+    protocol: str | None = None
+    sensors: tuple[str, ...] | None = None
+
+    def with_files(self, files: Mapping[str, Path]) -> Asked:
+        """Return the same arguments with policy files at other places, by their old paths; names of agents stay."""
+        renamed = {old: str(new) for old, new in files.items() if old not in NAMES}
+        blind = self.blind_file
+        return replace(
+            self,
+            policies=tuple(renamed.get(name, name) for name in self.policies),
+            agents=tuple(name if name == BLIND else renamed.get(name, name) for name in self.agents),
+            blind_file=None if blind is None else files.get(str(blind), blind),
+        )
 
 
 @dataclass
 class Comparison:
-    """Agents that are evaluated in the same episodes, and their results."""
+    """Agents that are evaluated in the same episodes, and their results.
 
-    policy_file: Path
-    about: PolicyAbout
-    agents: dict[str, Agent]  # by name, the policy first
-    env: BatchNavEnv  # for the policy
-    blind_env: BatchNavEnv  # the same scenes without pictures, for the other agents
+    Attributes:
+        asked: The arguments, in which defaults have become values.
+        chosen: The agents with their files by name: first the policy, or its runs ``policy_1``, ``policy_2`` and so on.
+        keywords: The environment's, besides scenes and renderer.
+        env: The batch of agents that may see images.
+        blind_env: The same scenes without images, for the others.
+        episodes_per_scene: Their number.
+        results: By name of the agent.
+        card: The protocol card of the batches in which the policy ran, as JSON values; None: that of ``env``.
+    """
+
+    asked: Asked
+    chosen: dict[str, ChosenAgent]
+    keywords: dict[str, Any]
+    env: BatchNavEnv
+    blind_env: BatchNavEnv
     episodes_per_scene: int
     results: dict[str, EvaluatedEpisodes] = field(default_factory=dict)
+    card: dict[str, Any] | None = None
 
-    def run(self, seed: int = 0) -> None:
-        """Evaluate all agents in environments with a seed."""
-        total = self.episodes_per_scene * len(self.env.library.active)
+    def run(self, seed: int = 0, shard: Part = WHOLE) -> None:
+        """Evaluate all agents in a part of the episodes, in environments with a seed."""
         for name, agent in self.agents.items():
-            env = self.env if name == "policy" else self.blind_env
-            with late_progress(f"Episodes of the {name.replace('_', '-')} agent", total) as done:
-                self.results[name] = evaluate(env, agent, self.episodes_per_scene, seed=seed, progress=done)
+            with late_progress(f"Episodes of the {name.replace('_', '-')} agent", len(shard.of(self.numbers))) as done:
+                self.results[name] = evaluate(
+                    self.env_of(name), agent, self.episodes_per_scene, shard=shard, seed=seed, progress=done
+                )
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """All agents by name, the policy or its runs first."""
+        return {name: one.agent for name, one in self.chosen.items()}
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The names of the policy's runs."""
+        return tuple(self.chosen)[: len(self.asked.policies)]
+
+    @property
+    def runs(self) -> dict[str, tuple[str, ...]]:
+        """The names of the runs of every agent; only the policy may have several."""
+        others = [name for name in self.chosen if name not in self.policies]
+        return {POLICY: self.policies, **{name: (name,) for name in others}}
+
+    @property
+    def title(self) -> str:
+        """The name of the policy: that of its file, or of an agent, and the number of its runs."""
+        file = self.chosen[self.policies[0]].file
+        name = self.asked.policies[0] if file is None else file.name
+        further = len(self.policies) - 1
+        return name if not further else f"{name} and {further} more"
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers [E] int64 of all episodes."""
+        return episode_numbers(self.env, self.episodes_per_scene)
+
+    def results_of(self, agent: str) -> list[EvaluatedEpisodes]:
+        """Return the results of all runs of an agent."""
+        return [self.results[name] for name in self.runs[agent]]
+
+    def env_of(self, name: str) -> BatchNavEnv:
+        """Return the batch of an agent."""
+        return self.blind_env if name in BESIDE else self.env
+
+    def protocol(self) -> dict[str, Any]:
+        """Return the protocol card of the results as JSON values."""
+        return json.loads(self.env.protocol_card().to_json()) if self.card is None else self.card
 
     def estimates(self, seed: int = 0) -> dict[str, dict[str, Estimate]]:
         """Return means and intervals of all measures, by agent."""
-        return {name: estimates(episodes, seed) for name, episodes in self.results.items()}
-
-    def summary(self, seed: int = 0) -> dict[str, Any]:
-        """Return the figures of the policy, and those of all agents, as JSON values."""
-        agents = {name: figures(found) for name, found in self.estimates(seed).items()}
-        return {
-            **agents["policy"],
-            "policy": str(self.policy_file),
-            "kind": self.about.kind,
-            "preset": self.about.preset,
-            "frames": self.about.frames,
-            "scenes": [self.env.library.name(slot) for slot in self.env.library.active.tolist()],
-            "episodes": len(self.results["policy"]),
-            "seed": seed,
-            "agents": agents,
-        }
-
-    def write(self, out: Path, summary: dict[str, Any]) -> dict[Path, str]:
-        """Write figures, episodes, maps and a clip into a folder; return a description of each file."""
-        write_atomically(out / "results.json", (json.dumps(summary, indent=1) + "\n").encode())
-        write_atomically(out / "protocol.json", (self.env.protocol_card().to_json() + "\n").encode())
-        write_atomically(out / "episodes.csv", episode_table(self.env, self.results).encode())
-        shown = longest_episodes(self.results["policy"], SHOWN_SCENES, SHOWN_EPISODES)
-        env = BatchNavEnv(
-            len(shown), **self.about.env_keywords(), library=self.env.library,
-            renderer=self.env.renderer.name, num_episodes=self.episodes_per_scene, episode_order="once",
-        )  # fmt: skip
-        try:
-            recording = viz.record_episodes(
-                env,
-                self.agents["policy"],
-                indices=np.arange(len(shown)),
-                num_filmed=min(SHOWN_EPISODES, self.episodes_per_scene),
-                episodes=shown,
-            )
-            viz.save_picture(viz.trajectory_maps(env, recording), out / "trajectories.png")
-            viz.save_clip(viz.episode_clip(env, recording), out / "clip.gif", fps=8)
-        finally:
-            env.close()
-        return {
-            out / "results.json": "the figures",
-            out / "protocol.json": "settings, checksums of scenes and episodes, versions and seeds",
-            out / "episodes.csv": "every episode of every agent",
-            out / "trajectories.png": "trajectories from above, the shortest paths in grey",
-            out / "clip.gif": "the longest episodes of the first scene",
-        }
+        return {agent: estimates(self.results_of(agent), seed) for agent in self.runs}
 
     def close(self) -> None:
         """Close both batches."""
@@ -105,67 +166,43 @@ class Comparison:
         self.blind_env.close()
 
 
-def make_comparison(
-    policy_file: Path | None = None,
-    blind_file: Path | None = None,
-    scenes: Sequence[str] | None = None,
-    episodes: int | None = None,
-    num_envs: int = 100,
-    renderer: str = "auto",
-    sample: bool = False,
-    seed: int = 0,
-    allow_mismatch: bool = False,
-    note: Callable[[str], None] = lambda text: None,
-) -> Comparison:
+def make_comparison(asked: Asked, note: Callable[[str], None] = lambda text: None) -> Comparison:
     """Load the policies and check all arguments, then load the scenes.
 
     Args:
-        policy_file: The policy; by default the shipped one.
-        blind_file: A blind policy to compare with; by default the shipped one, if it was trained in the same world.
-        scenes: Evaluation scenes; by default the held-out scenes of the policy's preset.
-        episodes: Total number of episodes; by default 25 per scene.
-        num_envs: N; the results do not depend on it.
-        renderer: See BatchNavEnv.
-        sample: Sample actions instead of taking the most likely ones.
-        seed: Seed of sampled actions.
-        allow_mismatch: Compare with a blind policy that was trained with other environment settings.
+        asked: The arguments.
         note: Called with a message if an agent is left out.
 
     Raises:
-        ValueError: A file is not a policy, the blind policy does not fit, or ``episodes`` is not a multiple of the
-            number of scenes.
+        ValueError: A file is not a policy, there is no such agent, policies do not fit each other, or ``episodes`` is
+            not a multiple of the number of scenes.
         FileNotFoundError: A file does not exist.
     """
-    policy_file = policy_file or _shipped(SHIPPED_POLICY)
-    if policy_file is None:
-        raise ValueError("this version ships no policy: pass policy_file=, a file that gym-batchnav train wrote")
-    policy, about = load_policy(policy_file)
-    preset = PRESETS.get(about.preset, PRESETS["cpu"])
-    spec = list(scenes or preset.held_out)
-    per_scene = episodes_per_scene_of(episodes, len(scene_sources(spec)))
-
-    sample_seed = seed if sample else None
-    agents: dict[str, Agent] = {"policy": PolicyAgent(policy, sample_seed, about=about)}
-    chosen = blind_file or _shipped(SHIPPED_BLIND)
-    if chosen is not None:
-        blind_policy, blind_about = load_policy(chosen)
-        try:
-            _check_blind(chosen, blind_about, about, allow_mismatch)
-            agents["blind"] = PolicyAgent(blind_policy, sample_seed, about=blind_about, allow_mismatch=True)
-        except ValueError as error:
-            if blind_file is not None:
-                raise
-            note(f"Without the shipped blind agent: {error}")
-    agents |= {"random": RandomAgent(seed), "shortest_path": ShortestPathAgent()}
-
-    keywords = {**about.env_keywords(), "num_episodes": per_scene, "episode_order": "once"}
-    env = BatchNavEnv(num_envs, **keywords, scenes=spec, renderer=renderer)
+    names = asked.policies or _shipped_policy()
+    sample_seed = asked.seed if asked.sample else None
+    policies = choose_policies(names, asked.seed, sample_seed, asked.allow_mismatch)
+    about = next(iter(policies.values())).about
+    beside = choose_beside(asked.agents, asked.blind_file, about, asked.seed, sample_seed, asked.allow_mismatch, note)
+    preset = PRESETS["cpu"] if about is None else PRESETS.get(about.preset, PRESETS["cpu"])
+    spec = list(asked.scenes or preset.held_out)
+    per_scene = episodes_per_scene_of(asked.episodes, len(scene_sources(spec)))
+    keywords = {**_world(asked, policies, beside), "num_episodes": per_scene, "episode_order": "once"}
+    env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
     try:
-        blind_env = BatchNavEnv(num_envs, **{**keywords, "sensors": ()}, library=env.library)
+        beside = _without_strangers(beside, env, asked, note)
+        blind_env = BatchNavEnv(asked.num_envs, **{**keywords, "sensors": ()}, library=env.library)
     except BaseException:
         env.close()
         raise
-    return Comparison(policy_file, about, agents, env, blind_env, per_scene)
+    blind = beside.get(BLIND)
+    asked = replace(
+        asked,
+        policies=tuple(names),
+        blind_file=None if blind is None else blind.file,
+        agents=tuple(name for name in asked.agents if name != BLIND or blind is not None),
+        scenes=tuple(spec),
+    )
+    return Comparison(asked, {**policies, **beside}, keywords, env, blind_env, per_scene)
 
 
 def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
@@ -187,19 +224,53 @@ def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
     return episodes // num_scenes
 
 
-def _shipped(name: str) -> Path | None:
-    """Return the path of a shipped file; None if it is missing."""
-    path = assets_dir() / name
-    return path if path.is_file() else None
+def _shipped_policy() -> tuple[str, ...]:
+    """Return the path of the shipped policy."""
+    file = shipped(SHIPPED_POLICY)
+    if file is None:
+        raise ValueError("this version ships no policy: pass policies=, a file that gym-batchnav train wrote")
+    return (str(file),)
 
 
-def _check_blind(file: Path, blind: PolicyAbout, about: PolicyAbout, allow_mismatch: bool) -> None:
-    """Raise ValueError unless a policy is blind and has the other one's settings, except for the camera."""
-    if blind.kind != "blind":
-        raise ValueError(f"blind_file='{file}': it holds a policy of kind {blind.kind!r}; pass one of kind 'blind'")
-    lines = blind.differences(about)
-    if lines and not allow_mismatch:
-        raise ValueError(
-            f"blind_file='{file}': it was trained with other environment settings than policy_file=: in the policy's "
-            f"{'; '.join(lines)}. Compare policies with the same settings, or pass allow_mismatch=True"
-        )
+def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, ChosenAgent]) -> dict[str, Any]:
+    """Return the keywords of the environment: those of a policy's training, or the user's for an agent by name.
+
+    They have the sensors that the agents beside it need, too, which a policy does not read.
+    """
+    about = next(iter(policies.values())).about
+    if about is not None:
+        given = {"protocol": asked.protocol, "sensors": asked.sensors}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name}={value!r}: a policy file has the settings of its training; pass them for agents by name "
+                    "such as 'module:function'"
+                )
+        keywords = about.env_keywords()
+        task = keywords["task"]
+    else:
+        keywords = {} if asked.protocol is None else {"protocol": asked.protocol}
+        task = PointNav() if asked.protocol is None else protocol_of(asked.protocol).task
+        keywords |= {} if asked.sensors is None else {"sensors": sensors_of(asked.sensors)}
+    usual = ("depth",) if asked.protocol is None else protocol_of(asked.protocol).sensors
+    for one in (*policies.values(), *beside.values()):
+        there = keywords.get("sensors", usual)
+        missing = tuple(sensor for sensor in sensors_of_agent(one.agent) if sensor not in there)
+        if missing:
+            keywords["sensors"] = (*there, *missing)
+    return {**keywords, "measures": measures_for_causes(task)}
+
+
+def _without_strangers(
+    beside: dict[str, ChosenAgent], env: BatchNavEnv, asked: Asked, note: Callable[[str], None]
+) -> dict[str, ChosenAgent]:
+    """Return the agents without the shipped blind one, if it was trained in another world than that of named agents."""
+    blind = beside.get(BLIND)
+    if blind is None or blind.about is None or asked.allow_mismatch or asked.blind_file is not None:
+        return beside
+    try:
+        check_world(blind.about, env)
+    except ValueError as error:
+        note(f"Without the shipped blind agent: {error}")
+        return {name: one for name, one in beside.items() if name != BLIND}
+    return beside

@@ -191,7 +191,7 @@ class SEResNet9(nn.Module):
         blocks = [FixupBlock(planes[0], planes[0], 1, len(planes))]
         blocks += [FixupBlock(planes[i], planes[i + 1], 2, len(planes)) for i in range(3)]
         self.blocks = nn.Sequential(*blocks)
-        area = _halved(height // PATCH, 3) * _halved(width // PATCH, 3)
+        area = halved(height // PATCH, 3) * halved(width // PATCH, 3)
         compressed = max(1, round(1024 / area))
         self.compress = nn.Conv2d(planes[-1], compressed, 3, padding=1)
         self.linear = nn.Linear(compressed * area, num_features, bias=False)
@@ -226,7 +226,7 @@ class SmallEncoder(nn.Module):
             nn.Conv2d(64, 64, 3, stride=2, padding=1),
             nn.ReLU(),
         )
-        area = _halved(height // PATCH, 2) * _halved(width // PATCH, 2)
+        area = halved(height // PATCH, 2) * halved(width // PATCH, 2)
         self.linear = nn.Linear(64 * area, num_features, bias=False)
         self.norm = nn.LayerNorm(num_features)
         self.num_features = num_features
@@ -237,6 +237,6 @@ class SmallEncoder(nn.Module):
         return torch.relu(self.norm(self.linear(pictures.flatten(1))))
 
 
-def _halved(side: int, times: int) -> int:
+def halved(side: int, times: int) -> int:
     """Return the side of an image after ``times`` 3 x 3 convolutions of stride 2, which round up."""
     return -(-side // 2**times)

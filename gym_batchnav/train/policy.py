@@ -15,8 +15,9 @@ from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.task.sensors import PointGoal
 from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder
+from gym_batchnav.train.resnet50 import GroupNormResNet50
 
-POLICIES = ("paper", "small", "blind")
+POLICIES = ("paper", "small", "blind", "ddppo-resnet50")
 PICTURES = ("depth", "rgb")
 GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
@@ -66,24 +67,26 @@ class VectorEmbedding(nn.Module):
     """An embedding of a sensor's reading, which is scaled by its bounds or, without bounds, by a logarithm.
 
     Args:
-        box: Space [K] of the sensor. An element counts as bounded if its range is smaller than 1e6.
+        box: Space [K] or [R, K] of the sensor; rows follow each other. An element counts as bounded if its range is
+            smaller than 1e6.
     """
 
-    center: Tensor  # [K] float32
-    scale: Tensor  # [K] float32, 0 without bounds
+    center: Tensor  # [R * K] float32
+    scale: Tensor  # [R * K] float32, 0 without bounds
 
     def __init__(self, box: gymnasium.spaces.Box) -> None:
         super().__init__()
-        low = torch.as_tensor(box.low).double()
-        high = torch.as_tensor(box.high).double()
+        self.num_axes = len(box.shape)
+        low = torch.as_tensor(box.low).flatten().double()
+        high = torch.as_tensor(box.high).flatten().double()
         bounded = (high > low) & (high - low < 1e6)
         self.register_buffer("center", torch.where(bounded, (low + high) / 2, 0).float())
         self.register_buffer("scale", torch.where(bounded, (high - low) / 2, 0).float())  # 0: without bounds
         self.linear = nn.Linear(len(low), EMBEDDING)
 
     def forward(self, readings: Tensor) -> Tensor:
-        """Embed readings [..., K] of any dtype as [..., 32]."""
-        readings = readings.to(self.center.dtype)
+        """Embed readings [..., K] or [..., R, K] of any dtype as [..., 32]."""
+        readings = readings.flatten(-self.num_axes).to(self.center.dtype)
         by_bounds = (readings - self.center) / self.scale.where(self.scale > 0, 1)
         by_logarithm = readings.sign() * readings.abs().log1p()
         return self.linear(by_bounds.where(self.scale > 0, by_logarithm))
@@ -126,13 +129,13 @@ class Policy(nn.Module):
         core_kind: ``"lstm"`` or ``"gru"``.
         hidden_size: H, the size of the core's state.
         num_layers: Number of layers of the core.
-        vectors: Spaces [K] of other sensors, by name; see VectorEmbedding and CategoryEmbedding.
+        vectors: Spaces [K] or [R, K] of other sensors, by name; see VectorEmbedding and CategoryEmbedding.
         critic_gain: Norm of the critic's initial weights.
     """
 
     def __init__(
         self,
-        encoder: SEResNet9 | SmallEncoder | None,
+        encoder: SEResNet9 | SmallEncoder | GroupNormResNet50 | None,
         sees_goal: bool,
         core_kind: str,
         hidden_size: int,
@@ -225,10 +228,11 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     """Make a policy with random weights for the observations of an environment.
 
     Args:
-        kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256)
-            or ``"blind"`` (the GRU alone, which ignores images).
-        space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have 1-D
-            Boxes.
+        kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256),
+            ``"blind"`` (the GRU alone, which ignores images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO:
+            ResNet50 and a two-layer LSTM of 512).
+        space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
+            Boxes of one or two axes.
 
     Returns:
         The policy on the CPU, with random weights from torch's global generator.
@@ -246,6 +250,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     sensors, height, width = _pictures(kind, space)
     if kind == "small":
         return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, vectors=vectors)
+    if kind == "ddppo-resnet50":
+        return Policy(GroupNormResNet50(sensors, height, width), sees_goal, "lstm", 512, 2, vectors)
     return Policy(SEResNet9(sensors, height, width), sees_goal, "lstm", 512, 2, vectors, PAPER_CRITIC_GAIN)
 
 
@@ -254,8 +260,8 @@ def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spa
     known = (*SENSOR_FORMATS, *GOAL_PICTURES, GOAL, PREVIOUS_ACTION)
     vectors: dict[str, Any] = {name: one for name, one in space.spaces.items() if name not in known}
     for name, one in vectors.items():
-        if not isinstance(one, gymnasium.spaces.Box) or len(one.shape) != 1:
-            raise ValueError(f"policy {kind!r} cannot read sensor {name!r}, {one}: use a Box of shape (K,)")
+        if not isinstance(one, gymnasium.spaces.Box) or len(one.shape) not in (1, 2):
+            raise ValueError(f"policy {kind!r} cannot read sensor {name!r}, {one}: use a Box of shape (K,) or (R, K)")
     return vectors
 
 

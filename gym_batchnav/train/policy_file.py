@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.methods import GEODESICS
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.checks import check_sensors
+from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_counts, check_flags, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.task.api import Task
@@ -51,10 +51,12 @@ TASKS: dict[str, type[Task]] = {
 WORLD = (
     "task", "task_settings", "sensors", "task_sensors", "camera", "forward_step", "turn_angle_deg", "sliding",
     "actuation_noise", "sensor_noise", "sensor_timing", "max_episode_steps", "navmesh_settings",
-    "geodesic",
+    "geodesic", "other_sensors",
 )  # fmt: skip
 # Settings that older files do not have, and their values there.
-LATER: dict[str, Any] = {"actuation_noise": None, "sensor_noise": {}, "sensor_timing": {}, "geodesic": "exact"}
+LATER: dict[str, Any] = {
+    "actuation_noise": None, "sensor_noise": {}, "sensor_timing": {}, "geodesic": "exact", "other_sensors": {},
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class PolicyAbout:
     """The kind of a policy and the settings of its training.
 
     Attributes:
-        kind: ``"paper"``, ``"small"`` or ``"blind"``.
+        kind: Kind of the policy, see ``make_policy``.
         sensors: Image sensors of the training; empty for a blind policy.
         camera: The agents' camera.
         forward_step: Length of MOVE_FORWARD, metres.
@@ -81,6 +83,7 @@ class PolicyAbout:
         sensor_noise: Records of the noise of images, by sensor.
         sensor_timing: Records of the timing of sensors, by sensor.
         geodesic: Method of distances.
+        other_sensors: Records of the sensors besides images and those of the task, by name.
     """
 
     kind: str
@@ -101,6 +104,7 @@ class PolicyAbout:
     sensor_noise: dict[str, Any] = field(default_factory=dict)
     sensor_timing: dict[str, Any] = field(default_factory=dict)
     geodesic: str = "exact"
+    other_sensors: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError unless an environment can have these settings."""
@@ -123,6 +127,16 @@ class PolicyAbout:
                 raise ValueError(f"{name}={getattr(self, name)!r}: pass a value of type {kind.__name__}")
         self._check_task_settings()
         self._check_noise()
+        self._check_other_sensors()
+
+    def _check_other_sensors(self) -> None:
+        """Raise ValueError unless the other sensors are records of sensors with these names."""
+        records = self.other_sensors
+        if not isinstance(records, dict) or len(records) > MAX_SENSORS or not all(map(is_object, records.values())):
+            raise ValueError(f"other_sensors={records!r}: pass records of at most {MAX_SENSORS} sensors by name")
+        for name, record in records.items():
+            if is_known(record) and getattr(value_of(record), "name", None) != name:
+                raise ValueError(f"other_sensors={records!r}: {name!r} is not the name of such a sensor")
 
     def _check_noise(self) -> None:
         """Raise ValueError unless noise and timing are records of objects."""
@@ -169,8 +183,9 @@ class PolicyAbout:
         Raises:
             ValueError: The task or the noise is a user's.
         """
-        names = ("sensors", "camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps", "geodesic")
+        names = ("camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps", "geodesic")
         keywords = {"task": self.make_task(), **{name: getattr(self, name) for name in names}}
+        keywords["sensors"] = (*self.sensors, *map(_made, self.other_sensors.values()))
         if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes beside scenes are used as they are
             keywords["navmesh_settings"] = self.navmesh_settings
         if self.actuation_noise is not None:
@@ -213,7 +228,7 @@ class PolicyAbout:
                 lines += [f"it has no sensor {sensor!r}, which the policy needs" for sensor in missing]
             elif name.startswith(("sensor_noise.", "sensor_timing.")) and name.split(".")[1] not in read:
                 continue
-            elif name.startswith("task_sensors."):
+            elif name.startswith(("task_sensors.", "other_sensors.")):
                 if name in own and value != found:
                     lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
             elif value != found:
@@ -248,7 +263,7 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
     return PolicyAbout(
         kind=kind,
         sensors=tuple(name for name in env.cameras.sensors if name in SENSOR_FORMATS),  # policies read no named cameras
-        camera=env.cameras.camera,
+        camera=replace(env.cameras.camera, jitter=None),  # jitter is a matter of training
         forward_step=float(actions.forward_step),
         turn_angle_deg=float(actions.turn_angle_deg),
         max_episode_steps=env.max_episode_steps,
@@ -268,6 +283,7 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         sensor_noise=record_of(env.settings.sensor_noise or {}),
         sensor_timing=record_of(env.settings.sensor_timing or {}),
         geodesic=env.settings.geodesic,
+        other_sensors={one.name: record_of(one) for one in env.settings.other_sensors if one.name != PREVIOUS_ACTION},
     )
 
 
@@ -286,9 +302,18 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
         )
 
 
-def save_policy(path: Path, policy: Policy, about: PolicyAbout) -> None:
-    """Write a policy file atomically."""
+def save_policy(path: Path, policy: Policy, about: PolicyAbout, half: bool = False) -> None:
+    """Write a policy file atomically.
+
+    Args:
+        path: The file.
+        policy: The policy.
+        about: Its description.
+        half: Store the weights with 16 bits, in a file of half the size. ``load_policy`` returns them with 32.
+    """
     weights = {name: one.detach().cpu().contiguous().clone() for name, one in policy.state_dict().items()}
+    if half:
+        weights.update({name: weights[name].half() for name, _ in policy.named_parameters()})
     write_atomically(path, pack_tensors(weights, {"format": FORMAT, "about": json.dumps(_record(about))}))
 
 
@@ -341,7 +366,8 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:
             raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
         # Copied, because tensors in the file may not be aligned, and results depend on the alignment.
         weights = {name: file.get_tensor(name).clone() for name in file.keys()}
-        return weights, json.loads(header["about"])
+        widened = {name: one.float() if one.dtype == torch.float16 else one for name, one in weights.items()}
+        return widened, json.loads(header["about"])
 
 
 def _about(described: dict[str, Any]) -> PolicyAbout:
@@ -384,17 +410,3 @@ def _complete(about: PolicyAbout) -> dict[str, Any]:
     """Return a description as plain values, with the task's fields that an older file does not have."""
     defaults = fields_of(TASKS[about.task]()) if about.task in TASKS else {}
     return {**_record(about), "task_settings": {**defaults, **about.task_settings}}
-
-
-def flattened(tree: Mapping[str, Any], separator: str = ".", prefix: str = "") -> dict[str, Any]:
-    """Return the entries of nested dicts and dataclasses by joined names, such as ``camera.width``."""
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if is_dataclass(value) and not isinstance(value, type):
-            value = asdict(value)
-        flat |= (
-            flattened(value, separator, prefix + name + separator)
-            if isinstance(value, dict)
-            else {prefix + name: value}
-        )
-    return flat

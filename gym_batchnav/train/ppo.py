@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.train.imitation import expert_share, imitation_loss
+from gym_batchnav.train.advantages import gae, standardize
+from gym_batchnav.train.imitation import TEACHERS, expert_share, imitation_loss, make_teacher
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
 from gym_batchnav.train.policy import GOAL, Policy
 from gym_batchnav.train.rollout import Collector, Rollout, as_batches
@@ -46,10 +49,13 @@ class PPOConfig:
         weight_decay: Weight decay; which parameters it applies to depends on the optimizer, see ``make_optimizer``.
         bootstrap_timeouts: At a time-out, bootstrap from the value of the last observation; otherwise a time-out counts
             as a terminal state.
-        imitation_share: Share of the training, at its start, that imitates the shortest-path follower.
+        imitation_share: Share of the training, at its start, that imitates the teacher.
+        teacher: ``"follower"`` of the shortest path, or ``"mapper"``, see ``imitation.make_teacher``.
         autocast: Run the networks with torch's bfloat16 autocast.
         channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
         compile: Compile the encoder with torch.compile, which needs a C++ compiler and, on a GPU, Triton.
+        overlap: Collect the next rollout while learning from the last one. Its actions come from weights that are one
+            iteration old, which the probability ratio of PPO accounts for. ``compile`` then compiles learning alone.
     """
 
     total_frames: int = 2_500_000_000
@@ -69,9 +75,11 @@ class PPOConfig:
     weight_decay: float = 1e-2
     bootstrap_timeouts: bool = True
     imitation_share: float = 0.0
+    teacher: str = "follower"
     autocast: bool = False
     channels_last: bool = False
     compile: bool = False
+    overlap: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError if a value is out of range."""
@@ -83,6 +91,7 @@ class PPOConfig:
                 raise ValueError(f"{name}={getattr(self, name)}: pass a number from 0 to 1")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer={self.optimizer!r}: choose one of {', '.join(map(repr, OPTIMIZERS))}")
+        make_teacher(self.teacher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +99,26 @@ class Iteration:
     """The results of one rollout and of learning from it."""
 
     frames: int  # of all workers, since training began
-    seconds: dict[str, float]  # of this worker: the parts of the collector, learn, and wait
+    seconds: dict[str, float]  # of this worker: the parts of the collector, learn, and wait; learn beyond an overlap
     losses: dict[str, float]  # terms of the loss, and grad_norm; means over the mini-batches of all workers
     episodes: dict[str, np.ndarray]  # [M] by measure, for the episodes of this worker that ended
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A rollout to learn from."""
+
+    rollout: Rollout
+    imitates: bool  # whether its actions are partly the teacher's
+
+    def get_state(self) -> dict[str, Any]:
+        """Return it as tensors, arrays and plain values, which the next rollouts overwrite."""
+        return {"rollout": self.rollout.arrays(), "imitates": self.imitates}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], device: torch.device) -> Collected:
+        """Return it with copies of the tensors on a device."""
+        return cls(Rollout.from_arrays(state["rollout"], device), state["imitates"])
 
 
 class PPO:
@@ -128,7 +154,7 @@ class PPO:
             )
         if config.imitation_share > 0 and GOAL not in batches[0].components.sensors:
             raise ValueError(
-                f"imitation_share={config.imitation_share}: the follower walks to a goal that agents of "
+                f"imitation_share={config.imitation_share}: the teacher walks to a goal that agents of "
                 f"{type(batches[0].task).__name__} do not observe; pass 0, or add the sensor PointGoal"
             )
         self.policy = policy
@@ -137,11 +163,22 @@ class PPO:
         self.workers = Workers() if workers is None else workers
         if policy.encoder is not None:
             prepare_encoder(policy.encoder, config)
-        self.workers.broadcast_weights(policy)
+        self._parallel = self.workers.parallel(policy)
         own_seed = (seed * self.workers.size + self.workers.rank) * num_envs
+        # With an overlap the actor is a copy that does not change while the policy learns.
+        self._actor = copy.deepcopy(policy) if config.overlap else policy
         self.collector = Collector(
-            batches, policy, config.num_steps, own_seed, config.autocast, config.bootstrap_timeouts
+            batches,
+            self._actor,
+            config.num_steps,
+            own_seed,
+            config.autocast,
+            config.bootstrap_timeouts,
+            num_rollouts=2 if config.overlap else 1,
+            teacher=config.teacher if config.imitation_share > 0 else TEACHERS[0],
         )
+        self._next: Collected | None = None
+        self._learner = ThreadPoolExecutor(1, "learner") if config.overlap else None
         self.optimizer = make_optimizer(policy, config)
         self.generator = torch.Generator().manual_seed(seed)
         self._has_worlds = any(env.worlds is not None for env in batches)
@@ -163,47 +200,88 @@ class PPO:
         waited = self.workers.seconds
         progress = self.frames / config.total_frames if progress is None else progress
         expert = expert_share(progress, config.imitation_share)
-        rollout = self._collect(expert)
-        collected = time.perf_counter()
-
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(progress, config.learning_rate, self._peak_rate)
-        losses = self._learn(rollout, imitates=expert is not None)
+        collected, losses, seconds = self._collect_and_learn(expert)
+        rollout = collected.rollout
         self.policy.update_moments(rollout.observed(slice(None, -1)), self.workers.total)
         gathered = self.workers.gather((rollout.num_frames, losses))
         self.frames += sum(frames for frames, _ in gathered)
 
         end = time.perf_counter()
-        seconds = {part: spent - before[part] for part, spent in self.collector.seconds.items()}
-        seconds["learn"] = end - collected - (self.workers.seconds - waited)
-        seconds["wait"] = max(end - clock - sum(seconds.values()), 0.0)
+        parts = {part: spent - before[part] for part, spent in self.collector.seconds.items()}
+        parts["learn"] = max(seconds - (self.workers.seconds - waited), 0.0)
+        parts["wait"] = max(end - clock - sum(parts.values()), 0.0)
         means = {name: sum(others[name] for _, others in gathered) / self.workers.size for name in losses}
-        return Iteration(frames=self.frames, seconds=seconds, losses=means, episodes=rollout.episodes)
+        return Iteration(frames=self.frames, seconds=parts, losses=means, episodes=rollout.episodes)
 
-    def _collect(self, expert: float | None) -> Rollout:
+    def _collect_and_learn(self, expert: float | None) -> tuple[Collected, dict[str, float], float]:
+        """Collect a rollout and learn from it, or from the one before while collecting it.
+
+        Returns:
+            What was learned from, the terms of the loss, and the seconds of learning beyond those of collecting.
+        """
+        if self._learner is None:
+            collected = self._collect(expert)
+            begun = time.perf_counter()
+            return collected, self._learn(collected), time.perf_counter() - begun
+        if self._next is None:
+            self._next = self._collect(expert)
+            self.workers.barrier()  # nobody finishes a second rollout while others collect their first
+        collected = self._next
+        self._actor.load_state_dict(self.policy.state_dict())
+        learning = self._learner.submit(self._learn, collected)
+        try:
+            self._next = self._collect(expert)
+        finally:
+            begun = time.perf_counter()
+            losses = learning.result()
+        return collected, losses, time.perf_counter() - begun
+
+    def _collect(self, expert: float | None) -> Collected:
         """Collect a rollout; it ends early if most other workers have finished theirs."""
         workers = self.workers
         num_steps = self.config.num_steps
         if workers.size == 1:
-            return self.collector.collect(expert)
+            return Collected(self.collector.collect(expert), expert is not None)
         rollout = self.collector.collect(expert, cut=lambda rows: workers.is_late(rows / num_steps))
         workers.collected()
-        return rollout
+        return Collected(rollout, expert is not None)
 
-    def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
+    def _learn(self, collected: Collected) -> dict[str, float]:
         """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss."""
         config = self.config
-        terms = []
+        rollout = collected.rollout
         ended = rollout.begun | rollout.waiting  # an agent's own episode may end before that of its world
         advantages = gae(rollout.rewards, rollout.values, ended, rollout.bootstraps, config.gamma, config.gae_lambda)
         returns = advantages + rollout.values[:-1]
-        for _ in range(config.num_epochs):
-            for envs in minibatches(rollout.actions.shape[1], config.num_minibatches, self.generator):
-                terms.append(self._improve(rollout, envs, advantages[:, envs], returns[:, envs], imitates))
+        groups = [
+            envs
+            for _ in range(config.num_epochs)
+            for envs in minibatches(rollout.actions.shape[1], config.num_minibatches, self.generator)
+        ]
+        acted = [self._acted(rollout, envs) for envs in groups]
+        weights = self.workers.loss_weights([int(one.sum()) for one in acted])
+        terms = [
+            self._improve(rollout, envs, steps, weight, advantages[:, envs], returns[:, envs], collected.imitates)
+            for envs, steps, weight in zip(groups, acted, weights, strict=True)
+        ]
         return {name: float(torch.stack([one[name] for one in terms]).mean()) for name in terms[0]}
 
+    def _acted(self, rollout: Rollout, envs: Tensor) -> Tensor:
+        """Return the steps [T, M] bool of some environments in which agents acted instead of waiting for others."""
+        acted = ~rollout.waiting[:-1, envs]
+        return acted | ~acted.any()  # a loss over no steps has no mean
+
     def _improve(
-        self, rollout: Rollout, envs: Tensor, advantages: Tensor, returns: Tensor, imitates: bool
+        self,
+        rollout: Rollout,
+        envs: Tensor,
+        acted: Tensor,
+        weight: float,
+        advantages: Tensor,
+        returns: Tensor,
+        imitates: bool,
     ) -> dict[str, Tensor]:
         """Take one optimizer step on the rollouts of some environments; return the terms of the loss."""
         config = self.config
@@ -211,12 +289,10 @@ class PPO:
         expert = rollout.expert_actions[:, envs]
         old = rollout.log_probs[:, envs]
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
-            logits, values, _ = self.policy(
+            logits, values, _ = self._parallel(
                 rollout.observed(slice(None, -1), envs), rollout.state[:, envs], rollout.begun[:-1, envs]
             )
         if self._has_worlds:
-            acted = ~rollout.waiting[:-1, envs]
-            acted |= ~acted.any()  # a loss over no steps has no mean
             logits, values, actions, expert = logits[acted], values[acted], actions[acted], expert[acted]
             old, advantages, returns = old[acted], advantages[acted], returns[acted]
         if imitates:
@@ -226,8 +302,8 @@ class PPO:
                 advantages = standardize(advantages, self.workers.total)
             loss, terms = ppo_loss(logits, values, actions, old, advantages, returns, config)
         self.optimizer.zero_grad()
-        loss.backward()
-        self.workers.average_gradients(self.policy, actions.numel())
+        with self.workers.others():
+            (loss * weight).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
         self.optimizer.step()
         return {**terms, "grad_norm": norm.detach()}
@@ -240,6 +316,7 @@ class PPO:
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "collector": self.collector.get_state(),
+            "next": None if self._next is None else self._next.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -249,6 +326,8 @@ class PPO:
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
         self.collector.set_state(state["collector"])
+        following = state["next"]
+        self._next = None if following is None else Collected.from_state(following, self.policy.device)
 
 
 def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
@@ -272,44 +351,9 @@ def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
     return torch.optim.AdamW(decay_groups(policy), eps=EPSILON, **keywords)
 
 
-def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamma: float, gae_lambda: float) -> Tensor:
-    """Compute generalised advantage estimates (Schulman et al. 2016) of rollouts in which episodes end and begin.
-
-    Args:
-        rewards: [T, N].
-        values: [T + 1, N]; the last row is for the observation after the rollout.
-        begun: [T + 1, N] bool; where row t + 1 begins an episode, step t ended one. Agents that wait for others count
-            as beginning one.
-        bootstraps: [T, N], value used in place of V(s[t+1]) where step t ended an episode: 0 if it was terminated, the
-            value of its last observation if it was truncated.
-        gamma: Discount.
-        gae_lambda: Lambda, 0 for one-step advantages, 1 for returns minus values.
-
-    Returns:
-        Advantages [T, N].
-    """
-    ended = begun[1:]
-    errors = rewards + gamma * torch.where(ended, bootstraps, values[1:]) - values[:-1]
-    advantages = torch.empty_like(errors)
-    following = torch.zeros_like(errors[0])
-    for step in reversed(range(len(errors))):
-        following = errors[step] + gamma * gae_lambda * following.masked_fill(ended[step], 0)
-        advantages[step] = following
-    return advantages
-
-
 def minibatches(num_envs: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Split the environments at random into ``count`` groups and yield their indices [M]."""
     yield from torch.randperm(num_envs, generator=generator).tensor_split(count)
-
-
-def standardize(values: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
-    """Scale values of any shape to mean 0 and deviation 1 over all workers; ``total`` sums a tensor over them."""
-    exact = values.double()
-    count, linear, square = total(torch.stack([torch.ones_like(exact).sum(), exact.sum(), exact.square().sum()]))
-    mean = linear / count
-    deviation = (square / count - mean**2).clamp(min=0).sqrt()
-    return ((exact - mean) / (deviation + 1e-8)).to(values.dtype)
 
 
 def ppo_loss(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -13,18 +13,27 @@ import numpy as np
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import LENSES
+from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.noise.depth import RedwoodNoise
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
 from gym_batchnav.noise.timing import SensorTiming
-from gym_batchnav.task.sensors import PointGoal, StaticPointGoal
+from gym_batchnav.task.api import Sensor
+from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal, WalkScan
 
 CLASS = "class"  # key of an object's class in its record
 # Classes of which objects are made from records; they are named without their modules.
 _CLASSES: tuple[type[Any], ...] = (
     Camera, *LENSES, PointGoal, StaticPointGoal, LoCoBotNoise, GaussianNoise, SpeckleNoise, SaltAndPepperNoise,
-    PoissonNoise, RedwoodNoise, SensorTiming,
+    PoissonNoise, RedwoodNoise, SensorTiming, GPS, Compass, Heading, WalkScan, MapPath,
 )  # fmt: skip
 KNOWN = {one.__name__: one for one in _CLASSES}
+# Sensors that settings may name instead of an image, with the default values of their fields.
+_NAMED: dict[str, type[Sensor]] = {one.name: one for one in (GPS, Compass, Heading, WalkScan, MapPath)}
+
+
+def sensors_of(names: Sequence[str]) -> tuple[str | Sensor, ...]:
+    """Return what an environment takes as ``sensors=`` for names of images and of known sensors, such as map_path."""
+    return tuple(_NAMED[name]() if name in _NAMED else name for name in names)
 
 
 def record_of(value: object) -> Any:

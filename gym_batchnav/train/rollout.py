@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import Agent
+from gym_batchnav.train.imitation import make_teacher
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 from gym_batchnav.train.policy_file import policy_actions
 
@@ -30,7 +34,7 @@ class Rollout:
     values: Tensor  # [T + 1, N] float32
     rewards: Tensor  # [T, N] float32
     bootstraps: Tensor  # [T, N] float32, value of the last observation where an episode timed out, else 0
-    expert_actions: Tensor  # [T, N] int64, the shortest-path follower's if recorded, else 0
+    expert_actions: Tensor  # [T, N] int64, the teacher's if recorded, else 0
     episodes: dict[str, np.ndarray]  # [M] by measure, of the episodes that ended
 
     def head(self, num_steps: int) -> Rollout:
@@ -47,6 +51,15 @@ class Rollout:
             bootstraps=self.bootstraps[:num_steps],
             expert_actions=self.expert_actions[:num_steps],
         )
+
+    def arrays(self) -> dict[str, Any]:
+        """Return all fields by name; nothing is copied."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any], device: torch.device) -> Rollout:
+        """Return a rollout with copies of what ``arrays`` returned; tensors are on a device."""
+        return cls(**{name: _copied(values, device) for name, values in arrays.items()})
 
     @property
     def num_frames(self) -> int:
@@ -71,6 +84,8 @@ class Collector:
         seed: Seed of the actions and of environment 0; environment i of all batches is seeded with ``seed + i``.
         autocast: Infer in bfloat16.
         bootstrap_timeouts: Record the value of the last observation of episodes that time out.
+        num_rollouts: Number of rollouts to keep: with 2, a rollout is valid while the next one is collected.
+        teacher: Whose actions are recorded for imitation, see ``imitation.make_teacher``.
 
     Attributes:
         seconds: Seconds spent in ``collect`` so far: ``"simulate"`` and ``"render"`` as the batches report them, and
@@ -89,6 +104,8 @@ class Collector:
         seed: int = 0,
         autocast: bool = False,
         bootstrap_timeouts: bool = True,
+        num_rollouts: int = 1,
+        teacher: str = "follower",
     ) -> None:
         self.envs = as_batches(envs)
         for env in self.envs:
@@ -107,9 +124,12 @@ class Collector:
         for env in self.envs:
             observation, _ = env.reset(seed=seed + first)
             if first == 0:
-                self._rollout = _empty_rollout(policy, num_steps, self.num_envs, observation)
+                make_rollout = partial(_empty_rollout, policy, num_steps, self.num_envs, observation)
+                self._rollouts = deque(make_rollout() for _ in range(num_rollouts))
             columns = slice(first, first + env.num_envs)
-            member = _Member(env, columns, policy.initial_state(env.num_envs), np.zeros(env.num_envs, np.int64))
+            state = policy.initial_state(env.num_envs)
+            member = _Member(env, columns, make_teacher(teacher), state, np.zeros(env.num_envs, np.int64))
+            member.teacher.reset(env)
             self._put(0, columns, observation, member.taken, np.ones(env.num_envs, bool))
             self._put_waiting(0, member)
             self._members.append(member)
@@ -120,19 +140,23 @@ class Collector:
         """Collect a rollout of T steps.
 
         Args:
-            expert_share: Share of actions that come from the shortest-path follower instead of the policy; the
-                follower's actions are recorded at every step. None does not compute them.
+            expert_share: Share of actions that come from the teacher instead of the policy; the teacher's actions are
+                recorded at every step. None does not compute them.
             cut: Called after each step except the last with the number of steps so far; returning True ends the
                 rollout early.
 
         Returns:
-            The rollout, whose arrays the next call overwrites.
+            The rollout, whose arrays are overwritten after ``num_rollouts`` further calls.
         """
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()
+        last = self._rollout
+        self._rollouts.rotate()
         rollout = self._rollout
-        for values in (*rollout.observations.values(), rollout.begun, rollout.waiting):
-            values[0] = values[self._row]
+        for name, values in last.observations.items():
+            rollout.observations[name][0] = values[self._row]
+        rollout.begun[0] = last.begun[self._row]
+        rollout.waiting[0] = last.waiting[self._row]
         rollout.state = torch.cat([member.memory for member in self._members], 1)
         ended: list[dict[str, np.ndarray]] = []
         for step in range(self.num_steps):
@@ -153,6 +177,11 @@ class Collector:
         self.seconds["render"] += rendered_now - rendered
         self.seconds["infer"] += spent - (simulated_now - simulated) - (rendered_now - rendered)
         return rollout if self._row == self.num_steps else rollout.head(self._row)
+
+    @property
+    def _rollout(self) -> Rollout:
+        """The rollout that is being collected, or that was collected last."""
+        return self._rollouts[0]
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume from here, including the states of the batches."""
@@ -184,7 +213,7 @@ class Collector:
         actions = torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
         if expert_share is not None:
             clock = time.perf_counter()
-            chosen = member.env.shortest_path_actions()
+            chosen = self._taught(member, step)
             self._expert_seconds += time.perf_counter() - clock
             expert = torch.as_tensor(chosen, device=actions.device)
             rollout.expert_actions[step, columns] = expert
@@ -194,6 +223,12 @@ class Collector:
         rollout.log_probs[step, columns] = logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
         member.taken = actions.cpu().numpy()
         member.env.send(member.taken)
+
+    def _taught(self, member: _Member, row: int) -> np.ndarray:
+        """Return the teacher's actions [n] for a row of a batch."""
+        seen = self._rollout.observed(row, member.columns)
+        observation = {name: seen[name].cpu().numpy() for name in member.env.components.sensors if name in seen}
+        return member.teacher.act(member.env, observation, self._rollout.begun[row, member.columns].cpu().numpy())
 
     def _receive(self, member: _Member, step: int) -> dict[str, np.ndarray]:
         """Record the results of row ``step`` of a batch; return the measures [M] of the episodes that ended."""
@@ -260,6 +295,7 @@ class _Member:
 
     env: BatchNavEnv
     columns: slice  # environments of the rollout
+    teacher: Agent
     memory: Tensor  # [rows, n, H] float32
     taken: np.ndarray  # [n] int64, the last actions
     took_part: np.ndarray | bool = True  # [n] bool, the agents in the current episodes of their worlds
@@ -282,6 +318,13 @@ def as_batches(envs: BatchNavEnv | Sequence[BatchNavEnv]) -> tuple[BatchNavEnv, 
                 "the batches have different observation spaces: make them with the same sensors, camera and task"
             )
     return batches
+
+
+def _copied(values: Any, device: torch.device) -> Any:
+    """Return a copy on a device of tensors or arrays, or of a dictionary of them; arrays stay on the CPU."""
+    if isinstance(values, dict):
+        return {name: _copied(one, device) for name, one in values.items()}
+    return values.to(device, copy=True) if isinstance(values, Tensor) else values.copy()
 
 
 def rows_on(values: Any, rows: np.ndarray, device: torch.device) -> Tensor:

@@ -3,7 +3,8 @@
 ``gym_batchnav.viz.figures`` has Matplotlib figures; it needs the extra ``[viz]`` and is imported by its own name.
 """
 
-from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views, trajectory_maps
+from gym_batchnav.viz.clips import batch_map, batch_section, episode_clip, map_beside_views, trajectory_maps
+from gym_batchnav.viz.failures import failure_sheet
 from gym_batchnav.viz.fields import draw_field, geodesic_field
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
@@ -16,11 +17,14 @@ from gym_batchnav.viz.maps import (
     draw_viewpoints,
     navmesh_map,
     scene_map,
+    section_map,
     storey_map,
 )
 from gym_batchnav.viz.marks import BACKGROUND, INK, PATH_COLORS
 from gym_batchnav.viz.overviews import draw_person, navmesh_overview, scene_overview
+from gym_batchnav.viz.profiles import profiles_png
 from gym_batchnav.viz.recording import Recording, record_episodes
+from gym_batchnav.viz.rrd.record import EpisodeRecorder, record
 from gym_batchnav.viz.save import check_picture_path, save_clip, save_picture
 from gym_batchnav.viz.sheets import (
     captioned,
@@ -33,9 +37,11 @@ from gym_batchnav.viz.sheets import (
     semantic_picture,
     sensor_picture,
     side_by_side,
+    stacked,
     titled,
 )
 from gym_batchnav.viz.views import SKY, AgentViews, draw_for_people
+from gym_batchnav.viz.window.watch import Window, serve
 
 __all__ = [
     "BACKGROUND",
@@ -45,9 +51,12 @@ __all__ = [
     "SKY",
     "WALKABLE",
     "AgentViews",
+    "EpisodeRecorder",
     "Recording",
     "TopDownMap",
+    "Window",
     "batch_map",
+    "batch_section",
     "captioned",
     "check_picture_path",
     "comparison",
@@ -61,6 +70,7 @@ __all__ = [
     "draw_trajectories",
     "draw_viewpoints",
     "episode_clip",
+    "failure_sheet",
     "framed",
     "geodesic_field",
     "map_beside_views",
@@ -68,14 +78,19 @@ __all__ = [
     "navmesh_map",
     "navmesh_overview",
     "numbered",
+    "profiles_png",
+    "record",
     "record_episodes",
     "save_clip",
     "save_picture",
     "scene_map",
     "scene_overview",
+    "section_map",
     "semantic_picture",
     "sensor_picture",
+    "serve",
     "side_by_side",
+    "stacked",
     "storey_map",
     "storeys",
     "titled",

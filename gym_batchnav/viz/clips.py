@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.preparation.navigation import AnyNavigation
 from gym_batchnav.viz.floors import storey_at
-from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, storey_map
+from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, section_map, storey_map
 from gym_batchnav.viz.marks import BACKGROUND, PATH_COLORS
 from gym_batchnav.viz.recording import Recording
-from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, titled
+from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, stacked, titled
 
 MAX_FRAMES = 120
 SHORTEST_PATH_COLOR = (120, 124, 130)
@@ -37,8 +38,20 @@ def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarra
     return storey_map(env.renderer, env.library.scene(slot), slot, env.simulator.navmesh(slot), size, heights)
 
 
+def batch_section(env: BatchNavEnv, slot: int, paths: Sequence[np.ndarray], size: int = 768) -> TopDownMap:
+    """Draw the scene in a slot of a batch from the side, cut just in front of some paths; see ``section_map``.
+
+    Args:
+        env: The batch; it must have been reset.
+        slot: The slot in the batch's library.
+        paths: Arrays [T, 3], metres, such as those of flying agents.
+        size: Pixels along the longer side.
+    """
+    return section_map(env.renderer, env.library.scene(slot), slot, paths, size)
+
+
 def map_beside_views(
-    top_down: TopDownMap,
+    maps: TopDownMap | Sequence[TopDownMap],
     paths: Sequence[np.ndarray],
     goals: Goals,
     positions: np.ndarray,
@@ -46,10 +59,10 @@ def map_beside_views(
     views: Sequence[np.ndarray],
     caption: str = "",
 ) -> np.ndarray:
-    """Draw one frame of a clip: a map with the agents' paths beside their views.
+    """Draw one frame of a clip: maps with the agents' paths beside their views.
 
     Args:
-        top_down: The map.
+        maps: One map, or several to draw below each other.
         paths: The path [T, 3] of each of M agents so far, metres.
         goals: [M, 3], metres, or one tour [n, 3] per agent; see ``draw_trajectories``.
         positions: [M, 3], metres, of the agents.
@@ -60,8 +73,11 @@ def map_beside_views(
     Returns:
         The frame [H, W, 3] uint8.
     """
-    picture = draw_trajectories(top_down, paths, goals, width=2)
-    picture = draw_agents(picture, top_down, positions, headings)
+    drawn = []
+    for one in [maps] if isinstance(maps, TopDownMap) else maps:
+        picture = draw_trajectories(one, paths, goals, width=2)
+        drawn.append(draw_agents(picture, one, positions, headings))
+    picture = stacked(drawn)
     tiles = [framed(view, PATH_COLORS[index % len(PATH_COLORS)]) for index, view in enumerate(views)]
     columns = 1 if len(tiles) == 1 or tiles[0].shape[1] > 1.5 * tiles[0].shape[0] else 2
     frame = side_by_side([picture, mosaic(np.stack(tiles), columns=columns)])
@@ -79,7 +95,7 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
 
     Returns:
         Frames [H, W, 3] uint8, see ``save_clip``, with step and distance as text. In a building they show the storey
-        that most of the agents are on.
+        that most of the agents are on. Flights are shown from above and from the side.
 
     Raises:
         ValueError: No agent was filmed, or the agents are in several scenes.
@@ -91,7 +107,8 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
             f"a clip of {count} filmed agents in {len(scenes)} scenes: record one or more agents that share a scene"
         )
     slot = int(scenes[0])
-    maps: dict[float | None, TopDownMap] = {}  # by floor
+    maps: dict[float | None, list[TopDownMap]] = {}  # by floor
+    sides = flight_sections(env, slot, [recording.path(index) for index in range(count)], size)
     last = int(recording.num_steps[:count].max())
     every = every or max(2, -(-last // MAX_FRAMES))
     frames = []
@@ -99,7 +116,7 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
         heights = recording.positions[step, :count, 1]
         floor, _ = storey_at(env.simulator.navmesh(slot), heights)
         if floor not in maps:
-            maps[floor] = batch_map(env, slot, size, heights)
+            maps[floor] = [batch_map(env, slot, size, heights), *sides]
         left = [f"{metres:.1f} m to the goal" for metres in recording.distances[step, :count]]
         views = [recording.view(index, step) for index in range(count)]
         frames.append(
@@ -117,26 +134,40 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
 
 
 def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
-    """Draw a map [H, W, 3] per recorded scene: the agents' paths in colour, the shortest paths in grey, and the SPL."""
-    maps = []
+    """Draw a map [H, W, 3] per recorded scene: the agents' paths in colour, the shortest paths in grey, and the SPL.
+
+    Flights are shown from above and from the side.
+    """
+    sheets = []
+    titles = []
     for slot in dict.fromkeys(recording.slots.tolist()):
         here = np.nonzero(recording.slots == slot)[0]
-        top_down = batch_map(env, slot, _TRAJECTORY_MAP, floor=recording.positions[0, here, 1])
-        navmesh = env.simulator.navmesh(slot)
-        shortest = [_shortest_tour(navmesh, recording.positions[0, index], recording.tours[index]) for index in here]
-        picture = draw_trajectories(top_down, shortest, colors=[SHORTEST_PATH_COLOR], width=2)
+        ground = env.simulator.navigation(slot)
+        shortest = [shortest_tour(ground, recording.positions[0, index], recording.tours[index]) for index in here]
         paths = [recording.path(index) for index in here.tolist()]
         tours = [recording.tours[index] for index in here]
-        picture = draw_trajectories(replace(top_down, picture=picture), paths, tours)
+        drawn = []
+        above = batch_map(env, slot, _TRAJECTORY_MAP, floor=recording.positions[0, here, 1])
+        for one in (above, *flight_sections(env, slot, paths + shortest, _TRAJECTORY_MAP)):
+            picture = draw_trajectories(one, shortest, colors=[SHORTEST_PATH_COLOR], width=2)
+            drawn.append(draw_trajectories(replace(one, picture=picture), paths, tours))
+        sheets.append(stacked(drawn))
         scores = "  ".join(f"{score:.2f}" for score in recording.spl[here])
-        maps.append(captioned(_on_square(picture, _TRAJECTORY_MAP), f"{env.library.name(slot)}   SPL {scores}"))
+        titles.append(f"{env.library.name(slot)}   SPL {scores}")
+    side = max(_TRAJECTORY_MAP, *(max(sheet.shape[:2]) for sheet in sheets))
+    maps = [captioned(_on_square(sheet, side), title) for sheet, title in zip(sheets, titles, strict=True)]
     return mosaic(np.stack(maps), columns=min(3, len(maps)), gap=8)
 
 
-def _shortest_tour(navmesh: NavMesh, start: np.ndarray, goals: np.ndarray) -> np.ndarray:
+def flight_sections(env: BatchNavEnv, slot: int, paths: Sequence[np.ndarray], size: int) -> list[TopDownMap]:
+    """Return ``batch_section`` if the agents fly; nothing for others, whose heights are those of the floor."""
+    return [batch_section(env, slot, paths, size)] if isinstance(env.actions, FlightActions) else []
+
+
+def shortest_tour(ground: AnyNavigation, start: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Return the shortest path [K, 3] from a start [3] to goals [n, 3] in their order."""
     stops = [start, *goals]
-    return np.concatenate([navmesh.shortest_path(*leg) for leg in itertools.pairwise(stops)])
+    return np.concatenate([ground.shortest_path(*leg) for leg in itertools.pairwise(stops)])
 
 
 def _on_square(picture: np.ndarray, side: int) -> np.ndarray:

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import NUM_ACTIONS, Action
 from gym_batchnav.system.wording import counted
-from gym_batchnav.viz.clips import batch_map, episode_clip
+from gym_batchnav.viz.clips import batch_map, episode_clip, flight_sections
 from gym_batchnav.viz.maps import draw_trajectories
 from gym_batchnav.viz.recording import Recording, record_episodes
 from gym_batchnav.viz.save import save_clip, save_picture
-from gym_batchnav.viz.sheets import mosaic
+from gym_batchnav.viz.sheets import mosaic, stacked
 
 RANDOM_SHARE = 8  # every eighth agent acts at random
 SHOWN_AGENTS = 6  # in the clip and on the map
@@ -91,7 +92,14 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
     episodes = _episodes_to_show(env, slot)
     # If scenes rotate, episodes are numbered within their scene, and every K-th environment begins in the first one.
     every = len(env.library.active) if len(env.library.names) > len(env.library.active) else 1
-    shown = BatchNavEnv(every * len(episodes), library=env.library, renderer=env.renderer, camera=env.cameras.camera)
+    shown = BatchNavEnv(
+        every * len(episodes),
+        library=env.library,
+        renderer=env.renderer,
+        camera=env.cameras.camera,
+        task=env.task,
+        actions=env.actions,
+    )
     try:
         indices = every * np.arange(len(episodes))
         recording = record_episodes(shown, indices=indices, episodes=np.repeat(episodes, every))
@@ -125,10 +133,15 @@ class _MostlyFollowers:
         self.at_random = np.arange(env.num_envs) % RANDOM_SHARE == RANDOM_SHARE - 1
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """Return the next actions [N] int64."""
+        """Return the next actions, [N] int64 or as ``env.action_space`` states."""
         started = time.perf_counter()
         actions = env.shortest_path_actions()
-        actions[self.at_random] = self._rng.integers(Action.STOP + 1, NUM_ACTIONS, int(self.at_random.sum()))
+        space = env.single_action_space
+        count = int(self.at_random.sum())
+        if isinstance(space, Discrete):
+            actions[self.at_random] = self._rng.integers(Action.STOP + 1, NUM_ACTIONS, count)
+        else:
+            actions[self.at_random] = self._rng.uniform(-1, 1, (count, *(space.shape or ())))
         self.seconds += time.perf_counter() - started
         return actions
 
@@ -141,6 +154,8 @@ def _episodes_to_show(env: BatchNavEnv, slot: int) -> np.ndarray:
 
 
 def _paths(env: BatchNavEnv, recording: Recording, slot: int) -> np.ndarray:
-    """Draw a map [H, W, 3] of the scene with the paths of all recorded agents."""
+    """Draw a map [H, W, 3] of the scene with the paths of all recorded agents; flights also from the side."""
+    paths = [recording.path(index) for index in range(len(recording.slots))]
     above = batch_map(env, slot, _MAP_PIXELS, recording.positions[0, :, 1])
-    return draw_trajectories(above, [recording.path(index) for index in range(len(recording.slots))], recording.tours)
+    maps = [above, *flight_sections(env, slot, paths, _MAP_PIXELS)]
+    return stacked([draw_trajectories(one, paths, recording.tours) for one in maps])

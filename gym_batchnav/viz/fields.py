@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.ground import fill_heights
+from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at, storeys
 from gym_batchnav.viz.maps import TopDownMap
@@ -49,15 +50,27 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
     snapped, polygon = navmesh.snap_with_polygon(points)
     with np.errstate(invalid="ignore"):
         near = np.hypot(*(snapped - points)[:, [0, 2]].T) <= _MAX_SHIFT
-    count = int(near.sum())
-    distance = np.empty(count, np.float32)
+    field = np.full(covering.shape, np.nan, np.float32)
+    field[row[near], column[near]] = distances_to(
+        tables, polygon[near], np.ascontiguousarray(snapped[near], np.float32)
+    )
+    return field
+
+
+def distances_to(tables: NavigationTables, polygon: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the geodesic distances [M] float32, metres, from points on a navmesh to the only goal of its tables.
+
+    Args:
+        tables: The tables of the navmesh with one goal.
+        polygon: [M] int32, the polygon of each point.
+        points: [M, 3] float32, metres.
+    """
+    distance = np.empty(len(points), np.float32)
     batch = NavMeshAgents(1)
     batch.set_slot(0, tables)
-    zeros = np.zeros(count, np.int32)
-    batch.distance(zeros, polygon[near], np.ascontiguousarray(snapped[near], np.float32), zeros, distance)
-    field = np.full(covering.shape, np.nan, np.float32)
-    field[row[near], column[near]] = distance
-    return field
+    zeros = np.zeros(len(points), np.int32)
+    batch.distance(zeros, polygon, points, zeros, distance)
+    return distance
 
 
 def draw_field(top_down: TopDownMap, field: np.ndarray, contour: float = 1.0, strength: float = 0.8) -> TopDownMap:

@@ -18,27 +18,34 @@ from gym_batchnav.viz.views import draw_for_people
 
 WALKABLE = (222, 232, 226)
 OUTLINE = (46, 150, 100)
+Axis = tuple[float, float, float]
+FROM_ABOVE: tuple[Axis, Axis] = ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0))
+_FROM_SOUTH: tuple[Axis, Axis] = ((1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
+_FROM_EAST: tuple[Axis, Axis] = ((0.0, 0.0, -1.0), (0.0, -1.0, 0.0))
 Goals = np.ndarray | Sequence[np.ndarray]  # [M, 3], or M tours [n, 3]; metres
 _PALE = 0.35  # opacity of marks on another storey than the map's
 _LENS_DEG = 1.0  # field of view of maps: rays are nearly parallel, but depth is still precise enough to find edges
+_AROUND = 0.4  # metres around a scene
+_BEFORE = 0.3  # metres between a vertical cut and the path that is nearest to it
 _MIN_BAR = 40  # pixels; length of the scale bar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopDownMap:
-    """A picture of a scene from above, north (-z) up, and the position of its pixels in the world.
+    """A picture of a scene from above, north (-z) up, or from the side, and the position of its pixels in the world.
 
     Paths, goals and agents on another storey than the map's are drawn pale.
     """
 
     picture: np.ndarray  # [H, W, 3] uint8
-    origin: tuple[float, float]  # x, z of the top left corner, metres
+    origin: tuple[float, float]  # of the top left corner along both axes, metres; from above its x and z
     pixels_per_metre: float
     span: tuple[float, float] = EVERYWHERE  # heights between which its storey lies, metres
+    axes: tuple[Axis, Axis] = FROM_ABOVE  # unit vectors in the world: to the right and down in the picture
 
     def pixels(self, positions: np.ndarray) -> np.ndarray:
         """Return the pixel coordinates [..., 2] (x, y) of positions [..., 3] in metres."""
-        return (positions[..., [0, 2]] - np.array(self.origin)) * self.pixels_per_metre
+        return (np.asarray(positions) @ np.array(self.axes).T - np.array(self.origin)) * self.pixels_per_metre
 
     def shows(self, positions: np.ndarray) -> np.ndarray:
         """Return whether positions [..., 3] lie on the map's storey, [...] bool."""
@@ -82,7 +89,7 @@ def scene_map(
         floor: Height of the floor, metres.
         cut: Metres above the floor; a lower ceiling would hide the room, see ``visible_floor_and_cut``.
     """
-    canvas = _canvas(scene.vertices, size, margin=0.4)
+    canvas = _canvas(scene.vertices, size, _AROUND)
     height, width = canvas.picture.shape[:2]
     extent = width / canvas.pixels_per_metre
     # A narrow lens far above makes nearly parallel rays; its near plane cuts the ceiling away.
@@ -118,6 +125,37 @@ def storey_map(
         visible, cut = visible_floor_and_cut(scene, floor)
         above = scene_map(renderer, scene, slot, size, visible, cut - visible)
     return replace(above, span=span)
+
+
+def section_map(
+    renderer: Renderer, scene: Scene, slot: int, paths: Sequence[np.ndarray], size: int = 768
+) -> TopDownMap:
+    """Draw a scene from the side, cut by a vertical plane just in front of some paths.
+
+    The view is to the north (-z) or, if the paths reach farther along z than along x, to the west (-x).
+
+    Args:
+        renderer: Draws the scene.
+        scene: The scene in the slot.
+        slot: Its slot in the renderer's library.
+        paths: Arrays [T, 3], metres.
+        size: Pixels along the longer side.
+    """
+    points = np.concatenate([np.asarray(path, np.float64) for path in paths])
+    axes = _FROM_SOUTH if np.ptp(points[:, 0]) >= np.ptp(points[:, 2]) else _FROM_EAST
+    right, down = np.array(axes)
+    back = np.cross(right, -down)  # towards the viewer
+    canvas = _canvas(scene.vertices, size, _AROUND, axes)
+    height, width = canvas.picture.shape[:2]
+    middle = np.array(canvas.origin) + np.array([width, height]) / 2 / canvas.pixels_per_metre
+    distance = width / canvas.pixels_per_metre / 2 / np.tan(np.radians(_LENS_DEG) / 2)
+    eye = middle[0] * right + middle[1] * down + ((points @ back).max() + _BEFORE + distance) * back
+    camera = Camera(width=width, height=height, hfov_deg=_LENS_DEG, near=distance, max_depth=2 * distance)
+    view = np.eye(4)
+    view[:3, :3] = right, -down, back
+    view[:3, 3] = -view[:3, :3] @ eye
+    (picture,) = draw_for_people(renderer, camera, np.array([slot]), view[None].astype(np.float32), sky=BACKGROUND)
+    return replace(canvas, picture=picture)
 
 
 def draw_outline(top_down: TopDownMap, navmesh: NavMesh) -> TopDownMap:
@@ -185,11 +223,17 @@ def draw_trajectories(
 def draw_agents(
     picture: np.ndarray, top_down: TopDownMap, positions: np.ndarray, headings: np.ndarray, radius: int = 7
 ) -> np.ndarray:
-    """Draw agents on a picture of the map as arrow heads at positions [N, 3] (metres) with headings [N] (radians)."""
+    """Draw agents on a picture of the map at positions [N, 3] (metres) with headings [N] (radians).
+
+    They are arrow heads, or discs if the map shows the scene from the side.
+    """
     positions = np.asarray(positions)
 
     def mark(draw: ImageDraw.ImageDraw, span: tuple[float, float]) -> None:
         for index in np.flatnonzero(inside(span, positions[:, 1])).tolist():
+            if top_down.axes != FROM_ABOVE:
+                draw_disc(draw, top_down.pixels(positions[index]), radius, PATH_COLORS[index % len(PATH_COLORS)])
+                continue
             angles = headings[index] + np.array([0, 2.5, np.pi, -2.5])
             reach = radius * np.array([1.5, 1.2, 0.4, 1.2])
             away = np.stack([-np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
@@ -250,16 +294,17 @@ def _apart(places: np.ndarray, distance: float) -> np.ndarray:
     return centres
 
 
-def _canvas(vertices: np.ndarray, size: int, margin: float) -> TopDownMap:
+def _canvas(vertices: np.ndarray, size: int, margin: float, axes: tuple[Axis, Axis] = FROM_ABOVE) -> TopDownMap:
     """Return an empty map that contains all vertices [V, 3] and a margin in metres."""
-    low = vertices.min(axis=0) - margin
-    high = vertices.max(axis=0) + margin
-    extent = (high - low)[[0, 2]]
+    placed = vertices @ np.array(axes).T
+    low = placed.min(axis=0) - margin
+    high = placed.max(axis=0) + margin
+    extent = high - low
     scale = size / float(extent.max())
     width, height = (max(1, round(float(length) * scale)) for length in extent)
     picture = np.empty((height, width, 3), np.uint8)
     picture[:] = BACKGROUND
-    return TopDownMap(picture, (float(low[0]), float(low[2])), scale)
+    return TopDownMap(picture, (float(low[0]), float(low[1])), scale, axes=axes)
 
 
 def _marked(

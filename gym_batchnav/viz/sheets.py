@@ -65,6 +65,11 @@ def side_by_side(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
     return sheet
 
 
+def stacked(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
+    """Arrange images of any size in a column, aligned at the left."""
+    return side_by_side([picture.swapaxes(0, 1) for picture in pictures], gap).swapaxes(0, 1)
+
+
 def difference_picture(one: np.ndarray, other: np.ndarray, gain: float = 8.0) -> np.ndarray:
     """Return the amplified difference of two images [..., H, W, 3] uint8 as an image, white where they are equal."""
     return 255 - np.clip(gain * np.abs(one.astype(float) - other), 0, 255).astype(np.uint8)

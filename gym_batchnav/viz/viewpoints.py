@@ -1,4 +1,4 @@
-"""Choose viewpoints that together show most of a scene."""
+"""Choose viewpoints that together show most of a scene, or one that overlooks it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _PIXELS = 24  # per side of the images of candidates
 _CELL = 0.5  # metres; side of the cubes in which visible surface is counted, larger in large scenes
 _REACH = 12  # cubes; surfaces farther away do not count
 _SEEN = 0.1  # weight of a cube that an earlier viewpoint shows
+_OVERLOOK = (0.6, 0.39)  # up and back to the place that overlooks a scene, in lengths of its diagonal
 _ISLAND = 0.05  # minimum share of the walkable area: includes rooms, excludes tops of tables
 
 
@@ -103,3 +104,24 @@ def views_around(scene: Scene, count: int) -> np.ndarray:
     angle = np.arange(count) * 2 * np.pi / count
     steps = np.stack([np.sin(angle), np.full(count, 0.5), np.cos(angle)], axis=1)
     return np.stack([look_at(middle + 0.8 * reach * step, middle) for step in steps])
+
+
+def overlook(bounds: np.ndarray, aside: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return a place from which a whole scene is seen obliquely from above, its longer side across the picture.
+
+    Args:
+        bounds: [2, 3], metres.
+        aside: By how much of its width the scene is left of the middle of the picture.
+
+    Returns:
+        The eye [3] and the point [3] that it looks at, metres.
+    """
+    low, high = np.asarray(bounds, np.float64)
+    size = high - low
+    across, away = (2, 0) if size[2] > size[0] else (0, 2)
+    right = 1 if across == 0 else -1
+    target = (low + high) / 2
+    target[across] += right * aside * size[across]
+    eye = target.copy()
+    eye[[1, away]] += np.array(_OVERLOOK) * np.linalg.norm(size)
+    return eye, target

@@ -89,8 +89,9 @@ class AgentViews:
     def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Return images [M, H, W, 3] uint8 of the current views of agents ``indices`` [M], by sensor; depth is grey."""
         agents = self._env.agents
-        views = self._env.cameras.views(agents, indices, self._camera)
-        images = self._target.render(agents.slot[indices], views)
+        cameras = self._env.cameras
+        views = cameras.views(agents, indices, self._camera)
+        images = self._target.render(agents.slot[indices], views, cameras.bodies(agents, indices))
         return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
 
     def close(self) -> None:

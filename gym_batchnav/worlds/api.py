@@ -15,7 +15,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.state import Commands, WorldState
+from gym_batchnav.state import AgentState, Commands, StepOutcome, WorldState
 from gym_batchnav.system.numbers import check_between, check_counts
 
 SHAPES = ("robot", "person", "dog", "door")
@@ -131,23 +131,19 @@ class BodyMotion:
         bodies = world, column
         state = self.state
         count = len(world)
-        polygon = state.polygon[bodies]
-        position = state.position[bodies]
-        heading = state.heading[bodies]
-        self.navmeshes.step(
-            Commands(turn, forward, np.zeros(count), np.zeros(count, bool)),
+        walkers = AgentState(
             np.ascontiguousarray(self.slots[world], np.int32),
-            polygon,
-            position,
-            heading,
-            sliding=True,
-            active=state.present[bodies],
-            moved_out=np.empty(count, np.float32),
-            collided_out=np.empty(count, bool),
+            state.polygon[bodies],
+            state.position[bodies],
+            state.heading[bodies],
+            np.zeros(count, np.float32),
         )
-        state.polygon[bodies] = polygon
-        state.position[bodies] = position
-        state.heading[bodies] = heading
+        commands = Commands(turn, forward, np.zeros(count), np.zeros(count, bool))
+        outcome = StepOutcome(np.empty(count, np.float32), np.empty(count, bool))
+        self.navmeshes.step(commands, walkers, state.present[bodies], outcome, sliding=True)
+        state.polygon[bodies] = walkers.polygon
+        state.position[bodies] = walkers.position
+        state.heading[bodies] = walkers.heading
 
 
 class MovingBodies(Protocol):

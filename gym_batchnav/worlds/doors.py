@@ -95,6 +95,7 @@ class Doors(MovingBodies):
         way = self._ways(motion, others, self._discs(np.zeros(len(closed))).mean(axis=1)[None])
         distance = np.hypot(way[..., 0], way[..., 2])
         nearest = np.take_along_axis(way, distance.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]
+        nearest = np.where(np.isfinite(nearest), nearest, 0.0)  # nobody is on this floor
         is_left = nearest[..., 0] * np.cos(closed) - nearest[..., 2] * np.sin(closed) < 0
         sign = np.where(np.abs(angle) > 1e-6, np.sign(angle), np.where(is_left, -1.0, 1.0))
         wanted = np.where(distance.min(axis=2) < self.reach, sign * OPEN, 0.0)

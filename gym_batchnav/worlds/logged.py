@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.numbers import check_flags
 from gym_batchnav.worlds.api import BodyMotion, MovingBodies
 from gym_batchnav.worlds.log import WorldLog
@@ -84,6 +86,31 @@ class LoggedBodies(MovingBodies):
         """The longest walks [num] float64 of a step, metres."""
         return HURRY * np.diff(self._lengths, axis=0).max(axis=0)
 
+    @cached_property
+    def _found(self) -> WeakKeyDictionary[NavMesh, np.ndarray]:
+        """What ``_polygons`` has found, by navmesh; it depends on the log alone, so that batches may share it."""
+        return WeakKeyDictionary()
+
+    def _polygons(self, navmesh: NavMesh) -> np.ndarray:
+        """Return the polygons [T + 1, num] int32 under the logged places, which are searched once per navmesh.
+
+        Raises:
+            ValueError: A place is not on the navmesh.
+        """
+        if navmesh not in self._found:
+            places = self.log.position[:, self.columns].reshape(-1, 3)
+            if not navmesh.is_navigable(places).all():
+                raise ValueError(
+                    f"{self.log!r} leaves the navmesh: make the batch with the navmesh_settings of the log"
+                )
+            _, under = navmesh.snap_with_polygon(places)
+            self._found[navmesh] = under.reshape(-1, self.num)
+        return self._found[navmesh]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields, for other processes; weak references cannot be sent there."""
+        return {name: getattr(self, name) for name in ("log", "reactive", "without")}
+
     def begin(self, motion: BodyMotion) -> None:
         """Put the bodies where the log begins.
 
@@ -97,11 +124,7 @@ class LoggedBodies(MovingBodies):
                     f"bodies logged in scene {self.log.scene!r} cannot walk in {found!r}: make the batch with the "
                     "scene of the log alone"
                 )
-            places = self.log.position[:, self.columns].reshape(-1, 3)
-            if not motion.navmesh(slot).is_navigable(places).all():
-                raise ValueError(
-                    f"{self.log!r} leaves the navmesh: make the batch with the navmesh_settings of the log"
-                )
+            self._polygons(motion.navmesh(slot))
         self._put(motion, np.zeros(len(motion.worlds), np.int64))
         motion.state.num_goals[motion.worlds, motion.columns] = 0
 
@@ -121,10 +144,7 @@ class LoggedBodies(MovingBodies):
         polygon = np.empty(position.shape[:2], np.int32)
         for slot in np.unique(slots).tolist():
             here = slots == slot
-            chosen, worlds = np.unique(rows[here], return_inverse=True)  # many worlds may be in the same row
-            places = self.log.position[chosen][:, self.columns].reshape(-1, 3)
-            _, under = motion.navmesh(slot).snap_with_polygon(places)
-            polygon[here] = under.reshape(len(chosen), -1)[worlds]
+            polygon[here] = self._polygons(motion.navmesh(slot))[rows[here]]
         state.polygon[motion.worlds, motion.columns] = polygon
         state.position[motion.worlds, motion.columns] = position
         state.heading[motion.worlds, motion.columns] = self.log.heading[rows][:, self.columns]

@@ -10,7 +10,7 @@ from gym_batchnav.episodes.draws import keyed_uniform, step_uniform
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.crowd import Crowd
 from gym_batchnav.preparation.navigation import AnyNavigation
-from gym_batchnav.state import AgentState, WorldState, WorldView, arrays_of, read_only, world_state
+from gym_batchnav.state import AgentState, StepOutcome, WorldState, WorldView, arrays_of, read_only, world_state
 from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, BodyMotion, MovingBodies, Team
 from gym_batchnav.worlds.placing import Places, place_bodies
 
@@ -150,8 +150,7 @@ class Worlds:
         before: tuple[np.ndarray, np.ndarray],
         agents: AgentState,
         active: np.ndarray,
-        moved: np.ndarray,
-        collided: np.ndarray,
+        outcome: StepOutcome,
     ) -> None:
         """Move the other bodies, after the agents have moved as if they were alone, and stop those that meet.
 
@@ -159,8 +158,7 @@ class Worlds:
             before: What ``before`` returned.
             agents: All agents; those that are stopped are moved back.
             active: [N] bool, the agents that acted. Worlds without any rest: their state does not change.
-            moved: [N] float32, metres that the agents walked; changed for those that are stopped.
-            collided: [N] bool, whether they collided; set for those that are stopped.
+            outcome: What the agents did; changed for those that are stopped.
         """
         state = self.state
         old_polygon, old_position = before
@@ -195,8 +193,8 @@ class Worlds:
             agents.polygon[rows] = state.polygon[ours].reshape(-1)[rows]
             agents.position[rows] = state.position[ours].reshape(-1, 3)[rows]
             way = agents.position[rows] - old_position[ours].reshape(-1, 3)[rows]
-            moved[rows] = np.linalg.norm(way.astype(np.float64), axis=1)
-            collided[rows] = True
+            outcome.moved[rows] = np.linalg.norm(way.astype(np.float64), axis=1)
+            outcome.collided[rows] = True
 
     def end(self, terminated: np.ndarray, truncated: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return which agents' episodes end now, terminated and truncated [N] bool: those of a world end together.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gym_batchnav import BatchNavEnv
 from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.state import Commands, agent_state
+from gym_batchnav.state import Commands, StepOutcome, agent_state
 from gym_batchnav.task.sensors import PreviousAction
 from gym_batchnav.testing import check_vector_env
 
@@ -31,10 +31,7 @@ def move(mesh, position, heading, commands, sliding=True):
     agents.heading[:] = heading
     moved = np.zeros(size, np.float32)
     collided = np.zeros(size, bool)
-    navmeshes.step(
-        commands, agents.slot, agents.polygon, agents.position, agents.heading, sliding=sliding,
-        active=np.ones(size, bool), moved_out=moved, collided_out=collided,
-    )  # fmt: skip
+    navmeshes.step(commands, agents, np.ones(size, bool), StepOutcome(moved, collided), sliding=sliding)
     return agents, moved, collided
 
 

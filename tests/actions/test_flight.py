@@ -10,7 +10,7 @@ from gym_batchnav.actions.flight import FlightActions, to_body
 from gym_batchnav.flight.agents import FlightAgents
 from gym_batchnav.flight.air import Air, find_air
 from gym_batchnav.flight.kernels.sweep import distances
-from gym_batchnav.state import agent_state
+from gym_batchnav.state import StepOutcome, agent_state
 
 AHEAD, UP, SIDE, LEFT = np.eye(4, dtype=np.float32)
 
@@ -53,10 +53,7 @@ class Flock:
         actions = np.broadcast_to(np.asarray(actions, np.float32), (len(state.position), 4))
         commands = self.actions.decode(self.actions.validate(actions, len(actions)))
         active = np.ones(len(actions), bool) if active is None else active
-        self.movers.step(
-            commands, state.slot, state.polygon, state.position, state.heading, sliding=sliding, active=active,
-            moved_out=self.moved, collided_out=self.collided,
-        )  # fmt: skip
+        self.movers.step(commands, state, active, StepOutcome(self.moved, self.collided), sliding=sliding)
         return state.position.copy()
 
 
@@ -199,10 +196,7 @@ def test_an_empty_slot_moves_nobody_and_has_no_paths():
     state = agent_state(3)
     flock = FlightActions().decode(np.ones((3, 4), np.float32))
     out = np.zeros(3, np.float32)
-    movers.step(
-        flock, state.slot, state.polygon, state.position, state.heading, sliding=True, active=np.ones(3, bool),
-        moved_out=out, collided_out=np.zeros(3, bool),
-    )  # fmt: skip
+    movers.step(flock, state, np.ones(3, bool), StepOutcome(out, np.zeros(3, bool)), sliding=True)
     assert not state.position.any()
     movers.distance(state.slot, state.polygon, state.position, np.zeros(3, np.int32), out)
     assert np.isinf(out).all()

@@ -5,7 +5,6 @@ from libraries import require
 
 require("ray")
 
-import importlib.util
 import json
 import os
 import re
@@ -20,9 +19,9 @@ import pytest
 import ray
 from ledger import LedgerEnv, read_ledger
 from ray import cloudpickle
-from ray.cluster_utils import Cluster
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune import register_env
+from ray_nodes import connected_nodes
 from rooms import box_room
 
 from gym_batchnav.adapters.rllib import RLlibEnv, make_batch
@@ -32,8 +31,8 @@ from gym_batchnav.task.pointnav import PointNav
 
 N = 6
 LIMIT = 4
-EXAMPLE = Path(__file__).parents[2] / "examples" / "rllib_ppo.py"
-PRINTED = r"(\d+) frames, (\d+) episodes: .*, spl (\S+), success (\S+)"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PRINTED = r"(\d+) frames, (\d+) episodes: .*, success (\S+), spl (\S+)"
 # Env runners are processes that cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -117,15 +116,9 @@ def config_of(folder, creator, num_env_runners, **keywords):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Start a head node and a second node with room for one env runner each."""
-    store = {"num_cpus": 1, "object_store_memory": 100_000_000}
-    cluster = Cluster(initialize_head=True, head_node_args={**store, "include_dashboard": False})
-    cluster.add_node(**store)
-    path = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}
-    ray.init(address=cluster.address, runtime_env=path, logging_level="error", log_to_driver=False)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    """Connect to a head node and a second node with room for one env runner each."""
+    with connected_nodes(2) as cluster:
+        yield cluster
 
 
 def train(config, iterations):
@@ -176,14 +169,13 @@ def test_two_nodes_count_right(cluster, tmp_path):
 
 @pytest.mark.slow
 def test_the_example_prints_what_happened_on_two_nodes(cluster, tmp_path, monkeypatch, capsys):
-    spec = importlib.util.spec_from_file_location("rllib_ppo", EXAMPLE)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    monkeypatch.setitem(sys.modules, "rllib_ppo", example)
-    cloudpickle.register_pickle_by_value(example)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import rllib_ppo as example
+    import rllib_run
+
     asked = []
     connect = SimpleNamespace(init=lambda **keywords: asked.append(keywords), shutdown=lambda: None)
-    monkeypatch.setattr(example, "ray", connect)  # the cluster is connected to already
+    monkeypatch.setattr(rllib_run, "ray", connect)  # the cluster is connected to already
     monkeypatch.setattr(example, "make_batch", partial(make_ledger_of_example, folder=tmp_path))
     for name in ("ledger", "truth"):
         (tmp_path / name).mkdir()
@@ -198,7 +190,7 @@ def test_the_example_prints_what_happened_on_two_nodes(cluster, tmp_path, monkey
         node["NodeID"] for node in ray.nodes()
     }
     *printed, saved = capsys.readouterr().out.splitlines()
-    frames, episodes, spl, success = np.array([re.fullmatch(PRINTED, line).groups() for line in printed], float).T
+    frames, episodes, success, spl = np.array([re.fullmatch(PRINTED, line).groups() for line in printed], float).T
     ended = read_ledger(tmp_path / "ledger")
     counts = np.diff(episodes, prepend=0)
     assert episodes[-1] == len(ended) and frames[-1] >= sum(row.length for row in ended)

@@ -10,9 +10,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from PIL import Image
+from typer.main import get_command
 
 import gym_batchnav
-from gym_batchnav.cli import main
+from gym_batchnav.cli import app, main
 from gym_batchnav.library.sources import assets_dir
 
 
@@ -45,6 +46,20 @@ def test_the_demo_draws_mosaic_map_and_clip(demo):
     with Image.open(demo[0] / "clip.gif") as clip:
         assert clip.n_frames > 10
     assert sorted(path.name for path in demo[0].iterdir()) == ["clip.gif", "map.png", "mosaic.png"]
+
+
+def test_the_demo_ends_with_commands_to_try_next(demo):
+    lines = demo[1].stderr.rpartition("What to try next:\n")[2].splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        program, *words = line.split("  ")[1].split()
+        assert program == "gym-batchnav"
+        command = get_command(app)
+        for word in words:
+            if word.startswith("--"):
+                assert any(word in parameter.opts for parameter in command.params), word
+            elif hasattr(command, "commands"):
+                command = command.commands[word]
 
 
 @pytest.mark.data

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,16 +13,26 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
-from gym_batchnav.cli.evaluate import evaluate  # noqa: E402
+from gym_batchnav.cli import evaluate as commands  # noqa: E402
+from gym_batchnav.cli.evaluate_tables import tables  # noqa: E402
+from gym_batchnav.evaluation import failures  # noqa: E402
+from gym_batchnav.evaluation.scores import read_scores  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
-from gym_batchnav.train.comparison import SHIPPED_BLIND, SHIPPED_POLICY, make_comparison  # noqa: E402
+from gym_batchnav.system.extras import MissingExtraError  # noqa: E402
+from gym_batchnav.train.chosen_agents import SHIPPED_BLIND, SHIPPED_POLICY, choose_beside  # noqa: E402
+from gym_batchnav.train.comparison import Asked, make_comparison  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
-from gym_batchnav.train.policy_file import PolicyAbout, save_policy  # noqa: E402
+from gym_batchnav.train.policy_file import PolicyAbout, load_policy, save_policy  # noqa: E402
 
-AGENTS = ["policy", "blind", "random", "shortest_path"]
+AGENTS = ["policy", "blind", "random", "follower"]
 SCENES = ["apartment_0", "apartment_1"]
 EPISODES = 6
+PNG_AND_GIF = ("failures.png", "profiles.png", "trajectories.png", "clip.gif")
+
+
+def evaluate(**options):
+    commands.evaluate(SimpleNamespace(invoked_subcommand=None), **options)
 
 
 def write_policy(path: Path, kind: str, **changes) -> Path:
@@ -43,7 +55,13 @@ def reported(files, tmp_path_factory):
     """Run one evaluation and return its folder."""
     out = tmp_path_factory.mktemp("evaluation") / "deep" / "report"
     evaluate(
-        policy=files["small"], blind=files["blind"], scenes=SCENES, episodes=EPISODES, num_envs=5, out=out, sample=True
+        policy=[str(files["small"])],
+        blind=files["blind"],
+        scenes=SCENES,
+        episodes=EPISODES,
+        num_envs=5,
+        out=out,
+        sample=True,
     )
     return out
 
@@ -62,24 +80,112 @@ def test_the_figures_are_those_of_the_episodes(reported):
             assert low <= found[name] <= high
     assert figures["spl"] == figures["agents"]["policy"]["spl"]
     assert figures["spl_interval"] == figures["agents"]["policy"]["spl_interval"]
-    assert figures["agents"]["shortest_path"]["soft_spl"] > 0.2 > figures["agents"]["random"]["soft_spl"]
+    assert figures["agents"]["follower"]["soft_spl"] > 0.2 > figures["agents"]["random"]["soft_spl"]
 
 
 def test_pictures_are_drawn(reported):
-    names = ["clip.gif", "episodes.csv", "protocol.json", "results.json", "trajectories.png"]
-    assert sorted(path.name for path in reported.iterdir()) == names
-    for name in ("clip.gif", "trajectories.png"):
+    names = ["clip.gif", "episodes.csv", "failures.png", "profiles.png", "protocol.json", "results.json", "scores.json"]
+    assert sorted(path.name for path in reported.iterdir()) == [*names, "trajectories.png"]
+    for name in PNG_AND_GIF:
         with Image.open(reported / name) as image:
             assert min(image.size) > 300 and np.asarray(image.convert("RGB")).std() > 20, f"{name} is blank"
 
 
+@pytest.fixture(scope="module")
+def shards(files, tmp_path_factory):
+    """The folders of four shards of the same evaluation, each with another number of environments."""
+    folders = []
+    for number in range(1, 5):
+        folders.append(tmp_path_factory.mktemp("shards") / str(number))
+        evaluate(
+            policy=[str(files["small"])], blind=files["blind"], scenes=SCENES, episodes=EPISODES,
+            num_envs=5 if number == 1 else number, out=folders[-1], sample=True, shard=f"{number}/4",
+        )  # fmt: skip
+        assert [path.name for path in folders[-1].iterdir()] == ["shard.json"]
+    return folders
+
+
+def test_merged_shards_are_a_single_run_to_the_bit(reported, shards, tmp_path, capsys):
+    rearranged = [*shards[2:], *shards[:2]]
+    commands.merge(tmp_path / "joint", rearranged)
+    said = capsys.readouterr().out
+    assert f"small.safetensors: {EPISODES} episodes in 2 scenes" in said
+    assert {path.name for path in (tmp_path / "joint").iterdir()} == {path.name for path in reported.iterdir()}
+    for file in reported.iterdir():
+        assert (tmp_path / "joint" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def edited(folder, tmp_path, edit):
+    """Return a copy of a shard's folder whose content ``edit`` has changed."""
+    content = json.loads((folder / "shard.json").read_text())
+    edit(content)
+    (tmp_path / "edited").mkdir(exist_ok=True)
+    (tmp_path / "edited" / "shard.json").write_text(json.dumps(content))
+    return tmp_path / "edited"
+
+
+def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
+    def refused(match, folders, **options):
+        with pytest.raises((ValueError, OSError), match=match):
+            commands.merge(tmp_path / "out", folders, **options)
+        assert not (tmp_path / "out").exists()
+
+    def refused_if(match, edit):
+        refused(match, [*shards[:3], edited(shards[3], tmp_path, edit)])
+
+    refused("missing: 2/4, 4/4", [shards[0], shards[2]])
+    refused("is named twice", [*shards, shards[0]])
+    refused("are both shard 3/4", [*shards, edited(shards[2], tmp_path, lambda part: None)])
+    refused_if("of one count", lambda part: part.update(shard="4/5"))
+    refused_if("different evaluations: seed is 0 and 1", lambda part: part["arguments"].update(seed=1))
+    refused_if("the file of the agent 'policy' is", lambda part: part["checksums"].update(policy="0"))
+    refused_if("settings.sliding is true and false", lambda part: part["card"]["settings"].update(sliding=False))
+    refused_if("versions is ", lambda part: part["card"]["versions"].update(numpy="0.1"))
+    refused_if("1 episode of the agent 'blind' are missing", drop_an_episode)
+    refused_if("has run twice", lambda part: part["results"]["random"].update(episode_index=[0]))
+    refused_if("different lengths", lambda part: part["results"]["random"]["spl"].append(0.5))
+    refused_if("numbers of one type", lambda part: part["results"]["random"].update(spl=["0.5"]))
+    refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30]))
+    refused_if("with other columns", lambda part: part["results"]["random"].pop("spl"))
+    refused_if("is not 'gym-batchnav evaluation shard 2'", lambda part: part.update(format="another"))
+    refused_if("its argument scenes is 3", lambda part: part["arguments"].update(scenes=3))
+    refused("not the file of the agent 'policy' that the shards ran", shards, policy=[str(other_policy(tmp_path))])
+    (tmp_path / "edited" / "shard.json").write_text("[" * 10**5)
+    refused("damaged", [*shards[:3], tmp_path / "edited"])
+    refused("does not exist", [*shards[:3], tmp_path])
+
+
+def drop_an_episode(part):
+    part["results"]["blind"] = {name: values[1:] for name, values in part["results"]["blind"].items()}
+
+
+def other_policy(tmp_path):
+    return write_policy(tmp_path / "other.safetensors", "small", frames=8)
+
+
+def test_a_shard_needs_a_folder(files):
+    with pytest.raises(ValueError, match="--shard 1/2: also pass --out"):
+        evaluate(policy=[str(files["small"])], shard="1/2")
+    with pytest.raises(ValueError, match="--shard '3': pass i/n"):
+        evaluate(policy=[str(files["small"])], shard="3")
+
+
 def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
-    keywords = {"policy": files["small"], "blind": files["blind"], "scenes": ["apartment_1"], "episodes": 2}
+    keywords = {"policy": [str(files["small"])], "blind": files["blind"], "scenes": ["apartment_1"], "episodes": 2}
     evaluate(**keywords, num_envs=2, as_json=True)
     captured = capsys.readouterr()
     (line,) = captured.out.splitlines()
-    assert json.loads(line)["agents"]["shortest_path"]["spl_interval"]
-    for words in ("small.safetensors: 2 episodes in 1 scene,", "shortest path", "SoftSPL", "blind", "40.0-40.0"):
+    assert json.loads(line)["agents"]["follower"]["spl_interval"]
+    for words in (
+        "small.safetensors: 2 episodes in 1 scene,",
+        "follower",
+        "SoftSPL",
+        "IQM",
+        "time-out",
+        "by geodesic distance",
+        "blind",
+        "40.0-40.0",
+    ):
         assert words in captured.err
     assert "…" not in captured.err and max(map(len, captured.err.splitlines())) <= 80
 
@@ -87,7 +193,7 @@ def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
 def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     def refused(match, **keywords):
         with pytest.raises((ValueError, OSError), match=match):
-            evaluate(**{"policy": files["small"], "scenes": SCENES, **keywords})
+            evaluate(**{"policy": [str(files["small"])], "scenes": SCENES, **keywords})
 
     refused(r"--episodes 7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
@@ -95,24 +201,151 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     refused("kind 'small'; pass one of kind 'blind'", blind=files["small"])
     other = write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5)
     refused("forward_step is 0.25, the policy was trained with 0.5.*--allow-mismatch", blind=other)
-    refused("missing.safetensors", policy=tmp_path / "missing.safetensors")
+    refused("missing.safetensors", policy=[str(tmp_path / "missing.safetensors")])
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(files["small"].read_bytes()[:-9])
-    refused("damaged", policy=damaged)
+    refused("damaged", policy=[str(damaged)])
     damaged.write_bytes((assets_dir() / "apartment_4.glb").read_bytes())
-    refused("is not a safetensors file: pass a file that gym-batchnav train wrote", policy=damaged)
-    monkeypatch.setattr("gym_batchnav.train.comparison.assets_dir", lambda: tmp_path / "nothing")
+    refused("is not a safetensors file: pass a file that gym-batchnav train wrote", policy=[str(damaged)])
+    monkeypatch.setattr("gym_batchnav.train.chosen_agents.assets_dir", lambda: tmp_path / "nothing")
     refused("ships no policy: pass --policy, a file", policy=None)
 
 
 def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch):
     (tmp_path / SHIPPED_POLICY).write_bytes(files["small"].read_bytes())
     (tmp_path / SHIPPED_BLIND).write_bytes(files["blind"].read_bytes())
-    monkeypatch.setattr("gym_batchnav.train.comparison.assets_dir", lambda: tmp_path)
+    monkeypatch.setattr("gym_batchnav.train.chosen_agents.assets_dir", lambda: tmp_path)
     room = "procedural:3?area=28&triangles=8000"
-    comparison = make_comparison(scenes=[room], num_envs=4)
+    comparison = make_comparison(Asked(scenes=(room,), num_envs=4))
     try:
-        assert comparison.policy_file == tmp_path / SHIPPED_POLICY and list(comparison.agents) == AGENTS
+        assert comparison.asked.policies == (str(tmp_path / SHIPPED_POLICY),) and list(comparison.agents) == AGENTS
         assert comparison.env.num_episodes == comparison.episodes_per_scene == 25
     finally:
         comparison.close()
+
+
+@pytest.fixture(scope="module")
+def seeds(files, tmp_path_factory):
+    """Policies of the same method with other weights."""
+    folder = tmp_path_factory.mktemp("seeds")
+    paths = [files["small"]]
+    for seed in (1, 2):
+        paths.append(folder / f"seed_{seed}.safetensors")
+        about = load_policy(files["small"])[1]
+        torch.manual_seed(seed)
+        policy = make_policy("small", about.observation_space())
+        policy.actor.bias.data[seed] = 2.0  # forward, or left: untrained policies hardly differ
+        save_policy(paths[-1], policy, about)
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Reports without maps and clips, which take seconds and are those of any evaluation."""
+    monkeypatch.setattr("gym_batchnav.train.report._draw_longest", lambda *given: None)
+    monkeypatch.setattr("gym_batchnav.train.report._draw_failures", lambda *given: False)
+
+
+def test_several_seeds_are_runs_of_one_agent(seeds, tmp_path, capsys, without_pictures):
+    keywords = {"policy": seeds, "agents": "follower", "scenes": SCENES, "episodes": EPISODES, "sample": True}
+    evaluate(**keywords, num_envs=3, out=tmp_path / "whole")
+    assert "small.safetensors and 2 more: 6 episodes in 2 scenes" in capsys.readouterr().out
+    rows = list(csv.DictReader((tmp_path / "whole" / "episodes.csv").read_text().splitlines()))
+    spl = {
+        agent: np.array([float(row["soft_spl"]) for row in rows if row["agent"] == agent]).reshape(2, 3).mean(axis=1)
+        for agent in ("policy_1", "policy_2", "policy_3", "follower")
+    }
+    found = json.loads((tmp_path / "whole" / "results.json").read_text())
+    assert list(found["agents"]) == ["policy", "follower"] and len(found["policies"]) == 3
+    runs = np.stack([spl[f"policy_{number}"] for number in (1, 2, 3)])
+    assert found["soft_spl"] == pytest.approx(runs.mean(), rel=1e-4) and len(np.unique(runs.mean(axis=1))) == 3
+    assert {agent: one.shape for agent, one in read_scores(tmp_path / "whole" / "scores.json").items()} == {
+        "policy": (3, 2),
+        "follower": (1, 2),
+    }
+    assert sum(found["failures"]["policy"].values()) == sum(
+        row["agent"] != "follower" and float(row["success"]) == 0 for row in rows
+    )
+    for number in (1, 2):
+        evaluate(**keywords, num_envs=4 - number, out=tmp_path / str(number), shard=f"{number}/2")
+    commands.merge(tmp_path / "joint", [tmp_path / "1", tmp_path / "2"])
+    for file in (tmp_path / "whole").iterdir():
+        assert (tmp_path / "joint" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, without_pictures):
+    (tmp_path / "agents_that_stop.py").write_text(
+        "import numpy as np\n\ndef stop(observation):\n    assert observation['rgb'].shape[1:] == (64, 64, 3)\n"
+        "    return np.zeros(len(observation['rgb']), int)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    name = "agents_that_stop:stop"
+    options = {"policy": [name], "scenes": SCENES[:1], "episodes": 2, "num_envs": 2, "sensors": "rgb"}
+    evaluate(**options, agents="random", out=tmp_path / "report")
+    found = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert found["policies"] == [{"policy": name}] and found["num_steps"] == 1
+    assert found["failures"]["policy"] == {"wrong_stop": 2, "collision": 0, "loop": 0, "time_out": 0}
+    assert found["improvement"]["random"]["improvement"] == 0.5  # neither ever succeeds
+    evaluate(**options, agents="random", out=tmp_path / "part", shard="1/1")
+    with pytest.raises(ValueError, match="--policy: the shards ran 'agents_that_stop:stop', which is code"):
+        commands.merge(tmp_path / "joint", [tmp_path / "part"])
+    commands.merge(tmp_path / "joint", [tmp_path / "part"], policy=[name])
+    assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
+
+
+def test_the_mapper_acts_beside_a_policy(files, tmp_path, without_pictures):
+    policy = str(files["blind"])  # without images of its own
+    out = tmp_path / "report"
+    (tmp_path / "report").mkdir()
+    (out / "failures.png").write_bytes(b"of an evaluation before")
+    evaluate(policy=[policy], agents="mapper,random", scenes=SCENES[:1], episodes=2, num_envs=2, out=out)
+    found = json.loads((out / "results.json").read_text())["agents"]
+    assert list(found) == ["policy", "mapper", "random"]
+    assert found["mapper"]["soft_spl"] > found["random"]["soft_spl"]
+    assert not (out / "failures.png").exists()
+
+
+def test_agents_beside_may_have_files_that_are_called_policy_something(files, tmp_path):
+    file = tmp_path / "policy_best.safetensors"
+    file.write_bytes(files["small"].read_bytes())
+    assert list(choose_beside((str(file),), None, None, 0, None, False, print)) == [file.name]
+    file = file.rename(tmp_path / "policy_2")
+    with pytest.raises(ValueError, match="'policy_2' is there twice: give the file another name"):
+        choose_beside((str(file),), None, None, 0, None, False, print)
+
+
+def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
+    other = str(write_policy(tmp_path / "far.safetensors", "small", forward_step=0.5))
+    for match, options in (
+        (r"'.*far.safetensors' was trained with other .* forward_step is 0.25", {"policy": [seeds[0], other]}),
+        ("policy files alone or named agents alone", {"policy": [seeds[0], "random"]}),
+        ("--agents .*'random' is there twice", {"agents": "random,random"}),
+        ("also name 'blind' in --agents", {"agents": "random", "blind": files["blind"]}),
+        ("--protocol 'pointnav-2021': a policy file has the settings", {"protocol": "pointnav-2021"}),
+        ("--agents 'blnd': there is no such file", {"agents": "blnd"}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            evaluate(**{"policy": [seeds[0]], "scenes": SCENES, "episodes": 2, **options})
+
+
+def test_the_table_has_the_causes_of_the_evaluation(monkeypatch):
+    monkeypatch.setattr(failures, "CAUSES", {"asleep": "fell asleep", "loop": "loop"})
+    estimates = {"iqm": 0.5, "iqm_interval": [0.4, 0.6]}
+    found = {
+        "episodes": 3, "scenes": ["hall"], "agents": {}, "measure": "spl", "iqm": {"random": estimates},
+        "improvement": {}, "failures": {"random": {"loop": 4, "asleep": 7}}, "by_distance": {"random": []},
+    }  # fmt: skip
+    table = list(tables(found, "policy"))[1]
+    shown = {column.header: list(column.cells) for column in table.columns}
+    assert shown["fell asleep"] == ["7"] and shown["loop"] == ["4"] and "wrong STOP" not in shown
+
+
+@pytest.mark.parametrize("command", ["evaluate", "merge"])
+def test_without_the_extra_for_figures_nothing_is_computed(command, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for name in ("comparison.make_comparison", "comparison_shards.merged"):
+        monkeypatch.setattr(f"gym_batchnav.train.{name}", lambda *given: pytest.fail("loads scenes"))
+    out = tmp_path / "report"
+    with pytest.raises(MissingExtraError, match=r'pip install "gym-batchnav\[viz\]"'):
+        evaluate(out=out) if command == "evaluate" else commands.merge(out, [tmp_path])
+    assert not out.exists()

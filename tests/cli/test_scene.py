@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,9 @@ from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
+from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.viz.viewpoints import best_viewpoints
 
 PACKAGE = Path(gym_batchnav.__file__).parent
@@ -64,10 +67,17 @@ def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
     assert sum(room["islands"]) == pytest.approx(room["walkable_area"]) and room["islands"][0] == max(room["islands"])
 
 
-def test_info_fails_when_nobody_can_walk_in_the_only_scene(folder):
-    result = run("info", folder / "room.glb", "--scale", "0.001", "--json", expect=1)
+def test_info_describes_what_is_too_small_to_walk_in(folder):
+    result = run("info", folder / "room.glb", "--scale", "0.001", "--json")
     assert "no walkable area" in json.loads(result.stdout)["walkable"]
-    run("info", folder / "room.glb", "--scale", "0.001", "--no-walkable")
+
+
+def test_info_warns_of_categories_that_no_object_has(folder, tmp_path):
+    objects = (SceneObject("Couch.001", "couch"), SceneObject("bed_2", "bed"), SceneObject("wall", "wall"))
+    save_glb(replace(box_room(), objects=objects), tmp_path / "named.glb")
+    asked = "info", tmp_path / "named.glb", "--no-walkable", "--categories", "sofa, Bed,chiar"
+    assert json.loads(run(*asked, "--json").stdout)["missing_categories"] == ["chiar"]
+    assert "no object is called chiar" in run(*asked).stdout
 
 
 def test_info_tells_what_was_guessed(folder, tmp_path):
@@ -218,6 +228,20 @@ def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch)
     (source,) = scene_sources(folder / "room.glb", DiskCache())
     navigation = NavigationPreparer(NavMeshSettings(agent_radius=0.2), None, 30, DiskCache())(source.load())
     assert len(navigation.episode_set) == 30
+
+
+def test_prepare_finds_the_air_for_flying_agents(folder, monkeypatch):
+    task = ("--task", "dronenav", "--num-episodes", 3, "--workers", 1)
+    with pytest.raises(ValueError, match="no file can be read for --task dronenav"):
+        CliRunner().invoke(
+            app, ["scene", "prepare", str(folder), *map(str, task), "--episode-file", str(folder / "room.glb")],
+            catch_exceptions=False,
+        )  # fmt: skip
+    run("prepare", folder / "room.glb", *task)
+    monkeypatch.setattr("gym_batchnav.episodes.flight.find_air", lambda *_, **__: pytest.fail("searched"))
+    (source,) = scene_sources(folder / "room.glb", DiskCache())
+    navigation = NavigationPreparer(None, None, 3, DiskCache(), DroneNav().sampler)(source.load())
+    assert len(navigation.episode_set) == 3 and len(navigation.tables.fields.goals) == 3
 
 
 def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from gym_batchnav.cli import app
 from gym_batchnav.cli.scene.generate import _numbers
 from gym_batchnav.episodes.habitat import read_episodes
-from gym_batchnav.homes import generate_apartment
+from gym_batchnav.homes import generate_apartment, undamaged_scene
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.load import load_scene
 
@@ -44,6 +44,16 @@ def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
 def test_one_home_is_lines_of_in_the_singular(tmp_path):
     lines = run("3", "--out", tmp_path, "--name", "home_{index}", *SMALL)
     assert "home_0: " in lines and "1 home in" in lines and "1 episode each" in lines
+
+
+def test_a_damaged_building_keeps_the_navmesh_of_the_whole_one(tmp_path):
+    options = ("--out", tmp_path, "--kind", "shop", "--area", 80, "--triangles", 5_000, "--num-episodes", 1)
+    run("1", *options, "--damage", 0.8)
+    navmesh = NavMesh.load(tmp_path / "shop_1.navmesh")
+    whole = undamaged_scene(1, kind="shop", area=80, triangles=5_000, damage=0.8)
+    expected = NavMesh.build(whole.vertices, whole.triangles)
+    assert navmesh.navigable_area == pytest.approx(expected.navigable_area)
+    assert len(load_scene(tmp_path / "shop_1.glb").triangles) != len(whole.triangles)
 
 
 def test_seeds_are_numbers_and_ranges_each_taken_once():

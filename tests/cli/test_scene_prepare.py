@@ -1,7 +1,5 @@
 """``gym-batchnav scene prepare`` on many scenes: parts of a list, interruptions, and what was refused."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -74,7 +72,7 @@ def test_after_a_kill_only_the_rest_is_prepared(rooms, tmp_path, monkeypatch):
     with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None and not prepared(rooms, cache):
             time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
     time.sleep(1)  # until the worker has noticed
     done = prepared(rooms, cache)
     assert done

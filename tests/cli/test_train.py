@@ -8,8 +8,10 @@ import time
 
 import pytest
 from rooms import box_room
+from typer.testing import CliRunner
 
-from gym_batchnav.cli.train import Interruption, seconds_of
+from gym_batchnav.cli import app
+from gym_batchnav.cli.train import Interruption
 from gym_batchnav.scene.save import save_glb
 
 PROGRAM = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
@@ -23,17 +25,6 @@ def command(*arguments, program=PROGRAM):
 def need_torch():
     for name in ("torch", "safetensors", "tensorboard", "matplotlib"):
         pytest.importorskip(name, reason=f"{name} is not installed")
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("60m", 3600), ("2h", 7200), ("1.5h", 5400), (" 5M ", 300)])
-def test_durations(text, seconds):
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "60", "m", "-5m", "0s", "1h30m", "1e3s", "nan s"])
-def test_what_is_no_duration(text):
-    with pytest.raises(ValueError, match=r"--time-limit .*: write a positive duration such as 90s, 60m or 2h"):
-        seconds_of(text)
 
 
 def test_without_torch_it_says_what_to_install(tmp_path):
@@ -55,6 +46,28 @@ def test_an_unknown_policy_or_device_is_refused_before_anything_is_loaded(tmp_pa
         )
         assert done.returncode == 1 and f"{option} 'huge': choose one of" in done.stderr
         assert "Loading" not in done.stdout and not (tmp_path / "run").exists()
+
+
+def test_flags_come_on_top_of_assignments_and_these_on_top_of_the_file(tmp_path, monkeypatch):
+    need_torch()
+    from gym_batchnav.train.run import run
+
+    (tmp_path / "run.toml").write_text(
+        'seed = 1\nnum_envs = 32\nthreads = 1\ntime_limit = "2m"\n[ppo]\ngamma = 0.9\nclip = 0.3\n'
+    )
+    seen = {}
+
+    def stop(out, given, resume, note, loggers):
+        seen.update(given, loggers=loggers)
+        raise ValueError("time_limit=seen")
+
+    monkeypatch.setattr(run, "TrainingRun", stop)
+    arguments = ["train", "--config", str(tmp_path / "run.toml"), "--set", "ppo.clip=0.1", "--set", "seed=2"]
+    done = CliRunner().invoke(app, [*arguments, "--num-envs", "8", "--logger", "jsonl", "--out", str(tmp_path / "out")])
+    assert str(done.exception) == "--time-limit seen"
+    changes = {"ppo.gamma": 0.9, "ppo.clip": 0.1}
+    expected = {"seed": 2, "num_envs": 8, "threads": 1, "time_limit": 120.0, "changes": changes, "loggers": ["jsonl"]}
+    assert seen == expected
 
 
 def test_signals_are_given_back():

@@ -104,7 +104,7 @@ def test_checksums_find_what_differs(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("hello", "line 1 .* is no checksum"),
+        ("hello", "line 1 .* is not a checksum"),
         (f"{'0' * 64}  ../secret", "not inside"),
         (f"{'0' * 64}  /etc/x", "not inside"),
     ],

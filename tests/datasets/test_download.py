@@ -110,7 +110,7 @@ def test_a_server_that_refuses_or_sends_nothing_is_named(server, tmp_path):
     server.status = 200
     server.content = b"c" * 1000
     server.limit = 0
-    with pytest.raises(OSError, match="broke off: run the same command again"):
+    with pytest.raises(OSError, match="interrupted: run the same command again"):
         fetch(address(server), tmp_path / "file")
     assert not (tmp_path / "file").exists()
 

@@ -57,11 +57,16 @@ def test_goals_keep_their_direction_whatever_the_distance(make):
     assert row.shape == (3, 4 * 4 + NUM_VALUES)
 
 
+def test_without_sensors_a_row_is_goal_and_velocity(make):
+    blind = make(sensors=()).reset(seed=3)[0]
+    assert blind.shape == (3, NUM_VALUES)
+    np.testing.assert_array_equal(blind, make().reset(seed=3)[0][:, -NUM_VALUES:])
+
+
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
         ({"sensors": ("rgb",)}, "DroneNav-v0"),
-        ({"sensors": ()}, "DroneNav-v0"),
         ({"camera": Camera(eye_height=0, normalize_depth=False)}, "normalize_depth"),
         ({"obs_device": "cuda"}, "obs_device"),
     ],

@@ -9,13 +9,14 @@ from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.episodes.flight import FlightEpisodes
-from gym_batchnav.geometry import Camera
+from gym_batchnav.geometry import Camera, CameraJitter
 from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.testing import check_vector_env
 
 ROOMS = (box_room("first"), box_room("second", width=10, depth=7))
 TASK = DroneNav(sampler=FlightEpisodes(num_goals=4))
+SWAYING = Camera(eye_height=0, jitter=CameraJitter(eye_height=(-0.5, 0.1)))
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +186,7 @@ def test_an_episode_begins_at_rest(make):
         ({"task": DroneNav()}, r"FlightActions\(\)"),
         ({"actions": "flight"}, r"task=DroneNav\(\)"),
         ({"task": DroneNav(), "actions": "flight", "camera": Camera()}, "eye_height=0"),
+        ({"task": DroneNav(), "actions": "flight", "camera": SWAYING}, "camera with eye_height=-0.5"),
         ({"task": DroneNav(), "actions": "flight", "actuation_noise": LoCoBotNoise()}, "actuation_noise"),
         ({"task": DroneNav(), "actions": "flight", "geodesic": "detour"}, "detour"),
         ({"task": PointNav(), "actions": FlightActions(), "camera": Camera(eye_height=0)}, "DroneNav"),

@@ -205,3 +205,35 @@ def test_noise_that_is_named_twice_or_on_a_gpu_is_refused():
         BatchNavEnv(
             2, sensors=("rgb",), camera=RIG, sensor_noise={"rgb": GaussianNoise(), "front/rgb": GaussianNoise()}
         )
+
+
+def test_noise_of_once_depends_on_the_scene_and_episode_alone(make):
+    """Neither the number of environments, nor the other scenes and episodes of a run, change an episode's images."""
+    keywords = {
+        "library": None,
+        "scenes": ["apartment_1", "apartment_2"],
+        "sensors": ("rgb",),
+        "sensor_noise": {"rgb": NOISE["rgb"]},
+    }
+    both = make(**keywords, num_envs=3)
+    wanted = both.simulator.schedule.index(np.array([1]), np.array([2]))
+    options = {"episode_order": "once", "episodes": np.array([0, 1, *wanted])}
+    seen = both.reset(seed=5, options=options)[0]["rgb"][2]
+    alone = make(**keywords | {"scenes": ["apartment_2"]}, num_envs=1)
+    again = alone.reset(seed=5, options={"episode_order": "once", "episodes": np.array([2])})[0]["rgb"][0]
+    np.testing.assert_array_equal(seen, again)
+    other = alone.reset(seed=6, options={"episode_order": "once", "episodes": np.array([2])})[0]["rgb"][0]
+    assert (seen != other).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"episodes": [0]}, "also pass 'episode_order': 'once'"),
+        ({"episode_order": "once", "episodes": [10**6]}, "episodes with 1000000: there are episodes 0 to"),
+        ({"episode_order": "once", "episodes": [0.5]}, "pass integers"),
+    ],
+)
+def test_wrong_choices_of_episodes_are_refused(make, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(num_envs=1).reset(options=options)

@@ -53,6 +53,20 @@ def test_once_takes_the_slots_in_turn():
     assert not found[5]
 
 
+def test_once_runs_chosen_episodes_in_their_order_and_resumes():
+    schedule = EpisodeSchedule([2, 3], "once")
+    schedule.restart("once", np.array([4, 0, 3]))
+    first = schedule.draw(np.arange(2), np.zeros(2, np.uint64), np.zeros(2, int))
+    resumed = EpisodeSchedule([2, 3])
+    resumed.set_state(schedule.get_state())
+    slot, row, found = resumed.draw(np.arange(2), np.zeros(2, np.uint64), np.ones(2, int))
+    assert [*schedule.index(*first[:2]), *resumed.index(slot[found], row[found])] == [4, 0, 3]
+    schedule.rewind()
+    assert schedule.index(*schedule.draw(np.arange(1), np.zeros(1, np.uint64), np.zeros(1, int))[:2]) == [4]
+    with pytest.raises(ValueError, match="there are 0 to 4"):
+        schedule.set_state({"order": "once", "next": 0, "chosen": np.array([5])})
+
+
 def test_a_draw_does_not_depend_on_who_else_draws():
     schedule = EpisodeSchedule([100])
     seed = np.arange(64, dtype=np.uint64)

@@ -147,7 +147,7 @@ def test_samples_have_the_policys_probabilities(make, policy):
 
 def test_the_follower_is_near_perfect_and_the_random_agent_is_not(make):
     follower = evaluate(make(sensors=(), max_episode_steps=500), ShortestPathAgent())
-    chance = evaluate(make(sensors=(), max_episode_steps=500), RandomAgent())
+    chance = evaluate(make(sensors=(), max_episode_steps=500), RandomAgent(1))
     assert follower.success.all() and follower.spl.mean() > 0.97
     assert chance.spl.mean() < 0.1 and chance.collisions_count.sum() > 100
     assert 0.4 / STOP_CHANCE < chance.num_steps.mean() < 1.6 / STOP_CHANCE

@@ -124,6 +124,7 @@ def fact(name, value):
         broken("picture_1", lambda array: array[..., :3]),
         broken("navmesh_neighbours", lambda array: array + 10_000),
         broken("vertices", lambda array: np.where(array == array.max(), np.float32(np.nan), array)),
+        broken("vertices", lambda array: np.where(array == array.max(), np.float32(3e4), array)),
         broken("uvs", lambda array: array * np.float32(np.inf)),
         broken("base_color", lambda array: array * np.float32(np.nan)),
         broken("alpha_mode", lambda array: array + np.uint8(7)),

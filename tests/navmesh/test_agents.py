@@ -17,7 +17,7 @@ from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh import agents as batch
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.motion import walk_straight
-from gym_batchnav.state import Commands
+from gym_batchnav.state import AgentState, Commands, StepOutcome
 
 ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
 TURN = np.pi / 18
@@ -55,14 +55,8 @@ class Agents:
         collided = np.ones(size, bool)
         active = np.ones(size, bool) if active is None else active
         commands = actions if isinstance(actions, Commands) else steps_and_turns(actions)
-        navmeshes.step(
-            commands,
-            *vars(self).values(),
-            sliding=sliding,
-            active=active,
-            moved_out=moved,
-            collided_out=collided,
-        )
+        agents = AgentState(*vars(self).values(), np.zeros(size, np.float32))
+        navmeshes.step(commands, agents, active, StepOutcome(moved, collided), sliding=sliding)
         return moved, collided
 
     def distance(self, navmeshes: NavMeshAgents, goal_index: np.ndarray) -> np.ndarray:

@@ -191,6 +191,12 @@ def test_overlaps_without_end_are_refused(tmp_path):
         read_navmesh(written(tmp_path / "hostile.navmesh", tile((0, 0), flat), east))
 
 
+def test_a_polygon_with_neighbours_without_end_is_refused(tmp_path):
+    many = strips([0, 10], np.linspace(0, 10, 80).tolist())
+    with pytest.raises(ValueError, match="touches more than 64 others"):
+        read_navmesh(written(tmp_path / "many.navmesh", *many))
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(40, 3000), value=st.sampled_from([b"\xff", b"\0", b"\x7f", b"\xff" * 4, b"\0\0\x20\x41"]))
 def test_damaged_tiles_are_refused_or_read_whole(tmp_path, place, value):

@@ -38,6 +38,19 @@ def test_starts_and_goals_are_free_and_lengths_those_of_paths():
     assert navigation.nbytes > navigation.tables.nbytes > 100_000
 
 
+def test_flights_can_be_short_and_straight():
+    def flights(**keywords):
+        sampler = FlightEpisodes(num_goals=3, **keywords)
+        episodes = NavigationPreparer(sampler=sampler, num_episodes=200)(box_room()).episode_set
+        straight = np.linalg.norm(episodes.goals[episodes.goal_index] - episodes.start, axis=1)
+        return episodes.distance, episodes.distance / straight
+
+    length, ratio = flights(max_distance=2.0, straight_ratio=1.0)
+    assert 1 <= length.min() and 1.9 < length.max() <= 2
+    assert (ratio < 1.01).mean() > 0.9  # a room without furniture
+    assert flights()[0].max() > 2.5
+
+
 def test_a_second_preparation_reads_the_cache(tmp_path, monkeypatch):
     first = prepared(tmp_path)
     monkeypatch.setattr(FlightEpisodes, "sample_with_air", None)  # would raise an error
@@ -75,7 +88,8 @@ def test_no_file_of_episodes_is_read(tmp_path):
 def test_the_sampler_survives_json():
     assert sampler_from_json(sampler_to_json(SAMPLER)) == SAMPLER
     assert with_floors(SAMPLER, "habitat").floors == "habitat"
-    for wrong in ({"radius": 0}, {"cell": 0.2}, {"num_goals": 0}, {"floors": "none"}):
+    wrong_fields = ({"radius": 0}, {"cell": 0.2}, {"num_goals": 0}, {"floors": "none"}, {"max_distance": 0.9})
+    for wrong in (*wrong_fields, {"straight_ratio": 0.9}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             FlightEpisodes(**wrong)
 

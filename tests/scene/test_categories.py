@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from furnished import furnished
 
-from gym_batchnav.scene.categories import MPCAT40, SemanticIds, common_name, number_of
-from gym_batchnav.scene.objects import SEMANTIC_CLASSES, SceneObject
+from gym_batchnav.scene.categories import MPCAT40, SemanticIds, number_of
+from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.synonyms import SEMANTIC_CLASSES, common_name
 
 
 def test_datasets_call_one_thing_by_several_names():

@@ -54,7 +54,7 @@ def test_skinned_meshes_stand_where_their_joints_are(tmp_path, kind, whole):
     expected = [TURNED[0], RAISED[1], (TURNED[2] + RAISED[2]) / 2, TURNED[3]]
     np.testing.assert_allclose(scene.vertices, expected, atol=0.03)
     assert names_of(scene) == ("doll",)
-    assert scene.warnings == ("The file has skins: skinned meshes stand in the rest pose of their joints",)
+    assert scene.warnings == ("The file has skins: skinned meshes are shown in the rest pose of their joints",)
 
 
 def test_inverse_bind_matrices_come_first(tmp_path):

@@ -520,7 +520,7 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
         ("a.glb", None, "does not exist"),
         ("a.glb", b"", "empty"),
         ("a.glb", b"glTF", "cut short"),
-        ("a.glb", b"hello, world", "no GLB file"),
+        ("a.glb", b"hello, world", "not a GLB file"),
         ("a.gltf", b"[" * 10**5, "JSON"),
         ("a.gltf", b'{"asset": {"version": NaN}}', "NaN"),
         ("a.fbx", b"Kaydara", "'.fbx' are not supported"),

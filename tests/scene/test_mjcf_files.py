@@ -80,7 +80,14 @@ def test_homes_in_molmospaces_layout_share_the_folder_of_their_objects(tmp_path)
     (tmp_path / "objects" / "thor").symlink_to(outside)  # as the installer does
     scene = load_scene(path)
     assert len(scene.textures) == 1 and "../../objects/thor/wood.png" in scene.metadata["files"]
-    path.write_text(path.read_text().replace("../../objects", "../../../"))
+    (tmp_path / "objects" / "all").symlink_to("/")
+    text = path.read_text()
+    path.write_text(text.replace("objects/thor", f"objects/all{outside}"))
+    assert len(load_scene(path).textures) == 1, "another link leads there too"
+    (tmp_path / "objects" / "thor").unlink()
+    with pytest.raises(SceneError, match="link out of its folder"):
+        load_scene(path)
+    path.write_text(text.replace("../../objects", "../../../"))
     with pytest.raises(SceneError, match="not inside its folder"):
         load_scene(path)
 

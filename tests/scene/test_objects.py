@@ -35,13 +35,23 @@ def test_an_object_without_triangles_has_no_box():
         ("wall_clock_3", "wall_clock"),
         ("Wall_Clock", "wall_clock"),
         ("ceiling_fan", "ceiling_fan"),
-        ("wall_kitchen_2", "wall"),
-        ("Office_Chair_7", "chair"),
+        ("books_2", "books"),
+        ("Hood", "hood"),
+        ("Office_Chair_7", "office_chair"),
         ("Chair.012", "chair"),
     ],
 )
 def test_a_name_suggests_a_category_whatever_its_case(name, category):
     assert SceneObject.named(name).category == category
+
+
+def test_objects_of_generated_homes_have_their_class_also_when_saved_and_those_of_users_their_own(tmp_path):
+    scene = scene_of("two", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)), box((4, 0, 0), (5, 1, 1)))
+    own = SceneObject.generated("books_1"), SceneObject.generated("wall_kitchen_2")
+    assert [one.category for one in own] == ["clutter", "wall"]
+    scene = replace(scene, objects=(*own, SceneObject.named("books_2")))
+    save_glb(scene, tmp_path / "home.glb")
+    assert [one.category for one in load_scene(tmp_path / "home.glb").objects] == ["clutter", "wall", "books"]
 
 
 def test_an_object_keeps_the_category_that_its_file_states():

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from gym_batchnav.system.compilation import Workload, compile_ahead
@@ -89,9 +90,8 @@ def test_a_program_that_ends_leaves_no_process_behind(work, tmp_path):
 
 def is_running(process):
     try:
-        with open(f"/proc/{process}/stat") as status:
-            return status.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
 

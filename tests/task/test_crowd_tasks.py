@@ -135,13 +135,13 @@ def test_rendezvous_ends_when_all_have_met(hall, tmp_path):
     env.reset(seed=0)
     place(env, [(0, 0), (0.7, 0), (1.3, 0.4)], [0, 0, np.pi / 2])
     _, reward, terminated, _, info = env.step(np.array([2, 2, 2]))
-    assert info["path_to_others"].max() > 1 and not terminated.any()
+    assert info["path_to_others"].max() > 1 and not terminated.any() and not info["met"].any()
     _, reward, terminated, *_ = env.step(np.array([2, 2, 1]))
     far = np.hypot(1.3, 0.4)
     assert reward[2] == pytest.approx(far - np.hypot(1.3 - 0.25, 0.4) - 0.01, abs=2e-2) or terminated.all()
     place(env, [(0, 0), (0.5, 0), (0.5, 0.5)], [0, 0, 0])
-    _, reward, terminated, *_ = env.step(np.array([2, 2, 2]))
-    assert terminated.all() and (reward > 2).all()
+    _, reward, terminated, _, info = env.step(np.array([2, 2, 2]))
+    assert terminated.all() and (reward > 2).all() and info["met"].all()
     env.close()
 
 

@@ -1,13 +1,15 @@
 """ImageNav and InstanceImageNav: the goal picture is what an agent at the goal would see."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from furnished import CATEGORIES, furnished
 
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.geometry import Camera
+from gym_batchnav.env.tasks import make_imagenav
+from gym_batchnav.geometry import Camera, CameraJitter
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.state import agent_state, episode_state
@@ -53,6 +55,28 @@ def test_the_goal_camera_is_placed_on_the_agent_like_its_own(make):
     heading = (env.task_state.uniform("imagegoal", 1)[:, 0] * 2 - 1) * np.pi
     there = env.set_pose(env.episodes.goal, heading)
     np.testing.assert_array_equal(there["rgb"], observation["imagegoal"])
+
+
+def test_pictures_of_goals_are_taken_without_jitter(make, tmp_path):
+    """The goal of an episode looks the same however the agent's camera is placed in it."""
+    jitter = CameraJitter(eye_height=(0.2, 0.4), pitch_deg=(20, 40), yaw_deg=(90, 180))
+    swaying = replace(CAMERA, jitter=jitter)
+    expected = make(ImageNav(CAMERA), camera=CAMERA).reset(seed=0)[0]["imagegoal"]
+    env = make(ImageNav(swaying), camera=swaying)
+    np.testing.assert_array_equal(env.reset(seed=0)[0]["imagegoal"], expected)
+    heading = (env.task_state.uniform("imagegoal", 1)[:, 0] * 2 - 1) * np.pi
+    there = env.set_pose(env.episodes.goal, heading)["rgb"]
+    assert (there != expected).any(axis=(1, 2, 3)).all()  # the agent's own camera has its jitter
+    options = {"library": env.library, "cache_dir": tmp_path, "num_episodes": 30}
+    by_id = make_imagenav(6, camera=swaying, **options, renderer="embree")
+    np.testing.assert_array_equal(by_id.reset(seed=0)[0]["imagegoal"], expected)
+    by_id.close()
+
+
+def test_pictures_of_instances_are_taken_without_jitter(make):
+    jittered = replace(NORMAL, jitter=CameraJitter(eye_height=(0.2, 0.4), pitch_deg=(20, 40)))
+    first, second = (make(InstanceImageNav(one, CATEGORIES)).reset(seed=0)[0] for one in (NORMAL, jittered))
+    np.testing.assert_array_equal(second["instance_imagegoal"], first["instance_imagegoal"])
 
 
 def test_the_picture_stays_until_the_next_episode(make):

@@ -44,7 +44,7 @@ def test_who_repeats_the_log_has_no_displacement(make):
     for _ in range(9):
         env.step(np.array([1]))
         rows.append(env.agents.position[0].copy())
-    again = make(np.stack(rows))
+    again = make(np.stack(rows).tolist())  # as from a JSON file
     _, info = again.reset(seed=0)
     assert info["mean_displacement"] == 0
     for _ in range(9):

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rooms import box, scene_of
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.state import agent_state, episode_state
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal
+from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal, WalkScan
 
 ANGLES = st.floats(-3.125, 3.125, width=32)
 METRES = st.floats(-50, 50, width=32)
@@ -99,3 +100,24 @@ def test_the_static_goal_stays_while_the_agent_moves(library, tmp_path):
         np.testing.assert_allclose(observation["pointgoal"], first, atol=1e-5)
     assert not np.allclose(observation["pointgoal_with_gps_compass"], first, atol=0.05)
     env.close()
+
+
+def test_the_scan_measures_how_far_the_walls_of_a_hall_are(tmp_path):
+    hall = scene_of("hall", box((-5, 0, -4), (5, 2.6, 4), inward=True))
+    env = BatchNavEnv(2, scenes=hall, sensors=(WalkScan(8, reach=6.0),), num_episodes=20, cache_dir=tmp_path)
+    env.reset(seed=0)
+    heading = np.array([0.3, -1.2])
+    y = env.agents.position[0, 1]
+    read = env.set_pose(np.array([[1, y, 0.5], [-2, y, -1]]), heading)["walk_scan"]
+    x_edge, z_edge = np.abs(env.navmesh_of(0).bounds[:, [0, 2]]).min(axis=0)  # of the navmesh, by a radius from walls
+    for row, (x, z) in enumerate([(1, 0.5), (-2, -1)]):
+        for number in range(8):
+            angle = heading[row] + number * np.pi / 4
+            ahead = np.array([-np.sin(angle), -np.cos(angle)])  # left is positive, along -z at 0
+            edges = np.where(ahead > 0, [x_edge, z_edge], [-x_edge, -z_edge])
+            expected = min(*((edges - [x, z]) / ahead), 6.0)
+            assert read[row, number] == pytest.approx(expected, abs=0.06), (row, number)
+    assert env.single_observation_space["walk_scan"].contains(read[0]) and read.max() == 6
+    env.close()
+    with pytest.raises(ValueError, match="num_directions=0"):
+        WalkScan(0)

@@ -287,7 +287,7 @@ def sigmoid(values):
     return 1 / (1 + np.exp(-values))
 
 
-@pytest.mark.parametrize("kind", POLICIES)
+@pytest.mark.parametrize("kind", ["paper", "small", "blind"])
 def test_three_steps_are_those_of_the_formulas(kind):
     """Compare the whole forward pass with NumPy, with weights for which every parameter matters."""
     torch.manual_seed(0)

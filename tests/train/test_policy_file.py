@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import resource
 
 import numpy as np
 import pytest
@@ -14,9 +13,11 @@ from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
 from gym_batchnav import BatchNavEnv, DiscreteActions, LoCoBotNoise  # noqa: E402
+from gym_batchnav.cli.policy import halve  # noqa: E402
 from gym_batchnav.env.delays import SensorTiming  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.lenses import Cylindrical, Equirectangular  # noqa: E402
+from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
 from gym_batchnav.noise.depth import RedwoodNoise  # noqa: E402
 from gym_batchnav.noise.rgb import GaussianNoise  # noqa: E402
@@ -26,7 +27,7 @@ from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
 from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
 from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
-from gym_batchnav.task.sensors import StaticPointGoal  # noqa: E402
+from gym_batchnav.task.sensors import Compass, StaticPointGoal  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import (  # noqa: E402
@@ -40,6 +41,7 @@ from gym_batchnav.train.policy_file import (  # noqa: E402
 )
 from gym_batchnav.train.records import fields_of, record_of  # noqa: E402
 from gym_batchnav.train.rollout import Collector  # noqa: E402
+from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
 
 
 def about_of(kind="small", sensors=("depth", "rgb"), camera=None, **changes):
@@ -124,6 +126,9 @@ WITH_PICTURE = fields_of(ImageNav())
         {"task": "ImageNav", "task_settings": {**WITH_PICTURE, "camera": 3}},
         {"task": "ObjectNav", "task_settings": {**fields_of(ObjectNav()), "categories": [1]}},
         {"frames": "many"}, {"preset": 7}, {"seed": None},
+        {"other_sensors": ["gps"]}, {"other_sensors": {"gps": 3}}, {"other_sensors": {"gps": {"class": "Compass"}}},
+        {"other_sensors": {"map_path": {"class": "MapPath", "num_cells": 1}}},
+        {"other_sensors": {"camera": {"class": "Camera"}}},
     ],
 )  # fmt: skip
 def test_descriptions_that_cannot_be_are_damage(described, path):
@@ -153,6 +158,7 @@ def test_weights_of_another_shape_kind_or_number_are_damage(path):
 
 def test_a_description_of_something_huge_takes_no_memory(path):
     changed(path, {"camera": {"width": 4096, "height": 4096}})
+    resource = pytest.importorskip("resource", reason="measures memory by means that Windows lacks")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ValueError, match="its weights are not those"):
         load_policy(path)
@@ -303,6 +309,30 @@ def test_noise_and_timing_of_sensors_come_back(path):
         load_policy(path)[1].env_keywords()
 
 
+def test_sensors_besides_images_come_back_with_their_settings(tmp_path):
+    mapped = MapPath(cell_size=0.2, num_cells=64)
+    env = BatchNavEnv(1, scenes="apartment_4", sensors=("depth", mapped, Compass()), camera=Camera(16, 16))
+    env.reset(seed=0)
+    about = policy_about(env, "small", "cpu", 1, 2)
+    save_policy(tmp_path / "a.safetensors", make_policy("small", env.single_observation_space), about)
+    policy, about = load_policy(tmp_path / "a.safetensors")
+    assert set(policy.vectors) == {"map_path", "compass"}
+    assert about.env_keywords()["sensors"] == ("depth", mapped, Compass())
+    check_world(about, env)
+    env.close()
+    finer = dataclasses.replace(about, other_sensors=record_of({"map_path": MapPath(0.1, 64), "compass": Compass()}))
+    assert about.differences(finer) == ["other_sensors.map_path.cell_size is 0.1, the policy was trained with 0.2"]
+    more = dataclasses.replace(about_of(), other_sensors=record_of({"compass": Compass()}))
+    assert about_of().differences(more) == []  # sensors that a policy does not read do not count
+
+
+def test_presets_name_sensors_besides_images():
+    preset = PRESETS["cpu-long"]
+    env = preset.make_env(num_envs=2, scenes="apartment_4", resident_scenes=1)
+    assert set(env.single_observation_space.spaces) == {"depth", "map_path", GOAL}
+    env.close()
+
+
 def test_an_environment_with_another_noise_or_goal_is_refused():
     made = []
 
@@ -356,3 +386,17 @@ def test_training_with_other_actions_is_refused(actions):
         with pytest.raises(ValueError, match=r"actions=\w+\(.*leave out actions= or the look angle"):
             use()
     env.close()
+
+
+def test_half_of_the_size_keeps_the_policy(path, tmp_path):
+    small = tmp_path / "small.safetensors"
+    halve(path, small)
+    assert small.stat().st_size < 0.6 * path.stat().st_size
+    (before, about), (after, same) = load_policy(path), load_policy(small)
+    assert same == about
+    kept = after.state_dict()
+    for name, weights in before.state_dict().items():
+        assert kept[name].dtype == weights.dtype
+        torch.testing.assert_close(kept[name], weights, rtol=2**-11, atol=1e-7)
+    with pytest.raises(ValueError, match="the file that is read"):
+        halve(small, small)

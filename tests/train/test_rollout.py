@@ -7,8 +7,10 @@ from rooms import box_room
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
+from gym_batchnav.evaluation.agents import MapAgent  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
+from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, make_policy  # noqa: E402
 from gym_batchnav.train.rollout import Collector, rows_on  # noqa: E402
 
@@ -287,6 +289,23 @@ def test_the_expert_takes_its_share(make, batches, policy, share, count):
         own = collector.collect(0.0)
         chance = (own.actions == own.expert_actions).float().mean().item()
         assert agreed == pytest.approx(share + (1 - share) * chance, abs=0.15)
+
+
+def test_the_mapper_teaches_what_it_would_do_itself(make):
+    env = make(max_episode_steps=500, sensors=("depth", MapPath()))
+    policy = make_policy("small", env.single_observation_space)
+    rollout = Collector(env, policy, 40, seed=0, teacher="mapper").collect(1.0)
+    assert (rollout.actions == rollout.expert_actions).all()
+    again = make(max_episode_steps=500, sensors=("depth", MapPath()))
+    observation, _ = again.reset(seed=0)
+    agent = MapAgent()
+    agent.reset(again)
+    for step in range(40):
+        actions = agent.act(again, observation, np.zeros(again.num_envs, bool))
+        np.testing.assert_array_equal(rollout.expert_actions[step], actions)
+        observation, *_ = again.step(actions)
+    with pytest.raises(ValueError, match="add MapPath"):
+        Collector(make(), policy, 40, teacher="mapper")
 
 
 def test_agents_that_wait_for_others_are_marked(make, policy):

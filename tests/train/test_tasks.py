@@ -86,6 +86,15 @@ class TestReadings:
         read = identity(Box(0, 4, (2,), np.int64))
         np.testing.assert_allclose(read(torch.tensor([[4, 1]]))[0, :2].detach(), [1, -0.5])
 
+    def test_rows_of_readings_follow_each_other(self):
+        box = Box(-4, 4, (2, 3), np.float32)
+        policy = make_policy("blind", Dict({"players": box}))
+        (embedding,) = policy.vector_embeddings
+        rows = torch.arange(24.0).reshape(2, 2, 2, 3) / 6 - 2  # two steps of two agents
+        torch.testing.assert_close(embedding(rows), embedding.linear(rows.reshape(2, 2, 6) / 4))
+        with pytest.raises(ValueError, match=r"'players'.*\(K,\) or \(R, K\)"):
+            make_policy("blind", Dict({"players": Box(-4, 4, (2, 3, 1), np.float32)}))
+
     def test_a_category_has_a_row_of_its_own(self):
         policy = make_policy("blind", Dict({"objectgoal": Box(2, 7, (1,), np.int64)}))
         (embedding,) = policy.vector_embeddings
@@ -127,7 +136,7 @@ class TestReadings:
         assert names[:3] == ["goal_embedding.weight", "goal_embedding.bias", "action_embedding.weight"]
         assert not any("vector" in name for name in names)
 
-    @pytest.mark.parametrize("odd", [Box(0, 1, (3, 3)), Box(0, 1, ()), Discrete(4)])
+    @pytest.mark.parametrize("odd", [Box(0, 1, (3, 3, 3)), Box(0, 1, ()), Discrete(4)])
     def test_a_sensor_that_it_cannot_read_is_refused(self, odd):
         with pytest.raises(ValueError, match=r"'odd'.*shape \(K,\)"):
             make_policy("blind", Dict({"odd": odd}))

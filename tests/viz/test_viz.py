@@ -121,7 +121,7 @@ def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room
     assert (x.min(), x.max(), z.min(), z.max()) == pytest.approx((-3.9, 3.9, -2.9, 2.9), abs=0.15)
     assert not green[tuple(plain.pixels(np.array([-2.0, 0, 0])).astype(int)[::-1])]
     assert not (viz.draw_outline(replace(plain, span=(5.0, 9.0)), navmesh).picture == viz.OUTLINE).all(axis=2).any()
-    here = np.array([[-2.0, 0, 0]])
+    here = np.array([[-1.99, 0, 0.01]])  # the centre of a pixel
     for heading, (east, south) in ((0, (0, -1)), (np.pi / 2, (-1, 0)), (np.pi, (0, 1)), (-np.pi / 2, (1, 0))):
         picture = viz.draw_viewpoints(plain, here, np.array([heading]), [2])
         of_its_color = np.argwhere((picture == viz.PATH_COLORS[1]).all(axis=2))[:, ::-1]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.crowd import MAX_OVERLAP, Crowd
-from gym_batchnav.state import Commands
+from gym_batchnav.state import AgentState, Commands, StepOutcome
 
 SIZE = 40  # metres of the square floor
 R = 0.2
@@ -165,14 +165,13 @@ def test_a_crowd_in_rooms_keeps_apart_for_a_thousand_steps():
             break
     slots = np.zeros(count, np.int32)
     heading = rng.uniform(-3, 3, count).astype(np.float32)
+    agents = AgentState(slots, polygon, position, heading, np.zeros(count, np.float32))
     stopped = 0
     for _ in range(1000):
         old, old_polygon = position.copy(), polygon.copy()
         commands = Commands(rng.normal(0, 0.3, count), np.full(count, 0.25), np.zeros(count), np.zeros(count, bool))
-        navmeshes.step(
-            commands, slots, polygon, position, heading, sliding=True, active=np.ones(count, bool),
-            moved_out=np.empty(count, np.float32), collided_out=np.empty(count, bool),
-        )  # fmt: skip
+        outcome = StepOutcome(np.empty(count, np.float32), np.empty(count, bool))
+        navmeshes.step(commands, agents, np.ones(count, bool), outcome, sliding=True)
         crowd = Crowd(
             slots[:1], np.ones((1, count), bool), np.zeros(count, bool), radius, 1.5, old_polygon[None], old[None],
             polygon[None], position[None], np.zeros((1, count), bool),

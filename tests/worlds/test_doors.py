@@ -80,6 +80,15 @@ def test_a_door_does_not_touch_who_stands_behind_it(make):
     assert -0.6 < tip(env)[1] < -0.02
 
 
+def test_a_door_stays_closed_where_nobody_is_there(make):
+    env = make()
+    env.reset(seed=0)
+    env.worlds.state.present[:, 0] = False
+    with np.errstate(all="raise"):
+        env.step(np.array([2]))
+    assert env.worlds.state.heading[0, 1] == pytest.approx(-np.pi / 2, abs=1e-6)
+
+
 def test_whatever_agents_do_no_door_runs_into_them(make):
     env = make(num_agents=3, max_episode_steps=1000)
     env.reset(seed=0)

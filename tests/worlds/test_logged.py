@@ -1,5 +1,7 @@
 """Bodies of a log walk where it has them, and reactive ones with regard to others."""
 
+import pickle
+
 import numpy as np
 import pytest
 from logs import make_log
@@ -7,6 +9,7 @@ from rooms import box, scene_of
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.worlds.logged import HURRY, LoggedBodies
 
 STRIDE = 0.2  # metres per step
@@ -169,3 +172,25 @@ def test_another_scene_or_navmesh_is_refused(make, floor, tmp_path):
         other.reset()
     with pytest.raises(ValueError, match="leaves the navmesh"):
         make(LoggedBodies(walk(floor, x=5.0))).reset()
+
+
+@pytest.mark.parametrize("reactive", [False, True])
+def test_the_log_is_looked_up_on_the_navmesh_once(make, floor, monkeypatch, reactive):
+    points = []
+    for name in ("is_navigable", "snap_with_polygon"):
+        plain = getattr(NavMesh, name)
+
+        def counted(self, places, *args, plain=plain, **keywords):
+            points.append(len(places))
+            return plain(self, places, *args, **keywords)
+
+        monkeypatch.setattr(NavMesh, name, counted)
+    bodies = LoggedBodies(walk(floor, num_steps=30), reactive=reactive)
+    env = make(bodies, num_envs=4, max_episode_steps=8)
+    env.reset(seed=0)
+    assert max(points) == 31
+    points.clear()
+    poses(env, 40)
+    assert max(points, default=0) < 31 and (reactive or sum(points) == 0)
+    again = pickle.loads(pickle.dumps(bodies))
+    assert again.reactive == reactive and again.num == bodies.num and again.radius == bodies.radius

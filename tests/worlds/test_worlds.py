@@ -5,6 +5,8 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera
+from gym_batchnav.lenses import Equirectangular
 from gym_batchnav.state import arrays_of
 from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
@@ -232,13 +234,47 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
         ({"bodies": People()}, r"bodies=People.*pass a tuple"),
         ({"bodies": (3,)}, "bodies= has a int without num"),
         ({"bodies": (People(62),)}, "66 bodies per world: use at most 64"),
-        ({"sensors": ("normals",)}, "pinhole cameras"),
         ({"actions": "flight"}, "agents that share a world walk"),
     ],
 )
 def test_wrong_worlds_are_refused(cache_dir, keywords, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make(**{"num_envs": 4, "cache_dir": cache_dir, **keywords})
+
+
+def test_lidars_and_panoramas_show_other_agents(cache_dir):
+    """Beams 0.2 m above the floor meet the upright cylinder of radius 0.17 m that is the base of another robot."""
+    cameras = {"lidar": Camera.lidar(720, eye_height=0.2), "around": Camera(128, 64, lens=Equirectangular())}
+    sensors = ("lidar/depth", "lidar/semantic", "lidar/normals", "lidar/points", "around/semantic")
+    env = make(4, cache_dir, bodies=(), scenes="apartment_0", camera=cameras, sensors=sensors)
+    env.reset(seed=0)
+    place = env.agents.position[0].astype(float)
+    around = np.radians(np.arange(0, 360, 10))
+    ways = 0.8 * np.stack([-np.sin(around), np.zeros(36), -np.cos(around)], axis=-1)
+    snapped = env.navmesh_of(0).snap(place + ways)
+    free = np.nonzero(np.linalg.norm(snapped - place - ways, axis=1) < 0.1)[0][0]
+    places = np.stack([place, snapped[free], *env.agents.position[2:]])
+    seen = env.set_pose(places, np.zeros(4), np.array([True, True, False, False]))
+    azimuth = np.radians((np.arange(720) + 0.5) / 2 - 180)  # to the right of -z
+    beams = np.stack([np.sin(azimuth), -np.cos(azimuth)], axis=-1)
+    center = (snapped[free] - place)[[0, 2]]
+    along = beams @ center
+    aside = np.linalg.norm(center - along[:, None] * beams, axis=1)
+    meets = (aside < 0.15) & (along > 0)
+    distance = along[meets] - np.sqrt(0.17**2 - aside[meets] ** 2)
+    shown = seen["lidar/semantic"][0, 0, :, 0] == 1_000_001
+    assert meets.sum() > 30 and shown[meets].all() and not shown[(aside > 0.18) | (along < 0)].any()
+    np.testing.assert_allclose(seen["lidar/depth"][0, 0, meets, 0], distance, atol=0.012)  # facets
+    points = seen["lidar/points"][0, 0, meets][:, [0, 2]]
+    np.testing.assert_allclose(points, place[[0, 2]] + distance[:, None] * beams[meets], atol=0.012)
+    normals = seen["lidar/normals"][0, 0, meets]  # the camera looks along -z, so x is right and z back
+    expected = (distance[:, None] * beams[meets] - center) / 0.17
+    assert (np.einsum("ij,ij->i", normals[:, [0, 2]], expected) > 0.97).all()
+    assert not (seen["lidar/semantic"][0] == 1_000_000).any()  # nobody sees itself
+    across = (seen["around/semantic"][0] == 1_000_001).any(axis=(0, 2))
+    column = int((np.arctan2(center[0], -center[1]) / (2 * np.pi) + 0.5) * 128) % 128
+    assert across[column] and across.mean() < 0.3
+    env.close()
 
 
 def test_worlds_without_an_episode_stand_still(cache_dir):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +43,12 @@ def load_options(texture_size: str, max_triangles: int | None) -> dict[str, Any]
 
 
 def chosen_source(
-    spec: str, only: str | None, cache: DiskCache, up: str | None = None, scale: float | None = None
+    spec: str,
+    only: str | None,
+    cache: DiskCache,
+    up: str | None = None,
+    scale: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> SceneSource:
     """Return the one scene of a specification.
 
@@ -52,6 +58,7 @@ def chosen_source(
         cache: Stores parsed scenes.
         up: See ``load_scene``; None lets the loader guess.
         scale: See ``load_scene``; None lets the loader guess.
+        options: See ``load_options``.
 
     Raises:
         ValueError: The specification contains several scenes, or none has the name; or ``up`` or ``scale`` is given
@@ -59,7 +66,7 @@ def chosen_source(
     """
     from gym_batchnav.library.sources import scene_sources
 
-    sources = scene_sources(spec, cache)
+    sources = scene_sources(spec, cache, options)
     found = sources if only is None else [source for source in sources if source.name == only]
     names = ", ".join(source.name for source in sources[:_MAX_NAMES]) + (", ..." if len(sources) > _MAX_NAMES else "")
     if not found:

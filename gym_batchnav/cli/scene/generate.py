@@ -1,4 +1,4 @@
-"""``gym-batchnav scene generate``: write procedural homes to files."""
+"""``gym-batchnav scene generate``: write procedural scenes to files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ def generate(
     seeds: Annotated[list[str], typer.Argument(help="Seeds, or ranges such as 0-9; one home per seed.")],
     out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")] = Path(),
     name: Annotated[
-        str, typer.Option(help="Name of the files without suffix; {index} and {seed} are filled in.")
-    ] = "apartment_{seed}",
+        str | None,
+        typer.Option(help="Name of the files without suffix; {index} and {seed} are filled in. [apartment_{seed}]"),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="home, office, shop, hall, or mixed: one of these by the seed.")] = "home",
+    damage: Annotated[
+        float, typer.Option(help="Missing and uneven parts, as in scans and games.", min=0.0, max=1.0)
+    ] = 0.0,
     triangles: Annotated[
         int, typer.Option(help="Approximate number of triangles per scene.", min=5000, max=1_000_000)
     ] = 40_000,
     area: Annotated[
-        float | None, typer.Option(help="Floor area in square metres, 25 to 400; random by default.")
+        float | None, typer.Option(help="Floor area in square metres, of a home 25 to 400; random by default.")
     ] = None,
     storeys: Annotated[
         int | None, typer.Option(help="Number of storeys: 1, or 2 from 120 square metres on; random by default.")
@@ -37,7 +42,7 @@ def generate(
     ] = None,
     num_episodes: Annotated[int, typer.Option(help="Number of PointNav episodes to sample per home.", min=1)] = 100,
 ) -> None:
-    """Generate furnished homes: for each seed a .glb, its .navmesh, and its episodes as .json.gz.
+    """Generate furnished homes or other buildings: for each seed a .glb, its .navmesh, and its episodes as .json.gz.
 
     Example: gym-batchnav scene generate 0-9 42 --out homes --area 80
     """
@@ -45,7 +50,7 @@ def generate(
 
     from gym_batchnav.episodes.habitat import write_episodes
     from gym_batchnav.episodes.samplers import PointEpisodes
-    from gym_batchnav.homes import generate_apartment
+    from gym_batchnav.homes import generate_scene
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.scene.save import save_glb
@@ -54,17 +59,26 @@ def generate(
     from gym_batchnav.system.wording import counted
 
     numbers = _numbers(seeds)
-    stems = _stems(name, numbers)
+    prefix = "apartment" if kind == "home" else "scene" if kind == "mixed" else kind
+    stems = _stems(f"{prefix}_{{seed}}" if name is None else name, numbers)
     make_folder(out)
     console = Console(soft_wrap=True)
     warm_up_building(measures=True)
     with late_progress("Generating homes", len(numbers)) as done:
         for stem, seed in zip(stems, numbers, strict=True):
-            home = generate_apartment(
-                seed, area=area, storeys=storeys, closed_doors=closed_doors, triangles=triangles, name=stem
+            home = generate_scene(
+                seed,
+                kind=kind,
+                area=area,
+                storeys=storeys,
+                closed_doors=closed_doors,
+                triangles=triangles,
+                damage=damage,
+                name=stem,
             )
             save_glb(home, out / f"{stem}.glb")
-            navmesh = NavMesh.build(home.vertices, home.triangles)
+            whole = home if home.unsimplified is None else home.unsimplified()
+            navmesh = NavMesh.build(whole.vertices, whole.triangles)
             navmesh.save(out / f"{stem}.navmesh")
             episodes = PointEpisodes().sample(home, navmesh, num_episodes, np.random.default_rng(seed))
             write_episodes({f"{stem}.glb": episodes}, out / f"{stem}.json.gz")

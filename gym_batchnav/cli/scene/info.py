@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +14,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gym_batchnav.cli.flags import listed
 from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, MaxTriangles, TextureSize, load_options, with_frame
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import SceneSource
 
-_LARGE = 2**26  # bytes of a file whose cost is told in advance
+_LARGE = 2**26  # bytes of a file whose memory is estimated before it is read
 
 
 def info(
@@ -29,7 +31,10 @@ def info(
     scale: FrameScale = None,
     texture_size: TextureSize = "auto",
     max_triangles: MaxTriangles = None,
-    resident: Annotated[int, typer.Option(help="Number of resident scenes for which memory is told.", min=1)] = 1,
+    resident: Annotated[int, typer.Option(help="Number of resident scenes whose memory is reported.", min=1)] = 1,
+    categories: Annotated[
+        str | None, typer.Option(help="Warn about those of these categories that a scene lacks: chair,bed,tv.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per scene.")] = False,
 ) -> None:
     """Describe scenes: counts, size, textures, memory, guessed units, parts left out, and the walkable area.
@@ -37,7 +42,10 @@ def info(
     "resident" is the memory that --resident such scenes take in a run. For a large glTF file it is estimated and told
     before anything is decoded.
 
-    The exit status is 1 if a scene cannot be read, or if none of the scenes has a walkable area.
+    Categories are recognised under their other names too: a couch is a sofa.
+
+    The exit status is 1 if a scene cannot be read. One without a walkable area, such as a single piece of furniture, is
+    described all the same.
 
     Example: gym-batchnav scene info home.glb "~/scenes/*.obj" procedural:7
     """
@@ -48,15 +56,15 @@ def info(
     cache = DiskCache()
     options = load_options(texture_size, max_triangles)
     console = Console(soft_wrap=not sys.stdout.isatty())
-    refused = unwalkable = 0
+    refused = 0
+    names = listed(categories or "")
     sources = [with_frame(source, cache, up, scale) for source in scene_sources(scenes, cache, options)]
     with late_progress("Reading scenes", len(sources)) as done:
         for source in sources:
             if not as_json:
                 _tell_cost(source, texture_size, resident)
-            facts = _facts(source, cache, walkable)
+            facts = _facts(source, cache, walkable, names)
             refused += "refused" in facts
-            unwalkable += "walkable" in facts
             if as_json:
                 print(json.dumps(facts))
             elif "refused" in facts:
@@ -64,8 +72,11 @@ def info(
                 console.print(f"[red]{escape(source.name)}[/] cannot be used: {reason}", highlight=False)
             else:
                 console.print(_table(facts, resident))
+                if facts.get("missing_categories"):
+                    missing = ", ".join(facts["missing_categories"])
+                    console.print(f"[yellow]no object is called[/] {escape(missing)}", highlight=False)
             done()
-    if refused or unwalkable == len(sources):
+    if refused:
         raise typer.Exit(1)
 
 
@@ -87,11 +98,12 @@ def _tell_cost(source: SceneSource, texture_size: str, num_resident: int) -> Non
     print(f"{source.name}: {content} pixels; resident {cost_in_words(cost, num_resident)}", file=sys.stderr, flush=True)
 
 
-def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, Any]:
+def _facts(source: SceneSource, cache: DiskCache, walkable: bool, categories: Sequence[str]) -> dict[str, Any]:
     """Return the facts of a scene; for one that cannot be loaded, its name and the reason as ``refused``."""
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.preparation.navigation import cached_navmesh
+    from gym_batchnav.scene.categories import number_of
     from gym_batchnav.viz.facts import describe_navmesh, describe_scene
 
     try:
@@ -101,6 +113,9 @@ def _facts(source: SceneSource, cache: DiskCache, walkable: bool) -> dict[str, A
     except ValueError as error:
         return {"name": source.name, "refused": str(error)}
     facts = describe_scene(loaded)
+    if categories:
+        known = dict.fromkeys(facts["categories"], 0)
+        facts["missing_categories"] = [name for name in categories if number_of(name.lower(), known) is None]
     if walkable:
         if loaded.navmesh is None:
             warm_up_building()

@@ -13,7 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source
+from gym_batchnav.cli.scene.choice import (
+    FrameScale,
+    FrameUp,
+    MaxTriangles,
+    Only,
+    TextureSize,
+    chosen_source,
+    load_options,
+)
 from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
@@ -40,11 +48,15 @@ def navmesh(
     only: Only = None,
     up: FrameUp = None,
     scale: FrameScale = None,
+    texture_size: TextureSize = "auto",
+    max_triangles: MaxTriangles = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Build the navmesh of a scene, print its area and islands, and draw a map per storey, one shade per island.
 
-    Environments use a navmesh that lies beside the scene's file under the same name instead of building one.
+    Environments use a navmesh that lies beside the scene's file under the same name instead of building one. With
+    --texture-size and --max-triangles as in a run, the scene that the run has cached is found again; the navmesh is
+    always that of the whole geometry.
 
     Example: gym-batchnav scene navmesh home.glb --radius 0.2 --save home.navmesh
     """
@@ -65,7 +77,7 @@ def navmesh(
         mesh = NavMesh.load(file)
         out = out or Path(f"{name}_navmesh.png")
     else:
-        source = chosen_source(scene, only, DiskCache(), up, scale)
+        source = chosen_source(scene, only, DiskCache(), up, scale, load_options(texture_size, max_triangles))
         name = source.name
         out = out or Path(f"{name.replace('/', '_')}_navmesh.png")
         viz.check_picture_path(out)
@@ -73,6 +85,7 @@ def navmesh(
             agent_radius=radius, agent_height=height, agent_max_climb=climb, agent_max_slope_deg=slope
         )
         loaded = source.load()
+        loaded = loaded if loaded.unsimplified is None else loaded.unsimplified()
         warm_up_building()  # so that the seconds below do not include compiling
         started = time.perf_counter()
         mesh = _built(loaded, settings)

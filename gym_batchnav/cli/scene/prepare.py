@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +13,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
+from gym_batchnav.cli.flags import errors_with_flags
 from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
+
+
+class PreparedTask(str, Enum):
+    """Tasks whose scenes are prepared differently; those with goals at points are all prepared as ``pointnav``."""
+
+    POINTNAV = "pointnav"
+    MULTIGOALNAV = "multigoalnav"
+    OBJECTNAV = "objectnav"
+    DRONENAV = "dronenav"
 
 
 def prepare(
@@ -33,9 +44,14 @@ def prepare(
     height: Annotated[float | None, typer.Option(help="Agent height in metres.", min=0)] = None,
     climb: Annotated[float | None, typer.Option(help="Highest step in metres.", min=0)] = None,
     slope: Annotated[float | None, typer.Option(help="Steepest slope in degrees.", min=0, max=90)] = None,
+    task: Annotated[
+        PreparedTask, typer.Option(help="The task of your run; pointnav for all whose goals are points of the floor.")
+    ] = PreparedTask.POINTNAV,
     num_episodes: Annotated[int, typer.Option(help="Episodes to sample in a scene without any.", min=1)] = 1000,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat dataset to read the episodes from.")] = None,
     cache_dir: Annotated[Path | None, typer.Option(help="Cache folder (default: the user's).")] = None,
+    ray: RayAddress = None,
+    ray_cpus: RayCpus = None,
 ) -> None:
     """Parse or generate scenes and build their navmeshes and distances now, so that a run finds them in the cache.
 
@@ -45,8 +61,10 @@ def prepare(
 
     Several machines that share a cache folder each take a part with --shard; as an array of Slurm jobs:
     sbatch --array=1-8 --wrap 'gym-batchnav scene prepare "scans/**/*.glb" --shard $SLURM_ARRAY_TASK_ID/8'
+    With --ray, all nodes of a Ray cluster prepare scenes; they must share the cache folder and files of scenes.
 
     Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
+    Example: gym-batchnav scene prepare apartments --task dronenav
     """
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import scene_sources
@@ -54,25 +72,45 @@ def prepare(
     from gym_batchnav.preparation.navigation import NavigationPreparer
     from gym_batchnav.preparation.pool import prepare_all
     from gym_batchnav.preparation.worker import PreparationWorker
+    from gym_batchnav.system.parts import Part
     from gym_batchnav.system.wording import counted
+    from gym_batchnav.task.dronenav import DroneNav
+    from gym_batchnav.task.multigoal import MultiGoalNav
+    from gym_batchnav.task.objectnav import ObjectNav
+    from gym_batchnav.task.pointnav import PointNav
 
+    with errors_with_flags("shard", "ray", "ray_cpus"):
+        part = Part.parse(shard)
+        check_one_division(shard, ray, ray_cpus)
     given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
     given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
     agent = {name: value for name, value in given.items() if value is not None}
     settings = replace(NavMeshSettings(), **agent) if agent else None
     cache = DiskCache(cache_dir)
-    _check(cache, episode_file)
-    preparer = NavigationPreparer(settings, episode_file, num_episodes, cache)
-    sources = scene_sources(scenes, cache, load_options(texture_size, max_triangles))
-    number, count = _shard(shard)
-    sources = sources[number - 1 :: count]
+    tasks = (PointNav, MultiGoalNav, ObjectNav, DroneNav)
+    sampler = dict(zip(PreparedTask, tasks, strict=True))[task]().sampler
+    if episode_file is not None and task in (PreparedTask.MULTIGOALNAV, PreparedTask.DRONENAV):
+        raise ValueError(f"--episode-file '{episode_file}': no file can be read for --task {task.value}: leave it out")
+    _check(cache, episode_file, task)
+    preparer = NavigationPreparer(settings, episode_file, num_episodes, cache, sampler)
+    options = load_options(texture_size, max_triangles)
+    sources = part.of(scene_sources(scenes, cache, options))
     console = Console(stderr=True)
-    refused = prepare_all(sources, preparer, workers) if sources else []
+    if not sources:
+        refused = []
+    elif ray is None:
+        refused = prepare_all(sources, preparer, workers)
+    else:
+        from gym_batchnav.cluster.scenes import prepare_on
+
+        with errors_with_flags("cache_dir"):
+            names = [source.name for source in sources]
+            refused = prepare_on(ray, scenes, options, names, preparer, workers, ray_cpus)
     scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"
-    part = f" of shard {shard}" if shard else ""
-    console.print(f"{scenes_ready}{part} ready in '{cache.directory}'", highlight=False, markup=False)
-    names = {name for name, _ in refused}
-    first = next((source.recipe for source in sources if source.name not in names), None)
+    of_shard = f" of shard {part}" if shard else ""
+    console.print(f"{scenes_ready}{of_shard} ready in '{cache.directory}'", highlight=False, markup=False)
+    unusable = {name for name, _ in refused}
+    first = next((source.recipe for source in sources if source.name not in unusable), None)
     if first is not None and not PreparationWorker(preparer).is_prepared(first):
         console.print(
             f"The cache is full ({cache.max_bytes / 1e9:g} GB), and scenes that were prepared first have been removed "
@@ -89,21 +127,10 @@ def prepare(
         raise typer.Exit(1)
 
 
-def _shard(text: str | None) -> tuple[int, int]:
-    """Return i and n of ``--shard i/n``; 1 and 1 if it is not given.
-
-    Raises:
-        ValueError: If it is not of this form, or i is not from 1 to n.
-    """
-    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", "1/1" if text is None else text)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise ValueError(f"--shard {text}: pass i/n with i from 1 to n, such as 2/8")
-    return int(match[1]), int(match[2])
-
-
-def _check(cache: DiskCache, episode_file: Path | None) -> None:
+def _check(cache: DiskCache, episode_file: Path | None, task: PreparedTask) -> None:
     """Raise an error early if the cache cannot be written or the episode file cannot be read."""
     from gym_batchnav.episodes.habitat import read_episodes
+    from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.storage import is_writable
 
     with suppress(OSError):
@@ -114,4 +141,4 @@ def _check(cache: DiskCache, episode_file: Path | None) -> None:
             "environment variable GYM_BATCHNAV_CACHE"
         )
     if episode_file is not None:
-        read_episodes(episode_file)
+        (read_object_episodes if task is PreparedTask.OBJECTNAV else read_episodes)(episode_file)

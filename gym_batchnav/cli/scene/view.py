@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, Only, chosen_source, stage_config_hint
+from gym_batchnav.cli.scene.choice import (
+    FrameScale,
+    FrameUp,
+    MaxTriangles,
+    Only,
+    TextureSize,
+    chosen_source,
+    load_options,
+    stage_config_hint,
+)
 from gym_batchnav.system.wording import counted
 
 
@@ -22,6 +31,8 @@ def view(
     only: Only = None,
     up: FrameUp = None,
     scale: FrameScale = None,
+    texture_size: TextureSize = "auto",
+    max_triangles: MaxTriangles = None,
     renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
 ) -> None:
     """Draw a scene from above, one map per storey, and eight views from inside it, as one PNG.
@@ -47,7 +58,7 @@ def view(
 
     console = Console(stderr=True, soft_wrap=True)
     cache = DiskCache()
-    source = chosen_source(scene, only, cache, up, scale)
+    source = chosen_source(scene, only, cache, up, scale, load_options(texture_size, max_triangles))
     out = out or Path(f"{source.name.replace('/', '_')}_view.png")
     viz.check_picture_path(out)
     camera = Camera(width=size, height=size)

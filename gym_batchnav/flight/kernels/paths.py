@@ -216,3 +216,41 @@ def lengths(
     """Write the lengths ``out`` [M] float32 of the shortest paths from points [M, 3] float32 to goals [M] int32."""
     for row in range(len(points)):
         out[row] = path_from(voxels, fields, to_int64(goals[row]), point_at(points, row), radius)[0]
+
+
+@njit(**ENTRY)
+def write_turns(voxels: Voxels, fields: Fields, radius: float, start: np.ndarray, goal: int, out: np.ndarray) -> int:
+    """Write the points ``out`` [M, 3] float64 at which the shortest path from ``start`` [3] turns, and the goal.
+
+    Returns:
+        Their number: 0 without a path, M if there is no room for all of them.
+    """
+    here = Point(np.float64(start[0]), np.float64(start[1]), np.float64(start[2]))
+    for row in range(len(out)):
+        length, turn = path_from(voxels, fields, goal, here, radius)
+        if length == np.inf:
+            return row
+        if row > 0 and _distance(turn, here) == 0:
+            # A voxel that does not quite see its parent: their distance is known, so the path goes there.
+            turn = _parent_of(voxels, fields, goal, here)
+        out[row, 0] = turn.x
+        out[row, 1] = turn.y
+        out[row, 2] = turn.z
+        here = turn
+        if _distance(here, point_at(fields.goals, goal)) == 0:
+            return row + 1
+    return len(out)
+
+
+@njit(**INNER)
+def _parent_of(voxels: Voxels, fields: Fields, goal: int, center: Point) -> Point:
+    """Return the point to which the shortest path leads from the centre of a voxel; the goal for any other point."""
+    target = point_at(fields.goals, goal)
+    x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, center, to_int64(1))
+    for x in range(x0, x1):
+        for y in range(y0, y1):
+            for z in range(z0, z1):
+                row = to_int64(voxels.number[x, y, z])
+                if row >= 0 and _distance(point_at(fields.centers, row), center) == 0:
+                    return _origin(fields.centers, target, to_int64(fields.parent[goal, row]))
+    return target

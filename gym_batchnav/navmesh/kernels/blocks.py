@@ -19,6 +19,7 @@ from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner, spot_at
 from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, drops_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import QUEUE, arc_walk, straight_walk, walk_along, wrap_angle
+from gym_batchnav.state import StepOutcome
 from gym_batchnav.system.jit import ENTRY, INNER
 from gym_batchnav.system.parallel import for_each
 
@@ -29,13 +30,6 @@ class Places(NamedTuple):
     slots: np.ndarray  # [N] int32
     polygon: np.ndarray  # [N] int32
     position: np.ndarray  # [N, 3] float32, metres
-
-
-class Outcome(NamedTuple):
-    """The results of a step, written by kernels."""
-
-    moved: np.ndarray  # [N] float32, metres walked, in 3-D
-    collided: np.ndarray  # [N] bool
 
 
 class Walks(NamedTuple):
@@ -72,7 +66,7 @@ def step_block(
     heading: np.ndarray,
     sliding: bool,
     active: np.ndarray,
-    outcome: Outcome,
+    outcome: StepOutcome,
 ) -> None:
     """Turn or move one block of agents; shapes as in ``NavMeshAgents.step``."""
     slots, polygon, position = places
@@ -210,7 +204,7 @@ def step_parallel(
     heading: np.ndarray,
     sliding: bool,
     active: np.ndarray,
-    outcome: Outcome,
+    outcome: StepOutcome,
 ) -> None:
     """Run ``step_block`` on all threads."""
     arguments = (block_size, table, moves, places, heading, sliding, active, outcome)

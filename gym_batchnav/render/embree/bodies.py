@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.render.embree.packet import HIT, NOTHING, Optics
+from gym_batchnav.render.embree.packet import DIRECTION, FAR, HIT, NORMAL, NOTHING, ORIGIN, SHOWN, Optics
 from gym_batchnav.system.jit import INNER, to_int64
 
 
@@ -40,8 +40,7 @@ def pixels_of_body(view: np.ndarray, pose: np.ndarray, sphere: np.ndarray, optic
     """
     world = np.empty(3, np.float32)
     local = np.empty(3, np.float32)
-    for k in range(3):
-        world[k] = pose[k, 0] * sphere[0] + pose[k, 1] * sphere[1] + pose[k, 2] * sphere[2] + pose[k, 3]
+    center_of_body(pose, sphere, world)
     for k in range(3):
         local[k] = view[k, 0] * world[0] + view[k, 1] * world[1] + view[k, 2] * world[2] + view[k, 3]
     radius = sphere[3]
@@ -67,6 +66,73 @@ def pixels_of_body(view: np.ndarray, pose: np.ndarray, sphere: np.ndarray, optic
     pixels[1] = _within((optics.top - high) / optics.pixel - np.float32(1.0), optics.height)
     pixels[2] = _within((right - optics.left) / optics.pixel + np.float32(2.0), optics.width)
     pixels[3] = _within((optics.top - low) / optics.pixel + np.float32(2.0), optics.height)
+
+
+@njit(**INNER)
+def center_of_body(pose: np.ndarray, sphere: np.ndarray, out: np.ndarray) -> None:
+    """Write the centre [3] float32 of a body's bounding sphere in the world."""
+    for k in range(3):
+        out[k] = pose[k, 0] * sphere[0] + pose[k, 1] * sphere[1] + pose[k, 2] * sphere[2] + pose[k, 3]
+
+
+@njit(**INNER)
+def may_meet(floats: np.ndarray, center: np.ndarray, radius: np.float32) -> bool:
+    """Return whether a ray of a packet, up to its hit, passes through a sphere.
+
+    Args:
+        floats: The packet as float32.
+        center: [3] float32, metres, in the frame of the rays.
+        radius: Metres.
+    """
+    meets = False
+    for lane in range(16):
+        x = center[0] - floats[ORIGIN + lane]
+        y = center[1] - floats[ORIGIN + 16 + lane]
+        z = center[2] - floats[ORIGIN + 32 + lane]
+        dx = floats[DIRECTION + lane]
+        dy = floats[DIRECTION + 16 + lane]
+        dz = floats[DIRECTION + 32 + lane]
+        square = dx * dx + dy * dy + dz * dz
+        outside = x * x + y * y + z * z - radius * radius  # negative if the ray begins in the sphere
+        along = x * dx + y * dy + z * dz
+        ahead = (along > np.float32(0.0)) & (outside * square <= along * along)
+        far = floats[FAR + lane]
+        # The sphere is entered before the projection of its centre, so at the earliest one radius before it.
+        near_enough = along - radius * np.sqrt(square) <= far * square
+        meets |= ((outside <= np.float32(0.0)) | (ahead & near_enough)) & (far > np.float32(0.0))
+    return meets
+
+
+@njit(**INNER)
+def take_hits(
+    packet: np.ndarray,
+    floats: np.ndarray,
+    shown_by: np.ndarray,
+    of_body: np.ndarray,
+    pose: np.ndarray,
+    object_id: np.int32,
+) -> None:
+    """Replace the hits of a packet by those of the same rays on a body, all of which are nearer.
+
+    Args:
+        packet: The packet as int32: hits, distances, normals and colours are replaced.
+        floats: The packet as float32.
+        shown_by: [16] int32, written: the body's object id plus 1.
+        of_body: The packet in the body's frame as int32.
+        pose: [4, 4] float32, body to world.
+        object_id: The body's.
+    """
+    found = of_body.view(np.float32)
+    for lane in range(16):
+        if of_body[HIT + lane] == NOTHING:
+            continue
+        floats[FAR + lane] = found[FAR + lane]
+        packet[HIT + lane] = 0
+        shown_by[lane] = object_id + 1
+        for k in range(3):
+            turned = pose[k, 0] * found[NORMAL + lane] + pose[k, 1] * found[NORMAL + 16 + lane]
+            floats[NORMAL + 16 * k + lane] = turned + pose[k, 2] * found[NORMAL + 32 + lane]
+            packet[SHOWN + 16 * k + lane] = of_body[SHOWN + 16 * k + lane]
 
 
 @njit(**INNER)

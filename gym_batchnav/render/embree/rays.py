@@ -12,6 +12,14 @@ import numpy as np
 from numba import carray, njit
 
 from gym_batchnav.geometry import Camera
+from gym_batchnav.render.embree.bodies import (
+    any_hit,
+    center_of_body,
+    light_on_body,
+    may_meet,
+    take_hits,
+    view_of_body,
+)
 from gym_batchnav.render.embree.packet import (
     AXES,
     DIRECTION,
@@ -148,34 +156,51 @@ def _draw_band(
     view = views.matrices[n]
     rgb = out.rgb[n]
     axes = np.empty((2, 3), np.float32)
-    eye = np.empty(3, np.float32)
     packets = new_packets(to_int64(1))
     packet = packets[0]
     narrow = new_packets(to_int64(1))[0]
+    own = new_packets(to_int64(1))  # of bodies
     floats = packet.view(np.float32)
+    shown_by = np.zeros(16, np.int32)  # the bodies' object ids plus 1, 0 for the scene
+    first_body = views.bodies.first[n]
+    centers = np.empty((views.bodies.first[n + 1] - first_body, 3), np.float32)
+    for body in range(len(centers)):
+        row = first_body + body
+        center_of_body(views.bodies.pose[row], views.bodies.spheres[views.bodies.slot[row]], centers[body])
     start_view(packet, floats, view, optics.near)
-    for axis in range(3):
-        eye[axis] = floats[ORIGIN + 16 * axis]
-    if slot.masked != 0:
-        starts = np.int64(shading.level_starts.ctypes.data)
-        last = len(shading.level_starts) - 1
-        surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
-        filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
-        floats[PARALLEL] = table.parallel
+    _filter(packet, floats, axes, table, shading, tracer, slot)
+    eye = _eye(floats)
     for y in range(first_row, last_row, 4):
         for x in range(0, optics.width, 4):
             _turn_axes(view, table.axes[y >> 2, x >> 2], axes)
-            for axis in range(2):
-                for k in range(3):
-                    floats[AXES + 3 * axis + k] = axes[axis, k]
+            _set_axes(floats, axes)
             _aim(packet, floats, view, eye, table.rays, x, y)
             intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
-            _write_geometry(packet, floats, view, slot, optics, out, n, x, y)
             if rgb.size:
-                if table.parallel != 0:
-                    for lane in range(16):  # the footprints of parallel rays do not grow with the distance
-                        floats[FAR + lane] = np.float32(1.0)
-                shade_hits(packets, packets.view(np.float32), views.lights[n], axes, shading, slot)
+                _shade(packets, views.lights[n], axes, table, shading, slot)
+            shown_by[:] = 0
+            for body in range(len(centers)):
+                row = first_body + body
+                if may_meet(floats, centers[body], views.bodies.spheres[views.bodies.slot[row], 3]):
+                    _add_body(
+                        packet,
+                        floats,
+                        shown_by,
+                        own,
+                        narrow,
+                        x,
+                        y,
+                        n,
+                        row,
+                        tracer,
+                        views,
+                        table,
+                        optics,
+                        shading,
+                        rgb.size > 0,
+                    )
+            _write_geometry(packet, floats, shown_by, view, slot, optics, out, n, x, y)
+            if rgb.size:
                 for lane in range(16):
                     column = x + (lane & 3)
                     row = y + (lane >> 2)
@@ -183,6 +208,117 @@ def _draw_band(
                         hit = packet[HIT + lane] != NOTHING
                         for k in range(3):
                             rgb[row, column, k] = shading.encode[packet[SHOWN + 16 * k + lane]] if hit else 0
+
+
+@njit(**INNER)
+def _filter(
+    packet: np.ndarray,
+    floats: np.ndarray,
+    axes: np.ndarray,
+    table: RayTable,
+    shading: Shading,
+    tracer: Tracer,
+    slot: np.record,
+) -> None:
+    """Make Embree filter the hits of a slot's masked triangles, if it has any."""
+    if slot.masked != 0:
+        starts = np.int64(shading.level_starts.ctypes.data)
+        last = len(shading.level_starts) - 1
+        surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
+        filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
+        floats[PARALLEL] = table.parallel
+
+
+@njit(**INNER)
+def _eye(floats: np.ndarray) -> np.ndarray:
+    """Return the position [3] float32 of the camera of a packet that ``start_view`` prepared."""
+    eye = np.empty(3, np.float32)
+    for axis in range(3):
+        eye[axis] = floats[ORIGIN + 16 * axis]
+    return eye
+
+
+@njit(**INNER)
+def _set_axes(floats: np.ndarray, axes: np.ndarray) -> None:
+    """Write the axes [2, 3] of a packet's pixels for the filter of masked triangles."""
+    for axis in range(2):
+        for k in range(3):
+            floats[AXES + 3 * axis + k] = axes[axis, k]
+
+
+@njit(**INNER)
+def _shade(
+    packets: np.ndarray, light: np.ndarray, axes: np.ndarray, table: RayTable, shading: Shading, slot: np.record
+) -> None:
+    """Write the colours of the surfaces that the rays of one packet [1, words] have hit."""
+    floats = packets.view(np.float32)
+    if table.parallel == 0:
+        shade_hits(packets, floats, light, axes, shading, slot)
+        return
+    distances = floats[0, FAR : FAR + 16].copy()
+    floats[0, FAR : FAR + 16] = np.float32(1.0)  # the footprints of parallel rays do not grow with the distance
+    shade_hits(packets, floats, light, axes, shading, slot)
+    floats[0, FAR : FAR + 16] = distances
+
+
+@njit(**INNER)
+def _add_body(
+    packet: np.ndarray,
+    floats: np.ndarray,
+    shown_by: np.ndarray,
+    own: np.ndarray,
+    narrow: np.ndarray,
+    x: int,
+    y: int,
+    n: int,
+    row: int,
+    tracer: Tracer,
+    views: Views,
+    table: RayTable,
+    optics: Optics,
+    shading: Shading,
+    colored: bool,
+) -> None:
+    """Trace rays that have been traced through the scene through a body; keep the nearer hits.
+
+    Args:
+        packet: The packet as int32: distances, hits, normals and colours are replaced.
+        floats: The packet as float32.
+        shown_by: [16] int32, written: the bodies' object ids plus 1, 0 for the scene.
+        own: [1, words] int32, a packet of which nothing is kept.
+        narrow: Another one.
+        x: Column of the first pixel.
+        y: Row of the first pixel.
+        n: The view.
+        row: The body's.
+        tracer: Embree's functions.
+        views: The views.
+        table: The rays of the camera.
+        optics: The camera.
+        shading: Inputs of shading.
+        colored: Whether colours are drawn.
+    """
+    slot = views.bodies.table[views.bodies.slot[row]]
+    pose = views.bodies.pose[row]
+    view = np.empty((4, 4), np.float32)
+    axes = np.empty((2, 3), np.float32)
+    view_of_body(views.matrices[n], pose, view)
+    _turn_axes(view, table.axes[y >> 2, x >> 2], axes)
+    of_body = own[0]
+    distances = of_body.view(np.float32)
+    start_view(of_body, distances, view, optics.near)
+    _filter(of_body, distances, axes, table, shading, tracer, slot)
+    _aim(of_body, distances, view, _eye(distances), table.rays, x, y)
+    for lane in range(16):
+        distances[FAR + lane] = floats[FAR + lane]
+    intersect(tracer.function, tracer.num_rays, slot.tree, of_body, narrow)
+    if not any_hit(of_body):
+        return
+    if colored:
+        light = np.empty(3, np.float32)
+        light_on_body(views.lights[n], pose, light)
+        _shade(own, light, axes, table, shading, slot)
+    take_hits(packet, floats, shown_by, of_body, pose, views.bodies.object_id[row])
 
 
 @njit(**INNER)
@@ -223,6 +359,7 @@ def _aim(
 def _write_geometry(
     packet: np.ndarray,
     floats: np.ndarray,
+    shown_by: np.ndarray,
     view: np.ndarray,
     slot: np.record,
     optics: Optics,
@@ -248,7 +385,8 @@ def _write_geometry(
             metres = max(min(length, optics.max_depth), optics.min_depth)
             depth[row, column] = (metres - optics.offset) / optics.unit if hit else optics.miss
         if semantic.size:
-            semantic[row, column] = objects[packet[TRIANGLE + lane]] if hit else 0
+            own = shown_by[lane]
+            semantic[row, column] = own - 1 if own != 0 else objects[packet[TRIANGLE + lane]] if hit else 0
         if points.size:
             for k in range(3):
                 reached = floats[ORIGIN + 16 * k + lane] + length * floats[DIRECTION + 16 * k + lane]

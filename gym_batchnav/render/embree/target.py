@@ -109,8 +109,6 @@ class EmbreeTarget:
         self._check(slots, views)
         bodies = BodyViews.none() if bodies is None else bodies
         bodies.check(len(slots), len(self._spheres))
-        if len(bodies) and self._table is not None:
-            raise ValueError("bodies are drawn by pinhole cameras that record depth, rgb and semantic only")
         self._renderer.follow_library()
         # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
         slots = np.array(slots, np.int64, order="C")

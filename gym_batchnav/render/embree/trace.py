@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
-from gym_batchnav.render.embree.bodies import Bodies, any_hit, light_on_body, pixels_of_body, view_of_body
+from gym_batchnav.render.embree.bodies import Bodies, any_hit, light_on_body, pixels_of_body, take_hits, view_of_body
 from gym_batchnav.render.embree.packet import (
     FAR,
     HIT,
@@ -275,13 +275,7 @@ def _add_bodies(
             if colored:
                 fetch_records(packet, slot.triangles)
                 shade_hits(own, own.view(np.float32), light, axes, shading, slot)
-            for lane in range(16):
-                if packet[HIT + lane] != NOTHING:
-                    floats[k, FAR + lane] = distances[FAR + lane]
-                    packets[k, HIT + lane] = 0
-                    shown_by[k, lane] = views.bodies.object_id[row] + 1
-                    for channel in range(3):
-                        packets[k, SHOWN + 16 * channel + lane] = packet[SHOWN + 16 * channel + lane]
+            take_hits(packets[k], floats[k], shown_by[k], packet, pose, views.bodies.object_id[row])
 
 
 @njit(**INNER)

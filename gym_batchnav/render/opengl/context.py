@@ -13,7 +13,7 @@ from typing import Any
 import moderngl
 import numpy as np
 
-from gym_batchnav.render.api import INSTALL_MESA, is_software
+from gym_batchnav.render.api import is_software, opengl_remedy
 from gym_batchnav.render.opengl.current import CurrentContext
 from gym_batchnav.render.opengl.devices import (
     UUID_BYTES,
@@ -227,10 +227,7 @@ def _create() -> moderngl.Context:
             return moderngl.create_standalone_context(require=430, **keywords)
         except Exception as error:  # ModernGL raises bare Exception
             errors.append(str(error))
-    raise RuntimeError(
-        f"OpenGL 4.3 or newer is required but was not found: {INSTALL_MESA}, or choose renderer='embree' "
-        f"({'; '.join(errors)})"
-    )
+    raise RuntimeError(f"OpenGL 4.3 or newer is required but was not found: {opengl_remedy()} ({'; '.join(errors)})")
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from gym_batchnav.scene.formats.gltf_skins import joint_matrices, posed
 from gym_batchnav.scene.formats.ktx2 import BASISU
 from gym_batchnav.scene.images import can_decode_avif
 from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
-from gym_batchnav.scene.objects import category_in_extras
+from gym_batchnav.scene.objects import GENERATOR, SceneObject, category_in_extras
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
 MAX_JOINTS = 1_000_000  # of all skins
@@ -58,7 +58,7 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
                 label = str(node.get("name") or f"node_{index}")
                 for copy in copies:
-                    builder.add_object(label, parts, copy, category_in_extras(node))
+                    builder.add_object(label, parts, copy, _category(node, label, document.generator))
     else:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):
@@ -67,11 +67,17 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
     if reader.num_skipped:
         files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
     if reader.has_targets:
-        files.warnings.append("The file has morph targets: meshes stand at the weights that the file gives them")
+        files.warnings.append("The file has morph targets: meshes are shown with the weights that the file gives")
     if reader.has_skins:
-        files.warnings.append("The file has skins: skinned meshes stand in the rest pose of their joints")
+        files.warnings.append("The file has skins: skinned meshes are shown in the rest pose of their joints")
     if document.num_hidden:
         files.warnings.append(f"{document.num_hidden} nodes that the file hides were left out")
+
+
+def _category(node: Mapping[str, Any], name: str, generator: str) -> str:
+    """Return the category of a node: that of its extras, or of its name in files that this package wrote, or ""."""
+    stated = category_in_extras(node)
+    return stated or (SceneObject.generated(name).category if generator == GENERATOR else "")
 
 
 def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -> int | None:

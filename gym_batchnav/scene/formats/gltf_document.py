@@ -66,6 +66,7 @@ class GltfDocument:
         files: The scene's files; the main file is a ``.glb`` or a ``.gltf``.
 
     Attributes:
+        generator: The program that wrote the file, "" if it does not say.
         num_hidden: How many nodes ``placed_nodes`` has left out as hidden, without those below them.
     """
 
@@ -74,7 +75,7 @@ class GltfDocument:
         self._files = files
         text, self._bin = split_container(files.main())
         if files.path.suffix.lower() == ".glb" and self._bin is None and not text.lstrip()[:1] == b"{":
-            raise ValueError("it is no GLB file: copy or download it again")
+            raise ValueError("it is not a GLB file: copy or download it again")
         self._json = parse_json(text, MAX_GLTF_JSON_BYTES)
         self._buffers: dict[float, memoryview] = {}
         self._unpacked: dict[float, memoryview] = {}  # bufferViews that were compressed
@@ -82,6 +83,7 @@ class GltfDocument:
         self._parent_of: dict[int, int] | None = None
         self._world: dict[object, np.ndarray] = {}  # matrices of nodes
         asset = mapping(self._json.get("asset", {}), "asset")
+        self.generator = str(asset.get("generator", ""))
         version = asset.get("minVersion", asset.get("version"))
         if not str(version).startswith("2.") or (version != "2.0" and "minVersion" in asset):
             raise ValueError(f"it is glTF version {short(version)}: only 2.0 is supported, re-export it")

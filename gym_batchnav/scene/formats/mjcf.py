@@ -69,6 +69,7 @@ def read_mjcf(files: SceneFiles, builder: SceneBuilder) -> None:
     """
     document = read_document(files)
     model = compile_mjcf(document)
+    document.assets.clear()  # the model holds what they contain
     reader = _Reader(files, builder, model, document)
     visible = reader.visible()
     boxes = [box for box in map(reader.box, visible) if box is not None]
@@ -140,7 +141,7 @@ class _Reader:
         return covered
 
     def box(self, geom: int) -> np.ndarray | None:
-        """Return the box [2, 3] of a geom in the world; None if it has no end."""
+        """Return the box [2, 3] of a geom in the world; None if it is infinite."""
         if geom not in self._boxes:
             shape = self._shape(geom)
             points = np.zeros((0, 3)) if shape is None else _in_world(self._model, geom, shape.vertices)

@@ -14,15 +14,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from gym_batchnav.scene.formats.mjcf_document import Document
 from gym_batchnav.system.extras import OptionalPackage
+from gym_batchnav.system.process import is_frozen
 
 _MUJOCO = OptionalPackage("mujoco", "the package mujoco", "mujoco")
 MAX_NAME = 200  # characters
@@ -44,13 +46,15 @@ def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
         ``geom_xmat`` [G, 3, 3] are poses in the world, ``geom_collides`` [G] bool.
 
     Raises:
-        ValueError: If ``mujoco`` is not installed, or cannot compile the model.
+        ValueError: If ``mujoco`` is not installed, or cannot compile the model, or this is a frozen application.
     """
     if not _MUJOCO.is_found():
         raise ValueError(_MUJOCO.missing("MuJoCo's XML", "export the scene as GLB"))
+    if is_frozen():  # the executable would start the whole application again
+        raise ValueError("MuJoCo's XML cannot be compiled by a frozen application: export the scene as GLB")
     header = {"sizes": {name: len(data) for name, data in document.assets.items()}, "xml": len(document.xml)}
     text = json.dumps(header).encode()
-    message = b"".join([len(text).to_bytes(8, "little"), text, document.xml, *document.assets.values()])
+    message = [len(text).to_bytes(8, "little"), text, document.xml, *document.assets.values()]
     seconds = _FREE_SECONDS + _SECONDS_PER_BYTE * len(message)
     with tempfile.TemporaryDirectory(prefix="gym_batchnav") as empty:  # MuJoCo writes its log into the current folder
         process = subprocess.Popen(
@@ -61,14 +65,29 @@ def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
             env=_environment(),
             cwd=empty,
         )
+        pipe, process.stdin = process.stdin, None  # written here, without a copy of all files in one piece
+        assert pipe is not None
+        writer = threading.Thread(target=_send, args=(pipe, message), daemon=True)
+        writer.start()
         try:
-            answer, _ = process.communicate(message, seconds)
+            answer, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise ValueError(f"MuJoCo needs more than {seconds:.0f} s to compile it: simplify its meshes") from None
         finally:
             process.kill()
             process.communicate()
+            writer.join()
     return _read(answer, process.returncode)
+
+
+def _send(pipe: IO[bytes], pieces: list[bytes]) -> None:
+    """Write pieces to a pipe and close it; the process at its other end may have ended."""
+    with suppress(OSError):
+        try:
+            for piece in pieces:
+                pipe.write(piece)
+        finally:
+            pipe.close()
 
 
 def _read(answer: bytes, status: int) -> dict[str, np.ndarray]:

@@ -136,6 +136,9 @@ class _Reader:
 
     def file(self, path: str, ending: str) -> tuple[str, bytes]:
         """Return the name in memory and the bytes of a mesh or a height field."""
+        known = self._names.get((path, ending))
+        if known is not None:
+            return known, self.document.assets[known]
         try:
             data = self._files.beside(path, any_case=True)
         except FileNotFoundError:

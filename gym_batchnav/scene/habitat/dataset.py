@@ -185,6 +185,8 @@ class _Dataset:
         attributes = self._attributes("stages", handle)
         names = self._annotations(handle, attributes)
         scene = self._asset(handle, attributes, semantics=names is None)
+        asset = self._named_file(handle, attributes.get("render_asset")) or handle
+        scene = replace(scene, metadata={**scene.metadata, "stage": asset})  # the file beside which annotations may lie
         if names is not None:
             rotation, factors = semantic_frame(attributes)
             scene = annotate(scene, self._files, names, lambda vertices: vertices @ rotation.T * factors)

@@ -8,7 +8,6 @@ from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.gltf import read_gltf
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.scene.textures import LARGEST_SIDE
 
 
 def read_painted_glb(files: SceneFiles) -> tuple[np.ndarray, Scene]:
@@ -17,7 +16,7 @@ def read_painted_glb(files: SceneFiles) -> tuple[np.ndarray, Scene]:
     Raises:
         ValueError: If the file is damaged, uses an unsupported feature or has no triangles.
     """
-    builder = SceneBuilder(files, LARGEST_SIDE)  # smaller textures would blur the colours at borders
+    builder = SceneBuilder(files, filtered=False)  # averages of two objects' colours would mean a third
     read_gltf(files, builder)
     vertices, triangles = builder.vertices_and_triangles()
     return vertices, builder.build(files.path.stem, vertices.astype(np.float32), triangles, None, {})

@@ -73,7 +73,7 @@ def read_object_table(name: str, data: bytes) -> dict[str, str]:
     The category is ``main_category``, or else the noun of ``wnsynsetkey`` ("chair.n.01").
 
     Raises:
-        ValueError: If it is no such table.
+        ValueError: If it is not such a table.
     """
     try:
         rows = csv.DictReader(io.StringIO(_text(data)))

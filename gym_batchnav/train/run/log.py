@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gym_batchnav.system.nested import flattened
+from gym_batchnav.system.numbers import is_number
 from gym_batchnav.system.storage import write_atomically
-from gym_batchnav.train.policy_file import flattened
 
 MEASURES = {"success": "#2f7d32", "spl": "#1f5fa8", "soft_spl": "#8a8a8a"}
 Row = dict[str, Any]
@@ -103,9 +104,12 @@ def read_rows(path: Path) -> list[Row]:
         if not line.endswith("\n"):
             break
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
+            row = json.loads(line)
+            if not is_number(row["frames"]) or not is_number(row["seconds"]):
+                raise TypeError("frames and seconds are no numbers")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"'{path}', line {number}, is damaged: repair or delete the line") from error
+        rows.append(row)
     return rows
 
 
@@ -117,7 +121,7 @@ def cut_curve(path: Path, frames: int) -> list[Row]:
 
 
 def draw_curve(rows: list[Row], path: Path, title: str) -> None:
-    """Plot success and SPL over frames as a PNG; the background is shaded while the follower takes some actions."""
+    """Plot success and SPL over frames as a PNG; the background is shaded while the teacher takes some actions."""
     from io import BytesIO
 
     from matplotlib.figure import Figure
@@ -128,9 +132,9 @@ def draw_curve(rows: list[Row], path: Path, title: str) -> None:
     millions = [row["frames"] / 1e6 for row in known]
     for name, color in MEASURES.items():
         axes.plot(millions, [row[name] for row in known], color=color, label=name.replace("_", " "))
-    guided = [row["frames"] / 1e6 for row in rows if row["losses"].get("follower")]
+    guided = [row["frames"] / 1e6 for row in rows if row["losses"].get("teacher")]
     if guided:
-        axes.axvspan(0, guided[-1], color="#f0e6c8", zorder=0, label="the follower takes some actions")
+        axes.axvspan(0, guided[-1], color="#f0e6c8", zorder=0, label="the teacher takes some actions")
     axes.set(xlabel="million frames", ylim=(0, 1), title=title)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")

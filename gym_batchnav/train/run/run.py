@@ -1,13 +1,12 @@
 """TrainingRun: PPO with settings, a folder, time limits, a log and checkpoints.
 
 The folder holds ``run.json`` (the settings), ``curve.jsonl`` (the log), ``checkpoint.pt`` (one per worker), and
-at the end ``policy.safetensors``. If they are installed, TensorBoard's files are in ``tensorboard/`` and Matplotlib
-plots ``curve.png``.
+at the end ``policy.safetensors``. If it is installed, Matplotlib plots ``curve.png``; see ``loggers`` for TensorBoard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -29,6 +28,7 @@ from gym_batchnav.train.policy_file import policy_about, save_policy
 from gym_batchnav.train.ppo import PPO
 from gym_batchnav.train.run import checkpoint
 from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
+from gym_batchnav.train.run.loggers import Logger, make_loggers
 from gym_batchnav.train.run.settings import FILE, RunSettings, check_same_run, read_run_file, write_run_file
 from gym_batchnav.train.run.workers import Workers
 
@@ -58,6 +58,7 @@ class TrainingRun:
         given: Settings by name, see RunSettings; to resume a run, only those that change.
         resume: Resume the run in the folder, if there is one.
         note: Called with a message before slow operations.
+        loggers: Where the curve goes besides its file, see ``make_loggers``.
 
     Attributes:
         settings: Settings of the run.
@@ -72,12 +73,17 @@ class TrainingRun:
     """
 
     def __init__(
-        self, out: Path, given: dict[str, Any], resume: bool = False, note: Callable[[str], None] = lambda text: None
+        self,
+        out: Path,
+        given: dict[str, Any],
+        resume: bool = False,
+        note: Callable[[str], None] = lambda text: None,
+        loggers: Sequence[str] | None = None,
     ) -> None:
         self.out = out
         self.settings = _settings(out, given, resume)
         self.preset = self.settings.resolved()
-        _set_threads(self.preset.threads)
+        use_threads(self.preset.threads)
         with ExitStack() as undo:
             self.workers = Workers.from_environment()
             undo.callback(self.workers.close)
@@ -100,9 +106,14 @@ class TrainingRun:
             self.rows: list[Row] = []
             self._session = Sums()  # of this process
             self._wall = 0.0
-            self._board: Any = None
+            self._loggers: list[Logger] = []
             if self._is_leader:
-                self.rows = self._begin_log()
+                # Loggers first: a folder in which one could not be made holds no run.
+                self._loggers = make_loggers(loggers, out, self.settings.description(), self.ppo.frames)
+                for logger in self._loggers:
+                    undo.callback(logger.close)
+                write_run_file(out, self.settings)
+                self.rows = cut_curve(out / CURVE, self.ppo.frames)
             self._writer = checkpoint.CheckpointWriter()
             undo.pop_all()
 
@@ -148,11 +159,11 @@ class TrainingRun:
                 self._writer.wait()
                 return now.progress >= 1
             before = self.ppo.frames
-            follower = expert_share(now.progress, self.preset.ppo.imitation_share)
+            share = expert_share(now.progress, self.preset.ppo.imitation_share)
             report = self.ppo.iterate(now.progress)
             # These are the frames of all workers, so only worker 0 counts them.
             frames = report.frames - before if self._is_leader else 0
-            window.add(frames, report.seconds, {**report.losses, "follower": follower or 0.0}, report.episodes)
+            window.add(frames, report.seconds, {**report.losses, "teacher": share or 0.0}, report.episodes)
             watch(self)
 
     def finish(self) -> dict[str, Any]:
@@ -160,7 +171,7 @@ class TrainingRun:
 
         Returns:
             frames, seconds, fps and parts (of this process), success and spl (of the last minute; None if no episode
-            ended in it without actions of the follower), files.
+            ended in it without actions of the teacher), files.
         """
         kind = self.preset.policy
         preset = self.settings.preset
@@ -173,7 +184,7 @@ class TrainingRun:
         recent = [
             row
             for row in self.rows
-            if row["seconds"] > self.seconds - RECENT_SECONDS and row["episodes"] and not row["losses"]["follower"]
+            if row["seconds"] > self.seconds - RECENT_SECONDS and row["episodes"] and not row["losses"].get("teacher")
         ]
         counts = [row["episodes"] for row in recent]
         session = row_of(self._session, self.ppo.frames, self.seconds, self._wall) if self._wall else {}
@@ -195,8 +206,13 @@ class TrainingRun:
             stack.callback(self.workers.close)
             stack.callback(self._env.close)
             stack.callback(self._writer.close)
-            if self._board is not None:
-                stack.callback(self._board.close)
+            for logger in self._loggers:
+                stack.callback(logger.close)
+
+    @property
+    def env(self) -> BatchNavEnv:
+        """The batch in which this worker learns."""
+        return self._env
 
     @property
     def _is_leader(self) -> bool:
@@ -240,15 +256,6 @@ class TrainingRun:
         about = {**self.settings.description(), "workers": self.workers.size}
         self._writer.save(self._path, state, about)
 
-    def _begin_log(self) -> list[Row]:
-        """Write the settings and open the logs; return the lines of the curve so far."""
-        write_run_file(self.out, self.settings)
-        if find_spec("tensorboard") is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(self.out / "tensorboard"), purge_step=self.ppo.frames + 1)
-        return cut_curve(self.out / CURVE, self.ppo.frames)
-
     def _log(self, window: Sums, wall: float) -> None:
         """Append a line for a window of iterations to the curve."""
         sums = Sums()
@@ -266,8 +273,8 @@ class TrainingRun:
         row["learning_rate"] = self.ppo.optimizer.param_groups[0]["lr"]
         self.rows.append(row)
         append_row(self.out / CURVE, row)
-        for name, value in flat_numbers(row).items() if self._board is not None else ():
-            self._board.add_scalar(name, value, row["frames"])
+        for logger in self._loggers:
+            logger.log(flat_numbers(row), row["frames"])
 
 
 def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
@@ -305,7 +312,7 @@ def _device(name: str, local_rank: int) -> torch.device:
     return torch.device("cuda", index)
 
 
-def _set_threads(count: int | None) -> None:
+def use_threads(count: int | None) -> None:
     """Set the threads of torch and Numba; they share OpenMP, so the setting of either affects both."""
     if count is not None:
         config: Any = numba.config  # its attributes are created at import, which mypy does not see

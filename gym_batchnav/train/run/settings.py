@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import gym_batchnav
 from gym_batchnav.env.settings import check_choice
+from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.policy import POLICIES
-from gym_batchnav.train.policy_file import flattened
+from gym_batchnav.train.run.config import checked_value, with_changes
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
 FILE = "run.json"
+_UNITS = {"s": 1, "m": 60, "h": 3600}
 CHANGEABLE = ("frames", "time_limit", "threads")  # settings that may differ when a run is resumed
 
 
@@ -33,6 +37,7 @@ class RunSettings:
         num_envs: N, the number of environments.
         device: ``"cpu"`` or ``"cuda"``.
         threads: Number of threads that torch and Numba share.
+        changes: Any other settings of the preset by dotted names, such as ``{"ppo.gamma": 0.995}``.
     """
 
     preset: str = "cpu"
@@ -44,6 +49,7 @@ class RunSettings:
     num_envs: int | None = None
     device: str | None = None
     threads: int | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError if a setting is invalid."""
@@ -52,27 +58,30 @@ class RunSettings:
         check_choice("device", self.device, (None, "cpu", "cuda"))
         counts = {"frames": self.frames, "num_envs": self.num_envs, "threads": self.threads}
         check_counts(**{name: one for name, one in counts.items() if one is not None})
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed}: pass a whole number of at least 0")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed={self.seed}: pass a whole number from 0 to 2**32 - 1")
         if self.time_limit is not None:
             check_positive(time_limit=self.time_limit)
+        self.resolved()
 
     def resolved(self) -> Preset:
         """Return the preset with the changes applied."""
         preset = PRESETS[self.preset]
+        if self.device is not None:
+            on_gpu = ON_A_GPU if self.device == "cuda" else dict.fromkeys(ON_A_GPU, False)
+            preset = replace(preset, ppo=replace(preset.ppo, **on_gpu))
+        preset = with_changes(preset, self.changes)
         changes: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("scenes", "policy", "num_envs", "device", "threads")
             if getattr(self, name) is not None
         }
-        if changes.get("policy") == "blind":
+        if changes.get("policy", preset.policy) == "blind":
             changes["sensors"] = ()  # a blind agent needs no pictures
         learning: dict[str, Any] = {
             "total_frames": self.frames or preset.ppo.total_frames,
             "num_minibatches": min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),
         }
-        if self.device is not None:
-            learning |= ON_A_GPU if self.device == "cuda" else dict.fromkeys(ON_A_GPU, False)
         changes["ppo"] = replace(preset.ppo, **learning)
         return replace(preset, **changes)
 
@@ -83,6 +92,8 @@ class RunSettings:
             ValueError: Another setting differs.
         """
         for name, value in given.items():
+            if name == "changes" and not value:
+                continue
             if name not in CHANGEABLE and getattr(self, name) != value:
                 raise ValueError(
                     f"'{where}' contains a run with {name}={getattr(self, name)!r}, not {value!r}: "
@@ -94,6 +105,38 @@ class RunSettings:
         """Return everything that a run depends on, as JSON values."""
         described = {"version": gym_batchnav.__version__, "settings": asdict(self), "preset": asdict(self.resolved())}
         return json.loads(json.dumps(described))
+
+
+def run_keywords(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of RunSettings for settings by dotted names, as ``read_config`` returns them.
+
+    Raises:
+        ValueError: A value is of the wrong type.
+    """
+    hints = get_type_hints(RunSettings)
+    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    for name, value in names.items():
+        if name == "time_limit" and isinstance(value, str):
+            given[name] = seconds_of(name, value)
+        elif name in hints:
+            given[name] = checked_value(name, value, hints[name])
+        else:
+            changes[name] = value
+    return {**given, **({"changes": changes} if changes else {})}
+
+
+def seconds_of(name: str, text: str) -> float:
+    """Return the seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
+
+    Raises:
+        ValueError: The text is not a positive duration; the message begins with ``name``.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not seconds:
+        raise ValueError(f"{name}={text!r}: write a positive duration such as 90s, 60m or 2h")
+    return seconds
 
 
 def write_run_file(out: Path, settings: RunSettings) -> None:
@@ -110,10 +153,10 @@ def read_run_file(out: Path) -> RunSettings:
     path = out / FILE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        known = {field.name: stored[field.name] for field in fields(RunSettings)}
+        known = {one.name: stored[one.name] for one in fields(RunSettings)}
         scenes = known["scenes"]
         return RunSettings(**{**known, "scenes": None if scenes is None else tuple(scenes)})
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"'{path}' is damaged ({error}): pass another out=") from error
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 DONE_SHARE = 0.6  # once this share of the workers has finished its rollout, the others cut theirs short
 SHORTEST_SHARE = 0.25  # a rollout is never cut shorter than this share of its steps
+# Gradients are sent once so many of them are there (benchmarks/workers.py compares sizes).
+BUCKET_MIB = 16
 _COLLECTED = "collected"
 
 T = TypeVar("T")
@@ -72,10 +78,21 @@ class Workers:
         workers._store = torch.distributed.PrefixStore("gym_batchnav", store)
         return workers
 
-    def broadcast_weights(self, policy: nn.Module) -> None:
-        """Copy the weights and buffers of worker 0's policy to every worker."""
-        for values in (*policy.parameters(), *policy.buffers()):
-            self._wait_for(torch.distributed.broadcast, values.detach(), 0)
+    def parallel(self, policy: nn.Module) -> nn.Module:
+        """Return a module that calls the policy and whose backward pass averages gradients over the workers.
+
+        The module shares the policy's parameters, which are first set to those of worker 0, buffers included. Gradients
+        are sent in buckets, the last layers first, while the backward pass computes those of earlier layers.
+        """
+        if self.size == 1:
+            return policy
+        # A kernel of one channel has two equal layouts, of which torch's convolution returns the other one.
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
+        known = inspect.signature(DistributedDataParallel).parameters
+        # The name before torch 2.13 is the second one.
+        buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        keywords: dict[str, Any] = {buffers: False, "gradient_as_bucket_view": True, "bucket_cap_mb": BUCKET_MIB}
+        return DistributedDataParallel(policy, **keywords)
 
     def broadcast(self, value: T) -> T:
         """Return worker 0's value, which may be anything that can be pickled."""
@@ -98,21 +115,32 @@ class Workers:
         self._wait_for(torch.distributed.all_reduce, values)
         return values
 
-    def average_gradients(self, policy: nn.Module, num_frames: int) -> None:
-        """Replace every worker's gradients by the mean over the frames of all workers.
+    def loss_weights(self, num_frames: list[int]) -> list[float]:
+        """Return a factor for the loss of each mini-batch that makes the mean of gradients one over all frames.
+
+        The mean over workers gives the frames of short rollouts too much weight; the factors correct that.
 
         Args:
-            policy: The policy; its gradients are means over this worker's frames.
-            num_frames: Number of these frames.
+            num_frames: Number of frames in each mini-batch of this worker; losses are means over them.
         """
         if self.size == 1:
-            return
-        gradients = [parameter.grad for parameter in policy.parameters() if parameter.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients] + [gradients[0].new_ones(1)])
-        flat = self.total(flat.mul_(num_frames))
-        flat.div_(flat[-1].clone())
-        for gradient, mean in zip(gradients, flat.split([one.numel() for one in gradients] + [1]), strict=False):
-            gradient.copy_(mean.view(gradient.shape))
+            return [1.0] * len(num_frames)
+        own = torch.tensor(num_frames, dtype=torch.float64)
+        return (own * self.size / self.total(own.clone())).tolist()
+
+    @contextmanager
+    def others(self) -> Iterator[None]:
+        """Name the cause of errors in code that communicates without a method of this class, such as ``parallel``.
+
+        Raises:
+            RuntimeError: Another worker is gone.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or not _is_lost_connection(error):
+                raise
+            raise self._lost(error) from error
 
     def is_late(self, share: float) -> bool:
         """Return whether to end a rollout after this share of it, since most other workers have finished theirs."""
@@ -142,10 +170,19 @@ class Workers:
         try:
             collective(*arguments)
         except RuntimeError as error:
-            raise RuntimeError(
-                f"worker {self.rank} of {self.size} lost the others ({error}): check their output, then restart all"
-            ) from error
+            raise self._lost(error) from error
         self.seconds += time.perf_counter() - clock
+
+    def _lost(self, error: RuntimeError) -> RuntimeError:
+        """Return the error for a worker whose connection to the others has failed."""
+        return RuntimeError(
+            f"worker {self.rank} of {self.size} lost the others ({error}): check their output, then restart all"
+        )
+
+
+def _is_lost_connection(error: RuntimeError) -> bool:
+    """Return whether a collective failed because of another worker."""
+    return isinstance(error, torch.distributed.DistError) or any(name in str(error) for name in ("gloo", "NCCL"))
 
 
 def _backend(local_size: int) -> str:

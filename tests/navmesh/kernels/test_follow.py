@@ -10,6 +10,7 @@ from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.library.sources import shipped_scenes
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.state import AgentState, StepOutcome
 
 
 def walk(
@@ -42,6 +43,7 @@ def walk(
     active = np.ones(size, bool)
     moved = np.zeros(size, np.float32)
     collided = np.zeros(size, bool)
+    agents = AgentState(slots, polygon, position, heading, np.zeros(size, np.float32))
     how = dict(forward_step=forward_step, turn_angle=np.radians(turn_deg), sliding=sliding)
     navmeshes.distance(slots, polygon, position, goal_index, first)
     for _ in range(500):
@@ -50,10 +52,7 @@ def walk(
         if not active.any():
             break
         commands = DiscreteActions(forward_step, turn_deg).decode(actions)
-        navmeshes.step(
-            commands, slots, polygon, position, heading, sliding=sliding, active=active, moved_out=moved,
-            collided_out=collided,
-        )  # fmt: skip
+        navmeshes.step(commands, agents, active, StepOutcome(moved, collided), sliding=sliding)
         path += moved
     navmeshes.distance(slots, polygon, position, goal_index, last)
     return first, np.where(active, np.inf, last), path

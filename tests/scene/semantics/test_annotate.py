@@ -17,12 +17,14 @@ from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.recipes import SceneFile, load_recipe
 from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.frame import Z_UP
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import semantics_beside
+from gym_batchnav.scene.semantics.colors import read_painted_glb
 from gym_batchnav.scene.semantics.surface import nearest_numbers, surface_points
 
 pytest.importorskip("scipy")
@@ -247,3 +249,30 @@ def test_points_are_the_centroids_of_equal_parts(divisions, seed):
     np.testing.assert_allclose(weights.mean(axis=0), 1 / 3)  # no place is preferred
     distances = np.linalg.norm(weights[:, None] - weights[None], axis=2) + 10 * np.eye(len(weights))
     np.testing.assert_allclose(distances.min(), np.sqrt(2) / np.sqrt(3) / divisions if divisions > 1 else 10, rtol=1e-3)
+
+
+def test_colours_of_large_pictures_are_not_mixed(tmp_path, monkeypatch):
+    # Both pictures are scaled down, from PNG and after reading: averages would be colours of neither object.
+    monkeypatch.setattr("gym_batchnav.scene.textures.AUTO_BYTES", 1)
+    square = scene_of("wall", flat(0.0, 2.0))
+    picture = np.full((301, 4200, 4), 255, np.uint8)
+    picture[..., 2] = 0
+    picture[:, ::2, 1] = 0  # red and yellow in turns
+    uvs = np.stack([square.vertices[:, 0] / 2, 1 - square.vertices[:, 1]], axis=1).astype(np.float32)
+    materials = replace(square.materials, texture=np.zeros(1, np.int32), base_color=np.ones((1, 4), np.float32))
+    save_glb(replace(square, uvs=uvs, textures=(picture,), materials=materials), tmp_path / "w.semantic.glb")
+    painted = read_painted_glb(SceneFiles(tmp_path / "w.semantic.glb"))[1]
+    assert max(painted.textures[0].shape) == 64
+    assert {tuple(one) for one in painted.textures[0][..., :3].reshape(-1, 3).tolist()} <= {(255, 0, 0), (255, 255, 0)}
+
+
+def test_annotations_that_are_added_make_a_cached_scene_old(tmp_path, home):
+    save_glb(home, tmp_path / "a.glb")
+    recipe = SceneFile(str(tmp_path / "a.glb"), "a")
+    plain = replace(recipe, options={"semantics": False})
+    scene, without = recipe.make(), plain.make()
+    assert recipe.is_current(scene, recipe.key())
+    for ending in ("glb", "txt"):
+        (tmp_path / f"a.semantic.{ending}").write_bytes(b"")
+    assert not recipe.is_current(scene, recipe.key())
+    assert plain.is_current(without, plain.key())

@@ -104,7 +104,7 @@ def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
     assert about.camera == PRESETS["cpu"].camera and about.turn_angle_deg == 10.0
     rows = read_rows(tmp_path / "run/curve.jsonl")
     assert rows[-1]["frames"] == 3 * FRAMES and rows[-1]["learning_rate"] > 0
-    assert {"imitation", "value", "grad_norm", "follower"} <= set(rows[0]["losses"])
+    assert {"imitation", "value", "grad_norm", "teacher"} <= set(rows[0]["losses"])
     with Image.open(tmp_path / "run/curve.png") as image:
         assert np.asarray(image.convert("L")).std() > 5
     assert list((tmp_path / "run/tensorboard").glob("events.*"))
@@ -153,6 +153,12 @@ class TestRefusals:
         with pytest.raises(FileExistsError, match="contains a run: resume it with resume=True"):
             start()
         assert {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")} == before
+
+    def test_an_unknown_logger_leaves_no_run(self, rooms, tmp_path):
+        given = {"scenes": (str(rooms),), "num_envs": NUM_ENVS, "threads": 1, "frames": FRAMES, "policy": "blind"}
+        with pytest.raises(ValueError, match="logger='comet'"):
+            TrainingRun(tmp_path / "run", given, loggers=["comet"])
+        assert not (tmp_path / "run/run.json").exists()
 
     def test_without_a_checkpoint_it_begins(self, start):
         start(seed=3)
@@ -261,7 +267,7 @@ class TestCurve:
 
     def test_damage_inside_is_an_error(self, tmp_path):
         path = tmp_path / "curve.jsonl"
-        path.write_text('{"frames": 1}\n{"fra\n{"frames": 3}\n')
+        path.write_text('{"frames": 1, "seconds": 1}\n{"fra\n{"frames": 3, "seconds": 3}\n')
         with pytest.raises(ValueError, match="line 2, is damaged"):
             read_rows(path)
         path.unlink()

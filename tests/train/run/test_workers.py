@@ -68,16 +68,20 @@ def train(workers, cache_dir):
 
 
 def average(workers):
-    """Average two gradients of 10 and 30 frames."""
+    """Average the gradients of two losses, which are means over 10 and over 30 frames."""
+    torch.manual_seed(workers.rank)  # the first worker's weights are those of all
     layer = torch.nn.Linear(2, 3)
-    for parameter in layer.parameters():
-        parameter.grad = torch.full_like(parameter, 1.0 + workers.rank)
-    workers.average_gradients(layer, (10, 30)[workers.rank])
-    return torch.cat([parameter.grad.flatten() for parameter in layer.parameters()]).numpy()
+    parallel = workers.parallel(layer)
+    (weight,) = workers.loss_weights([(10, 30)[workers.rank]])
+    inputs = torch.full((5, 2), 1.0 + workers.rank)
+    with workers.others():
+        (parallel(inputs).sum(1).mean() * weight).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in layer.parameters()]).numpy(), layer.bias.detach()
 
 
 def work_in_pairs(workers, cache_dir):
-    found = {**train(workers, cache_dir), "average": average(workers)}
+    found = train(workers, cache_dir)
+    found["average"], found["bias"] = average(workers)
     found["gathered"] = workers.gather(f"worker {workers.rank}")
     found["broadcast"] = workers.broadcast({"rank": workers.rank})["rank"]
     workers.barrier()
@@ -104,7 +108,7 @@ def work_with_a_straggler(workers, cache_dir):
     for _ in range(3):
         with mock.patch.object(ppo, "_learn", wraps=ppo._learn) as learn:
             ppo.iterate()
-        rows.append(len(learn.call_args.args[0].actions))
+        rows.append(len(learn.call_args.args[0].rollout.actions))
     weights = torch.cat([parameter.detach().flatten() for parameter in ppo.policy.parameters()]).numpy()
     found = {"rows": rows, "frames": ppo.frames - before, "weights": weights}
     found["total"] = sum(workers.gather(sum(rows)))
@@ -114,6 +118,24 @@ def work_with_a_straggler(workers, cache_dir):
     with pytest.raises(RuntimeError, match=f"worker {workers.rank} of 3 lost the others"):
         ppo.iterate()
     return found
+
+
+def work_with_an_overlap_and_a_straggler(workers, cache_dir):
+    """Run two iterations in which the second worker is slow from the start."""
+    ppo = make_ppo(workers, cache_dir, "blind", num_envs=4, num_steps=32, overlap=True)
+    env = ppo.collector.envs[0]
+    env.reset(seed=0)  # compiles
+    receive = env.recv
+    if workers.rank == 1:
+        env.recv = lambda: (time.sleep(0.1), receive())[1]
+    workers.barrier()
+    rows = []
+    for _ in range(2):
+        with mock.patch.object(ppo, "_learn", wraps=ppo._learn) as learn:
+            ppo.iterate()
+        rows.append(len(learn.call_args.args[0].rollout.actions))
+    workers.close()
+    return {"rows": rows}
 
 
 def run_workers(work, count, tmp_path):
@@ -151,7 +173,9 @@ def test_two_workers_learn_what_one_learns_in_all_their_environments(tmp_path):
         np.testing.assert_allclose(first[name], expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
     assert np.abs(expected["gradient_2"]).max() > 0.01 and expected["frames"] == 3 * STEPS * TOTAL_ENVS
     for found in (first, second):
-        np.testing.assert_allclose(found["average"], (10 * 1 + 30 * 2) / 40)
+        # Of the weights [3, 2], whose gradients are the inputs, and of the biases [3].
+        np.testing.assert_allclose(found["average"], [(10 * 1 + 30 * 2) / 40] * 6 + [1.0] * 3)
+        np.testing.assert_array_equal(found["bias"], first["bias"])
         assert found["gathered"].tolist() == ["worker 0", "worker 1"] and found["broadcast"] == 0
 
 
@@ -165,6 +189,14 @@ def test_the_rollout_of_a_straggler_is_cut_and_its_death_is_noticed(tmp_path):
     for worker in found:
         assert worker["frames"] == 4 * worker["total"] == 4 * sum(sum(other["rows"]) for other in found)
         np.testing.assert_array_equal(worker["weights"], found[0]["weights"])
+
+
+@pytest.mark.slow
+def test_with_an_overlap_a_quick_worker_does_not_count_as_two(tmp_path):
+    """One of two is less than the share that cuts rollouts, so none is cut."""
+    codes, found = run_workers(work_with_an_overlap_and_a_straggler, 2, tmp_path)
+    assert codes == [0, 0]
+    assert [worker["rows"].tolist() for worker in found] == [[32, 32]] * 2
 
 
 class Store:
@@ -200,11 +232,10 @@ def test_alone_nothing_waits(monkeypatch):
     workers.barrier()
     assert not workers.is_late(1.0)
     layer = torch.nn.Linear(2, 2)
-    before = layer.weight.clone()
-    layer.weight.grad = torch.ones(2, 2)
-    workers.broadcast_weights(layer)
-    workers.average_gradients(layer, 5)
-    assert torch.equal(layer.weight, before) and torch.equal(layer.weight.grad, torch.ones(2, 2))
+    assert workers.parallel(layer) is layer
+    assert workers.loss_weights([5, 3]) == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="an error of its own"), workers.others():
+        raise RuntimeError("an error of its own")
     assert workers.seconds == 0
     workers.close()
 

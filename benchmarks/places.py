@@ -1,0 +1,129 @@
+"""Policies in places that they were not trained in: generated homes, the shipped apartments and real buildings.
+
+python benchmarks/places.py POLICY [POLICY ...] [--blind FILE] [--agents blind,mapper] [--json FILE]
+
+Several policies are runs of one method with different seeds. Real buildings are read from GYM_BATCHNAV_TEST_DATA, by
+default ../shared, and left out, with a message, where it is absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.train.run.presets import PRESETS
+
+DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", Path(__file__).parents[2] / "shared"))
+BUILDINGS = (
+    "aws_small_house/aws_small_house.glb",
+    "aws_bookstore/aws_bookstore.glb",
+    "godot/living_room.glb",
+    "godot/room.glb",
+    "drake_livingroom/drake_furnished_living_room.glb",
+)
+ABOVE_BLIND = 0.10  # SPL, in each real building
+
+
+@dataclass(frozen=True)
+class Place:
+    """Scenes that are evaluated together, and what a policy should reach there."""
+
+    name: str
+    scenes: tuple[str, ...]
+    episodes_per_scene: int
+    spl: float
+    success: float
+
+
+def places() -> list[Place]:
+    """Return the groups of scenes; each real building is a group of its own, without bars but the one above blind."""
+    found = [
+        Place("small homes (held out by the preset cpu)", PRESETS["cpu"].held_out, 25, 0.93, 0.95),
+        Place("homes of the default size", ("procedural:100000-100019",), 25, 0.90, 0.93),
+        Place("the shipped apartments", ("apartments",), 50, 0.90, 0.93),
+    ]
+    if not DATA.is_dir():
+        print(f"no folder '{DATA}': real buildings are left out; set GYM_BATCHNAV_TEST_DATA")
+        return found
+    buildings = tuple(str(DATA / "scenes" / name) for name in BUILDINGS)
+    return [*found, Place("real buildings", buildings, 100, 0.75, 0.85)]
+
+
+def evaluated(place: Place, policies: tuple[str, ...], blind: Path | None, agents: tuple[str, ...]) -> dict[str, Any]:
+    """Return means and 95% intervals by agent, and SPL by scene."""
+    with train_extra():
+        from gym_batchnav.evaluation.intervals import estimates
+        from gym_batchnav.library.sources import scene_sources
+        from gym_batchnav.train.comparison import Asked, make_comparison
+
+    scenes = scene_sources(list(place.scenes))
+    asked = Asked(
+        policies=policies, blind_file=blind, agents=agents, scenes=place.scenes,
+        episodes=place.episodes_per_scene * len(scenes),
+    )  # fmt: skip
+    comparison = make_comparison(asked, print)
+    try:
+        comparison.run()
+        figures: dict[str, Any] = {}
+        for agent in comparison.runs:
+            runs = comparison.results_of(agent)
+            found = estimates(runs)
+            by_scene = {
+                scene.name: {
+                    name: sum(float(getattr(run, name)[run.scene_index == index].mean()) for run in runs) / len(runs)
+                    for name in ("spl", "success")
+                }
+                for index, scene in enumerate(scenes)
+            }
+            figures[agent] = {
+                **{name: [found[name].mean, found[name].low, found[name].high] for name in ("spl", "success")},
+                "scenes": by_scene,
+            }
+        return figures
+    finally:
+        comparison.close()
+
+
+def main() -> None:
+    """Print a table, and exit with 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("policies", nargs="+", help="policy files, or an agent such as mapper")
+    parser.add_argument("--blind", type=Path, help="the blind policy; by default the shipped one")
+    parser.add_argument("--agents", default="blind", help="agents beside it, separated by commas; '' for none")
+    parser.add_argument("--json", type=Path, help="also write all figures here")
+    given = parser.parse_args()
+    agents = tuple(filter(None, given.agents.split(",")))
+    missed = []
+    found = {}
+    print("| where | agent | SPL (95%) | success (95%) |\n|---|---|---|---|")
+    for place in places():
+        figures = found[place.name] = evaluated(place, tuple(given.policies), given.blind, agents)
+        for agent, one in figures.items():
+            cells = [f"{one[name][0]:.3f} ({one[name][1]:.2f} to {one[name][2]:.2f})" for name in ("spl", "success")]
+            print(f"| {place.name} | {agent} | {' | '.join(cells)} |", flush=True)
+        policy = figures["policy"]
+        for name in ("spl", "success"):
+            bar = getattr(place, name)
+            if policy[name][0] < bar:
+                missed.append(f"{place.name}: {name} {policy[name][0]:.3f}, bar {bar}")
+        if place.name == "real buildings":
+            for scene, one in policy["scenes"].items():
+                blind = figures.get("blind", {}).get("scenes", {}).get(scene, {}).get("spl")
+                beside = "" if blind is None else f"{blind:.3f}"
+                print(f"| {scene} | policy; blind: {beside} | {one['spl']:.3f} | {one['success']:.3f} |", flush=True)
+                if blind is not None and one["spl"] < blind + ABOVE_BLIND:
+                    missed.append(f"{scene}: SPL {one['spl']:.3f}, blind {blind:.3f}")
+    if given.json is not None:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    print("\n".join(["", "missed:", *missed] if missed else ["", "all bars are met"]))
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""``gym-batchnav collect``: run agents and write datasets; check, finish and merge them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
+from gym_batchnav.cli.flags import errors_with_flags, listed
+
+if TYPE_CHECKING:
+    from gym_batchnav.collect.collector import Collected, Progress
+    from gym_batchnav.collect.merge import Checked
+
+collect = typer.Typer(invoke_without_command=True, no_args_is_help=True)
+
+
+@collect.callback()
+def run(
+    context: typer.Context,
+    out: Annotated[Path | None, typer.Option(help="Folder of the dataset; created if missing.")] = None,
+    scenes: Annotated[
+        list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help="follower (shortest paths), mapper, random, a policy file, or module:function.")
+    ] = "follower",
+    sample: Annotated[bool, typer.Option("--sample", help="Sample the actions of a policy file.")] = False,
+    to: Annotated[str, typer.Option(help="zarr, webdataset, lerobot, minari or rrd.")] = "zarr",
+    level: Annotated[
+        int | None, typer.Option(help="Compression of zarr by Zstandard: higher is smaller and slower (default: 1).")
+    ] = None,
+    lerobot_version: Annotated[
+        str | None, typer.Option(help="Version of lerobot: 3.0 (default), or 2.1 with one file per episode.")
+    ] = None,
+    rgb: Annotated[
+        str | None, typer.Option(help="RGB in lerobot: video as h264 (default), av1 or lossless; or exact images.")
+    ] = None,
+    depth: Annotated[
+        str | None,
+        typer.Option(help="Depth in lerobot: float32 (default), exact; uint16, millimetres; or video of 12 bits."),
+    ] = None,
+    sensors: Annotated[str, typer.Option(help="Separated by commas: rgb,depth,semantic,normals,points.")] = "rgb,depth",
+    size: Annotated[
+        int | None, typer.Option(help="Width and height of images in pixels (default: 64, or the policy's).", min=1)
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; it sets the camera.")
+    ] = None,
+    episode_file: Annotated[Path | None, typer.Option(help="Habitat's episodes for the scenes.")] = None,
+    episodes_per_scene: Annotated[
+        int, typer.Option(help="Number of episodes, the first ones of each scene.", min=1)
+    ] = 100,
+    episodes_per_shard: Annotated[
+        int, typer.Option(help="Episodes per shard, the unit that is kept after a kill.", min=1)
+    ] = 16,
+    num_envs: Annotated[int, typer.Option(help="Environments; changes the speed alone.", min=1)] = 64,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="i/n",
+            help="Collect part i of n, i from 1 to n. In a Slurm array 1-8: $SLURM_ARRAY_TASK_ID/8; in an indexed job "
+            "of Kubernetes, which counts from 0: $((JOB_COMPLETION_INDEX + 1))/8. No variable is read by itself.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of noise and random actions.", min=0, max=2**32 - 1)] = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that write (default: one for four processors).", min=1)
+    ] = None,
+    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    ray: RayAddress = None,
+    ray_cpus: RayCpus = None,
+) -> None:
+    """Run the first episodes of every scene once and write them to a dataset.
+
+    A command that was killed is resumed by repeating it: finished shards stay, and the result is that of an undisturbed
+    run. Episodes depend on --seed, their scene and their number alone. Parts (--shard) may share --out, where
+    the part that ends last makes the dataset, or have folders of their own for: gym-batchnav collect merge OUT
+    FOLDER...
+
+    With --ray, all nodes of a Ray cluster collect; they must share --out, and the files of scenes and policies.
+
+    Example: gym-batchnav collect --scenes "homes/*.glb" --episodes-per-scene 100 --out data
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if out is None:
+        raise ValueError("--out is missing: name the folder of the dataset")
+    from gym_batchnav.evaluation.named_agents import agent_file
+    from gym_batchnav.geometry import Camera
+
+    file = agent_file(policy)
+    keywords: dict[str, Any] = {
+        "scenes": "apartments" if not scenes else scenes,
+        "policy": policy if file is None else str(file.resolve()),
+        "sample": sample,
+        "sensors": listed(sensors),
+        "episodes_per_scene": episodes_per_scene,
+        "episodes_per_shard": episodes_per_shard,
+        "num_envs": num_envs,
+        "seed": seed,
+        "workers": workers,
+        "renderer": renderer,
+    }
+    keywords |= {} if size is None else {"camera": Camera(size, size)}
+    keywords |= {} if protocol is None else {"protocol": protocol}
+    keywords |= {} if episode_file is None else {"episode_file": episode_file}
+    options = {"level": level, "version": lerobot_version, "rgb": rgb, "depth": depth}
+    _print_collected(_collected(out, to, options, shard, ray, ray_cpus, keywords))
+
+
+def _collected(
+    out: Path,
+    to: str,
+    options: dict[str, Any],
+    shard: str | None,
+    ray: str | None,
+    ray_cpus: int | None,
+    keywords: dict[str, Any],
+) -> Collected:
+    """Collect on this machine, or first on all nodes of a Ray cluster.
+
+    Args:
+        out: Folder of the dataset.
+        to: Name of the format.
+        options: Options of formats; None for their defaults.
+        shard: ``"i/n"``, or None.
+        ray: Address of the cluster, or None.
+        ray_cpus: Processors of a worker there; None for all of its node.
+        keywords: Further keywords of ``collect``.
+    """
+    from gym_batchnav.collect.collector import collect as run_collection
+    from gym_batchnav.collect.formats import make_format
+
+    flags = ("out", "scenes", "policy", "sample", "to", "level", "rgb", "depth", "sensors", "protocol", "episode_file",
+             "episodes_per_scene", "episodes_per_shard", "num_envs", "shard", "seed", "workers",
+             "renderer")  # fmt: skip
+    with errors_with_flags(*flags, "ray", "ray_cpus", version="lerobot_version"):
+        keywords = {**keywords, "to": make_format(to, **options)}
+        check_one_division(shard, ray, ray_cpus)
+        if ray is not None:
+            from gym_batchnav.cluster.collection import collect_on
+
+            collect_on(ray, out, keywords, num_cpus=ray_cpus)
+    with errors_with_flags(*flags), _frames_per_second() as progress:
+        return run_collection(out, shard=shard, progress=progress, **keywords)  # after --ray, it finds all shards
+
+
+@collect.command()
+def check(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -> None:
+    """Read every file of a dataset, and check that it holds what it says."""
+    from gym_batchnav.collect.merge import check_dataset
+
+    with Console().status("Checking"):
+        found = check_dataset(folder)
+    _print_checked(found)
+    if found.missing:
+        raise typer.Exit(1)
+
+
+@collect.command()
+def finish(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -> None:
+    """Check a dataset and make it of the shards that are there, although others are missing."""
+    from gym_batchnav.collect.merge import finish_dataset
+
+    with Console().status("Finishing"):
+        found = finish_dataset(folder)
+    _print_checked(found)
+
+
+@collect.command()
+def merge(
+    out: Annotated[Path, typer.Argument(help="Folder of the new dataset.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of datasets with the same settings.")],
+) -> None:
+    """Check datasets of the same settings, such as parts of one collection, and join them."""
+    from gym_batchnav.collect.merge import merge_datasets
+
+    with Console().status("Merging"), errors_with_flags(out="out"):
+        found = merge_datasets(out, folders)
+    _print_checked(found)
+
+
+@contextmanager
+def _frames_per_second() -> Iterator[Progress]:
+    """Show the number of episodes and the frames per second on standard error, on a terminal."""
+    from rich.progress import Progress as Bar
+    from rich.progress import TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.completed:,.0f} episodes, {task.fields[frames]:,} frames"),
+        TextColumn("{task.fields[rate]:,.0f} frames/s"), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None, frames=0, rate=0.0)
+
+        def show(episodes: int, frames: int) -> None:
+            state = bar.tasks[task]
+            total = state.fields["frames"] + frames
+            rate = total / max(state.elapsed or 0.0, 1e-9)
+            bar.update(task, advance=episodes, frames=total, rate=rate)
+
+        yield show
+
+
+def _table(found: Collected) -> Table:
+    """Return what a collection did as a table."""
+    rate = found.num_frames / found.seconds if found.seconds else 0.0
+    size = sum(path.stat().st_size for path in (found.folder / "shards").rglob("*") if path.is_file())
+    rows = {
+        "episodes": f"{found.num_episodes:,} in {found.num_shards:,} shards",
+        "frames": f"{found.num_frames:,}",
+        "frames/s": f"{rate:,.0f}",
+        "image memory": f"{found.peak_bytes / 2**20:,.0f} MiB",
+        "shards found": f"{found.num_found:,}",
+        "shards missing": f"{found.num_missing:,}",
+        "dataset": f"{size / 2**20:,.1f} MiB in {found.folder}",
+    }
+    return _facts(f"{found.info.format}: {found.info.policy}, {found.info.task}", rows)
+
+
+def _print_collected(found: Collected) -> None:
+    """Print what a collection did, and what is left to do."""
+    from gym_batchnav.system.wording import counted
+
+    Console().print(_table(found))
+    if found.num_missing:
+        Console().print(
+            f"{counted(found.num_missing, 'shard')} missing: the dataset is made when other parts have collected them; "
+            "collect merge joins folders, and collect finish makes it of what is there"
+        )
+
+
+def _print_checked(found: Checked) -> None:
+    """Print the content of a dataset, and which shards of its collection are not in it."""
+    from gym_batchnav.system.wording import counted
+
+    rows = {
+        "format": found.info.format,
+        "policy": found.info.policy,
+        "scenes": f"{len({record.shard.scene for record in found.shards}):,}",
+        "shards": f"{len(found.shards):,}",
+        "episodes": f"{sum(len(record.episodes) for record in found.shards):,}",
+        "frames": f"{sum(record.num_frames for record in found.shards):,}",
+        "key": found.info.key,
+    }
+    Console().print(_facts("", rows))
+    if found.missing:
+        Console().print(f"{counted(len(found.missing), 'shard')} missing; the first is {escape(found.missing[0])}")
+
+
+def _facts(title: str, rows: dict[str, str]) -> Table:
+    """Return named facts as a table."""
+    table = Table(title=escape(title) or None, box=SIMPLE, show_header=False, pad_edge=False, show_edge=False)
+    for name, value in rows.items():
+        table.add_row(name, escape(value))
+    return table

@@ -1,0 +1,92 @@
+"""The tables that ``gym-batchnav evaluate`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.markup import escape
+from rich.table import Table
+
+from gym_batchnav.system.wording import counted
+
+COLUMNS = {
+    "spl": "SPL",
+    "soft_spl": "SoftSPL",
+    "success": "success",
+    "collisions_count": "collisions",
+    "num_steps": "steps",
+}
+_WORDS = {"spl": "SPL", "success": "success"}
+
+
+def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
+    """Yield the tables of an evaluation.
+
+    Args:
+        found: What ``summary`` of ``gym_batchnav.train.report`` returned.
+        policy: The name of the policy.
+    """
+    counts = f"{counted(found['episodes'], 'episode')} in {counted(len(found['scenes']), 'scene')}"
+    yield _of_agents(found, f"{policy}: {counts}, 95% intervals")
+    yield _of_statistics(found)
+    yield _by_distance(found)
+
+
+def _of_agents(found: Mapping[str, Any], title: str) -> Table:
+    """Return the means of all agents."""
+    table = _table(title, "agent", list(COLUMNS.values()))
+    for name, figures in found["agents"].items():
+        table.add_row(name.replace("_", " "), *(_cell(figures, measure) for measure in COLUMNS))
+    return table
+
+
+def _of_statistics(found: Mapping[str, Any]) -> Table:
+    """Return interquartile means, probabilities of improvement and causes of failures."""
+    from gym_batchnav.evaluation.failures import CAUSES  # loads the simulator
+
+    measure = _word(found["measure"])
+    failures = found.get("failures", {})
+    title = f"IQM: interquartile mean of {measure} over runs and scenes; better: that the policy is; failures"
+    table = _table(title, "agent", ["IQM", "better", *(CAUSES.values() if failures else ())])
+    for name, figures in found["iqm"].items():
+        causes = [f"{failures[name][cause]:,}" for cause in CAUSES] if failures else []
+        better = _cell(found["improvement"].get(name, {}), "improvement")
+        table.add_row(name.replace("_", " "), _cell(figures, "iqm"), better, *causes)
+    return table
+
+
+def _by_distance(found: Mapping[str, Any]) -> Table:
+    """Return the policy's and the other agents' main measure by distance."""
+    rows = found["by_distance"]
+    names = list(rows)
+    title = f"{_word(found['measure'])} by geodesic distance from start to goal"
+    table = _table(title, "distance", ["episodes", *(name.replace("_", " ") for name in names)])
+    for number, row in enumerate(rows[names[0]]):
+        cells = [_cell(rows[name][number], found["measure"]) for name in names]
+        table.add_row(row["distance"], f"{row['episodes']:,}", *cells)
+    return table
+
+
+def _table(title: str, first: str, headings: list[str]) -> Table:
+    """Return a table without rows."""
+    table = Table(title=escape(title), box=SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column(first, style="bold", no_wrap=True)
+    for heading in headings:
+        table.add_column(escape(heading), justify="right", no_wrap=True)
+    return table
+
+
+def _cell(figures: Mapping[str, Any], name: str) -> str:
+    """Format a value above its interval; values of at most 1 have more digits."""
+    if name not in figures:
+        return "-"
+    low, high = figures[f"{name}_interval"]
+    digits, edges = (3, 2) if high <= 1 else (1, 1)
+    return f"{figures[name]:.{digits}f}\n[dim]{low:.{edges}f}-{high:.{edges}f}[/dim]"
+
+
+def _word(measure: str) -> str:
+    """Return a measure as words."""
+    return _WORDS.get(measure, measure.replace("_", " "))

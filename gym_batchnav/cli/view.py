@@ -1,0 +1,79 @@
+"""``gym-batchnav view``: walk through scenes in the browser, or watch an agent walk."""
+
+from __future__ import annotations
+
+import webbrowser
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gym_batchnav.cli.flags import errors_with_flags
+from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
+
+
+def view(
+    scenes: Annotated[
+        list[str] | None, typer.Argument(help="Files, folders, patterns or names (default: apartments).")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="A policy file, mapper or module:function, that can drive the agents.", metavar="FILE"),
+    ] = None,
+    num_envs: Annotated[int, typer.Option(help="Number of agents; several scenes need as many.", min=1, max=1024)] = 4,
+    host: Annotated[
+        str, typer.Option(help="Address to serve; others than this machine need the token that is printed.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to serve; 0 for any free one.", min=0, max=2**16 - 1)] = 8080,
+    token: Annotated[str | None, typer.Option(help="Token for --host (default: drawn).")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the address in a browser.")] = True,
+    size: Annotated[int, typer.Option(help="Longer side of the agent's pictures in pixels.", min=32, max=1024)] = 256,
+    texture_size: TextureSize = "auto",
+    max_triangles: MaxTriangles = None,
+    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.", min=0)] = 0,
+) -> None:
+    """Show scenes in the browser: their surface, navmesh and distances, agents, and what these see.
+
+    Walk with the keys I, J, L (forward, left, right) and K (STOP); click on a floor to see the shortest path to it; or
+    press Play to let an agent walk: the follower of shortest paths, a random one, or that of --policy. It ends with
+    Ctrl+C.
+
+    A program shows its own batch with gym_batchnav.viz.serve(envs), and gym-batchnav train --watch a training.
+
+    Example: gym-batchnav view my_house.glb
+    """
+    from gym_batchnav.collect.policies import choose_policy
+    from gym_batchnav.env.tasks import make_pointnav
+    from gym_batchnav.library.sources import are_shipped, scene_sources
+    from gym_batchnav.preparation.kernels import warm_up_batch
+    from gym_batchnav.viz.window.server import WindowServer
+    from gym_batchnav.viz.window.walk import walk_in_window
+
+    console = Console(stderr=True, soft_wrap=True)
+    spec: Any = scenes or "apartments"
+    options = load_options(texture_size, max_triangles)
+    with errors_with_flags("policy", "scenes", "host", "port", "token", "renderer"):
+        chosen = {name: choose_policy(name, seed) for name in ("follower", "random")}
+        keywords: dict[str, Any] = {"sensors": ()}
+        if policy is not None:
+            mine = choose_policy(policy, seed)
+            chosen = {mine.name: mine, **chosen}
+            keywords = dict(mine.env)
+        scene_sources(spec, options=options)  # raises for a name that no scene has, before kernels are compiled
+        server = WindowServer(host, port, token)
+        try:
+            warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=not are_shipped(spec))
+            env = make_pointnav(num_envs, scenes=spec, renderer=renderer, **options, **keywords)
+            try:
+                console.print(f"{server.url}  (Ctrl+C ends)", highlight=False, markup=False)
+                if browser:
+                    webbrowser.open(server.url)
+                agents = {name: one.agent for name, one in chosen.items()}
+                walk_in_window(env, agents, server, seed=seed, size=size)
+            except KeyboardInterrupt:
+                console.print("Closed")
+            finally:
+                env.close()
+        finally:
+            server.close()

@@ -1,0 +1,1 @@
+"""Work that many machines share, on a Ray cluster."""

@@ -1,0 +1,369 @@
+"""collect: run every episode of a collection once and write them to a dataset."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Dict
+
+from gym_batchnav.collect.api import COLLECTION, DatasetInfo, Episode, Format, Shard
+from gym_batchnav.collect.folder import (
+    finished_shards,
+    is_finished,
+    locked,
+    prepare_folder,
+    remove_aside,
+    write_shard,
+)
+from gym_batchnav.collect.formats import make_format
+from gym_batchnav.collect.info import MAX_EPISODES, MAX_PER_SHARD, differences, plain, read_info, with_key, write_info
+from gym_batchnav.collect.policies import ChosenPolicy, choose_policy
+from gym_batchnav.collect.pool import WriterPool
+from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big
+from gym_batchnav.collect.work import all_shards, in_groups
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import Acting, Agent
+from gym_batchnav.evaluation.loop import EpisodeLoop
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.sources import SceneSource, SceneSpec, scene_sources
+from gym_batchnav.system.numbers import check_counts
+from gym_batchnav.system.parts import Part
+from gym_batchnav.system.process import num_processors
+from gym_batchnav.worlds.api import STEP_SECONDS
+
+SENSORS = ("rgb", "depth")
+_ONLY_SPEED = (
+    "num_envs", "autoreset_mode", "resident_scenes", "rotate_every", "deterministic_rotation",
+)  # fmt: skip
+_OURS = ("num_envs", "autoreset_mode", "episode_order", "library", "obs_device", "reuse_buffers", "buffers",
+         "resident_scenes", "deterministic_rotation", "rotate_every")  # fmt: skip
+
+Progress = Callable[[int, int], None]  # called with the number of further episodes and frames
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The result of a call of ``collect``.
+
+    Attributes:
+        folder: Folder of the dataset.
+        info: Its description, with the scenes and episodes of earlier calls.
+        num_shards: Shards that this call wrote.
+        num_episodes: Episodes in them.
+        num_frames: Observations in them.
+        num_found: Shards of this part that were there already.
+        num_missing: Shards of the whole collection that are still missing, because other parts collect them. While
+            there are any, the folder has shards, but not yet the files that the format makes of all of them.
+        seconds: Time of simulation and writing, and of making the dataset of all shards, without loading scenes.
+        peak_bytes: Memory that the images of unfinished and waiting episodes took.
+    """
+
+    folder: Path
+    info: DatasetInfo
+    num_shards: int
+    num_episodes: int
+    num_frames: int
+    num_found: int
+    num_missing: int
+    seconds: float
+    peak_bytes: int
+
+
+def collect(
+    out: str | Path,
+    scenes: SceneSpec = "apartments",
+    *,
+    policy: str | Path | Acting = "follower",
+    sample: bool = False,
+    to: str | Format = "zarr",
+    sensors: Sequence[Any] = SENSORS,
+    episodes_per_scene: int = 100,
+    episodes_per_shard: int = 16,
+    num_envs: int = 64,
+    shard: str | Part | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    scenes_at_once: int = 16,
+    progress: Progress | None = None,
+    **env_keywords: Any,
+) -> Collected:
+    """Run the first episodes of every scene once and write them to a dataset.
+
+    Episodes depend on the seed, the name of the scene and their number alone: not on ``num_envs``, the other scenes,
+    or which process runs them. A policy that computes one row of a batch from that row alone keeps this exact. Shards
+    that are in the folder already are not collected again, so a call that was killed is resumed by repeating it, and
+    more scenes and episodes may be added later.
+
+    Args:
+        out: Folder of the dataset; created if missing. Several processes may share it.
+        scenes: See BatchNavEnv; any number, of which ``scenes_at_once`` are in memory.
+        policy: ``"follower"``, ``"mapper"``, ``"random"``, the path of a policy file, ``"module:function"``, or an
+            Agent or function itself.
+        sample: Sample the actions of a policy file.
+        to: ``"zarr"``, ``"webdataset"``, ``"lerobot"``, ``"minari"`` or ``"rrd"``, or a Format with options.
+        sensors: See BatchNavEnv. Those that the policy reads are added.
+        episodes_per_scene: Number of episodes, the first ones of each scene.
+        episodes_per_shard: Number of episodes in a shard, which becomes complete at once. About three times
+            ``num_envs`` episodes are in memory.
+        num_envs: Number of environments; changes the speed alone.
+        shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. The part that ends last makes the dataset; see
+            ``finish_dataset`` if it should be made of fewer shards.
+        seed: Seed of noise and random actions.
+        workers: Threads that encode and write; by default one for four processors.
+        scenes_at_once: Scenes in memory.
+        progress: Called with the number of further episodes and frames that have been simulated.
+        **env_keywords: Further keywords of BatchNavEnv.
+
+    Raises:
+        ValueError: An argument is wrong, or the folder holds another collection.
+        MissingExtraError: The format or the policy needs packages that are not installed.
+    """
+    check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard, num_envs=num_envs,
+                 scenes_at_once=scenes_at_once)  # fmt: skip
+    if episodes_per_scene > MAX_EPISODES:
+        raise ValueError(f"episodes_per_scene={episodes_per_scene}: pass at most {MAX_EPISODES:,}")
+    if episodes_per_shard > MAX_PER_SHARD:
+        raise ValueError(f"episodes_per_shard={episodes_per_shard}: pass at most {MAX_PER_SHARD:,}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed={seed!r}: pass a whole number from 0 to 2**32 - 1")
+    if workers is not None:
+        check_counts(workers=workers)
+    for name in _OURS:
+        if name in env_keywords:
+            raise ValueError(f"{name}= is chosen by collect: leave it out")
+    part = shard if isinstance(shard, Part) else Part.parse(shard)
+    chosen = choose_policy(policy, seed, sample)
+    keywords = _keywords(chosen, sensors, episodes_per_scene, env_keywords)
+    sources = _sources(scenes, keywords)
+    style = make_format(to) if isinstance(to, str) else to
+    info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
+    style.check(info)
+    root = Path(out)
+    prepare_folder(root)
+    with locked(root):
+        _agree(root, info)
+    shards = all_shards(info)
+    mine = part.of(shards)
+    missing = [one for one in mine if not is_finished(root, one)]
+    run = _Run(root, style, info, chosen.agent, num_envs, workers or max(1, num_processors() // 4), progress)
+    for group in in_groups(missing, scenes_at_once):
+        run.collect(group, sources, keywords)
+    with locked(root):  # of parts that end at the same time, the last one here finds all shards
+        left = sum(not is_finished(root, one) for one in shards)
+        whole = read_info(root)  # another process may have added scenes
+        started = time.perf_counter()
+        if left == 0:
+            style.finish(root, whole, finished_shards(root, whole))
+        run.seconds += time.perf_counter() - started
+    remove_aside(root)
+    return Collected(root, whole, len(missing), run.num_episodes, run.num_frames, len(mine) - len(missing), left,
+                     run.seconds, run.peak_bytes)  # fmt: skip
+
+
+class _Run:
+    """The running of groups of shards, and what it has counted."""
+
+    def __init__(
+        self, root: Path, style: Format, info: DatasetInfo, agent: Agent, num_envs: int, workers: int,
+        progress: Progress | None,
+    ) -> None:  # fmt: skip
+        self.root = root
+        self.style = style
+        self.info = info
+        self.agent = agent
+        self.num_envs = num_envs
+        self.workers = workers
+        self.progress = progress
+        self.num_episodes = 0
+        self.num_frames = 0
+        self.seconds = 0.0
+        self.peak_bytes = 0
+
+    def collect(self, shards: list[Shard], sources: Mapping[str, SceneSource], keywords: Mapping[str, Any]) -> None:
+        """Collect shards of scenes that fit into memory together."""
+        num_envs = min(self.num_envs, sum(shard.count for shard in shards))
+        scenes = [sources[name] for name in dict.fromkeys(shard.scene for shard in shards)]
+        env = BatchNavEnv(num_envs, scenes=scenes, episode_order="once", reuse_buffers=True, **keywords)
+        try:
+            started = time.perf_counter()
+            self._run(env, shards)
+            self.seconds += time.perf_counter() - started
+        finally:
+            env.close()
+
+    def _run(self, env: BatchNavEnv, shards: list[Shard]) -> None:
+        """Run the episodes of shards, and write each shard when all its episodes have ended."""
+        options = {"episode_order": "once", "episodes": _numbers(env, shards)}
+        loop = EpisodeLoop(env, self.agent, seed=self.info.seed, options=options)
+        spaces = {key: (one.shape[1:], one.dtype) for key, one in loop.observation.items() if is_big(one)}
+        buffers = FrameBuffers(spaces)
+        recorder = Recorder(env, loop.observation, buffers)
+        waiting = _Waiting(shards)
+        cards = {one.name: asdict(one) for one in env.protocol_card().scenes}
+        with WriterPool(self.workers) as pool:
+            while waiting.shards:
+                for finished in recorder.record(loop.step()):
+                    self._count(finished.episode)
+                    for shard, complete in waiting.add(finished):
+                        pool.submit(self._write, shard, complete, cards[shard.scene], buffers)
+        self.peak_bytes = max(self.peak_bytes, buffers.nbytes)
+
+    def _count(self, episode: Episode) -> None:
+        """Count an episode that has ended."""
+        self.num_episodes += 1
+        self.num_frames += episode.num_steps + 1
+        if self.progress is not None:
+            self.progress(1, episode.num_steps + 1)
+
+    def _write(self, shard: Shard, complete: list[Finished], card: dict[str, Any], buffers: FrameBuffers) -> None:
+        """Write a shard and give its memory back; runs in a thread of the pool."""
+        write_shard(self.root, self.style, self.info, shard, [one.episode for one in complete], card)
+        for one in complete:
+            buffers.give_back(one.frames)
+
+
+class _Waiting:
+    """Episodes that wait for the others of their shard."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards = {(shard.scene, shard.first): shard for shard in shards}
+        self._of = {
+            (shard.scene, number): shard for shard in shards for number in range(shard.first, shard.first + shard.count)
+        }
+        self._episodes: dict[str, dict[int, Finished]] = {shard.name: {} for shard in shards}
+
+    def add(self, finished: Finished) -> list[tuple[Shard, list[Finished]]]:
+        """Add an episode; return its shard and all episodes of it, if that is now complete."""
+        episode = finished.episode
+        shard = self._of.pop((episode.scene, episode.number))
+        there = self._episodes[shard.name]
+        there[episode.number] = finished
+        if len(there) < shard.count:
+            return []
+        del self._episodes[shard.name], self.shards[shard.scene, shard.first]
+        return [(shard, [there[number] for number in sorted(there)])]
+
+
+def _keywords(
+    chosen: ChosenPolicy, sensors: Sequence[Any], episodes_per_scene: int, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the keywords of the batches: those given, and where they leave something open those of the policy."""
+    if isinstance(sensors, str) or not isinstance(sensors, (tuple, list)):
+        raise ValueError(f"sensors={sensors!r}: pass a tuple, such as ('rgb', 'depth')")
+    both = (*sensors, *(one for one in chosen.env.get("sensors", ()) if one not in sensors))
+    keywords = {**chosen.env, **given, "sensors": both}
+    if "protocol" not in keywords:
+        keywords["num_episodes"] = max(episodes_per_scene, keywords.get("num_episodes", 1000))
+    if keywords.get("agents_per_world", 1) != 1:
+        raise ValueError("agents_per_world=: collect records one agent for each world; leave it out")
+    return keywords
+
+
+def _sources(scenes: SceneSpec, keywords: Mapping[str, Any]) -> dict[str, SceneSource]:
+    """Return the sources of the scenes by name."""
+    cache_dir = keywords.get("cache_dir")
+    cache = DiskCache(None if cache_dir is None else Path(cache_dir))
+    options = {"texture_size": keywords.get("texture_size", "auto"), "max_triangles": keywords.get("max_triangles")}
+    found = scene_sources(scenes, cache, options)
+    sources = {source.name: source for source in found}
+    if len(sources) < len(found):
+        raise ValueError("scenes=: two scenes have the same name; name each of them once")
+    return sources
+
+
+def _info(
+    sources: Mapping[str, SceneSource], chosen: ChosenPolicy, style: Format, keywords: Mapping[str, Any], seed: int,
+    episodes_per_scene: int, episodes_per_shard: int,
+) -> DatasetInfo:  # fmt: skip
+    """Return what describes the dataset, from a batch of one environment in the first scene."""
+    env = BatchNavEnv(1, scenes=[next(iter(sources.values()))], episode_order="once", **keywords)
+    try:
+        rig = env.cameras.rig
+        card = asdict(env.protocol_card())
+        cameras = {key: rig.cameras[one.camera] for key, one in rig.recordings.items() if one.sensor == "depth"}
+        return with_key(
+            DatasetInfo(
+                format=style.name,
+                format_options=style.options(),
+                observation_space=Dict({**env.cameras.rig.spaces, **env.components.spaces}),
+                action_space=env.single_action_space,
+                images={key: one.sensor for key, one in rig.recordings.items()},
+                depth_range={  # floats, because the key counts 10 and 10.0 as different and is read from floats
+                    key: (float(one.min_depth), float(one.max_depth)) if one.normalize_depth else None
+                    for key, one in cameras.items()
+                },
+                step_seconds=float(getattr(env.actions, "time_step", STEP_SECONDS)),
+                task=type(env.task).__name__,
+                policy=chosen.name,
+                seed=seed,
+                episodes_per_scene=episodes_per_scene,
+                episodes_per_shard=episodes_per_shard,
+                scenes=tuple(sources),
+                env=plain(keywords),
+                card=_card(card),
+            )
+        )
+    finally:
+        env.close()
+
+
+def _card(card: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a protocol card that are the same for all parts of a collection."""
+    names = ("protocol", "source", "notes", "changed", "settings", "geodesic", "renderer", "versions")
+    values = {name: card[name] for name in names}
+    values["settings"] = {"renderer": card["renderer"].split(" ")[0]}
+    values["settings"] |= {name: one for name, one in card["settings"].items() if name not in _ONLY_SPEED}
+    return plain(values)
+
+
+def _agree(root: Path, info: DatasetInfo) -> None:
+    """Write the info of a dataset; if the folder has one already, check that both fit and write their union.
+
+    Raises:
+        ValueError: The folder holds another collection.
+    """
+    if not (root / COLLECTION).exists():
+        write_info(root, info)
+        return
+    found = read_info(root)
+    if found.key != info.key:
+        raise ValueError(
+            f"out='{root}' holds another collection: " + "; ".join(differences(info, found)) + ": name another folder"
+        )
+    counts = sorted((found.episodes_per_scene, info.episodes_per_scene))
+    if counts[0] != counts[1] and counts[0] % info.episodes_per_shard:
+        raise ValueError(
+            f"episodes_per_scene={info.episodes_per_scene}, but out='{root}' has {found.episodes_per_scene}, which "
+            f"does not fill shards of {info.episodes_per_shard}: name another folder"
+        )
+    scenes = tuple(dict.fromkeys((*found.scenes, *info.scenes)))
+    merged = replace(found, scenes=scenes, episodes_per_scene=counts[1])
+    if merged.scenes != found.scenes or merged.episodes_per_scene != found.episodes_per_scene:
+        write_info(root, merged)
+
+
+def _numbers(env: BatchNavEnv, shards: Sequence[Shard]) -> np.ndarray:
+    """Return the numbers [E] int64 of the episodes of shards in a batch.
+
+    Raises:
+        ValueError: A scene was left out, or has too few episodes.
+    """
+    slots = {env.library.name(slot): slot for slot in env.library.active.tolist()}
+    numbers = []
+    for shard in shards:
+        if shard.scene not in slots:
+            raise ValueError(f"scene {shard.scene!r} could not be loaded: leave it out")
+        slot = slots[shard.scene]
+        size = len(env.simulator.episode_set(slot))
+        if shard.first + shard.count > size:
+            raise ValueError(
+                f"scene {shard.scene!r} has only {size} episodes: pass a smaller episodes_per_scene=, or leave it out"
+            )
+        rows = np.arange(shard.first, shard.first + shard.count)
+        numbers.append(env.simulator.schedule.index(np.full(len(rows), slot), rows))
+    return np.concatenate(numbers)

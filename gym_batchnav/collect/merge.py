@@ -1,0 +1,141 @@
+"""Checking, finishing and merging datasets that collect wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gym_batchnav.collect.api import COLLECTION, SHARDS, DatasetInfo, Format, ShardRecord
+from gym_batchnav.collect.folder import (
+    check_files,
+    check_together,
+    copy_shard,
+    finished_shards,
+    is_finished,
+    locked,
+    prepare_folder,
+    remove_aside,
+)
+from gym_batchnav.collect.formats import make_format
+from gym_batchnav.collect.info import differences, read_info, write_info
+from gym_batchnav.collect.work import all_shards
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A dataset that has been checked.
+
+    Attributes:
+        info: Its description.
+        shards: The records of its shards, in order.
+        missing: Names of the shards that are not there.
+    """
+
+    info: DatasetInfo
+    shards: tuple[ShardRecord, ...]
+    missing: tuple[str, ...]
+
+
+def check_dataset(folder: str | Path, *, progress: Callable[[int], None] = lambda pieces: None) -> Checked:
+    """Read a dataset, which may come from strangers, and check every file of it.
+
+    Args:
+        folder: Folder of the dataset.
+        progress: Called with the number of further shards that have been checked.
+
+    Raises:
+        ValueError: A file is missing, unexpected or damaged; the message names it.
+    """
+    root = Path(folder)
+    info, style, records = _open(root)
+    for record in records:
+        check_files(root, record)
+        style.verify(root / SHARDS / record.shard.name, info, record)
+        progress(1)
+    return Checked(info, tuple(records), _missing(root, info))
+
+
+def finish_dataset(folder: str | Path) -> Checked:
+    """Check a dataset and make it of the shards that are there, although others are missing.
+
+    ``collect`` does this by itself when no shard of the collection is missing.
+
+    Args:
+        folder: Folder of the dataset.
+
+    Raises:
+        ValueError: A file is missing, unexpected or damaged, or no shard is finished.
+    """
+    root = Path(folder)
+    found = check_dataset(root)
+    if not found.shards:
+        raise ValueError(f"folder '{root}' has no finished shard: collect an episode first")
+    with locked(root):
+        info, style, records = _open(root)  # again, because another process may have added shards
+        style.finish(root, info, records)
+    return Checked(info, tuple(records), _missing(root, info))
+
+
+def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
+    """Check datasets of the same settings and make one of all their shards; a shard that several have is taken once.
+
+    Files are linked where the file system allows, so that they take no more space.
+
+    Args:
+        out: Folder of the new dataset, or of one to which the others are added.
+        folders: The datasets, at least one.
+
+    Raises:
+        ValueError: They do not fit together, or one is damaged; nothing is written then.
+    """
+    if not folders:
+        raise ValueError("folders=[]: pass at least one dataset")
+    root = Path(out)
+    given = [Path(folder) for folder in folders]
+    if any(folder.resolve() == root.resolve() for folder in given):
+        raise ValueError(f"out='{root}' is one of the datasets to merge: name another folder")
+    everything = [*given, root] if (root / COLLECTION).exists() else given
+    parts = [(folder, *_open(folder)) for folder in everything]
+    info, style = parts[0][1:3]
+    by_name: dict[str, tuple[Path, ShardRecord]] = {}
+    for folder, other, _, records in parts:
+        if other.key != info.key:
+            text = "; ".join(differences(other, info)) or "the versions of the collection"
+            raise ValueError(f"'{folder}' has other settings than '{parts[0][0]}': {text}")
+        for record in records:
+            check_files(folder, record)
+            if record.shard.name not in by_name:
+                style.verify(folder / SHARDS / record.shard.name, info, record)
+                by_name[record.shard.name] = (folder, record)
+            known = by_name[record.shard.name][1]
+            if known.files != record.files or known.episodes != record.episodes:
+                raise ValueError(f"shard {record.shard.name} differs between '{by_name[record.shard.name][0]}' and "
+                                 f"'{folder}': remove one of its folders")  # fmt: skip
+    check_together([record for _, record in by_name.values()])
+    scenes = tuple(dict.fromkeys(scene for part in parts for scene in part[1].scenes))
+    info = replace(info, scenes=scenes, episodes_per_scene=max(part[1].episodes_per_scene for part in parts))
+    prepare_folder(root)
+    with locked(root):
+        write_info(root, info)
+        for name, (folder, record) in by_name.items():
+            if not is_finished(root, record.shard):
+                copy_shard(folder, root, name)
+        style.finish(root, info, finished_shards(root, info))
+    remove_aside(root)
+    return Checked(info, tuple(finished_shards(root, info)), _missing(root, info))
+
+
+def _missing(root: Path, info: DatasetInfo) -> tuple[str, ...]:
+    """Return the names of the shards of a dataset that are not in its folder."""
+    return tuple(shard.name for shard in all_shards(info) if not is_finished(root, shard))
+
+
+def _open(root: Path) -> tuple[DatasetInfo, Format, list[ShardRecord]]:
+    """Return what describes a dataset, its format and the records of its shards."""
+    info = read_info(root)
+    if not (root / SHARDS).is_dir():
+        raise ValueError(f"folder '{root}' has no shards: name the folder that collect wrote")
+    style = make_format(info.format, **info.format_options)
+    style.check(info)
+    return info, style, finished_shards(root, info)

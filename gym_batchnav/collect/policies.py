@@ -1,0 +1,71 @@
+"""The policies that collect: the follower, random actions, a policy file, or a function of your own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gym_batchnav.evaluation.agents import Acting, Agent, as_agent, sensors_of_agent
+from gym_batchnav.evaluation.named_agents import agent_file, named_agent
+from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.storage import sha256_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenPolicy:
+    """A policy that collects.
+
+    Attributes:
+        name: Its name in the dataset.
+        agent: Chooses the actions.
+        env: The keywords of a batch that it needs.
+    """
+
+    name: str
+    agent: Agent
+    env: Mapping[str, Any]
+
+
+def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bool = False) -> ChosenPolicy:
+    """Return the policy of a name, or an agent or function as one.
+
+    Args:
+        policy: ``"follower"`` (shortest paths), ``"mapper"`` (paths on a map of what it sees), ``"random"``, the path
+            of a policy file, ``"module:name"`` of an Agent or of a function from observations to actions [N] (or a
+            class of agents), or such an object itself.
+        seed: Seed of random actions.
+        sample: Sample the actions of a policy file instead of taking the most likely ones.
+
+    Raises:
+        ValueError: There is no such policy.
+        MissingExtraError: A policy file needs the extra ``[train]``.
+    """
+    if not isinstance(policy, (str, os.PathLike)):
+        named = policy if hasattr(policy, "__qualname__") else type(policy)
+        return _of_agent(f"{named.__module__}:{named.__qualname__}", as_agent(policy))
+    name = str(policy)
+    path = agent_file(name)
+    if path is not None:
+        return _from_file(path, seed if sample else None)
+    return _of_agent(name, named_agent(name, seed))
+
+
+def _of_agent(name: str, agent: Agent) -> ChosenPolicy:
+    """Return the policy of an agent."""
+    sensors = sensors_of_agent(agent)
+    return ChosenPolicy(name, agent, {"sensors": sensors} if sensors else {})
+
+
+def _from_file(path: Path, sample_seed: int | None) -> ChosenPolicy:
+    """Return the policy of a file."""
+    with needs_extra("train", "a policy file"):
+        from gym_batchnav.train.policy_agent import PolicyAgent
+        from gym_batchnav.train.policy_file import load_policy
+    policy, about = load_policy(path)
+    digest = sha256_of(path)[:16]
+    sampled = "" if sample_seed is None else ", sampled"
+    agent = PolicyAgent(policy, sample_seed, about=about, allow_mismatch=True)
+    return ChosenPolicy(f"{path.name} {digest}{sampled}", agent, about.env_keywords())

@@ -1,0 +1,80 @@
+"""Agents by name: the follower, the mapper, random actions, or anybody's agent as ``module:name``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from pathlib import Path
+
+from gym_batchnav.evaluation.agents import Agent, MapAgent, RandomAgent, ShortestPathAgent, as_agent
+
+FOLLOWER = "follower"
+MAPPER = "mapper"
+RANDOM = "random"
+NAMES = (FOLLOWER, MAPPER, RANDOM)
+_IN_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def is_in_module(name: str) -> bool:
+    """Return whether a name has the form ``module:name``, where modules may be dotted."""
+    return _IN_MODULE.fullmatch(name) is not None
+
+
+def agent_file(name: str) -> Path | None:
+    """Return the file that ``name`` says holds an agent; None without one, or if it is the name of an agent itself.
+
+    A file that is called ``random`` is reached as ``./random``.
+    """
+    path = Path(name).expanduser()
+    return path if name not in NAMES and path.is_file() else None
+
+
+def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
+    """Return the agent of a name.
+
+    Args:
+        name: ``"follower"`` (shortest paths), ``"mapper"`` (paths on a map of what it sees), ``"random"``, or
+            ``"module:name"`` of an Agent, of a class of agents, or of a function from observations to actions [N].
+            Importing a module runs its code.
+        seed: Seed of random actions.
+        option: The keyword that gave the name, for errors.
+
+    Raises:
+        ValueError: There is no such agent.
+    """
+    if name == FOLLOWER:
+        return ShortestPathAgent()
+    if name == RANDOM:
+        return RandomAgent(seed)
+    if name == MAPPER:
+        return MapAgent()
+    if is_in_module(name):
+        return _from_module(name, option)
+    raise ValueError(
+        f"{option}={name!r}: there is no such file: pass 'follower', 'mapper', 'random', a policy file, or "
+        "'module:function'"
+    )
+
+
+def _from_module(name: str, option: str) -> Agent:
+    """Return the agent or function ``module:name``; modules in the working directory are found, too."""
+    module, _, attribute = name.partition(":")
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{option}={name!r}: {error}: pass 'module:function' of a module that can be imported"
+        ) from error
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+    if isinstance(found, type):
+        found = found()
+    try:
+        return as_agent(found)
+    except TypeError as error:
+        raise ValueError(f"{option}={name!r}: {error}") from error

@@ -1,0 +1,1 @@
+"""Offices, shops and halls."""

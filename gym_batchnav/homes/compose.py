@@ -1,0 +1,185 @@
+"""Composition of a scene from a plan and its pieces, at the level of detail that a number of triangles allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gym_batchnav.homes.build import Builder, Detail, Solid, transform
+from gym_batchnav.homes.detail_search import largest_within
+from gym_batchnav.homes.finishes import Finish, make_materials
+from gym_batchnav.homes.free_space import free_space
+from gym_batchnav.homes.layout import Catalogue, Piece
+from gym_batchnav.homes.plan import Plan
+from gym_batchnav.homes.shell import Shading, build_shell, num_cells
+from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.scene import Scene
+
+_INDOORS = 0.92  # share of light on furniture
+_SHELL_SHARE = 0.25  # of the triangles go to walls, floors and ceilings
+_COARSEST = 0.1  # level of detail
+_COARSEST_GRID = 4.0  # metres
+_DARKER = 0.32  # strength of the contact shadow of a piece on the floor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Furnished:
+    """A furnished plan.
+
+    Attributes:
+        plan: Rooms, walls and doors.
+        pieces: The furniture, relative to the floor of its storey.
+        catalogue: Builds the pieces.
+        sun: [3], the way of the sunlight.
+        accents: The side of the accent wall by room.
+        ornaments: Kinds of pieces to leave out first where the triangles are few, in this order.
+    """
+
+    plan: Plan
+    pieces: list[Piece]
+    catalogue: Catalogue
+    sun: np.ndarray
+    accents: dict[int, int]
+    ornaments: Sequence[str]
+
+
+def compose(name: str, seed: int, furnished: Furnished, triangles: int) -> Scene:
+    """Return the scene of a furnished plan with about a number of triangles."""
+    plan = furnished.plan
+    catalogue = furnished.catalogue
+    pieces = furnished.pieces
+    finishes = catalogue.finishes
+
+    def shell(cell: float, level: float) -> list[tuple[str, Solid]]:
+        shading = [_floor_shading([p for p in pieces if p.room == i]) for i in range(len(plan.rooms))]
+
+        def builder() -> Builder:
+            return Builder(finishes, Detail(level), catalogue.stream("shell"))
+
+        return build_shell(plan, builder, cell, furnished.sun, shading, furnished.accents)
+
+    bare = _count(shell(_COARSEST_GRID, _COARSEST))
+    budget = min(round(triangles * (1 - _SHELL_SHARE)), triangles - bare)
+    pieces = _without_ornaments(catalogue, pieces, budget, furnished.ornaments)
+    level = _choose_level(catalogue, pieces, budget)
+    solids = [catalogue.solid(piece.prototype, level) for piece in pieces]
+    matrices = [transform((0, plan.floor(plan.rooms[piece.room].storey), 0)) @ piece.matrix for piece in pieces]
+    furniture = _name_pieces(pieces, solids, matrices)
+    cell = _choose_cell(plan, _count(shell(_COARSEST_GRID, min(level, 2.0))), triangles - _count(furniture))
+    objects = shell(cell, min(level, 2.0)) + furniture
+    first = len(objects) - len(pieces)
+    metadata: dict[str, object] = {
+        "area": sum(room.area for room in plan.rooms),
+        "rooms": [
+            {
+                "type": room.kind,
+                "name": room.name,
+                "bounds": list(room.bounds),
+                "storey": room.storey,
+                "floor": plan.floor(room.storey),
+            }
+            for room in plan.rooms
+        ],
+        "doors": [door._asdict() for door in plan.doors],
+        "ceiling": plan.height,
+        "free_space": free_space(plan, pieces, solids),
+        "instances": {first + k + 1: (pieces[k].prototype.key, matrices[k]) for k in range(len(pieces))},
+    }
+    return _assemble(name, objects, finishes, seed, metadata)
+
+
+def _floor_shading(pieces: list[Piece]) -> Shading:
+    """Return the share of light that the pieces of a room leave on its floor, less under and next to them."""
+    rects = [(piece.rect, piece.low) for piece in pieces if piece.low < 0.5 and piece.high > 0.05]
+
+    def shading(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+        light = np.ones_like(x)
+        for (x0, z0, x1, z1), _ in rects:
+            distance = np.hypot(np.maximum(0, np.maximum(x0 - x, x - x1)), np.maximum(0, np.maximum(z0 - z, z - z1)))
+            light = np.minimum(light, 1 - _DARKER * np.exp(-distance / 0.16))
+        return light
+
+    return shading
+
+
+def _count(objects: list[tuple[str, Solid]]) -> int:
+    """Count the triangles of named solids."""
+    return sum(len(solid.triangles) for _, solid in objects)
+
+
+def _count_pieces(catalogue: Catalogue, pieces: list[Piece], level: float) -> int:
+    """Count the triangles of pieces at a level of detail."""
+    return sum(len(catalogue.solid(piece.prototype, level).triangles) for piece in pieces)
+
+
+def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int, ornaments: Sequence[str]) -> list[Piece]:
+    """Return the pieces without the kinds of ornaments that exceed a number of triangles."""
+    kept = pieces
+    for kind in ornaments:
+        if _count_pieces(catalogue, kept, _COARSEST) <= budget:
+            break
+        kept = [piece for piece in kept if piece.kind != kind]
+    return kept
+
+
+def _choose_level(catalogue: Catalogue, pieces: list[Piece], budget: int) -> float:
+    """Return the finest detail found at which the furniture stays within a number of triangles."""
+    return largest_within(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
+
+
+def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
+    """Return the smallest cell found, in metres, that keeps the shell within a number of triangles, or the coarsest.
+
+    Args:
+        plan: Floor plan.
+        coarse: Triangles of the shell with the coarsest cell.
+        budget: Triangles it may have.
+    """
+    besides = coarse - 2 * num_cells(plan, _COARSEST_GRID)
+    return 1 / largest_within(lambda fine: besides + 2 * num_cells(plan, 1 / fine), budget, 1 / _COARSEST_GRID, 2.0)
+
+
+def _name_pieces(pieces: list[Piece], solids: list[Solid], matrices: list[np.ndarray]) -> list[tuple[str, Solid]]:
+    """Return the pieces' names, numbered within each kind, and their solids in the world."""
+    counts: dict[str, int] = {}
+    objects = []
+    for piece, solid, matrix in zip(pieces, solids, matrices, strict=True):
+        counts[piece.kind] = counts.get(piece.kind, 0) + 1
+        placed = solid.placed(matrix)
+        objects.append((f"{piece.kind}_{counts[piece.kind]}", placed._replace(shade=_INDOORS * placed.shade)))
+    return objects
+
+
+def _assemble(
+    name: str,
+    objects: list[tuple[str, Solid]],
+    finishes: dict[str, Finish],
+    seed: int,
+    metadata: dict[str, object],
+) -> Scene:
+    """Return one Scene of all objects, with the materials that they use."""
+    solids = [solid for _, solid in objects]
+    starts = np.cumsum([0] + [len(solid.vertices) for solid in solids])
+    finish = np.concatenate([solid.finish for solid in solids])
+    used, material = np.unique(finish, return_inverse=True)
+    materials, textures = make_materials([list(finishes.values())[k] for k in used], seed)
+    shade = np.concatenate([solid.shade for solid in solids])
+    colors = np.full((len(shade), 4), 255, np.uint8)
+    colors[:, :3] = np.rint(255 * np.clip(shade, 0, 1))[:, None]
+    vertices = np.concatenate([solid.vertices for solid in solids]).astype(np.float32)
+    triangles = np.concatenate([s.triangles + k for s, k in zip(solids, starts[:-1], strict=True)]).astype(np.int32)
+    return Scene(
+        name=name,
+        vertices=vertices,
+        triangles=triangles,
+        triangle_material=material.astype(np.int32),
+        triangle_object=np.repeat(np.arange(1, len(solids) + 1), [len(s.triangles) for s in solids]).astype(np.int32),
+        materials=materials,
+        uvs=np.concatenate([solid.uvs for solid in solids]).astype(np.float32),
+        colors=colors,
+        textures=textures,
+        objects=tuple(SceneObject.generated(name) for name, _ in objects),
+        metadata=metadata,
+    )

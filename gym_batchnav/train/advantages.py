@@ -1,0 +1,43 @@
+"""Advantages: how much better the actions of a rollout were than the critic expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamma: float, gae_lambda: float) -> Tensor:
+    """Compute generalised advantage estimates (Schulman et al. 2016) of rollouts in which episodes end and begin.
+
+    Args:
+        rewards: [T, N].
+        values: [T + 1, N]; the last row is for the observation after the rollout.
+        begun: [T + 1, N] bool; where row t + 1 begins an episode, step t ended one. Agents that wait for others count
+            as beginning one.
+        bootstraps: [T, N], value used in place of V(s[t+1]) where step t ended an episode: 0 if it was terminated, the
+            value of its last observation if it was truncated.
+        gamma: Discount.
+        gae_lambda: Lambda, 0 for one-step advantages, 1 for returns minus values.
+
+    Returns:
+        Advantages [T, N].
+    """
+    ended = begun[1:]
+    errors = rewards + gamma * torch.where(ended, bootstraps, values[1:]) - values[:-1]
+    advantages = torch.empty_like(errors)
+    following = torch.zeros_like(errors[0])
+    for step in reversed(range(len(errors))):
+        following = errors[step] + gamma * gae_lambda * following.masked_fill(ended[step], 0)
+        advantages[step] = following
+    return advantages
+
+
+def standardize(values: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
+    """Scale values of any shape to mean 0 and deviation 1 over all workers; ``total`` sums a tensor over them."""
+    exact = values.double()
+    count, linear, square = total(torch.stack([torch.ones_like(exact).sum(), exact.sum(), exact.square().sum()]))
+    mean = linear / count
+    deviation = (square / count - mean**2).clamp(min=0).sqrt()
+    return ((exact - mean) / (deviation + 1e-8)).to(values.dtype)

@@ -1,0 +1,309 @@
+"""Shards of a comparison: one file per part, and the merge that equals a single run to the bit.
+
+The file is JSON, which keeps 64-bit floats exactly. It holds the settings, checksums of the policies, the protocol card
+and every episode of every agent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gym_batchnav.evaluation.evaluate import COLUMNS, in_order
+from gym_batchnav.evaluation.named_agents import is_in_module
+from gym_batchnav.system.parts import Part
+from gym_batchnav.system.storage import sha256_of, write_atomically
+from gym_batchnav.system.wording import counted
+from gym_batchnav.train.chosen_agents import BLIND
+from gym_batchnav.train.comparison import Asked, Comparison, make_comparison
+
+FILE = "shard.json"
+FORMAT = "gym-batchnav evaluation shard 2"
+MAX_BYTES = 2**28
+# Results do not depend on these, or they follow from the others.
+_FREE_ARGUMENTS = ("policies", "blind_file", "agents", "num_envs", "renderer")
+_FREE_SETTINGS = ("num_envs",)
+_FREE_FACTS = ("seeds", "checksum")  # of the card
+_ELSEWHERE = ("renderer", "versions")  # facts that may differ where results are only drawn
+
+Columns = dict[str, np.ndarray]
+Content = dict[str, Any]  # of a file
+
+
+def write_shard(comparison: Comparison, shard: Part, out: Path) -> Path:
+    """Write the results of a comparison that ran a shard into a folder; return the file."""
+    blind = comparison.asked.blind_file
+    arguments = {**asdict(comparison.asked), "blind_file": None if blind is None else str(blind)}
+    part: Content = {
+        "format": FORMAT,
+        "shard": str(shard),
+        "arguments": arguments,
+        "checksums": checksums_of(comparison),
+        "card": comparison.protocol(),
+        "results": {
+            agent: {name: getattr(episodes, name).tolist() for name in (*COLUMNS, *episodes.measures)}
+            for agent, episodes in comparison.results.items()
+        },
+    }
+    write_atomically(out / FILE, json.dumps(part).encode())
+    return out / FILE
+
+
+def merged(
+    folders: Sequence[Path],
+    policies: Sequence[str] = (),
+    agents: Sequence[str] = (),
+    blind_file: Path | None = None,
+    renderer: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Comparison:
+    """Return a comparison with the results of all shards, as if one process had run it.
+
+    Args:
+        folders: The folders of the shards, in any order.
+        policies: The policy, or all its runs in their order, if they are not where the shards read them.
+        agents: The agents beside it; needed only if there are some of modules, since importing them runs code.
+        blind_file: The blind policy, likewise.
+        renderer: Draws the pictures; by default the renderer that the shards were asked to use.
+        note: Called with a message if an agent is left out.
+
+    Raises:
+        ValueError: A file is not that of a shard, shards differ in anything on which results depend, or an episode is
+            missing or has run twice.
+        FileNotFoundError: A folder has no such file, or a policy is not where it was.
+    """
+    parts = _parts_of(folders)
+    # A shard without episodes has not seeded its batch, and the first one has an episode if there is any.
+    first = next(part for part in parts.values() if Part.parse(part["shard"]).number == 1)
+    comparison = make_comparison(_asked(first["arguments"], policies, agents, blind_file, renderer), note)
+    try:
+        for name, found in checksums_of(comparison).items():
+            if found != first["checksums"].get(name):
+                option = "blind_file" if name == BLIND else "policies"
+                raise ValueError(
+                    f"{option}=: it is not the file of the agent {name!r} that the shards ran: pass that file"
+                )
+        here = comparison.protocol()
+        lines = differences(first["card"], here, without=_ELSEWHERE)
+        if lines:
+            raise ValueError(f"the scenes or settings here are not those of the shards: {'; '.join(lines)}")
+        rows = {agent: [_columns(part, agent, folder) for folder, part in parts.items()] for agent in first["results"]}
+        take_results(comparison, rows)
+        comparison.card = first["card"]
+    except BaseException:
+        comparison.close()
+        raise
+    return comparison
+
+
+def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) -> None:
+    """Set the results of a comparison to episodes that ran elsewhere.
+
+    Args:
+        comparison: The comparison.
+        rows: By agent, what ``run_episodes`` yielded, in any order.
+
+    Raises:
+        ValueError: An agent, a measure or an episode is missing, too many, or there twice.
+    """
+    expected = comparison.numbers
+    if set(rows) != set(comparison.agents):
+        raise ValueError(f"results of the agents {', '.join(rows)}, but there are {', '.join(comparison.agents)}")
+    for agent in comparison.agents:
+        env = comparison.env_of(agent)
+        names = {*COLUMNS, *env.components.measures}
+        if any(set(columns) != names for columns in rows[agent]):
+            raise ValueError(f"results of the agent {agent!r} with other columns than {', '.join(sorted(names))}")
+        filled = [columns for columns in rows[agent] if len(columns["episode_index"])]
+        numbers = np.concatenate([columns["episode_index"] for columns in filled]) if filled else np.empty(0, np.int64)
+        found, counts = np.unique(numbers, return_counts=True)
+        if (counts > 1).any():
+            raise ValueError(f"episode {found[counts > 1][0]} of the agent {agent!r} has run twice: leave out a shard")
+        if not np.array_equal(found, expected):
+            missing = np.setdiff1d(expected, found)
+            raise ValueError(
+                f"{counted(len(missing), 'episode')} of the agent {agent!r} are missing"
+                if len(missing)
+                else f"episode {np.setdiff1d(found, expected)[0]} of the agent {agent!r} does not exist"
+            )
+        comparison.results[agent] = in_order(env, filled)
+
+
+def checksums_of(comparison: Comparison) -> dict[str, str | None]:
+    """Return the SHA-256 of the files of all agents; None for an agent without a file."""
+    return {name: None if one.file is None else sha256_of(one.file) for name, one in comparison.chosen.items()}
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], without: Sequence[str] = ()) -> list[str]:
+    """Return lines that say how two protocol cards differ in something on which results depend."""
+    left = _facts(one, without)
+    right = _facts(other, without)
+    names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
+    return [f"{name} is {_short(left.get(name))} and {_short(right.get(name))}" for name in names]
+
+
+def _facts(card: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
+    facts = {name: value for name, value in card.items() if name not in (*_FREE_FACTS, *without, "settings")}
+    settings = card.get("settings")
+    if isinstance(settings, Mapping):
+        facts |= {f"settings.{name}": value for name, value in settings.items() if name not in _FREE_SETTINGS}
+    return facts
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def _parts_of(folders: Sequence[Path]) -> dict[Path, Content]:
+    """Read the files of all shards and check that they belong together.
+
+    Raises:
+        ValueError: They do not, or a shard is missing or there twice.
+    """
+    if not folders:
+        raise ValueError("no folders to merge: name the --out folder of every shard")
+    parts = {folder: _read(folder / FILE) for folder in folders}
+    if len(parts) < len(folders):
+        raise ValueError("a folder is named twice: name the --out folder of every shard once")
+    first = parts[folders[0]]
+    count = Part.parse(first["shard"]).count
+    at: dict[int, Path] = {}
+    for folder, part in parts.items():
+        shard = Part.parse(part["shard"])
+        if shard.count != count:
+            raise ValueError(f"'{folder}' is shard {shard}, and '{folders[0]}' is shard {first['shard']}: of one count")
+        if shard.number in at:
+            raise ValueError(f"'{folder}' and '{at[shard.number]}' are both shard {shard}: leave out one of them")
+        at[shard.number] = folder
+        lines = _argument_differences(first, part) + differences(first["card"], part["card"])
+        if lines:
+            raise ValueError(f"'{folders[0]}' and '{folder}' are of different evaluations: {'; '.join(lines)}")
+    missing = [f"{number}/{count}" for number in range(1, min(count, 10**4) + 1) if number not in at]
+    if missing:
+        raise ValueError(f"shards are missing: {', '.join(missing[:10])}{', ...' if len(missing) > 10 else ''}")
+    return parts
+
+
+def _argument_differences(one: Content, other: Content) -> list[str]:
+    lines = []
+    for table, free in (("arguments", _FREE_ARGUMENTS), ("checksums", ())):
+        for name in {**one[table], **other[table]}:
+            left = one[table].get(name)
+            right = other[table].get(name)
+            if name not in free and left != right:
+                what = f"the file of the agent {name!r}" if table == "checksums" else name
+                lines.append(f"{what} is {_short(left)} and {_short(right)}")
+    if set(one["results"]) != set(other["results"]):
+        lines.append(f"agents are {', '.join(one['results'])} and {', '.join(other['results'])}")
+    return lines
+
+
+def _read(file: Path) -> Content:
+    """Read a file that may come from a stranger.
+
+    Raises:
+        ValueError: It is too large, or not the file of a shard.
+        FileNotFoundError: It does not exist.
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"'{file}' does not exist: name folders that evaluate --shard i/n --out wrote")
+    if file.stat().st_size > MAX_BYTES:
+        raise ValueError(f"'{file}' has more than {MAX_BYTES >> 20} MiB: divide the evaluation into more shards")
+    try:
+        part = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"'{file}' is damaged ({error}): run this shard again") from error
+    if not isinstance(part, dict) or part.get("format") != FORMAT:
+        raise ValueError(f"'{file}' is not {FORMAT!r}: run this shard again with this version")
+    tables = ("arguments", "checksums", "card", "results")
+    if not all(isinstance(part.get(name), dict) for name in tables) or not isinstance(part.get("shard"), str):
+        raise ValueError(f"'{file}' lacks one of shard, {', '.join(tables)}: run this shard again")
+    _check_arguments(part["arguments"], file)
+    return part
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "policies": (list,),
+    "blind_file": (str, type(None)),
+    "agents": (list,),
+    "scenes": (list,),
+    "episodes": (int, type(None)),
+    "num_envs": (int,),
+    "renderer": (str,),
+    "sample": (bool,),
+    "seed": (int,),
+    "allow_mismatch": (bool,),
+    "protocol": (str, type(None)),
+    "sensors": (list, type(None)),
+}
+_LISTS = ("policies", "agents", "scenes", "sensors")
+
+
+def _check_arguments(arguments: Mapping[str, Any], file: Path) -> None:
+    """Raise ValueError unless arguments have the types of ``Asked``."""
+    for name, types in _TYPES.items():
+        if type(arguments.get(name)) not in types:
+            raise ValueError(f"'{file}': its argument {name} is {_short(arguments.get(name))}: run this shard again")
+    for name in _LISTS:
+        if not all(isinstance(value, str) for value in arguments[name] or ()):
+            raise ValueError(f"'{file}': its argument {name} has other values than text: run this shard again")
+    if arguments.keys() != _TYPES.keys():
+        raise ValueError(f"'{file}': its arguments are not those of this version: run this shard again")
+
+
+def _asked(
+    stored: Mapping[str, Any],
+    policies: Sequence[str],
+    agents: Sequence[str],
+    blind_file: Path | None,
+    renderer: str | None,
+) -> Asked:
+    """Return the arguments of a file, with policies at other places.
+
+    Raises:
+        ValueError: The number of policies is another one, or the file names a module that the caller does not.
+    """
+    arguments: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
+    }
+    count = len(arguments["policies"])
+    if policies and len(policies) != count:
+        raise ValueError(f"policies={list(policies)!r}: the shards are of {counted(count, 'run')}: pass as many")
+    blind = arguments["blind_file"]
+    arguments["blind_file"] = blind_file or (None if blind is None else Path(blind))
+    arguments["renderer"] = renderer or arguments["renderer"]
+    for option, given in (("policies", policies), ("agents", agents)):
+        arguments[option] = tuple(given) or arguments[option]
+        # Importing a module runs code, which a file must not ask for.
+        unnamed = [name for name in arguments[option] if is_in_module(name) and name not in given]
+        if unnamed:
+            raise ValueError(f"{option}=: the shards ran {unnamed[0][:80]!r}, which is code: name it here as well")
+    return Asked(**arguments)
+
+
+def _columns(part: Content, agent: str, folder: Path) -> Columns:
+    """Return the columns [E] of an agent's episodes.
+
+    Raises:
+        ValueError: They are not lists of numbers of one type and of equal lengths.
+    """
+    table = part["results"][agent]
+    columns: Columns = {}
+    for name, values in table.items() if isinstance(table, dict) else ():
+        kinds = {type(value) for value in values} if isinstance(values, list) else {None}
+        if len(kinds) > 1 or not kinds <= {bool, int, float}:
+            raise ValueError(f"'{folder / FILE}': column {name} of {agent!r} is not a list of numbers of one type")
+        columns[name] = np.array(values) if values else np.empty(0, np.int64)
+        if columns[name].dtype.kind not in "bif":
+            raise ValueError(f"'{folder / FILE}': column {name} of {agent!r} has numbers beyond 64 bits")
+    if len({len(column) for column in columns.values()}) > 1:
+        raise ValueError(f"'{folder / FILE}': the columns of {agent!r} have different lengths")
+    if "episode_index" not in columns or columns["episode_index"].dtype.kind != "i":
+        raise ValueError(f"'{folder / FILE}': {agent!r} has no column of integers episode_index")
+    return columns

@@ -1,0 +1,1 @@
+"""Recordings of episodes for the viewer of rerun. They need the extra ``[rerun]``."""

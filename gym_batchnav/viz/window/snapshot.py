@@ -1,0 +1,142 @@
+"""Snapshots: what the window shows of a batch at one moment, copied by the thread that steps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.geometry import Camera, camera_to_world
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.preparation.navigation import AnyNavigation
+from gym_batchnav.scene.scene import Scene
+from gym_batchnav.state import EpisodeState
+from gym_batchnav.viz.views import AgentViews
+
+SENSORS = ("rgb", "depth", "semantic")  # the panes, whatever the agents' own sensors
+MAX_AGENTS = 64  # drawn at once: the picked one and the first others of its scene
+_WIDEST = 2.0  # tangent of half the field of view that is drawn of a wide camera
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The picked agent, its scene, and the other agents there.
+
+    Attributes:
+        scene: The scene, not copied.
+        navigation: Its navmesh and shortest paths, not copied.
+        picked: The number of the picked agent.
+        indices: [M] int, the agents in this scene that are drawn, ``picked`` first.
+        position: [3] float32, metres, where the picked agent stands.
+        goal: [3] float32, metres, its goal.
+        poses: [M, 4, 4] float32, camera to world, in OpenGL's convention; see ``camera_to_world``.
+        fov: Vertical field of view of the camera, radians.
+        aspect: Width of its pictures divided by their height.
+        episode: Number that changes when the picked agent begins an episode.
+        facts: Rows of the table beside the scene.
+        pictures: [H, W, 3] uint8 by sensor, the view of the picked agent; empty if they were not asked for.
+    """
+
+    scene: Scene
+    navigation: AnyNavigation
+    picked: int
+    indices: np.ndarray
+    position: np.ndarray
+    goal: np.ndarray
+    poses: np.ndarray
+    fov: float
+    aspect: float
+    episode: int
+    facts: dict[str, str]
+    pictures: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def navmesh(self) -> NavMesh:
+        """The navmesh of the scene."""
+        return self.navigation.navmesh
+
+
+class Photographer:
+    """Takes snapshots of a batch; all calls come from the thread that steps it.
+
+    Args:
+        env: The batch.
+        size: Pixels along the longer side of a picture.
+    """
+
+    def __init__(self, env: BatchNavEnv, size: int) -> None:
+        self._env = env
+        self._size = size
+        self._views: AgentViews | None = None
+
+    def take(self, picked: int, pictures: bool = True) -> Snapshot:
+        """Copy what is shown of a batch that has been reset.
+
+        Args:
+            picked: The agent to follow; the last one if there are fewer.
+            pictures: Whether to draw its view.
+        """
+        env = self._env
+        picked = min(max(picked, 0), env.num_envs - 1)
+        agents = env.agents
+        camera = env.cameras.camera
+        slot = int(agents.slot[picked])
+        others = np.flatnonzero(agents.slot == slot)
+        indices = np.concatenate([[picked], others[others != picked]])[:MAX_AGENTS]
+        return Snapshot(
+            scene=env.library.scene(slot),
+            navigation=env.simulator.navigation(slot),
+            picked=picked,
+            indices=indices,
+            position=agents.position[picked].copy(),
+            goal=env.episodes.goal[picked].copy(),
+            poses=camera_to_world(env.cameras.views(agents, indices)),
+            fov=_vertical_fov(camera),
+            aspect=camera.width / camera.height,
+            episode=int(env.episodes.count[picked]),
+            facts=self._facts(picked),
+            pictures=self._pictures(picked) if pictures else {},
+        )
+
+    def close(self) -> None:
+        """Release the render target; idempotent."""
+        if self._views is not None:
+            self._views.close()
+        self._views = None
+
+    def _pictures(self, picked: int) -> dict[str, np.ndarray]:
+        """Return the view of an agent by sensor."""
+        if self._views is None:
+            self._views = AgentViews(self._env, SENSORS, self._size, num_views=1)
+        return {name: images[0] for name, images in self._views.of(np.array([picked])).items()}
+
+    def _facts(self, picked: int) -> dict[str, str]:
+        """Return the progress of an agent's episode."""
+        env = self._env
+        episodes = env.episodes
+        rows = {
+            "scene": env.scene_name(picked),
+            "episode": env.episode_name(picked),
+            "step": f"{episodes.num_steps[picked]} of {env.max_episode_steps}",
+            "distance to goal": f"{episodes.distance[picked]:.2f} m",
+            "walked": f"{episodes.path_length[picked]:.2f} m",
+            "collisions": f"{episodes.num_collisions[picked]}",
+        }
+        rows["state"] = _state(episodes, picked)
+        return rows
+
+
+def _vertical_fov(camera: Camera) -> float:
+    """Return the vertical field of view to draw, radians; another lens is drawn as a pinhole of ``hfov_deg``."""
+    half_height = float(np.tan(np.radians(camera.hfov_deg) / 2)) * camera.height / camera.width
+    return 2 * float(np.arctan(min(half_height, _WIDEST)))
+
+
+def _state(episodes: EpisodeState, index: int) -> str:
+    """Return in words whether an episode still runs."""
+    if not episodes.valid[index]:
+        return "no episode left"
+    if not episodes.done[index]:
+        return "under way"
+    return "ended by STOP" if episodes.stopped[index] else "ended"

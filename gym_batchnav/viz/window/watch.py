@@ -1,0 +1,170 @@
+"""serve: a window onto a batch that a program steps, such as a training."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from gym_batchnav.env.stepper import Move
+from gym_batchnav.evaluation.loop import batch_of
+from gym_batchnav.system.notices import warn_user
+from gym_batchnav.system.numbers import check_between, check_counts
+from gym_batchnav.viz.window.pace import Pace
+from gym_batchnav.viz.window.page import Page
+from gym_batchnav.viz.window.server import LOCAL, PORT, WindowServer
+from gym_batchnav.viz.window.snapshot import Photographer, Snapshot
+
+PERIOD = 0.1  # seconds between two snapshots, at least
+SHARE = 0.02  # of the time, for taking snapshots; as much again for drawing them
+_IDLE = 0.5  # seconds after which the thread that draws looks whether the window is closed
+
+
+class Window:
+    """A window onto a batch; ``serve`` opens it, ``close`` or leaving a ``with`` block closes it.
+
+    An error of the window is a warning: the batch goes on.
+
+    Attributes:
+        page: What is drawn.
+    """
+
+    def __init__(self, env: VectorEnv, server: WindowServer, share: float, size: int) -> None:
+        self._batch = batch_of(env)
+        self._server = server
+        self.page = Page(server.viser, self._batch.num_envs)
+        self._photographer = Photographer(self._batch, size)
+        self._taking = Pace(share, PERIOD)
+        self._drawing = Pace(share, PERIOD)
+        self._newest: deque[Snapshot] = deque(maxlen=1)  # to hand over from one thread to the other
+        self._has_warned = False
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._draw, name="window", daemon=True)
+        self._batch.stepper.listeners.append(self)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The address for a browser, with its token if it has one."""
+        return self._server.url
+
+    @property
+    def num_viewers(self) -> int:
+        """The number of browsers that look."""
+        return self.page.num_viewers
+
+    def __repr__(self) -> str:
+        """Return the address."""
+        return f"Window({self._server.url!r})"
+
+    def __enter__(self) -> Window:
+        """Return the window."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the window; the batch goes on. Idempotent; from the thread that steps the batch."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self in self._batch.stepper.listeners:
+            self._batch.stepper.listeners.remove(self)
+        self.page.wake.set()
+        self._thread.join()
+        self._photographer.close()
+        self._server.close()
+
+    def placed(self, indices: np.ndarray) -> None:
+        """Take a snapshot if one is due; the batch calls this."""
+        self._take()
+
+    def moved(self, move: Move) -> None:
+        """Take a snapshot if one is due; the batch calls this."""
+        self._take()
+
+    def _take(self) -> None:
+        """Take a snapshot if somebody looks and the last ones have not taken too long."""
+        if not self.page.num_viewers or self._taking.wait or not self._batch.simulator.begun.all():
+            return
+        with self._reported("look at the batch"), self._taking.work():
+            self._newest.append(self._photographer.take(self.page.picked))
+        self.page.wake.set()
+
+    def _draw(self) -> None:
+        """Draw the newest snapshot whenever there is one, or a viewer wants to see another part of the last."""
+        wake = self.page.wake
+        while not self._closed.is_set():
+            if not wake.wait(_IDLE):
+                continue
+            wake.clear()
+            with self._reported("draw the batch"), self._drawing.work():
+                self._draw_newest()
+            self._closed.wait(self._drawing.wait)
+
+    def _draw_newest(self) -> None:
+        """Draw the newest snapshot if it has not been drawn, else the last one again."""
+        try:
+            snapshot = self._newest.popleft()
+        except IndexError:
+            self.page.show_again()
+        else:
+            self.page.show(snapshot)
+
+    @contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        """Turn an error into a warning, the first time: a window does not end the program that it shows."""
+        try:
+            yield
+        except Exception as error:
+            if not self._has_warned:
+                self._has_warned = True
+                trace = "".join(traceback.format_exception(error))
+                warn_user(f"the live window could not {what}; it goes on, without further warnings\n{trace}")
+
+
+def serve(
+    env: VectorEnv,
+    *,
+    host: str = LOCAL,
+    port: int = PORT,
+    token: str | None = None,
+    share: float = SHARE,
+    size: int = 192,
+) -> Window:
+    """Show a batch in the browser while a program steps it, from a notebook or a script.
+
+    The window follows an agent that viewers pick: its scene, its view, its path, and the other agents in that scene. It
+    does nothing while nobody looks. When a scene is shown for the first time, its textures are encoded in a thread.
+
+    Args:
+        env: The batch, with or without wrappers.
+        host: See ``WindowServer``; by default only this machine reaches the window.
+        port: The port; 0 for any free one.
+        token: See ``WindowServer``.
+        share: The share of the time that taking snapshots may cost, 0.001 to 1; drawing them, in a thread of its own,
+            may cost as much again.
+        size: Pixels along the longer side of the pictures.
+
+    Returns:
+        The window; ``url`` is its address. Close it before the batch.
+
+    Raises:
+        TypeError: ``env`` is not a batch of this package.
+        ValueError: An argument is wrong, or the port is taken.
+        MissingExtraError: The extra ``[view]`` is not installed.
+    """
+    batch_of(env)
+    check_between(0.001, 1.0, share=share)
+    check_counts(size=size)
+    return Window(env, WindowServer(host, port, token), share, size)

@@ -1,0 +1,46 @@
+import pytest
+from typer.testing import CliRunner
+
+from gym_batchnav.cli import app
+
+SMALL = ["--scenes", "apartment_1", "--policy", "random", "--episodes-per-scene", "2", "--renderer", "embree"]
+
+
+@pytest.fixture
+def run():
+    def run(*arguments):
+        return CliRunner().invoke(app, ["collect", *map(str, arguments)])
+
+    return run
+
+
+def test_parts_are_collected_checked_and_merged(run, tmp_path):
+    keywords = [*SMALL, "--sensors", " depth, ", "--size", 20, "--episodes-per-shard", 1]
+    for part in (1, 2):
+        result = run(*keywords, "--shard", f"{part}/2", "--out", tmp_path / f"{part}")
+        assert result.exit_code == 0 and "1 in 1 shards" in result.stdout, result.output
+    incomplete = run("check", tmp_path / "1")
+    assert incomplete.exit_code == 1 and "1 shard missing" in incomplete.stdout
+    finished = run("finish", tmp_path / "1")
+    assert finished.exit_code == 0 and "1 shard missing" in finished.stdout
+    assert (tmp_path / "1" / "zarr.json").is_file()
+    assert run("merge", tmp_path / "all", tmp_path / "1", tmp_path / "2").exit_code == 0
+    found = run("check", tmp_path / "all")
+    assert found.exit_code == 0 and "random" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--out is missing"),
+        (["--to", "hdf"], "--to 'hdf': choose one of"),
+        (["--to", "webdataset", "--level", "3"], "--to 'webdataset' has no option level: leave out --level 3"),
+        (["--to", "lerobot", "--lerobot-version", "9"], "--lerobot-version '9': a LeRobot dataset has one of 3.0, 2.1"),
+        (["--policy", "nobody"], "--policy 'nobody': there is no such file"),
+        (["--shard", "0/2"], "--shard 0/2: pass i/n"),
+    ],
+)
+def test_errors_name_the_options(run, tmp_path, arguments, message):
+    out = ["--out", tmp_path / "data"] if arguments else ["--seed", 1]
+    result = run(*SMALL, *arguments, *out)
+    assert isinstance(result.exception, ValueError) and message in str(result.exception)

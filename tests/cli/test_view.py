@@ -1,0 +1,49 @@
+"""``gym-batchnav view``, run as a user types it."""
+
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from gym_batchnav.cli import main
+
+pytest.importorskip("viser", reason="needs the extra [view]")
+
+PROGRAM = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
+COMMAND = [sys.executable, "-c", PROGRAM, "view", "--no-browser", "--port", "0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [("apartment_4",), ("apartment_4", "--host", "0.0.0.0", "--num-envs", "2")])
+def test_it_serves_until_it_is_interrupted(arguments):
+    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = iter(process.stderr.readline, "")
+            url = next(line.split()[0] for line in lines if line.startswith("http"))
+            assert ("token=" in url) == ("--host" in arguments)
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with opener.open(url, timeout=300) as page:
+                assert b"<html" in page.read().lower()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=300) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("castle",), "castle"),
+        (("--host", "example.org"), "--host 'example.org'"),
+        (("--token", "abcdefghijklmnop"), "--token"),
+        (("--policy", "missing.safetensors"), "--policy 'missing.safetensors'"),
+    ],
+)
+def test_errors_name_the_option(arguments, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gym-batchnav", "view", "--no-browser", "--port", "0", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert said in capsys.readouterr().err

@@ -1,0 +1,191 @@
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gathering import KEYWORDS, SCENES, assert_same_arrays, assert_same_content, gather
+
+from gym_batchnav import BatchNavEnv, Camera
+from gym_batchnav.collect import webdataset, zarr_format
+from gym_batchnav.collect.api import SHARDS
+from gym_batchnav.collect.collector import collect
+from gym_batchnav.collect.folder import finished_shards
+from gym_batchnav.collect.info import read_info
+from gym_batchnav.collect.merge import check_dataset, finish_dataset, merge_datasets
+from gym_batchnav.collect.reading import read_episodes, replay
+
+
+def episodes_of(root):
+    info = read_info(root)
+    read = {"zarr": zarr_format, "webdataset": webdataset}[info.format].read_shard
+    return [
+        episode
+        for record in finished_shards(root, info)
+        for episode in read(root / SHARDS / record.shard.name, info, record)
+    ]
+
+
+@pytest.mark.parametrize("dataset", ["zarr_dataset", "tar_dataset"])
+def test_replay_repeats_what_was_read(dataset, request):
+    folder = request.getfixturevalue(dataset)
+    one = [one for one in read_episodes(folder) if one.scene == "apartment_1"][3]
+    env = BatchNavEnv(1, scenes=["apartment_1"], **KEYWORDS)
+    rewards = []
+    ends = []
+    for row, (observation, reward, terminated, truncated) in enumerate(replay(env, one, seed=7)):
+        assert_same_arrays(observation, {key: values[row] for key, values in one.observations.items()})
+        rewards.append(reward)
+        ends.append(terminated or truncated)
+    assert rewards[1:] == one.rewards.tolist() and ends == [False] * one.num_steps + [True]
+    with pytest.raises(ValueError, match="begins elsewhere"):
+        replay(env, replace(one, number=0), seed=7)
+    with pytest.raises(ValueError, match="scene 'attic' is not in the batch"):
+        replay(env, replace(one, scene="attic"), seed=7)
+    env.close()
+
+
+def test_the_mapper_brings_its_sensors(tmp_path):
+    keywords = {"scenes": SCENES[:1], "episodes_per_scene": 2, "sensor_noise": None, "actuation_noise": None}
+    found = gather(tmp_path, policy="mapper", sensors=("rgb",), max_episode_steps=300, **keywords)
+    assert set(found.info.images) == {"rgb", "depth"} and "map_path" in found.info.observation_space.spaces
+    assert all(one.measures["success"] for one in episodes_of(tmp_path))
+
+
+def test_every_episode_is_there_once_and_complete(zarr_dataset):
+    episodes = episodes_of(zarr_dataset)
+    assert [(one.scene, one.number) for one in episodes] == [(scene, n) for scene in SCENES for n in range(5)]
+    for one in episodes:
+        assert (one.terminated | one.truncated)[-1] and not (one.terminated | one.truncated)[:-1].any()
+        assert one.truncated[-1] == (one.num_steps == 25 and one.actions[-1] != 0)
+        assert one.terminated[-1] == (one.actions[-1] == 0)
+        assert {len(values) for values in one.observations.values()} == {one.num_steps + 1}
+        assert one.measures["distance_to_goal"] == one.distance[-1]
+        assert one.distance[0] == pytest.approx(one.start_distance, abs=1e-3)
+
+
+@pytest.mark.parametrize("dataset", ["zarr_dataset", "tar_dataset"])
+def test_an_episode_is_replayed_to_the_bit(dataset, request):
+    """One environment in one scene repeats observations, rewards and poses from the actions that are stored."""
+    info = read_info(request.getfixturevalue(dataset))
+    stored = [one for one in episodes_of(request.getfixturevalue(dataset)) if one.scene == "apartment_2"]
+    env = BatchNavEnv(1, scenes=["apartment_2"], **KEYWORDS)
+    for one in (stored[1], stored[4]):
+        options = {"episode_order": "once", "episodes": np.array([one.number])}
+        observation = env.reset(seed=info.seed, options=options)[0]
+        seen = [{key: values[0].copy() for key, values in observation.items()}]
+        poses = [(env.agents.position[0].copy(), env.agents.heading[0])]
+        rewards = []
+        for action in one.actions:
+            observation, reward, terminated, truncated, _ = env.step(action[None])
+            seen.append({key: values[0].copy() for key, values in observation.items()})
+            poses.append((env.agents.position[0].copy(), env.agents.heading[0]))
+            rewards.append(reward[0])
+        assert terminated[0] == one.terminated[-1] and truncated[0] == one.truncated[-1]
+        assert_same_arrays({key: np.stack([each[key] for each in seen]) for key in seen[0]}, dict(one.observations))
+        np.testing.assert_array_equal(np.stack([position for position, _ in poses]), one.position)
+        np.testing.assert_array_equal(np.array([heading for _, heading in poses]), one.heading)
+        np.testing.assert_array_equal(rewards, one.rewards)
+    env.close()
+
+
+def test_a_camera_with_whole_metres_is_described_again(tmp_path):
+    """As those of protocols are: 10 instead of 10.0."""
+    camera = Camera(8, 8, min_depth=0, max_depth=10)
+    changes = {"camera": camera, "sensors": ("depth",), "sensor_noise": None}
+    gather(tmp_path / "data", scenes=SCENES[:1], episodes_per_scene=1, **changes)
+    assert read_info(tmp_path / "data").depth_range == {"depth": (0.0, 10.0)}
+
+
+def test_the_formats_hold_the_same(zarr_dataset, tar_dataset):
+    for one, other in zip(episodes_of(zarr_dataset), episodes_of(tar_dataset), strict=True):
+        assert_same_arrays(dict(one.observations), dict(other.observations))
+        assert (one.id, one.measures, one.category) == (other.id, other.measures, other.category)
+
+
+def test_parts_of_any_size_merge_to_the_whole(zarr_dataset, tmp_path):
+    """Two parts with other numbers of environments, joined, are the undisturbed dataset, byte for byte."""
+    parts = [gather(tmp_path / f"part{i}", shard=f"{i}/2", num_envs=1 + 2 * i, scenes_at_once=1) for i in (1, 2)]
+    assert [part.num_shards for part in parts] == [3, 3] and parts[0].num_missing == 3
+    merged = merge_datasets(tmp_path / "all", [tmp_path / "part1", tmp_path / "part2"])
+    assert not merged.missing
+    assert_same_content(zarr_dataset, tmp_path / "all")
+    assert not check_dataset(tmp_path / "all").missing
+
+
+def test_the_last_part_in_a_shared_folder_makes_the_dataset(zarr_dataset, tmp_path):
+    first = gather(tmp_path, shard="1/2")
+    assert first.num_missing == 3 and not (tmp_path / "zarr.json").exists()
+    assert len(finish_dataset(tmp_path).missing) == 3
+    made = json.loads((tmp_path / "zarr.json").read_text())
+    assert len(made["attributes"]["shards"]) == 3
+    second = gather(tmp_path, shard="2/2")
+    assert second.num_missing == 0 and second.num_found == 0
+    assert_same_content(zarr_dataset, tmp_path)
+    shutil.rmtree(tmp_path / SHARDS)
+    (tmp_path / SHARDS).mkdir()
+    with pytest.raises(ValueError, match="has no finished shard"):
+        finish_dataset(tmp_path)
+
+
+def test_an_incomplete_folder_of_a_shard_is_named(zarr_dataset, tmp_path):
+    """Copying a dataset may be interrupted between the files of a shard and its record."""
+    shutil.copytree(zarr_dataset, tmp_path / "copy")
+    record = sorted((tmp_path / "copy" / SHARDS).glob("*/shard.json"))[2]
+    record.unlink()
+    with pytest.raises(ValueError, match=f"{record.parent.name}' has no shard.json, so it is incomplete"):
+        gather(tmp_path / "copy")
+    shutil.rmtree(record.parent)
+    gather(tmp_path / "copy")
+    assert_same_content(zarr_dataset, tmp_path / "copy")
+
+
+def test_a_collection_is_resumed_and_grows(zarr_dataset, tmp_path):
+    first = gather(tmp_path, episodes_per_scene=4, scenes=SCENES[:1])
+    assert (first.num_shards, first.num_episodes, first.num_missing) == (2, 4, 0)
+    second = gather(tmp_path)
+    assert (second.num_shards, second.num_found) == (4, 2)
+    assert gather(tmp_path).num_frames == 0
+    assert_same_content(zarr_dataset, tmp_path)
+    with pytest.raises(ValueError, match="does not fill shards of 2"):
+        gather(tmp_path, episodes_per_scene=8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 8}, "holds another collection: .*seed: 8 instead of 7"),
+        ({"max_episode_steps": 30}, "max_episode_steps: 30.0 instead of 25.0"),
+        ({"to": "webdataset"}, "format: webdataset instead of zarr"),
+        ({"to": "hdf"}, "to='hdf': choose one of zarr, webdataset"),
+        ({"shard": "3/2"}, "pass i/n"),
+        ({"policy": "nobody.safetensors"}, "there is no such file"),
+        ({"policy": "collections:nothing"}, "policy='collections:nothing'"),
+        ({"num_envs": 0}, "num_envs=0"),
+        ({"seed": 1.5}, "seed=1.5: pass a whole number"),
+        ({"episodes_per_shard": 10_001}, "episodes_per_shard=10001: pass at most 10,000"),
+        ({"agents_per_world": 2}, "one agent for each world"),
+        ({"reuse_buffers": True}, "reuse_buffers= is chosen by collect"),
+        ({"scenes": ["apartment_1", "apartment_1"]}, "two scenes have the same name"),
+    ],
+)
+def test_wrong_arguments_are_refused(zarr_dataset, changes, message):
+    with pytest.raises(ValueError, match=message):
+        gather(zarr_dataset, **changes)
+
+
+def test_a_scene_with_too_few_episodes_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"'apartment_1' has only .* episodes: pass a smaller episodes_per_scene="):
+        gather(tmp_path, episodes_per_scene=2000, episodes_per_shard=2000, scenes=["apartment_1"], num_envs=1)
+    assert list((tmp_path / SHARDS).iterdir()) == []
+
+
+def test_a_function_collects_blind(tmp_path):
+    def ahead(observation):
+        return np.ones(len(observation["pointgoal_with_gps_compass"]), np.int64)
+
+    keywords = {"sensors": (), "max_episode_steps": 5, "episodes_per_scene": 2}
+    found = collect(tmp_path, ["apartment_3"], policy=ahead, **keywords)
+    assert found.num_frames == 12
+    assert all((one.actions == 1).all() for one in episodes_of(tmp_path))
+    assert "test_collector" in json.loads((tmp_path / "collection.json").read_text())["policy"]

@@ -1,0 +1,209 @@
+"""Datasets from strangers: damaged, swapped, too large, or with paths that lead outside."""
+
+import hashlib
+import json
+import shutil
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gathering import SCENES, gather
+from gymnasium.spaces import Box, Dict
+
+from gym_batchnav.collect.api import RECORD, SHARDS
+from gym_batchnav.collect.info import differences, from_json, read_info, to_json
+from gym_batchnav.collect.merge import check_dataset, merge_datasets
+from gym_batchnav.collect.webdataset import TAR
+from gym_batchnav.collect.work import all_shards, in_groups
+
+
+@pytest.fixture(params=["zarr_dataset", "tar_dataset"])
+def dataset(request, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(request.getfixturevalue(request.param), copy)
+    return copy
+
+
+def shard_of(dataset):
+    return sorted((dataset / SHARDS).glob("*/shard.json"))[1].parent
+
+
+def forge(shard, file, data):
+    """Replace a file and make the record agree, as a stranger would."""
+    (shard / file).write_bytes(data)
+    record = json.loads((shard / RECORD).read_text())
+    record["files"][file] = [len(data), hashlib.sha256(data).hexdigest()]
+    (shard / RECORD).write_text(json.dumps(record))
+
+
+def change(path, **values):
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps({**found, **values}))
+
+
+def test_a_good_dataset_has_no_faults(dataset):
+    found = check_dataset(dataset)
+    assert not found.missing and len(found.shards) == 6
+    shutil.rmtree(shard_of(dataset))
+    assert len(check_dataset(dataset).missing) == 1
+
+
+def test_damaged_and_further_files_are_named(dataset):
+    shard = shard_of(dataset)
+    large = max((path for path in shard.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    data = bytearray(large.read_bytes())
+    data[len(data) // 2] ^= 1
+    large.write_bytes(data)
+    with pytest.raises(ValueError, match=f"{large.name}' is damaged"):
+        check_dataset(dataset)
+    forge(shard, large.relative_to(shard).as_posix(), bytes(data[: len(data) // 2]))
+    with pytest.raises(ValueError, match="is damaged"):
+        check_dataset(dataset)
+    (shard / "more").write_bytes(b"")
+    with pytest.raises(ValueError, match="more' is missing or unexpected"):
+        check_dataset(dataset)
+
+
+def test_links_and_paths_outside_are_refused(dataset, tmp_path):
+    shard = shard_of(dataset)
+    (tmp_path / "secret").write_bytes(b"secret")
+    (shard / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="is no file and no folder"):
+        check_dataset(dataset)
+    (shard / "link").unlink()
+    record = json.loads((shard / RECORD).read_text())
+    change(shard / RECORD, files={**record["files"], "../../../secret": [6, hashlib.sha256(b"secret").hexdigest()]})
+    with pytest.raises(ValueError, match="secret' is missing or unexpected"):
+        check_dataset(dataset)
+    shutil.move(shard, tmp_path / "elsewhere")
+    shard.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="is a link"):
+        check_dataset(dataset)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"key": "0"},
+        {"episodes": []},
+        {"episodes": "x"},
+        {"shard": {"name": "../..", "scene": "apartment_1", "first": 0, "count": 2}},
+        {"shard": {"name": "a", "scene": "b", "first": -1, "count": 10**12}},
+        {"files": {"a": [1]}},
+        {"scene_card": {"name": "other"}},
+        {"files": 3},
+    ],
+)
+def test_wrong_records_are_refused(dataset, values):
+    change(shard_of(dataset) / RECORD, **values)
+    with pytest.raises(ValueError, match="shard"):
+        check_dataset(dataset)
+
+
+@pytest.mark.parametrize("steps", [0, 10**7, 24, float("nan")])
+def test_other_lengths_of_episodes_are_refused(dataset, steps):
+    path = shard_of(dataset) / RECORD
+    episodes = json.loads(path.read_text())["episodes"]
+    episodes[0]["num_steps"] = steps if steps != episodes[0]["num_steps"] else 23
+    change(path, episodes=episodes)
+    with pytest.raises(ValueError, match="shard"):
+        check_dataset(dataset)
+
+
+def test_compressed_data_that_would_fill_memory_is_refused(zarr_dataset, tmp_path):
+    """A chunk that unpacks to more than the array holds is refused before memory is taken."""
+    from numcodecs.zstd import Zstd
+
+    copy = tmp_path / "copy"
+    shutil.copytree(zarr_dataset, copy)
+    shard = shard_of(copy)
+    forge(shard, "heading/c/0", Zstd(1).encode(bytes(2**26)))
+    with pytest.raises(ValueError, match="heading' is damaged"):
+        check_dataset(copy)
+    forge(shard, "heading/c/0", (zarr_dataset / SHARDS / shard.name / "heading/c/0").read_bytes())
+    check_dataset(copy)
+    frames = shard / "observations/rgb/c/0/0/0/0"
+    forge(shard, frames.relative_to(shard).as_posix(), struct.pack("<QQI", 0, 2**60, 0))
+    with pytest.raises(ValueError, match="its index of chunks does not fit"):
+        check_dataset(copy)
+
+
+def test_forged_shards_are_not_merged(zarr_dataset, tmp_path):
+    """Its checksums are right, and only reading it shows that it is no shard."""
+    from numcodecs.zstd import Zstd
+
+    copy = tmp_path / "copy"
+    shutil.copytree(zarr_dataset, copy)
+    forge(shard_of(copy), "heading/c/0", Zstd(1).encode(bytes(2**26)))
+    with pytest.raises(ValueError, match="heading' is damaged"):
+        merge_datasets(tmp_path / "all", [copy])
+    assert not (tmp_path / "all").exists()
+
+
+def test_headers_of_arrays_that_are_no_literals_are_refused(tar_dataset, tmp_path):
+    """Those of .npy files are parsed, by a tokenizer with errors of its own."""
+    copy = tmp_path / "copy"
+    shutil.copytree(tar_dataset, copy)
+    shard = shard_of(copy)
+    data = (shard / TAR).read_bytes()
+    begin = data.index(b"{'descr'")
+    forge(shard, TAR, data[:begin] + b"(((" + data[begin + 3 :])
+    with pytest.raises(ValueError, match=r"episodes.tar' is damaged: .* has no header of an array"):
+        check_dataset(copy)
+
+
+def box(*shape):
+    return {"type": "Box", "low": 0, "high": 1, "shape": shape, "dtype": "<f4"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"seed": 8},
+        {"key": "0123456789abcdef"},
+        {"observation_space": {"a": {"type": "Box", "low": 0, "high": 1, "shape": [2**40], "dtype": "<f4"}}},
+        {"observation_space": {"a": {"type": "Box", "low": 0, "high": 1, "shape": [2], "dtype": "O"}}},
+        {"observation_space": {f"sensor_{number}": box(2**24) for number in range(5)}},
+        {"episodes_per_scene": 10**12},
+        {"episodes_per_shard": 0},
+        {"scenes": 3},
+    ],
+)
+def test_wrong_descriptions_are_refused(dataset, values):
+    change(dataset / "collection.json", **values)
+    with pytest.raises(ValueError, match=r"collection.json'.*(does not describe|was changed)"):
+        check_dataset(dataset)
+
+
+def test_a_description_survives_json(dataset):
+    info = read_info(dataset)
+    again = from_json(json.loads(json.dumps(to_json(info))), "again")
+    assert again.observation_space == info.observation_space and again.action_space == info.action_space
+    assert again.key == info.key and differences(info, again) == []
+
+
+def test_observations_that_could_not_be_read_back_are_not_written(zarr_dataset):
+    info = read_info(zarr_dataset)
+    with pytest.raises(ValueError, match="too large to collect: choose a smaller camera="):
+        to_json(replace(info, observation_space=Dict(rgb=Box(0, 255, (2400, 2400, 3), np.uint8))))
+
+
+def test_what_does_not_fit_is_not_merged(dataset, tmp_path):
+    gather(tmp_path / "other", seed=8, scenes=SCENES[:1])
+    with pytest.raises(ValueError, match=r"other settings .*seed: 8 instead of 7|other settings .*format"):
+        merge_datasets(tmp_path / "all", [dataset, tmp_path / "other"])
+    assert not (tmp_path / "all").exists()
+    with pytest.raises(ValueError, match="is one of the datasets"):
+        merge_datasets(dataset, [dataset])
+    with pytest.raises(ValueError, match=r"has no collection\.json"):
+        merge_datasets(tmp_path / "all", [tmp_path])
+
+
+def test_shards_are_all_episodes_in_order(zarr_dataset):
+    shards = all_shards(read_info(zarr_dataset))
+    episodes = [(one.scene, number) for one in shards for number in range(one.first, one.first + one.count)]
+    assert episodes == [(scene, number) for scene in SCENES for number in range(5)]
+    assert len({one.name for one in shards}) == len(shards)
+    assert [len({one.scene for one in group}) for group in in_groups(shards, 1)] == [1, 1]
+    assert in_groups(shards, 5) == [shards]

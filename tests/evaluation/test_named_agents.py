@@ -1,0 +1,82 @@
+"""Agents by name: of this package, and of modules of one's own."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gym_batchnav.collect.policies import choose_policy
+from gym_batchnav.evaluation.agents import MapAgent, RandomAgent, ShortestPathAgent
+from gym_batchnav.evaluation.named_agents import agent_file, is_in_module, named_agent
+
+SOURCE = """
+import numpy as np
+
+def stop(observation):
+    return np.zeros(len(observation["goal"]), int)
+
+class Agent:
+    def reset(self, env):
+        pass
+    def act(self, env, observation, begun):
+        return begun
+
+number = 3
+"""
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A module and a package in the working directory."""
+    (tmp_path / "own_agents_a.py").write_text(SOURCE)
+    (tmp_path / "own_agents_b").mkdir()
+    (tmp_path / "own_agents_b" / "__init__.py").write_text("")
+    (tmp_path / "own_agents_b" / "inner.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_agents_are_found_by_name():
+    assert isinstance(named_agent("follower"), ShortestPathAgent)
+    assert isinstance(named_agent("mapper"), MapAgent)
+    random = named_agent("random", seed=7)
+    assert isinstance(random, RandomAgent) and random.seed == 7
+
+
+@pytest.mark.parametrize("name", ["follower", "mapper", "random"])
+def test_the_name_of_an_agent_means_no_file(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(b"no policy")
+    (tmp_path / "other").write_bytes(b"no policy")
+    assert agent_file(name) is None and agent_file("missing") is None
+    assert agent_file("other") == Path("other") and agent_file(f"./{name}") == Path(name)
+    assert type(choose_policy(name, 0).agent) is type(named_agent(name))
+
+
+@pytest.mark.parametrize("module", ["own_agents_a", "own_agents_b.inner"])
+def test_functions_classes_and_dotted_modules(modules, module):
+    actions = named_agent(f"{module}:stop").act(None, {"goal": np.zeros(3)}, None)
+    np.testing.assert_array_equal(actions, np.zeros(3))
+    agent = named_agent(f"{module}:Agent")
+    assert agent.act(None, None, 5) == 5
+
+
+def test_names_without_an_agent_are_refused(modules):
+    for name, match in (
+        ("folower", "there is no such file: pass 'follower', 'mapper', 'random', a policy file, or 'module:f"),
+        ("runs/policy.safetensors", "there is no such file"),
+        ("own_agents_a:missing", "'missing'.*of a module that can be imported"),
+        ("own_agents_missing:stop", "No module named 'own_agents_missing'"),
+        ("own_agents_a:number", "pass an object with reset and act"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            named_agent(name)
+
+
+@pytest.mark.parametrize("name", ["a:b", "a.b.c:d", "_x:Y1"])
+def test_what_names_a_module(name):
+    assert is_in_module(name)
+
+
+@pytest.mark.parametrize("name", ["a", "a:", ":b", "C:\\file", "a/b:c", "procedural:3", "a:b:c", ".a:b", "a b:c"])
+def test_what_names_none(name):
+    assert not is_in_module(name)

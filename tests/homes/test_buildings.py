@@ -1,0 +1,144 @@
+"""Offices, shops and halls: one island, real sizes, determinism, doors; homes are as they were."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gym_batchnav.homes import ALL_KINDS, generate_apartment, generate_scene, semantic_class
+from gym_batchnav.homes.buildings.divide import LIMITS, divide_building
+from gym_batchnav.homes.cells import shared_line
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.scene import Scene
+
+BUILDINGS = ("office", "shop", "hall")
+CASES = [(kind, seed) for kind in BUILDINGS for seed in (4,)]
+MORE = [pytest.param(kind, seed, marks=pytest.mark.slow) for kind in BUILDINGS for seed in (1, *range(5, 25))]
+
+
+@cache
+def building(kind: str, seed: int) -> Scene:
+    return generate_scene(seed, kind=kind, triangles=20_000)
+
+
+@cache
+def navmesh(kind: str, seed: int) -> NavMesh:
+    scene = building(kind, seed)
+    return NavMesh.build(scene.vertices, scene.triangles)
+
+
+def rooms(scene: Scene) -> list[dict]:
+    found = scene.metadata["rooms"]
+    assert isinstance(found, list)
+    return found
+
+
+def content(scene: Scene) -> str:
+    assert scene.uvs is not None and scene.colors is not None
+    arrays = (scene.vertices, scene.triangles, scene.triangle_material, scene.triangle_object, scene.uvs, scene.colors)
+    return hashlib.sha256(b"".join(array.tobytes() for array in (*arrays, *scene.textures))).hexdigest()
+
+
+@pytest.mark.parametrize(("kind", "seed"), CASES + MORE)
+def test_all_rooms_belong_to_one_main_island(kind, seed):
+    mesh = navmesh(kind, seed)
+    areas = [island.area for island in mesh.islands]
+    main = int(np.argmax(areas))
+    assert areas[main] > 0.8 * sum(areas)
+    assert max(areas[:main] + areas[main + 1 :], default=0.0) < 6.0  # tops of furniture
+    points = mesh.random_points(5000, np.random.default_rng(0), island=main)
+    for room in rooms(building(kind, seed)):
+        x0, z0, x1, z1 = room["bounds"]
+        inside = (points[:, 0] > x0) & (points[:, 0] < x1) & (points[:, 2] > z0) & (points[:, 2] < z1)
+        assert inside.any(), room["name"]
+
+
+@pytest.mark.parametrize(("kind", "seed"), CASES + MORE)
+def test_buildings_have_real_sizes_and_moderate_triangles(kind, seed):
+    scene = building(kind, seed)
+    assert len(scene.triangles) < 60_000
+    assert np.ptp(scene.bounds, axis=0)[[0, 2]].max() < 61.0
+    low, high = LIMITS[kind]
+    indoors = [room for room in rooms(scene) if room["type"] != "yard"]
+    area = sum((x1 - x0) * (z1 - z0) for x0, z0, x1, z1 in (room["bounds"] for room in indoors))
+    assert 0.8 * low < area < high
+    assert all(min(x1 - x0, z1 - z0) > 1.4 for x0, z0, x1, z1 in (room["bounds"] for room in rooms(scene)))
+    assert {semantic_class(one.name) for one in scene.objects} == {one.category for one in scene.objects}
+
+
+@pytest.mark.parametrize("kind", BUILDINGS)
+def test_equal_seeds_give_equal_buildings_and_other_seeds_others(kind):
+    again = generate_scene(1, kind=kind, triangles=20_000)
+    assert content(again) == content(building(kind, 1)) != content(building(kind, 4))
+
+
+@pytest.mark.parametrize("kind", BUILDINGS)
+def test_cells_cover_the_building_without_overlap_and_links_have_room_for_a_door(kind):
+    for seed in range(20):
+        division = divide_building(np.random.default_rng(seed), kind, float(np.mean(LIMITS[kind])))
+        areas = [(x1 - x0) * (z1 - z0) for x0, z0, x1, z1 in division.cells]
+        assert sum(areas) == pytest.approx(division.extent[0] * division.extent[1])
+        assert min(areas) > 3
+        joined = np.eye(len(areas), dtype=bool)
+        for i, j in division.links:
+            _, _, low, high = shared_line(division.cells[i], division.cells[j])
+            assert high - low >= 1.5
+            joined[i, j] = joined[j, i] = True
+        for _ in areas:
+            joined = joined @ joined
+        assert joined.all()
+
+
+def test_a_yard_has_no_ceiling_and_a_low_wall():
+    scene = next(s for s in map(lambda seed: building("shop", seed), range(20)) if rooms(s)[-1]["type"] == "yard")
+    x0, z0, x1, z1 = rooms(scene)[-1]["bounds"]
+    assert not any("ceiling_yard" in one.name for one in scene.objects)
+    corners = scene.vertices[scene.triangles]
+    middle = corners.mean(axis=1)
+    inside = (
+        (middle[:, 0] > x0 + 0.5) & (middle[:, 0] < x1 - 0.5) & (middle[:, 2] > z0 + 0.5) & (middle[:, 2] < z1 - 0.5)
+    )
+    assert inside.any() and corners[inside][:, :, 1].max() < 2.0
+
+
+def test_platforms_are_walked_up():
+    levels = []
+    for seed in range(12):
+        scene = building("hall", seed)
+        if any(one.category == "platform" for one in scene.objects):
+            mesh = navmesh("hall", seed)
+            main = int(np.argmax([island.area for island in mesh.islands]))
+            levels.append(mesh.random_points(3000, np.random.default_rng(0), island=main)[:, 1].max())
+        if len(levels) == 2:
+            break
+    assert max(levels) > 0.25
+
+
+def test_mixed_scenes_are_one_of_all_kinds_by_seed():
+    names = [generate_scene(seed, kind="mixed", triangles=6_000).name for seed in (0, 1, 2, 3)]
+    assert names == ["apartment_0", "office_1", "shop_2", "hall_3"]
+
+
+def test_homes_are_the_default():
+    assert content(generate_scene(3, area=40, triangles=8000)) == content(
+        generate_apartment(3, area=40, triangles=8000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kind": "castle"}, "kind='castle': choose one of home, office"),
+        ({"kind": "office", "storeys": 2}, "only homes"),
+        ({"kind": "shop", "area": 30}, "80 to 900"),
+        ({"damage": 2}, "0 to 1"),
+        ({"kind": "hall", "triangles": 3}, "triangles=3"),
+    ],
+)
+def test_wrong_options_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        generate_scene(0, **options)
+    assert ALL_KINDS[0] == "home"

@@ -1,0 +1,124 @@
+"""What is released is checked: the check of wheels and sdists finds what is wrong with them."""
+
+import io
+import re
+import runpy
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CHECK = runpy.run_path(str(ROOT / ".ci" / "check_dist.py"))
+WHEEL = "gym_batchnav-1.2.3-py3-none-any.whl"
+SDIST = "gym_batchnav-1.2.3.tar.gz"
+METADATA = "gym_batchnav-1.2.3.dist-info/METADATA"
+TOP = {
+    "README.md": "# A title\n\nWhat it is.\n",
+    "CHANGELOG.md": "# Changelog\n\n## 1.2.3 (2030-01-02)\n\n- All.\n",
+    "CITATION.cff": 'version: 1.2.3\ndate-released: "2030-01-02"\n',
+    "pyproject.toml": '[project]\nversion = "1.2.3"\n',
+    "LICENSE": "MIT",
+}
+TRACKED = [
+    *TOP,
+    *(f"gym_batchnav/{name}" for name in CHECK["NEEDED"] if not name.startswith("assets/")),
+    *(name for name in CHECK["NEEDED"] if name.startswith("assets/")),
+    "gym_batchnav/__init__.py",
+    "tests/test_it.py",
+]
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A repository, and the files of its wheel and of its sdist, in which nothing is wrong."""
+    for name, text in TOP.items():
+        (tmp_path / name).write_text(text)
+    wheel = dict.fromkeys(CHECK["wheel_files"](TRACKED), b"")
+    about = f"Version: 1.2.3\nLicense-Expression: MIT\nRequires-Python: >=3.10\n\n{TOP['README.md']}"
+    wheel[METADATA] = about.encode()
+    wheel["gym_batchnav-1.2.3.dist-info/entry_points.txt"] = (
+        b"[console_scripts]\ngym-batchnav = gym_batchnav.cli:main\n"
+    )
+    wheel["gym_batchnav-1.2.3.dist-info/licenses/LICENSE"] = b"MIT"
+    sdist = dict.fromkeys([*CHECK["sdist_files"](TRACKED), "PKG-INFO"], b"")
+    return tmp_path, wheel, sdist
+
+
+def problems(root, wheel, sdist):
+    folder = root / "dist"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / WHEEL, "w") as archive:
+        for name, data in wheel.items():
+            archive.writestr(name, data)
+    with tarfile.open(folder / SDIST, "w:gz") as archive:
+        for name, data in sdist.items():
+            member = tarfile.TarInfo(f"gym_batchnav-1.2.3/{name}")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return CHECK["problems"](folder, root, TRACKED)
+
+
+def test_a_complete_release_has_no_problems(release):
+    assert problems(*release) == []
+
+
+@pytest.mark.parametrize("name", CHECK["NEEDED"])
+def test_what_the_wheel_lacks_is_named(release, name):
+    root, wheel, sdist = release
+    del wheel[f"gym_batchnav/{name}"]
+    assert f"{WHEEL} lacks gym_batchnav/{name}" in problems(root, wheel, sdist)
+
+
+def test_what_does_not_belong_there_is_named(release):
+    root, wheel, sdist = release
+    wheel["tests/test_it.py"] = b""
+    sdist["shared/scene.glb"] = b""
+    assert problems(root, wheel, sdist) == [
+        f"{WHEEL} holds tests/test_it.py, which does not belong there",
+        f"{SDIST} holds shared/scene.glb, which does not belong there",
+    ]
+
+
+def test_archives_that_are_too_large_are_named(release, monkeypatch):
+    monkeypatch.setitem(CHECK["problems"].__globals__, "MAX_BYTES", 100)
+    assert [text.split()[0] for text in problems(*release)] == [WHEEL, SDIST]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "problem"),
+    [
+        ("CITATION.cff", 'version: 1.2.2\ndate-released: "2030-01-02"\n', "CITATION.cff is not of version 1.2.3"),
+        ("CHANGELOG.md", "\n## Unreleased\n", "CHANGELOG.md has no section '## 1.2.3 (2030-01-02)'"),
+        ("README.md", "# Another text\n", "does not describe itself by README.md"),
+    ],
+)
+def test_files_of_another_version_are_named(release, file, text, problem):
+    root, wheel, sdist = release
+    (root / file).write_text(text)
+    (found,) = problems(root, wheel, sdist)
+    assert problem in found
+
+
+def test_another_version_beside_it_is_named(release):
+    root, wheel, sdist = release
+    problems(root, wheel, sdist)
+    (root / "dist" / "gym_batchnav-1.2.2.tar.gz").touch()
+    (found,) = CHECK["problems"](root / "dist", root, TRACKED)
+    assert "gym_batchnav-1.2.2.tar.gz" in found
+
+
+def test_the_changelog_has_the_version_and_its_date():
+    settings = (ROOT / "pyproject.toml").read_text()
+    (version,) = re.findall(r'^version = "(\S+)"$', settings, flags=re.MULTILINE)
+    (date,) = re.findall(r'^date-released: "(\S+)"$', (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE)
+    assert f"\n## {version} ({date})\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_version_of_python_that_is_named_is_tried_by_the_workflow():
+    settings = (ROOT / "pyproject.toml").read_text()
+    named = re.findall(r"Python :: (3\.\d+)", settings)
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert len(named) >= 4
+    assert set(re.findall(r'"(3\.\d+)"', workflow)) == set(named)

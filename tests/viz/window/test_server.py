@@ -1,0 +1,116 @@
+"""Who reaches a window."""
+
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+pytest.importorskip("viser", reason="needs the extra [view]")
+
+import viser
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from gym_batchnav.viz.window.gate import PASS
+from gym_batchnav.viz.window.server import WindowServer, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("localhost", True), ("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("0.0.0.0", False), ("::", False),
+     ("192.168.1.5", False)],
+)  # fmt: skip
+def test_addresses_of_this_machine_are_told_from_others(host, local):
+    assert is_loopback(host) is local
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"host": "example.org"}, "host='example.org'"),
+        ({"host": ""}, "host=''"),
+        ({"port": 70000}, "port=70000"),
+        ({"port": True}, "port=True"),
+        ({"host": "0.0.0.0", "token": "short"}, "token="),
+        ({"host": "0.0.0.0", "token": "a" * 15 + "; x"}, "token="),
+        ({"token": "abcdefghijklmnop"}, "leave the token out"),
+    ],
+)
+def test_wrong_arguments_are_named(keywords, said):
+    with pytest.raises(ValueError, match=said):
+        WindowServer(**keywords)
+
+
+def test_a_local_window_shows_a_page_and_is_not_published(capsys):
+    server = WindowServer(port=0)
+    try:
+        assert server.url.startswith("http://127.0.0.1:") and "token" not in server.url
+        with urllib.request.urlopen(server.url, timeout=20) as page:
+            assert b"<html" in page.read().lower()
+        assert server.viser.get_host() == "127.0.0.1"
+        assert server.viser.request_share_url() is None
+    finally:
+        server.close()
+        server.close()
+    assert capsys.readouterr().out == ""
+
+
+def watch(address, **headers):
+    """Return the first message that a viewer gets."""
+    protocol = f"viser-v{viser.__version__}"
+    with connect(address, subprotocols=[protocol], additional_headers=headers, proxy=None) as viewer:
+        return viewer.recv(timeout=20)
+
+
+def test_a_local_window_talks_to_its_own_pages_alone():
+    server = WindowServer(port=0)
+    try:
+        port = urllib.parse.urlsplit(server.url).port
+        assert watch(f"ws://127.0.0.1:{port}", Origin=server.url)
+        assert watch(f"ws://localhost:{port}", Origin=f"http://localhost:{port}")
+        assert watch(f"ws://127.0.0.1:{port}")  # no browser
+        with pytest.raises(InvalidStatus, match="403"):
+            watch(f"ws://127.0.0.1:{port}", Origin="http://elsewhere.example")
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_nobody_reaches_viser_around_the_gate(host):
+    server = WindowServer(host, 0)
+    try:
+        address = f"ws://127.0.0.1:{server.viser.get_port()}"
+        for headers in ({}, {PASS: "guessed"}):
+            with pytest.raises(ConnectionClosed):
+                watch(address, **headers)
+        assert not server.viser.get_clients()
+    finally:
+        server.close()
+
+
+def test_a_local_port_that_is_taken_gives_way_and_another_is_an_error():
+    first = WindowServer("127.0.0.1", 0)
+    try:
+        port = urllib.parse.urlsplit(first.url).port
+        second = WindowServer("127.0.0.1", port)
+        assert port < urllib.parse.urlsplit(second.url).port < port + 100
+        second.close()
+        with pytest.raises(ValueError, match=f"port={port} of host='0.0.0.0'.*choose another port"):
+            WindowServer("0.0.0.0", port)
+    finally:
+        first.close()
+
+
+def test_a_window_for_others_needs_its_token():
+    server = WindowServer("0.0.0.0", 0)
+    try:
+        address, _, token = server.url.partition("/?token=")
+        assert len(token) >= 32 and server.viser.get_host() == "127.0.0.1"
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address, timeout=20)
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(server.url, timeout=20) as page:
+            assert b"<html" in page.read().lower()
+    finally:
+        server.close()

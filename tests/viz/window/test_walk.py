@@ -1,0 +1,90 @@
+"""A batch that is stepped by hand and by agents in turn."""
+
+import numpy as np
+import pytest
+from rooms import box_room
+
+from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
+from gym_batchnav.evaluation.loop import EpisodeLoop
+from gym_batchnav.state import Action
+from gym_batchnav.viz.window.walk import Walk
+
+
+@pytest.fixture
+def make(tmp_path_factory):
+    made = []
+    cache = tmp_path_factory.getbasetemp() / "window"
+
+    def make_env(**keywords):
+        options = {"sensors": (), "num_episodes": 20, "cache_dir": cache, "scenes": box_room(), **keywords}
+        made.append(BatchNavEnv(3, **options))
+        return made[-1]
+
+    yield make_env
+    for env in made:
+        env.close()
+
+
+def test_it_steps_like_a_loop(make):
+    walk = Walk(make(), ShortestPathAgent(), seed=3)
+    loop = EpisodeLoop(make(), ShortestPathAgent(), seed=3)
+    for _ in range(150):
+        walk.step()
+        loop.step()
+        np.testing.assert_array_equal(walk.env.agents.position, loop.batch.agents.position)
+        np.testing.assert_array_equal(walk.env.episodes.count, loop.batch.episodes.count)
+    assert (walk.env.episodes.count > 1).all()
+
+
+def test_one_agent_acts_while_the_others_wait(make):
+    env = make()
+    walk = Walk(env, RandomAgent(0), seed=3)
+    others = [0, 2]
+    before = env.get_state()["agents"]
+    walk.act(1, Action.TURN_LEFT)
+    turned = env.agents.heading[1] - before["heading"][1]
+    assert np.cos(turned) == pytest.approx(np.cos(np.radians(10)), abs=1e-6)
+    for name, values in before.items():
+        np.testing.assert_array_equal(getattr(env.agents, name)[others], values[others])
+    np.testing.assert_array_equal(env.episodes.num_steps, [0, 1, 0])
+
+
+def test_after_stop_the_next_action_begins_an_episode(make):
+    env = make()
+    walk = Walk(env, ShortestPathAgent(), seed=3)
+    walk.act(1, Action.STOP)
+    np.testing.assert_array_equal(env.episodes.done, [False, True, False])
+    walk.act(1, Action.MOVE_FORWARD)
+    np.testing.assert_array_equal(env.episodes.count, [1, 2, 1])
+    np.testing.assert_array_equal(env.episodes.num_steps, 0)
+    walk.begin(2)
+    np.testing.assert_array_equal(env.episodes.count, [1, 2, 2])
+
+
+class Remembering(RandomAgent):
+    """Notes which episodes it is told of."""
+
+    def act(self, env, observation, begun):
+        self.told = begun.copy()
+        return np.full(env.num_envs, int(Action.TURN_LEFT))
+
+
+def test_an_agent_is_told_of_episodes_that_began_by_hand(make):
+    agent = Remembering()
+    walk = Walk(make(), agent, seed=3)
+    walk.step()
+    assert agent.told.all()
+    walk.step()
+    assert not agent.told.any()
+    walk.act(0, Action.STOP)
+    walk.act(0, Action.TURN_LEFT)  # begins the next episode
+    walk.act(0, Action.TURN_LEFT)
+    walk.begin(2)
+    walk.step()
+    np.testing.assert_array_equal(agent.told, [True, False, True])
+
+
+def test_another_autoreset_mode_is_refused(make):
+    with pytest.raises(ValueError, match="next_step"):
+        Walk(make(autoreset_mode="same_step"), ShortestPathAgent())
