@@ -93,7 +93,8 @@ def stroll() -> None:
     assert_type(env.agents, AgentState)
     assert_type(env.num_envs, int)
     for _ in range(5):
-        observation, reward, _, _, info = env.step(env.action_space.sample())
+        observation, reward, _, truncated, info = env.step(np.full(3, Action.MOVE_FORWARD))
+    assert truncated.all()  # so that the infos hold measures of whole episodes
     print(observation["clearance"].shape, reward.mean(), info["steps_near_walls"], env.agents.position[0])
     env.close()
 
