@@ -76,7 +76,7 @@ def browser():
 def page(browser, walking):
     made = browser.new_page(viewport=SIZE)
     made.goto(walking.server.url)
-    made.get_by_text("distance to goal").first.wait_for(timeout=120_000)
+    made.get_by_text("distance to goal").first.wait_for(timeout=600_000)  # kernels may have to be compiled first
     wait_for(lambda: scene_of(made).std() > 8, "the scene to appear")
     return made
 
