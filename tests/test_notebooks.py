@@ -40,7 +40,7 @@ def test_it_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     notebook.cells = [cell for cell in notebook.cells if not missing(cell)]
     resources = {"metadata": {"path": tmp_path / "notebooks"}}
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
+    NotebookClient(notebook, timeout=540, kernel_name="python3", resources=resources).execute()
     assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
 
 
