@@ -14,17 +14,18 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Threads that wait for work sleep instead of spinning: test processes share the processors.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["GYM_BATCHNAV_RUNS"] = "off"  # figures of tests are not what `gym-batchnav tune` should learn from
 
-# CI repeats the same examples, so that a failure there comes from the change under test; elsewhere new ones are tried.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# Busy machines are no failures. CI repeats the same examples, so that a failure there comes from the change under test;
+# elsewhere new ones are tried.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("busy"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "busy")
 
 REPOSITORY = Path(__file__).parents[1]
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", REPOSITORY.parent / "shared"))
