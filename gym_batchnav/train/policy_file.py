@@ -302,7 +302,7 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
         )
 
 
-def save_policy(path: Path, policy: Policy, about: PolicyAbout, half: bool = False) -> None:
+def save_policy(path: str | Path, policy: Policy, about: PolicyAbout, half: bool = False) -> None:
     """Write a policy file atomically.
 
     Args:
@@ -314,10 +314,10 @@ def save_policy(path: Path, policy: Policy, about: PolicyAbout, half: bool = Fal
     weights = {name: one.detach().cpu().contiguous().clone() for name, one in policy.state_dict().items()}
     if half:
         weights.update({name: weights[name].half() for name, _ in policy.named_parameters()})
-    write_atomically(path, pack_tensors(weights, {"format": FORMAT, "about": json.dumps(_record(about))}))
+    write_atomically(Path(path), pack_tensors(weights, {"format": FORMAT, "about": json.dumps(_record(about))}))
 
 
-def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
+def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
     """Load a policy, on the CPU, and its description.
 
     Loading an untrusted file is safe: nothing in it is executed, and size, header and sensors are bounded.
@@ -327,6 +327,7 @@ def load_policy(path: Path) -> tuple[Policy, PolicyAbout]:
             description says.
         FileNotFoundError: The file does not exist.
     """
+    path = Path(path)
     _check_size(path)
     try:
         weights, described = _read(path)

@@ -60,7 +60,7 @@ def test_the_same_policy_comes_back(kind, sensors, tmp_path):
             buffer.add_(1)
     save_policy(tmp_path / "a.safetensors", policy, about)
     before = torch.get_rng_state()
-    loaded, said = load_policy(tmp_path / "a.safetensors")
+    loaded, said = load_policy(str(tmp_path / "a.safetensors"))
     assert said == about
     assert torch.equal(torch.get_rng_state(), before), "loading drew random numbers"
 
