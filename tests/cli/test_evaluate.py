@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav.cli import evaluate as commands  # noqa: E402
-from gym_batchnav.cli.evaluate_tables import tables  # noqa: E402
+from gym_batchnav.cli.evaluate_tables import stop_hint, tables  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
 from gym_batchnav.evaluation.scores import read_scores  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
@@ -181,7 +181,8 @@ def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
         "follower",
         "SoftSPL",
         "IQM",
-        "time-out",
+        "from left to right",
+        "by STOP",
         "by geodesic distance",
         "blind",
         "40.0-40.0",
@@ -336,8 +337,19 @@ def test_the_table_has_the_causes_of_the_evaluation(monkeypatch):
         "improvement": {}, "failures": {"random": {"loop": 4, "asleep": 7}}, "by_distance": {"random": []},
     }  # fmt: skip
     table = list(tables(found, "policy"))[1]
-    shown = {column.header: list(column.cells) for column in table.columns}
+    shown = {column.header.replace("\n", " "): list(column.cells) for column in table.columns}
     assert shown["fell asleep"] == ["7"] and shown["loop"] == ["4"] and "wrong STOP" not in shown
+
+
+def test_a_policy_that_never_stops_gets_a_hint():
+    trained = {"policies": [{"policy": "p", "frames": 9}], "timed_out": 1.0, "success": 0.0}
+    assert "none of its episodes by STOP" in stop_hint(trained, False) and "--sample" in stop_hint(trained, False)
+    assert "longer" in stop_hint(trained, True) and "--sample" not in stop_hint(trained, True)
+    assert "only 2.0% of its" in stop_hint({**trained, "timed_out": 0.98}, False)
+    assert "longer" not in stop_hint({**trained, "policies": [{"policy": "mine:agent"}]}, False)
+    assert stop_hint({**trained, "timed_out": 0.5}, False) is None
+    assert stop_hint({**trained, "success": 1.0}, False) is None  # a task in which success needs no STOP
+    assert stop_hint({"policies": trained["policies"], "cells_visited": 3.0}, False) is None
 
 
 @pytest.mark.parametrize("command", ["evaluate", "merge"])
