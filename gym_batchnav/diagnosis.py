@@ -16,8 +16,10 @@ from typing import Any
 import gym_batchnav
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.render.api import INSTALL_NVIDIA_GL, NVIDIA_DRIVER_FILE, choose_renderer, is_software, opengl_remedy
+from gym_batchnav.system.extras import install_command
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.storage import is_writable
+from gym_batchnav.system.wording import counted
 
 PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "trimesh", "torch", "cuda-core")
 VENDOR_FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")  # libglvnd's own search path
@@ -26,6 +28,7 @@ _LOAD_LAYER: dict[str, Callable[[], Any]] = {
     "omp": lambda: import_module("numba.np.ufunc.omppool"),
     "workqueue": lambda: import_module("numba.np.ufunc.workqueue"),
 }
+_INSTALL_CUDA = f'{install_command("cuda")} "cuda-core[cu12]" (or [cu13], as torch was built)'
 _LAYER_VARIABLES = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
 
 
@@ -152,7 +155,8 @@ def advise(found: Diagnosis) -> tuple[str, ...]:
     cores = found.threads.get("cores", 1)
     threads = found.threads.get("numba", 1)
     if threads < cores:
-        advice.append(f"Numba uses {threads} threads on {cores} cores: unset NUMBA_NUM_THREADS or increase it")
+        used = f"{counted(threads, 'thread')} on {counted(cores, 'core')}"
+        advice.append(f"Numba uses {used}: unset NUMBA_NUM_THREADS or increase it")
     advice += _layer_advice(found.threads)
     advice += [
         f"the cache folder for {name}, '{folder.path}', is not writable: set {variable} to another folder"
@@ -248,7 +252,8 @@ def cuda_unavailable_reason() -> str:
     try:
         check_device("cuda", "opengl")
     except (RuntimeError, ValueError) as error:
-        return str(error)
+        missing = isinstance(error.__cause__, ImportError)
+        return f"it needs the extra [cuda]: {_INSTALL_CUDA}" if missing else str(error)
     return ""
 
 

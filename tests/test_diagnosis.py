@@ -41,6 +41,7 @@ def test_where_nothing_is_missing_there_is_no_advice(graphics):
         ({"embree": None, "embree_error": "pip install embreex"}, "Embree cannot run (pip install embreex)"),
         ({"cuda_error": "needs cuda.core"}, "to keep observations on the GPU: needs cuda.core"),
         ({"threads": {**COMPLETE.threads, "numba": 2}}, "Numba uses 2 threads on 16 cores"),
+        ({"threads": {**COMPLETE.threads, "numba": 1}}, "Numba uses 1 thread on 16 cores"),
         ({"threads": {**COMPLETE.threads, "layer": "workqueue"}}, "install libgomp1"),
         (
             {
@@ -72,6 +73,17 @@ def test_what_is_missing_is_named_with_a_remedy(changes, advice):
 def test_a_machine_without_a_gpu_is_not_told_to_use_one():
     found = replace(COMPLETE, graphics=SOFTWARE, cuda_error="torch finds no NVIDIA device")
     assert advise(found) == ()
+
+
+def test_what_cuda_lacks_is_named_by_its_extra(monkeypatch):
+    def check(device, renderer):
+        raise RuntimeError("no torch") from cause
+
+    monkeypatch.setattr("gym_batchnav.render.api.check_device", check)
+    cause: Exception = ImportError("torch")
+    assert 'it needs the extra [cuda]: pip install "gym-batchnav[cuda]"' in diagnosis.cuda_unavailable_reason()
+    cause = KeyError("another")
+    assert diagnosis.cuda_unavailable_reason() == "no torch"
 
 
 @pytest.mark.parametrize(

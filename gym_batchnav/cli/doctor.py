@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gym_batchnav.system.wording import counted
+
 if TYPE_CHECKING:
     from gym_batchnav.diagnosis import Diagnosis
 
@@ -54,6 +56,7 @@ def rows(found: Diagnosis) -> list[tuple[str, str]]:
     missing = [name for name, number in found.versions.items() if number is None]
     present = [f"{name} {number}" for name, number in found.versions.items() if number is not None]
     threads = found.threads
+    on_cores = f"{threads['numba']} of Numba ({threads['layer']}) on {counted(threads['cores'], 'core')}"
     variables = ", ".join(f"{name}={value}" for name, value in threads["variables"].items())
     lines = [
         ("versions", ", ".join(present) + (f"; not installed: {', '.join(missing)}" if missing else "")),
@@ -68,10 +71,7 @@ def rows(found: Diagnosis) -> list[tuple[str, str]]:
         *((("", device)) for device in graphics.cuda),
         ('obs_device="cuda"', "ready" if not found.cuda_error else f"no: {found.cuda_error}"),
         ("Embree", found.embree or f"none: {found.embree_error}"),
-        (
-            "threads",
-            f"{threads['numba']} of Numba ({threads['layer']}) on {threads['cores']} cores; {variables}".rstrip("; "),
-        ),
+        ("threads", f"{on_cores}; {variables}".rstrip("; ")),
     ]
     for name, folder in found.caches.items():
         state = "writable" if folder.writable else "NOT writable"

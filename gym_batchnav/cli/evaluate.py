@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.evaluate_tables import tables
+from gym_batchnav.cli.evaluate_tables import stop_hint, tables
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.cli.flags import errors_with_flags, listed
 from gym_batchnav.system.parts import Part
@@ -204,6 +204,9 @@ def _report(comparison: Comparison, seed: int, out: Path | None, as_json: bool, 
         found = summary(comparison, seed)
     for table in tables(found, comparison.title):
         console.print(table)
+    hint = stop_hint(found, comparison.asked.sample)
+    if hint is not None:
+        console.print(hint, style="yellow", markup=False, highlight=False)
     if out is not None:
         with console.status("Drawing maps, failures and clip"):
             files = write_report(comparison, out, found)

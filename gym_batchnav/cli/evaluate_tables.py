@@ -19,6 +19,7 @@ COLUMNS = {
     "num_steps": "steps",
 }
 _WORDS = {"spl": "SPL", "success": "success"}
+_RARE = 0.05  # share of episodes that the policy ended by STOP, up to which a hint says so
 
 
 def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
@@ -32,6 +33,24 @@ def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
     yield _of_agents(found, f"{policy}: {counts}, 95% intervals")
     yield _of_statistics(found)
     yield _by_distance(found)
+
+
+def stop_hint(found: Mapping[str, Any], sampled: bool) -> str | None:
+    """Return what to do about a policy that hardly ever called STOP; None for any other.
+
+    Args:
+        found: See ``tables``.
+        sampled: Whether actions were sampled.
+    """
+    share = 1 - found.get("timed_out", 0.0)
+    if share > _RARE or found.get("success", 0.0) > _RARE:
+        return None
+    stops = "none" if share == 0 else f"only {share:.1%}"
+    seen = f"The policy ended {stops} of its episodes by STOP, without which no episode succeeds."
+    if "frames" not in found["policies"][0]:  # not the file of a training
+        return seen
+    advice = "train it longer" if sampled else "train it longer, or try --sample, which draws its actions"
+    return f"{seen} It was probably trained too briefly: {advice}."
 
 
 def _of_agents(found: Mapping[str, Any], title: str) -> Table:
@@ -48,12 +67,15 @@ def _of_statistics(found: Mapping[str, Any]) -> Table:
 
     measure = _word(found["measure"])
     failures = found.get("failures", {})
-    title = f"IQM: interquartile mean of {measure} over runs and scenes; better: that the policy is; failures"
-    table = _table(title, "agent", ["IQM", "better", *(CAUSES.values() if failures else ())])
+    title = f"IQM of {measure}; probability that the policy is better{'; failures by cause' if failures else ''}"
+    causes_in_lines = [cause.replace(" ", "\n") for cause in CAUSES.values()]  # the table is narrow then
+    table = _table(title, "agent", ["IQM", "better", *(causes_in_lines if failures else ())])
     for name, figures in found["iqm"].items():
         causes = [f"{failures[name][cause]:,}" for cause in CAUSES] if failures else []
         better = _cell(found["improvement"].get(name, {}), "improvement")
         table.add_row(name.replace("_", " "), _cell(figures, "iqm"), better, *causes)
+    if failures:
+        table.caption = "The first cause that applies counts, from left to right."
     return table
 
 

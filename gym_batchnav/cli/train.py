@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -190,6 +191,7 @@ class Display:
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._task = self._bar.add_task("", total=1.0)
         self._start = (time.perf_counter(), run.progress, run.ppo.frames)
+        self._seconds = run.seconds  # of training in earlier processes
         self._num_rows = len(run.rows)  # rows of earlier processes
         self._last_line = time.perf_counter() - LINE_SECONDS + 5  # the first line comes soon
 
@@ -219,7 +221,11 @@ class Display:
         gained = run.progress - progress
         row = run.rows[-1] if len(run.rows) > self._num_rows else None
         rate = (run.ppo.frames - frames) / elapsed if row is None else row["fps"]
-        left = f", {_clock(elapsed * (1 - run.progress) / gained)} left" if elapsed > SETTLED and gained > 0 else ""
+        left = ""
+        if elapsed > SETTLED and gained > 0:
+            limit = run.settings.time_limit
+            most = math.inf if limit is None else max(limit - self._seconds - elapsed, 0.0)
+            left = f", {_clock(min(elapsed * (1 - run.progress) / gained, most))} left"
         lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
         if row is not None:
             if row["success"] is not None:

@@ -5,7 +5,9 @@
 | wrong STOP | STOP was called where it is no success |
 | collision | obstacles stopped the agent in a quarter of its steps or more |
 | loop | the agent took 25 steps or more for each cell of 1 m that it visited |
-| time-out | none of these: the limit of steps was reached on the way |
+| other time-out | none of these: the limit of steps was reached on the way |
+
+Most collisions and loops reach the limit of steps, too.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ CAUSES: Mapping[str, str] = {
     "wrong_stop": "wrong STOP",
     "collision": "collision",
     "loop": "loop",
-    "time_out": "time-out",
+    "time_out": "other time-out",
 }
 COLLISION_SHARE = 0.25  # of the steps
 LOOP_STEPS = 25  # for each cell of 1 m

@@ -35,6 +35,7 @@ SHOWN_SCENES = 6  # on the maps
 SHOWN_EPISODES = 4  # per scene; those of the first scene are filmed
 SHOWN_FAILURES = 3  # of each cause, on the contact sheet
 NUM_THRESHOLDS = 51  # of profiles
+MIN_SCORES = 3  # runs times scenes, from which profiles are drawn
 _MEASURES = ("spl", "success")
 
 
@@ -140,13 +141,15 @@ def write_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) ->
         "protocol.json": "settings, checksums of scenes and episodes, versions, seeds and rules",
         "episodes.csv": "every episode of every agent",
         "scores.json": "means by run and scene, for rliable and others",
-        "profiles.png": "performance profiles: the share of scores above each threshold",
         "trajectories.png": "trajectories from above, the shortest paths in grey",
         "clip.gif": "the longest episodes of the first scene",
     }
     _draw_longest(comparison, out)
-    write_atomically(out / "profiles.png", profiles_png(found["profiles"], found["measure"]))
-    (out / "failures.png").unlink(missing_ok=True)  # of an evaluation before this one
+    for name in ("profiles.png", "failures.png"):
+        (out / name).unlink(missing_ok=True)  # of an evaluation before this one
+    if len(comparison.policies) * len(found["scenes"]) >= MIN_SCORES:
+        write_atomically(out / "profiles.png", profiles_png(found["profiles"], found["measure"]))
+        files["profiles.png"] = "performance profiles: the share of scores above each threshold"
     if "failures" in found and _draw_failures(comparison, out):
         files["failures.png"] = "failures by cause: map, first, middle and last views"
     return {out / name: description for name, description in files.items()}

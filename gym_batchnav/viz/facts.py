@@ -13,7 +13,7 @@ from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.scene.scene import Scene
 
 _GUESSES = ("up", "scale", "origin")  # keys of Scene.metadata
-_MAX_CATEGORIES = 40
+_MAX_CATEGORIES = 10
 _MAX_LISTED = 4  # names or numbers
 
 
@@ -62,15 +62,13 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None, num_
     if facts["textures"]:
         most = f", at most {facts['texture_size']:,} per side" if facts.get("texture_size") else ""
         words["textures"] = f"{facts['textures']:,} of {facts['texture_pixels'] / 1e6:.1f} million pixels{most}"
-    if facts["categories"]:
-        words["categories"] = categories_in_words(facts["categories"])
     if facts.get("semantics"):
         words["annotations"] = facts["semantics"]
     words["memory"] = f"{facts['bytes'] / 1e6:,.2f} MB"
     words["resident"] = cost_in_words(facts["resident_bytes"], num_resident)
     words["size"] = size_in_words(facts["size"]) if facts["vertices"] else "nothing"
     for name, corner in zip(("from", "to"), facts["bounds"], strict=True):
-        words[name] = ", ".join(f"{value:.2f}" for value in corner)
+        words[name] = ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in corner)  # + 0.0: no "-0.00"
     words |= {name: str(facts[name]) for name in _GUESSES if name in facts}
     if "walkable" in facts:
         words["walkable"] = facts["walkable"]
@@ -79,11 +77,14 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None, num_
         words["walkable"] = f"{facts['walkable_area']:,.1f} m2 ({origin})"
         words["islands"] = islands_in_words(facts["islands"])
     notes = facts["warnings"][:most_warnings]
-    return words | {f"note {number}": sentence for number, sentence in enumerate(notes, start=1)}
+    words |= {f"note {number}": sentence for number, sentence in enumerate(notes, start=1)}
+    if facts["categories"]:
+        words["categories"] = categories_in_words(facts["categories"])
+    return words
 
 
 def categories_in_words(counts: Mapping[str, int]) -> str:
-    """Format the categories of objects with their numbers, the most frequent first."""
+    """Format the categories of objects with their numbers, the most frequent first, ten at most."""
     shown = [f"{category} {count:,}" for category, count in list(counts.items())[:_MAX_CATEGORIES]]
     more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more else "")

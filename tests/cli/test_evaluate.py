@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav.cli import evaluate as commands  # noqa: E402
-from gym_batchnav.cli.evaluate_tables import tables  # noqa: E402
+from gym_batchnav.cli.evaluate_tables import stop_hint, tables  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
 from gym_batchnav.evaluation.scores import read_scores  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
@@ -28,7 +28,7 @@ from gym_batchnav.train.policy_file import PolicyAbout, load_policy, save_policy
 AGENTS = ["policy", "blind", "random", "follower"]
 SCENES = ["apartment_0", "apartment_1"]
 EPISODES = 6
-PNG_AND_GIF = ("failures.png", "profiles.png", "trajectories.png", "clip.gif")
+PNG_AND_GIF = ("failures.png", "trajectories.png", "clip.gif")
 
 
 def evaluate(**options):
@@ -84,7 +84,8 @@ def test_the_figures_are_those_of_the_episodes(reported):
 
 
 def test_pictures_are_drawn(reported):
-    names = ["clip.gif", "episodes.csv", "failures.png", "profiles.png", "protocol.json", "results.json", "scores.json"]
+    """There are no profiles: of two scenes in one run they say nothing."""
+    names = ["clip.gif", "episodes.csv", "failures.png", "protocol.json", "results.json", "scores.json"]
     assert sorted(path.name for path in reported.iterdir()) == [*names, "trajectories.png"]
     for name in PNG_AND_GIF:
         with Image.open(reported / name) as image:
@@ -181,7 +182,8 @@ def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
         "follower",
         "SoftSPL",
         "IQM",
-        "time-out",
+        "from left to right",
+        "by STOP",
         "by geodesic distance",
         "blind",
         "40.0-40.0",
@@ -263,6 +265,8 @@ def test_several_seeds_are_runs_of_one_agent(seeds, tmp_path, capsys, without_pi
         "policy": (3, 2),
         "follower": (1, 2),
     }
+    with Image.open(tmp_path / "whole" / "profiles.png") as image:
+        assert min(image.size) > 300 and np.asarray(image.convert("RGB")).std() > 20
     assert sum(found["failures"]["policy"].values()) == sum(
         row["agent"] != "follower" and float(row["success"]) == 0 for row in rows
     )
@@ -297,12 +301,13 @@ def test_the_mapper_acts_beside_a_policy(files, tmp_path, without_pictures):
     policy = str(files["blind"])  # without images of its own
     out = tmp_path / "report"
     (tmp_path / "report").mkdir()
-    (out / "failures.png").write_bytes(b"of an evaluation before")
+    for name in ("failures.png", "profiles.png"):
+        (out / name).write_bytes(b"of an evaluation before")
     evaluate(policy=[policy], agents="mapper,random", scenes=SCENES[:1], episodes=2, num_envs=2, out=out)
     found = json.loads((out / "results.json").read_text())["agents"]
     assert list(found) == ["policy", "mapper", "random"]
     assert found["mapper"]["soft_spl"] > found["random"]["soft_spl"]
-    assert not (out / "failures.png").exists()
+    assert not (out / "failures.png").exists() and not (out / "profiles.png").exists()
 
 
 def test_agents_beside_may_have_files_that_are_called_policy_something(files, tmp_path):
@@ -336,8 +341,19 @@ def test_the_table_has_the_causes_of_the_evaluation(monkeypatch):
         "improvement": {}, "failures": {"random": {"loop": 4, "asleep": 7}}, "by_distance": {"random": []},
     }  # fmt: skip
     table = list(tables(found, "policy"))[1]
-    shown = {column.header: list(column.cells) for column in table.columns}
+    shown = {column.header.replace("\n", " "): list(column.cells) for column in table.columns}
     assert shown["fell asleep"] == ["7"] and shown["loop"] == ["4"] and "wrong STOP" not in shown
+
+
+def test_a_policy_that_never_stops_gets_a_hint():
+    trained = {"policies": [{"policy": "p", "frames": 9}], "timed_out": 1.0, "success": 0.0}
+    assert "none of its episodes by STOP" in stop_hint(trained, False) and "--sample" in stop_hint(trained, False)
+    assert "longer" in stop_hint(trained, True) and "--sample" not in stop_hint(trained, True)
+    assert "only 2.0% of its" in stop_hint({**trained, "timed_out": 0.98}, False)
+    assert "longer" not in stop_hint({**trained, "policies": [{"policy": "mine:agent"}]}, False)
+    assert stop_hint({**trained, "timed_out": 0.5}, False) is None
+    assert stop_hint({**trained, "success": 1.0}, False) is None  # a task in which success needs no STOP
+    assert stop_hint({"policies": trained["policies"], "cells_visited": 3.0}, False) is None
 
 
 @pytest.mark.parametrize("command", ["evaluate", "merge"])

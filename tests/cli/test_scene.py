@@ -32,6 +32,7 @@ from gym_batchnav.scene.habitat.attributes import asset_frame
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.task.dronenav import DroneNav
+from gym_batchnav.viz.facts import describe_scene, scene_in_words
 from gym_batchnav.viz.viewpoints import best_viewpoints
 
 PACKAGE = Path(gym_batchnav.__file__).parent
@@ -78,6 +79,15 @@ def test_info_warns_of_categories_that_no_object_has(folder, tmp_path):
     asked = "info", tmp_path / "named.glb", "--no-walkable", "--categories", "sofa, Bed,chiar"
     assert json.loads(run(*asked, "--json").stdout)["missing_categories"] == ["chiar"]
     assert "no object is called chiar" in run(*asked).stdout
+
+
+def test_the_most_frequent_categories_come_after_size_and_warnings():
+    facts = describe_scene(box_room())
+    facts |= {"categories": {f"kind {number}": 20 - number for number in range(12)}, "warnings": ["it is dark"]}
+    facts["bounds"] = [[-0.001, 0.0, -3.0], [4.0, 2.6, 3.0]]
+    words = scene_in_words({**facts, "walkable_area": 20.0, "islands": [20.0]})
+    assert list(words)[-2:] == ["note 1", "categories"] and words["from"] == "0.00, 0.00, -3.00"
+    assert words["categories"].startswith("kind 0 20, ") and words["categories"].endswith("kind 9 11 and 2 more")
 
 
 def test_info_tells_what_was_guessed(folder, tmp_path):

@@ -1,17 +1,20 @@
 """``gym-batchnav train``, run as a user types it."""
 
+import io
 import json
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 from rooms import box_room
 from typer.testing import CliRunner
 
 from gym_batchnav.cli import app
-from gym_batchnav.cli.train import Interruption
+from gym_batchnav.cli.train import Display, Interruption
 from gym_batchnav.scene.save import save_glb
 
 PROGRAM = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
@@ -68,6 +71,22 @@ def test_flags_come_on_top_of_assignments_and_these_on_top_of_the_file(tmp_path,
     changes = {"ppo.gamma": 0.9, "ppo.clip": 0.1}
     expected = {"seed": 2, "num_envs": 8, "threads": 1, "time_limit": 120.0, "changes": changes, "loggers": ["jsonl"]}
     assert seen == expected
+
+
+def test_the_remaining_time_is_never_more_than_the_limit_leaves(monkeypatch):
+    """The share of time is that of when the last iteration began, so the first estimates are far too long."""
+    now = 1000.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    run = SimpleNamespace(settings=SimpleNamespace(time_limit=180.0), seconds=30.0, progress=30 / 180, rows=[])
+    run.ppo = SimpleNamespace(frames=0)
+    text = io.StringIO()
+    display = Display(run, Console(file=text))
+    now, run.seconds, run.progress, run.ppo.frames = 1060.0, 50.0, 50 / 180, 6400
+    display.show(run)
+    assert "1:30 left" in text.getvalue()
+    run.settings.time_limit, run.progress, now = None, 0.5, 1100.0
+    display.show(run)
+    assert "2:30 left" in text.getvalue().splitlines()[1]
 
 
 def test_signals_are_given_back():

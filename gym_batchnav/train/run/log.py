@@ -137,7 +137,7 @@ def draw_curve(rows: list[Row], path: Path, title: str) -> None:
         axes.axvspan(0, guided[-1], color="#f0e6c8", zorder=0, label="the teacher takes some actions")
     axes.set(xlabel="million frames", ylim=(0, 1), title=title)
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    figure.legend(loc="outside lower center", ncols=4)  # hides no curve
     picture = BytesIO()
     figure.savefig(picture, format="png")
     write_atomically(path, picture.getvalue())

@@ -55,7 +55,8 @@ class Controls:
             self._driver = gui.add_dropdown("Driver", tuple(drivers), initial_value=drivers[0])
             if num_actions:
                 gui.add_markdown(
-                    "Walk with **I** (forward), **J** and **L** (turn), **K** (STOP). Click the scene first."
+                    "Walk with **I** (forward), **J** and **L** (turn), **K** (STOP). If you have just changed "
+                    "something in this panel, click the scene first: its fields take keys themselves."
                 )
             step = gui.add_button("Step", hint=f"All agents take one step (key {STEP_KEY})")
             begin = gui.add_button("Next episode", hint="The picked agent begins its next episode")

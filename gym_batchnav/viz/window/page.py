@@ -30,6 +30,7 @@ _FRUSTUM = 0.35  # metres from the eye of an agent to the picture that it sees
 _WIDTH = 0.05  # metres, of lines
 _HIGH = 0.05  # metres above the floor at which lines are drawn
 _ASIDE = 0.18  # of its width by which a scene is left of the middle at first, because the panel hides the right
+_LONG = ("state",)  # facts that take two lines
 _OPENGL_TO_OPENCV = np.diag([1.0, -1.0, -1.0])
 
 
@@ -81,12 +82,17 @@ class Page:
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw a snapshot."""
+        loads = snapshot.scene is not self._scene
+        if loads:
+            self._loading.visible = True
         with self._server.atomic():
             self._show_scene(snapshot)
             self._show_agents(snapshot)
             self._show_trail(snapshot)
             self._show_way(snapshot)
             self._show_panel(snapshot)
+        if loads:
+            self._loading.visible = False  # browsers are told so after the scene
         self.shown = snapshot
 
     def show_again(self) -> None:
@@ -97,6 +103,7 @@ class Page:
     def _add_panel(self, num_agents: int, picked: int) -> None:
         """Add panes, table and choices."""
         gui = self._server.gui
+        self._loading = gui.add_markdown("Loading the scene...")
         self._pick = gui.add_number("Agent", picked, min=0, max=num_agents - 1, step=1)
         self._pick.on_update(lambda _: self.wake.set())
         blank = np.zeros((8, 8, 3), np.uint8)
@@ -221,7 +228,7 @@ class Page:
         for name, text in snapshot.facts.items():
             if name not in self._facts:
                 with self._table:
-                    self._facts[name] = self._server.gui.add_text(name, text, disabled=True)
+                    self._facts[name] = self._server.gui.add_text(name, text, multiline=name in _LONG, disabled=True)
             elif self._facts[name].value != text:
                 self._facts[name].value = text
 

@@ -11,7 +11,6 @@ from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import AnyNavigation
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.state import EpisodeState
 from gym_batchnav.viz.views import AgentViews
 
 SENSORS = ("rgb", "depth", "semantic")  # the panes, whatever the agents' own sensors
@@ -123,7 +122,7 @@ class Photographer:
             "walked": f"{episodes.path_length[picked]:.2f} m",
             "collisions": f"{episodes.num_collisions[picked]}",
         }
-        rows["state"] = _state(episodes, picked)
+        rows["state"] = _state(env, picked)
         return rows
 
 
@@ -133,10 +132,17 @@ def _vertical_fov(camera: Camera) -> float:
     return 2 * float(np.arctan(min(half_height, _WIDEST)))
 
 
-def _state(episodes: EpisodeState, index: int) -> str:
-    """Return in words whether an episode still runs."""
+def _state(env: BatchNavEnv, index: int) -> str:
+    """Return in words whether an episode still runs, or how it ended."""
+    episodes = env.episodes
     if not episodes.valid[index]:
         return "no episode left"
     if not episodes.done[index]:
         return "under way"
-    return "ended by STOP" if episodes.stopped[index] else "ended"
+    ended = "ended by STOP" if episodes.stopped[index] else "ended"
+    success = env.components.measures.get("success")
+    if success is None:
+        return ended
+    if success.measure(env.stepper.state)[index]:
+        return f"{ended}: success"
+    return f"{ended}: failure, {episodes.distance[index]:.2f} m from the goal"

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 for _name in ("safetensors", "tensorboard", "matplotlib"):
     pytest.importorskip(_name, reason=f"{_name} is not installed")
 
+from matplotlib.figure import Figure  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from gym_batchnav.geometry import Camera, CameraJitter  # noqa: E402
@@ -20,6 +21,7 @@ from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.train.ppo import PPOConfig  # noqa: E402
 from gym_batchnav.train.run import loggers as loggers_module  # noqa: E402
 from gym_batchnav.train.run.config import parse_assignment, read_config, with_changes  # noqa: E402
+from gym_batchnav.train.run.log import draw_curve  # noqa: E402
 from gym_batchnav.train.run.loggers import make_loggers  # noqa: E402
 from gym_batchnav.train.run.plot import draw_curves, grouped, read_curve  # noqa: E402
 from gym_batchnav.train.run.presets import PRESETS, Preset  # noqa: E402
@@ -244,6 +246,17 @@ class TestPlot:
         np.testing.assert_allclose(curves[0].x, [0.0, 0.1, 0.3])
         draw_curves(curves, tmp_path / "curves.png", "spl", "hours")
         assert Image.open(tmp_path / "curves.png").size == (960, 540)
+
+    def test_the_legend_of_a_training_hides_no_curve(self, tmp_path, monkeypatch):
+        drawn = []
+        save = Figure.savefig
+        monkeypatch.setattr(Figure, "savefig", lambda *given, **more: drawn.append(given[0]) or save(*given, **more))
+        row = {"success": 0.2, "spl": 0.1, "soft_spl": 0.3, "losses": {"teacher": 0.5}}
+        draw_curve([{**row, "frames": 10**6 * number} for number in range(4)], tmp_path / "curve.png", "cpu: small")
+        (figure,) = drawn
+        (axes,) = figure.axes
+        assert len(figure.legends[0].get_texts()) == 4 and axes.get_legend() is None
+        assert not figure.legends[0].get_window_extent().overlaps(axes.get_window_extent())
 
     def test_what_cannot_be_drawn(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no run in"):

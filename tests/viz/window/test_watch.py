@@ -16,6 +16,7 @@ from gym_batchnav import viz
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.lenses import Equirectangular
+from gym_batchnav.state import Action
 from gym_batchnav.viz.window.page import Page
 from gym_batchnav.viz.window.snapshot import SENSORS, Photographer
 from gym_batchnav.worlds.views import FIRST_BODY_ID
@@ -96,12 +97,35 @@ def test_nothing_is_taken_while_nobody_looks(make, monkeypatch):
     assert env.stepper.listeners == []
 
 
+def test_the_state_says_how_an_episode_ended(make):
+    env = make(sensors=())
+    env.reset(seed=1)
+    photographer = Photographer(env, 32)
+
+    def state_of(index):
+        return photographer.take(index, pictures=False).facts["state"]
+
+    env.step(np.where(np.arange(4) == 1, Action.STOP, env.shortest_path_actions()))
+    assert state_of(1) == f"ended by STOP: failure, {env.episodes.distance[1]:.2f} m from the goal"
+    for _ in range(200):
+        if env.episodes.done[0]:
+            break
+        assert state_of(0) == "under way"
+        env.step(env.shortest_path_actions())
+    assert state_of(0) == "ended by STOP: success"
+    photographer.close()
+
+
 def test_viewers_follow_the_batch(make, monkeypatch):
+    loading = []  # what the panel says while a scene is sent
+    load = Page._load_scene
+    monkeypatch.setattr(Page, "_load_scene", lambda *given: (loading.append(given[0]._loading.visible), load(*given)))
     monkeypatch.setattr(Page, "num_viewers", property(lambda self: 1))
     env = make()
     with viz.serve(env, port=0, share=1.0) as window:
         env.reset(seed=1)
         wait_for(lambda: window.page.shown is not None)
+        assert loading == [True] and not window.page._loading.visible
         first = window.page.shown
         time.sleep(0.15)  # longer than the period
         for _ in range(3):
