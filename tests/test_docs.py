@@ -287,12 +287,14 @@ def test_programs_run(page, users_files, opened):
     Sketches and those whose libraries are not installed are left out.
     """
     names = {"gymnasium": gym_batchnav.gymnasium}
-    ran = 0
-    for language, program in BLOCK.findall(page.read_text()):
-        if language == "python" and not is_sketch(program) and all(map(find_spec, modules_of(program))):
-            exec(compile(small(program), name_of(page), "exec"), names)
-            ran += 1
-    assert ran
+    programs = [text for language, text in BLOCK.findall(page.read_text()) if language == "python"]
+    programs = [text for text in programs if not is_sketch(text)]
+    assert programs
+    runnable = [text for text in programs if all(map(find_spec, modules_of(text)))]
+    if not runnable:
+        pytest.skip("none of the libraries of its programs is installed")
+    for program in runnable:
+        exec(compile(small(program), name_of(page), "exec"), names)
 
 
 def sections(page):
