@@ -31,7 +31,10 @@ def run(
         list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
     ] = None,
     policy: Annotated[
-        str, typer.Option(help="follower (shortest paths), mapper, random, a policy file, or module:function.")
+        str,
+        typer.Option(
+            help="follower (shortest paths), mapper, random, a policy file, pointnav_depth, or module:function."
+        ),
     ] = "follower",
     sample: Annotated[bool, typer.Option("--sample", help="Sample the actions of a policy file.")] = False,
     to: Annotated[str, typer.Option(help="zarr, webdataset, lerobot, minari or rrd.")] = "zarr",

@@ -37,7 +37,7 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy file (default: the shipped one), mapper or module:function; repeat it for several seeds."
+            help="Policy file (default: pointnav_depth), mapper or module:function; repeatable for several seeds."
         ),
     ] = None,
     agents: Annotated[

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -115,7 +116,7 @@ def train(
         _record(run, summary)
     finally:
         run.close()
-    console.print(_table(summary))
+    console.print(_table(summary, run.scores))
     for file in summary["files"]:
         console.print(file, markup=False)
     if not complete:
@@ -228,12 +229,18 @@ class Display:
             left = f", {_clock(min(elapsed * (1 - run.progress) / gained, most))} left"
         lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
         if row is not None:
-            if row["success"] is not None:
+            if row["episodes"]:
                 guided = " (the teacher takes some actions)" if row["losses"].get("teacher") else ""
-                lines.append(f"success {row['success']:.2f}, SPL {row['spl']:.2f}{guided}")
+                scores = (f"{_title(name)} {row[name]:.2f}" for name in run.scores)
+                lines.append(f"{', '.join(scores)}{guided}")
             total = sum(row["parts"].values())
             lines.append(" ".join(f"{part} {value / total:.0%}" for part, value in row["parts"].items()))
         return lines
+
+
+def _title(score: str) -> str:
+    """Return the name of a measure as words."""
+    return "SPL" if score == "spl" else score.replace("_", " ")
 
 
 def _clock(seconds: float) -> str:
@@ -256,7 +263,7 @@ def _headline(run: TrainingRun) -> str:
     )
 
 
-def _table(summary: dict[str, Any]) -> Table:
+def _table(summary: dict[str, Any], scores: Sequence[str]) -> Table:
     """Return the figures as a table."""
     table = Table(title=f"{summary['frames']:,} frames, {_clock(summary['seconds'])} of training")
     table.add_column("", style="bold")
@@ -268,6 +275,6 @@ def _table(summary: dict[str, Any]) -> Table:
     table.add_section()
     if summary["fps"] is not None:
         table.add_row("frames/s", f"{summary['fps']:,.0f}", "")
-    for name in ("success", "spl"):
-        table.add_row(f"{name}, last minute", "-" if summary[name] is None else f"{summary[name]:.3f}", "")
+    for name in scores:
+        table.add_row(f"{_title(name)}, last minute", "-" if summary[name] is None else f"{summary[name]:.3f}", "")
     return table

@@ -18,7 +18,9 @@ def view(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(help="A policy file, mapper or module:function, that can drive the agents.", metavar="FILE"),
+        typer.Option(
+            help="A policy file, pointnav_depth, mapper or module:function, that can drive the agents.", metavar="FILE"
+        ),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Number of agents; several scenes need as many.", min=1, max=1024)] = 4,
     host: Annotated[

@@ -34,8 +34,8 @@ def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bo
 
     Args:
         policy: ``"follower"`` (shortest paths), ``"mapper"`` (paths on a map of what it sees), ``"random"``, the path
-            of a policy file, ``"module:name"`` of an Agent or of a function from observations to actions [N] (or a
-            class of agents), or such an object itself.
+            of a policy file, the name of a shipped one such as ``"pointnav_depth"``, ``"module:name"`` of an Agent or
+            of a function from observations to actions [N] (or a class of agents), or such an object itself.
         seed: Seed of random actions.
         sample: Sample the actions of a policy file instead of taking the most likely ones.
 

@@ -1,4 +1,4 @@
-"""Agents by name: the follower, the mapper, random actions, or anybody's agent as ``module:name``."""
+"""Agents by name: the follower, the mapper, random actions, shipped policies, or anybody's as ``module:name``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from gym_batchnav.evaluation.agents import Agent, MapAgent, RandomAgent, ShortestPathAgent, as_agent
+from gym_batchnav.library.sources import shipped_policies
 
 FOLLOWER = "follower"
 MAPPER = "mapper"
@@ -23,12 +24,14 @@ def is_in_module(name: str) -> bool:
 
 
 def agent_file(name: str) -> Path | None:
-    """Return the file that ``name`` says holds an agent; None without one, or if it is the name of an agent itself.
+    """Return the policy file of a path or of a shipped policy's name, such as ``pointnav_depth``; None for other names.
 
     A file that is called ``random`` is reached as ``./random``.
     """
     path = Path(name).expanduser()
-    return path if name not in NAMES and path.is_file() else None
+    if name in NAMES:
+        return None
+    return path if path.is_file() else shipped_policies().get(name)
 
 
 def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
@@ -53,8 +56,8 @@ def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
     if is_in_module(name):
         return _from_module(name, option)
     raise ValueError(
-        f"{option}={name!r}: there is no such file: pass 'follower', 'mapper', 'random', a policy file, or "
-        "'module:function'"
+        f"{option}={name!r}: there is no such file: pass 'follower', 'mapper', 'random', a policy file, a shipped "
+        f"policy ({', '.join(shipped_policies())}), or 'module:function'"
     )
 
 

@@ -61,6 +61,11 @@ def shipped_scenes() -> dict[str, Path]:
     return {path.stem: path for path in sorted(assets_dir().glob("apartment_*.glb"))}
 
 
+def shipped_policies() -> dict[str, Path]:
+    """Return the files of the shipped policies by name, such as ``pointnav_depth``."""
+    return {path.stem: path for path in sorted(assets_dir().glob("*.safetensors"))}
+
+
 def are_shipped(spec: SceneSpec) -> bool:
     """Return whether a specification names shipped apartments only, which have navmeshes and episodes."""
     if isinstance(spec, (list, tuple)):

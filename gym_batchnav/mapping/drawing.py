@@ -154,16 +154,18 @@ def feel(maps: Maps, row: int, position: np.ndarray, heading: float, collisions:
 
 
 @njit(**INNER)
-def draw_column(
-    maps: Maps, row: int, depth: np.ndarray, column: int, eye: tuple, axes: tuple, view: View, band: Band
+def draw_line(
+    maps: Maps, row: int, depth: np.ndarray, line: int, eye: tuple, axes: tuple, view: View, band: Band
 ) -> None:
-    """Mark the points of a column of pixels.
+    """Mark the points of a row of pixels.
+
+    The loop has no division and no root: a point has the height of its distance's limit where the squares are equal.
 
     Args:
         maps: The maps.
         row: The agent.
         depth: [H, W, 1] float32.
-        column: The column.
+        line: The row of pixels.
         eye: x and z of the camera, and its height above the floor, metres.
         axes: x and z of the directions ahead and to the right; cosine and sine of the tilt.
         view: The camera.
@@ -172,25 +174,37 @@ def draw_column(
     height, width = depth.shape[:2]
     eye_x, eye_z, eye_height = eye
     ahead_x, ahead_z, right_x, right_z, tilt_cos, tilt_sin = axes
-    across = ((column + 0.5) / width * 2 - 1) * view.tan_half_width
+    cells = maps.cells[row]
+    side = to_int64(cells.shape[0])
+    per_metre = 1.0 / maps.cell_size
+    # Columns and rows of cells, whose middles have whole coordinates; half a cell is added, so that cutting rounds.
+    eye_column = (eye_x - maps.places[row, 0]) * per_metre + (side // 2 + 0.5)
+    eye_row = (eye_z - maps.places[row, 1]) * per_metre + (side // 2 + 0.5)
+    up = (1 - (line + 0.5) / height * 2) * view.tan_half_height
     # Per metre of depth; the camera looks along its first axis.
-    side_x = across * right_x
-    side_z = across * right_z
-    for line in range(height):
+    rise = tilt_sin + up * tilt_cos
+    ahead = tilt_cos - up * tilt_sin
+    line_x = ahead * ahead_x
+    line_z = ahead * ahead_z
+    step = 2 * view.tan_half_width / width
+    first = 0.5 * step - view.tan_half_width
+    slope = band.slope * band.slope
+    for column in range(width):
         metres = depth[line, column, 0] * view.unit + view.offset
-        if not view.nearest < metres < view.farthest:
+        level = eye_height + metres * rise
+        if not view.nearest < metres < view.farthest or level > band.high:
             continue
-        up = (1 - (line + 0.5) / height * 2) * view.tan_half_height
-        level = eye_height + metres * (tilt_sin + up * tilt_cos)
-        if level > band.high:
+        across = first + column * step
+        x = metres * (line_x + across * right_x)
+        z = metres * (line_z + across * right_z)
+        excess = abs(level) - band.low
+        is_floor = excess <= 0 or excess * excess <= slope * (x * x + z * z)
+        if level < 0 and not is_floor:
             continue
-        ahead = tilt_cos - up * tilt_sin
-        x = metres * (ahead * ahead_x + side_x)
-        z = metres * (ahead * ahead_z + side_z)
-        low = band.low + band.slope * math.sqrt(x * x + z * z)
-        if level < -low:
-            continue
-        mark(maps, row, eye_x + x, eye_z + z, to_int64(FREE if level <= low else BLOCKED))
+        cell_x = eye_column + x * per_metre
+        cell_z = eye_row + z * per_metre
+        if 0 <= cell_x < side and 0 <= cell_z < side:
+            cells[to_int64(cell_z), to_int64(cell_x)] |= np.uint8(FREE if is_floor else BLOCKED)
 
 
 @njit(**INNER)
@@ -212,8 +226,8 @@ def draw_one(item: int, maps: Maps, rows: np.ndarray, depth: np.ndarray, poses: 
     tilt = poses.pitch[item]
     axes = (-math.sin(looks), -math.cos(looks), math.cos(looks), -math.sin(looks), math.cos(tilt), math.sin(tilt))
     mark(maps, row, position[0], position[2], to_int64(FREE))
-    for column in range(depth.shape[2]):
-        draw_column(maps, row, depth[item], to_int64(column), eye, axes, view, band)
+    for line in range(depth.shape[1]):
+        draw_line(maps, row, depth[item], to_int64(line), eye, axes, view, band)
 
 
 @njit(**ENTRY)

@@ -19,7 +19,8 @@ BESIDE_BLOCKED = 15  # more for a cell beside a blocked one
 THROUGH_BLOCKED = 2000  # more for a blocked cell, which may hide a gap: with no other way, agents try it
 THROUGH_BUMPED = 20000  # more for a blocked cell that has been tried
 _UNREACHED = 2**30
-_TIES = 2**17  # more than the cost between two cells of an empty map
+_CELL_BITS = 20  # of the cells of a map, at most 1024 x 1024
+_ESTIMATE_SHIFT = _CELL_BITS + 14  # bits of the cost between two cells of an empty map
 _ON_PATH = 2.0  # cells; an agent farther from its path plans another one
 _PASSED_AT_ONCE = 12  # cells
 
@@ -43,45 +44,38 @@ class Paths(NamedTuple):
 
 
 @njit(**INNER)
-def push(heap: np.ndarray, size: int, key: int, node: int) -> Any:
-    """Add a row (key, node) to a binary heap; return its new size."""
+def push(heap: np.ndarray, size: int, entry: int) -> Any:
+    """Add an entry to a binary heap; return its new size."""
     place = size
     while place > 0:
         parent = (place - 1) // 2
-        if heap[parent, 0] <= key:
+        if heap[parent] <= entry:
             break
-        heap[place, 0] = heap[parent, 0]
-        heap[place, 1] = heap[parent, 1]
+        heap[place] = heap[parent]
         place = parent
-    heap[place, 0] = key
-    heap[place, 1] = node
+    heap[place] = entry
     return size + 1
 
 
 @njit(**INNER)
 def pop(heap: np.ndarray, size: int) -> Any:
-    """Move the row of the least key to the end of a heap; return the size without it."""
-    node = heap[0, 1]
-    least = heap[0, 0]
+    """Move the least entry to the end of a heap; return the size without it."""
+    least = heap[0]
     size -= 1
-    key = heap[size, 0]
-    last = heap[size, 1]
+    entry = heap[size]
     place = 0
     while True:
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
+        if child + 1 < size and heap[child + 1] < heap[child]:
             child += 1
-        if heap[child, 0] >= key:
+        if heap[child] >= entry:
             break
-        heap[place, 0] = heap[child, 0]
-        heap[place, 1] = heap[child, 1]
+        heap[place] = heap[child]
         place = child
-    heap[place, 0] = key
-    heap[place, 1] = last
-    heap[size, 0] = least
-    heap[size, 1] = node
+    heap[place] = entry
+    heap[size] = least
     return size
 
 
@@ -94,9 +88,12 @@ def least_cost(x: int, z: int, to_x: int, to_z: int) -> Any:
 
 
 @njit(**INNER)
-def key_of(cost: int, least: int) -> Any:
-    """Return the order of a cell in the search: by the least cost of a path through it, then by what is left of it."""
-    return (cost + least) * _TIES + least
+def entry_of(cost: int, least: int, cell: int) -> Any:
+    """Return a cell's entry in the heap, of which the least comes first.
+
+    Its highest bits are the least cost of a path through the cell; then follow what is left of it, and the cell.
+    """
+    return ((cost + least) << _ESTIMATE_SHIFT) | (least << _CELL_BITS) | cell
 
 
 @njit(**INNER)
@@ -122,19 +119,19 @@ def plan(cells: np.ndarray, x: int, z: int, goal_x: int, goal_z: int, path: np.n
     side = to_int64(cells.shape[0])
     costs = np.full(side * side, _UNREACHED, np.int32)
     parents = np.empty(side * side, np.int32)
-    heap = np.empty((2 * side * side, 2), np.int64)
+    heap = np.empty(2 * side * side, np.int64)
     agent = z * side + x
     goal = goal_z * side + goal_x
     costs[goal] = 0
-    size = push(heap, to_int64(0), key_of(to_int64(0), least_cost(goal_x, goal_z, x, z)), goal)
+    size = push(heap, to_int64(0), entry_of(to_int64(0), least_cost(goal_x, goal_z, x, z), goal))
     while size > 0:
         size = pop(heap, size)
-        node = to_int64(heap[size, 1])
+        node = to_int64(heap[size] & (2**_CELL_BITS - 1))
         if node == agent:
             break
         node_z = node // side
         node_x = node % side
-        if heap[size, 0] > key_of(to_int64(costs[node]), least_cost(node_x, node_z, x, z)):
+        if heap[size] > entry_of(to_int64(costs[node]), least_cost(node_x, node_z, x, z), node):
             continue  # it was reached at less cost since
         entering = cost_of(cells, node_x, node_z)  # on the way from the agent
         for other_z in range(max(node_z - 1, 0), min(node_z + 2, side)):
@@ -145,7 +142,7 @@ def plan(cells: np.ndarray, x: int, z: int, goal_x: int, goal_z: int, path: np.n
                 if cost < costs[other] and size < len(heap):
                     costs[other] = cost
                     parents[other] = node
-                    size = push(heap, size, key_of(cost, least_cost(other_x, other_z, x, z)), other)
+                    size = push(heap, size, entry_of(cost, least_cost(other_x, other_z, x, z), other))
     count = 0
     node = agent
     while node != goal and count < len(path):

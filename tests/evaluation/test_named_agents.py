@@ -8,6 +8,7 @@ import pytest
 from gym_batchnav.collect.policies import choose_policy
 from gym_batchnav.evaluation.agents import MapAgent, RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.named_agents import agent_file, is_in_module, named_agent
+from gym_batchnav.library.sources import assets_dir
 
 SOURCE = """
 import numpy as np
@@ -48,6 +49,7 @@ def test_the_name_of_an_agent_means_no_file(name, tmp_path, monkeypatch):
     (tmp_path / name).write_bytes(b"no policy")
     (tmp_path / "other").write_bytes(b"no policy")
     assert agent_file(name) is None and agent_file("missing") is None
+    assert agent_file("pointnav_depth") == assets_dir() / "pointnav_depth.safetensors"
     assert agent_file("other") == Path("other") and agent_file(f"./{name}") == Path(name)
     assert type(choose_policy(name, 0).agent) is type(named_agent(name))
 
@@ -62,7 +64,7 @@ def test_functions_classes_and_dotted_modules(modules, module):
 
 def test_names_without_an_agent_are_refused(modules):
     for name, match in (
-        ("folower", "there is no such file: pass 'follower', 'mapper', 'random', a policy file, or 'module:f"),
+        ("folower", "there is no such file: pass 'follower', 'mapper', .*shipped policy .pointnav_blind, .*'module:f"),
         ("runs/policy.safetensors", "there is no such file"),
         ("own_agents_a:missing", "'missing'.*of a module that can be imported"),
         ("own_agents_missing:stop", "No module named 'own_agents_missing'"),

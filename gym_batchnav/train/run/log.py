@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import is_number
 from gym_batchnav.system.storage import write_atomically
 
-MEASURES = {"success": "#2f7d32", "spl": "#1f5fa8", "soft_spl": "#8a8a8a"}
+SCORES = ("success", "spl")
+_SHARES = {"success": "#2f7d32", "spl": "#1f5fa8", "soft_spl": "#8a8a8a"}  # measures from 0 to 1, and their colours
 Row = dict[str, Any]
 
 
@@ -86,6 +87,12 @@ def row_of(sums: Sums, frames: int, seconds: float, wall: float) -> Row:
     }
 
 
+def scores_of(measures: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the measures that sum up a run: success and SPL, or else the first one of its task."""
+    names = tuple(measures)
+    return tuple(name for name in SCORES if name in names) or names[:1]
+
+
 def append_row(path: Path, row: Row) -> None:
     """Append a line to a curve's file."""
     with path.open("a", encoding="utf-8") as file:
@@ -120,22 +127,29 @@ def cut_curve(path: Path, frames: int) -> list[Row]:
     return rows
 
 
-def draw_curve(rows: list[Row], path: Path, title: str) -> None:
-    """Plot success and SPL over frames as a PNG; the background is shaded while the teacher takes some actions."""
+def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = SCORES) -> None:
+    """Plot scores over frames as a PNG; the background is shaded while the teacher takes some actions.
+
+    Args:
+        rows: The lines of the curve.
+        path: The file.
+        title: Its title.
+        scores: See ``scores_of``. SoftSPL is drawn beside SPL.
+    """
     from io import BytesIO
 
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
-    known = [row for row in rows if row.get("success") is not None]
-    millions = [row["frames"] / 1e6 for row in known]
-    for name, color in MEASURES.items():
-        axes.plot(millions, [row[name] for row in known], color=color, label=name.replace("_", " "))
+    are_shares = not _SHARES.keys().isdisjoint(scores)
+    for name in _SHARES if are_shares else scores:
+        known = [(row["frames"] / 1e6, row[name]) for row in rows if row.get(name) is not None]
+        axes.plot(*np.reshape(known, (-1, 2)).T, color=_SHARES.get(name), label=name.replace("_", " "))
     guided = [row["frames"] / 1e6 for row in rows if row["losses"].get("teacher")]
     if guided:
         axes.axvspan(0, guided[-1], color="#f0e6c8", zorder=0, label="the teacher takes some actions")
-    axes.set(xlabel="million frames", ylim=(0, 1), title=title)
+    axes.set(xlabel="million frames", ylim=(0, 1 if are_shares else None), title=title)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=4)  # hides no curve
     picture = BytesIO()

@@ -27,7 +27,7 @@ from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.policy_file import policy_about, save_policy
 from gym_batchnav.train.ppo import PPO
 from gym_batchnav.train.run import checkpoint
-from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
+from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of, scores_of
 from gym_batchnav.train.run.loggers import Logger, make_loggers
 from gym_batchnav.train.run.settings import FILE, RunSettings, check_same_run, read_run_file, write_run_file
 from gym_batchnav.train.run.workers import Workers
@@ -38,7 +38,7 @@ CHECKPOINT = "checkpoint.pt"
 CURVE = "curve.jsonl"
 POLICY = "policy.safetensors"
 PICTURE = "curve.png"
-RECENT_SECONDS = 60.0  # of training, over which the summary averages success and SPL
+RECENT_SECONDS = 60.0  # of training, over which the summary averages the scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class TrainingRun:
         seconds: Seconds of training so far.
         progress: Completed share of the training, by frames or by time, whichever is larger.
         rows: The learning curve; see ``log.row_of``.
+        scores: Names of the measures that sum up the run; see ``log.scores_of``.
 
     Raises:
         FileExistsError: The folder contains a run, and ``resume`` is False.
@@ -104,6 +105,7 @@ class TrainingRun:
                 self._resume_from(state["ppo"])
             self.seconds: float = 0.0 if state is None else state["seconds"]
             self.rows: list[Row] = []
+            self.scores = scores_of(self._env.components.measures)
             self._session = Sums()  # of this process
             self._wall = 0.0
             self._loggers: list[Logger] = []
@@ -170,8 +172,8 @@ class TrainingRun:
         """Write the policy and, if Matplotlib is installed, the plot of the curve.
 
         Returns:
-            frames, seconds, fps and parts (of this process), success and spl (of the last minute; None if no episode
-            ended in it without actions of the teacher), files.
+            frames, seconds, fps and parts (of this process), the scores (of the last minute; None if no episode ended
+            in it without actions of the teacher), files.
         """
         kind = self.preset.policy
         preset = self.settings.preset
@@ -179,7 +181,8 @@ class TrainingRun:
             about = policy_about(self._env, kind, preset, self.ppo.frames, self.settings.seed)
             save_policy(self.out / POLICY, self.ppo.policy, about)
             if find_spec("matplotlib") is not None:
-                draw_curve(self.rows, self.out / PICTURE, f"{preset}: {kind}, {counted(self.preset.num_envs, 'agent')}")
+                title = f"{preset}: {kind}, {counted(self.preset.num_envs, 'agent')}"
+                draw_curve(self.rows, self.out / PICTURE, title, self.scores)
         files = [self.out / name for name in (POLICY, PICTURE, CURVE, CHECKPOINT)]
         recent = [
             row
@@ -194,7 +197,7 @@ class TrainingRun:
             "fps": session.get("fps"),
             **{
                 name: float(np.average([row[name] for row in recent], weights=counts)) if recent else None
-                for name in ("success", "spl")
+                for name in self.scores
             },
             "parts": session.get("parts", {}),
             "files": [str(file) for file in files if file.exists()],

@@ -1,11 +1,14 @@
 """TrainingRun: a run that is interrupted and resumed produces the same curve as one without interruption."""
 
 import dataclasses
+import io
 import json
 import os
+import re
 
 import numpy as np
 import pytest
+from rich.console import Console
 from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -14,6 +17,7 @@ for _name in ("safetensors", "tensorboard", "matplotlib"):
 
 from PIL import Image  # noqa: E402
 
+from gym_batchnav.cli.train import Display  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
 from gym_batchnav.train.run import checkpoint, run  # noqa: E402
@@ -84,6 +88,18 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
     assert last.ppo.frames == 6 * FRAMES
     assert torch.equal(weights(last), weights(whole))
     assert not torch.equal(weights(middle), weights(last))
+
+
+def test_a_task_without_success_is_summed_up_by_its_own_measure(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "LOG_SECONDS", 0.0)
+    one = start(frames=17 * FRAMES, changes={"task.class": "Explore", "ppo.imitation_share": 0.0})
+    text = io.StringIO()
+    with Display(one, Console(file=text, force_terminal=True, width=200)) as display:
+        assert one.train(watch=display.show)
+    summary = one.finish()
+    assert summary["cells_visited"] >= 1 and "success" not in summary
+    assert re.search(r"cells visited \d+\.\d\d", text.getvalue())
+    assert (tmp_path / "run/curve.png").is_file()
 
 
 def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
