@@ -3,9 +3,9 @@
 python benchmarks/promises.py              # a table
 python benchmarks/promises.py --check      # also exit with status 1 where a promise is missed
 
-The promises are 6,000 depth frames/s at N=256 and one million agent steps/s on two free cores with AVX-512, where the
-calibration loop of one thread makes about 500 Mop/s. With AVX2 alone, whose packets have half as many rays, it is
-3,000 frames/s. A slower or busier machine is asked for less, in proportion.
+The promises are 6,000 depth frames/s at N=256 and one million agent steps/s, on two free cores with AVX-512 where the
+calibration loop of one thread makes about 500 Mop/s. Processors without AVX-512 trace fewer rays at once; there the
+first promise is 3,000 frames/s. A slower or busier machine is asked for less, in proportion.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TRIES = 3
 
 
 class Promise(NamedTuple):
-    """A promise: its name, frames or agent steps per second, and the keywords of ``bench_step``.
+    """A promised speed of ``bench_step``.
 
     Attributes:
-        name: A title.
-        fps: What is promised with AVX-512.
-        narrow_fps: What is promised on processors that trace fewer rays at once.
+        name: Its name in the table.
+        fps: Frames or agent steps per second, with AVX-512.
+        narrow_fps: The same on processors that trace fewer than 16 rays at once.
         keywords: Keywords of ``bench_step``.
     """
 

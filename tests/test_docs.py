@@ -50,6 +50,10 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 TASKS = (PointNav, MultiGoalNav, ObjectNav, ImageNav, InstanceImageNav)
 SENSORS = (GPS, Compass, Heading, PreviousAction, StaticPointGoal)
+LIBRARIES = {
+    "jax", "lerobot", "matplotlib", "minari", "pettingzoo", "pufferlib", "ray", "rerun", "rl_games", "skrl",
+    "stable_baselines3", "submitit", "tianshou", "torch", "torchrl", "zarr",
+}  # fmt: skip  # which programs may need, and which may be missing
 MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage, AreaSeen)
 ACTIONS = (DiscreteActions, VelocityActions, WaypointActions, HolonomicActions, LoCoBotNoise)
 DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, *TASKS, *SENSORS, *MEASURES, *ACTIONS)}
@@ -291,6 +295,8 @@ def test_programs_run(page, users_files, opened):
     programs = [text for text in programs if not is_sketch(text)]
     assert programs
     runnable = [text for text in programs if all(map(find_spec, modules_of(text)))]
+    missing = {name for text in programs for name in modules_of(text) if find_spec(name) is None}
+    assert missing <= LIBRARIES
     if not runnable:
         pytest.skip("none of the libraries of its programs is installed")
     for program in runnable:

@@ -100,10 +100,11 @@ def run(
     from gym_batchnav.evaluation.named_agents import agent_file
     from gym_batchnav.geometry import Camera
 
-    file = agent_file(policy)
+    path = Path(policy).expanduser()
+    is_path = agent_file(policy) == path  # the name of a shipped policy stands for its file on every node
     keywords: dict[str, Any] = {
         "scenes": "apartments" if not scenes else scenes,
-        "policy": policy if file is None else str(file.resolve()),
+        "policy": str(path.resolve()) if is_path else policy,
         "sample": sample,
         "sensors": listed(sensors),
         "episodes_per_scene": episodes_per_scene,

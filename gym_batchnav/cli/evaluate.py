@@ -37,7 +37,7 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy file (default: pointnav_depth), mapper or module:function; repeatable for several seeds."
+            help="Policy file, pointnav_depth (the default), mapper or module:function; repeatable for several seeds."
         ),
     ] = None,
     agents: Annotated[

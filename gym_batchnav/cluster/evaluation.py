@@ -150,13 +150,12 @@ def _job_of(comparison: Comparison) -> EvaluationJob:
 
 
 def _contents(asked: Asked) -> dict[str, bytes]:
-    """Return the contents of the user's policy files by their paths; every node has the shipped ones.
+    """Return the contents of policy files by their paths, except those given by a shipped policy's name.
 
-    Agents by name must be importable on every node.
+    Every node has the shipped policies; agents by name must be importable on every node.
     """
     names = (*asked.policies, *(name for name in asked.agents if name != BLIND))
-    places = {name: Path(name).expanduser() for name in names if agent_file(name) is not None}
-    places = {name: place for name, place in places.items() if place.is_file()}
+    places = {name: file for name in names if (file := agent_file(name)) == Path(name).expanduser()}
     if asked.blind_file is not None:
         places[str(asked.blind_file)] = asked.blind_file.expanduser()
     return {name: place.read_bytes() for name, place in places.items()}

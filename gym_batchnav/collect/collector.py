@@ -102,8 +102,8 @@ def collect(
     Args:
         out: Folder of the dataset; created if missing. Several processes may share it.
         scenes: See BatchNavEnv; any number, of which ``scenes_at_once`` are in memory.
-        policy: ``"follower"``, ``"mapper"``, ``"random"``, the path of a policy file, ``"module:function"``, or an
-            Agent or function itself.
+        policy: ``"follower"``, ``"mapper"``, ``"random"``, the path of a policy file, the name of a shipped one,
+            ``"module:function"``, or an Agent or function itself.
         sample: Sample the actions of a policy file.
         to: ``"zarr"``, ``"webdataset"``, ``"lerobot"``, ``"minari"`` or ``"rrd"``, or a Format with options.
         sensors: See BatchNavEnv. Those that the policy reads are added.

@@ -26,12 +26,13 @@ def is_in_module(name: str) -> bool:
 def agent_file(name: str) -> Path | None:
     """Return the policy file of a path or of a shipped policy's name, such as ``pointnav_depth``; None for other names.
 
-    A file that is called ``random`` is reached as ``./random``.
+    Names come first: files called ``random`` or ``pointnav_depth`` are reached as ``./random`` and
+    ``./pointnav_depth``.
     """
-    path = Path(name).expanduser()
     if name in NAMES:
         return None
-    return path if path.is_file() else shipped_policies().get(name)
+    path = Path(name).expanduser()
+    return shipped_policies().get(name, path if path.is_file() else None)
 
 
 def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:

@@ -159,7 +159,7 @@ def draw_line(
 ) -> None:
     """Mark the points of a row of pixels.
 
-    The loop has no division and no root: a point has the height of its distance's limit where the squares are equal.
+    The loop needs neither division nor square root: it compares squares of heights and distances.
 
     Args:
         maps: The maps.
@@ -177,7 +177,7 @@ def draw_line(
     cells = maps.cells[row]
     side = to_int64(cells.shape[0])
     per_metre = 1.0 / maps.cell_size
-    # Columns and rows of cells, whose middles have whole coordinates; half a cell is added, so that cutting rounds.
+    # The camera's place in cells, whose centres are whole numbers; with 0.5 added, truncation rounds to the nearest.
     eye_column = (eye_x - maps.places[row, 0]) * per_metre + (side // 2 + 0.5)
     eye_row = (eye_z - maps.places[row, 1]) * per_metre + (side // 2 + 0.5)
     up = (1 - (line + 0.5) / height * 2) * view.tan_half_height
@@ -188,7 +188,7 @@ def draw_line(
     line_z = ahead * ahead_z
     step = 2 * view.tan_half_width / width
     first = 0.5 * step - view.tan_half_width
-    slope = band.slope * band.slope
+    slope_squared = band.slope * band.slope
     for column in range(width):
         metres = depth[line, column, 0] * view.unit + view.offset
         level = eye_height + metres * rise
@@ -198,7 +198,7 @@ def draw_line(
         x = metres * (line_x + across * right_x)
         z = metres * (line_z + across * right_z)
         excess = abs(level) - band.low
-        is_floor = excess <= 0 or excess * excess <= slope * (x * x + z * z)
+        is_floor = excess <= 0 or excess * excess <= slope_squared * (x * x + z * z)
         if level < 0 and not is_floor:
             continue
         cell_x = eye_column + x * per_metre

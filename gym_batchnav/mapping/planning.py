@@ -19,8 +19,10 @@ BESIDE_BLOCKED = 15  # more for a cell beside a blocked one
 THROUGH_BLOCKED = 2000  # more for a blocked cell, which may hide a gap: with no other way, agents try it
 THROUGH_BUMPED = 20000  # more for a blocked cell that has been tried
 _UNREACHED = 2**30
-_CELL_BITS = 20  # of the cells of a map, at most 1024 x 1024
-_ESTIMATE_SHIFT = _CELL_BITS + 14  # bits of the cost between two cells of an empty map
+MOST_CELLS = 1024  # along a side of a map
+_CELL_BITS = (MOST_CELLS**2 - 1).bit_length()
+_REST_BITS = (DIAGONAL * (MOST_CELLS - 1)).bit_length()  # of the cost between two cells of an empty map
+_ESTIMATE_SHIFT = _CELL_BITS + _REST_BITS  # leaves 29 bits for estimates, which stay below 2**25
 _ON_PATH = 2.0  # cells; an agent farther from its path plans another one
 _PASSED_AT_ONCE = 12  # cells
 
@@ -89,9 +91,10 @@ def least_cost(x: int, z: int, to_x: int, to_z: int) -> Any:
 
 @njit(**INNER)
 def entry_of(cost: int, least: int, cell: int) -> Any:
-    """Return a cell's entry in the heap, of which the least comes first.
+    """Return a cell's entry in the heap, whose least entry comes first.
 
-    Its highest bits are the least cost of a path through the cell; then follow what is left of it, and the cell.
+    From the highest bits: the least cost of a path through the cell, the part of it between the cell and the agent,
+    and the cell's number.
     """
     return ((cost + least) << _ESTIMATE_SHIFT) | (least << _CELL_BITS) | cell
 

@@ -12,7 +12,7 @@ from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.geometry import Camera, CameraPlaces
 from gym_batchnav.mapping.drawing import Band, Maps, Poses, View, draw_all
-from gym_batchnav.mapping.planning import Paths, follow_all
+from gym_batchnav.mapping.planning import MOST_CELLS, Paths, follow_all
 from gym_batchnav.system.numbers import check_between, check_length
 from gym_batchnav.system.process import PARALLEL_KERNELS
 from gym_batchnav.task.api import Image, Sensor, TaskState
@@ -27,7 +27,6 @@ _GOALS = "map_path_goals"
 _READING = "map_path_reading"
 _LAST = "map_last_places"
 _KEPT_PATH = 64  # cells; the rest of a longer path is planned again later
-_MOST_CELLS = 1024  # along a side; see MapPath on memory
 _RISE = 0.04  # metres per metre of distance
 _LEAST_DEPTH = 0.01  # metres; what reads less was not hit
 
@@ -47,8 +46,8 @@ class MapPath(Sensor):
     ``num_cells * cell_size`` metres and moves with the agent; what falls behind its border is forgotten, and so is a
     storey that the agent leaves.
 
-    With n = ``num_cells``, a map takes n * n bytes per environment, and planning up to 40 * n * n bytes per thread:
-    64 KiB and 2.5 MiB for 256 cells, 1 MiB and 40 MiB for 1024.
+    With n = ``num_cells``, a map takes n * n bytes per environment, and planning up to 24 * n * n bytes per thread:
+    64 KiB and 1.5 MiB for 256 cells, 1 MiB and 24 MiB for 1024.
 
     Attributes:
         cell_size: Side of a cell, metres.
@@ -78,8 +77,8 @@ class MapPath(Sensor):
         check_length(cell_size=self.cell_size, reach=self.reach, highest=self.highest)
         check_between(0, self.highest, lowest=self.lowest)
         side = self.num_cells
-        if isinstance(side, bool) or not isinstance(side, int) or not 16 <= side <= _MOST_CELLS:
-            raise ValueError(f"num_cells={side!r}: pass a whole number from 16 to {_MOST_CELLS}")
+        if isinstance(side, bool) or not isinstance(side, int) or not 16 <= side <= MOST_CELLS:
+            raise ValueError(f"num_cells={side!r}: pass a whole number from 16 to {MOST_CELLS}")
 
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for maps and paths."""

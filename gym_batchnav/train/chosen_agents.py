@@ -36,7 +36,7 @@ def choose_agent(
     """Return the agent of a policy file or of a name; see ``named_agent``.
 
     Args:
-        name: Path of a policy file, or the name of an agent.
+        name: Path of a policy file, name of a shipped policy, or name of an agent.
         seed: Seed of random actions.
         sample_seed: Sample the actions of a policy file with this seed; None takes the most likely ones.
         allow_mismatch: Let a policy act in environments with other settings than those of its training.

@@ -43,8 +43,8 @@ class Asked:
     """The arguments of ``make_comparison``, from which another process makes the same comparison.
 
     Attributes:
-        policies: Policy files of one method, one for each training seed, or agents by name, see ``named_agent``; by
-            default the shipped policy.
+        policies: Policy files of one method (paths, or names of shipped ones), one for each training seed, or agents by
+            name, see ``named_agent``; by default ``pointnav_depth``.
         blind_file: A blind policy to compare with; by default the shipped one, if it was trained in the same world.
         agents: The agents beside the policy: ``"blind"``, policy files, and agents by name.
         scenes: Evaluation scenes; by default the held-out scenes of the policy's preset.

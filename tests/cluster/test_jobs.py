@@ -110,15 +110,15 @@ def test_files_with_names_of_agents_do_not_travel(tmp_path, monkeypatch):
     from gym_batchnav.train.comparison import Asked
 
     monkeypatch.chdir(tmp_path)
-    names = ("random", "follower", "mapper", "blind", "mine.safetensors")
+    names = ("random", "follower", "mapper", "blind", "pointnav_depth", "mine.safetensors")
     for name in names:
         Path(name).write_bytes(name.encode())
-    asked = Asked(("mine.safetensors",), agents=("blind", "random", "follower", "mapper", "./random"))
+    asked = Asked(("mine.safetensors",), agents=("blind", "random", "follower", "mapper", "pointnav_depth", "./random"))
     contents = _contents(asked)
     assert contents == {"mine.safetensors": b"mine.safetensors", "./random": b"random"}
     there = asked.with_files({name: Path("/there") / name for name in contents})
     assert there.policies == ("/there/mine.safetensors",)
-    assert there.agents == ("blind", "random", "follower", "mapper", "/there/random")
+    assert there.agents == ("blind", "random", "follower", "mapper", "pointnav_depth", "/there/random")
     blind = replace(asked, policies=("random",), agents=("blind", "random"), blind_file=Path("random"))
     assert _contents(blind) == {"random": b"random"}  # of the blind policy alone
     there = blind.with_files({"random": Path("/there/random")})

@@ -49,9 +49,15 @@ def test_the_name_of_an_agent_means_no_file(name, tmp_path, monkeypatch):
     (tmp_path / name).write_bytes(b"no policy")
     (tmp_path / "other").write_bytes(b"no policy")
     assert agent_file(name) is None and agent_file("missing") is None
-    assert agent_file("pointnav_depth") == assets_dir() / "pointnav_depth.safetensors"
     assert agent_file("other") == Path("other") and agent_file(f"./{name}") == Path(name)
     assert type(choose_policy(name, 0).agent) is type(named_agent(name))
+
+
+def test_the_name_of_a_shipped_policy_means_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pointnav_depth").write_bytes(b"no policy")
+    assert agent_file("pointnav_depth") == assets_dir() / "pointnav_depth.safetensors"
+    assert agent_file("./pointnav_depth") == Path("pointnav_depth")
 
 
 @pytest.mark.parametrize("module", ["own_agents_a", "own_agents_b.inner"])

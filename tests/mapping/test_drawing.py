@@ -19,7 +19,7 @@ def empty():
     return Maps(np.zeros((1, SIDE, SIDE), np.uint8), np.zeros((1, 3)), np.zeros(1, np.int32), np.zeros((1, 3)), CELL)
 
 
-def draw(maps, depth, position=(0.0, 0.0, 0.0), heading=0.0, pitch=0.0, collisions=0, camera=CAMERA):
+def draw(maps, depth, position=(0.0, 0.0, 0.0), heading=0.0, pitch=0.0, collisions=0, camera=CAMERA, band=BAND):
     poses = Poses(
         position=np.array([position], float),
         heading=np.array([heading], float),
@@ -29,7 +29,7 @@ def draw(maps, depth, position=(0.0, 0.0, 0.0), heading=0.0, pitch=0.0, collisio
         pitch=np.array([pitch], float),
     )
     pixels = depth[None, :, :, None].astype(np.float32)
-    draw_all(maps, np.zeros(1, np.int64), pixels, poses, view_of(camera), BAND)
+    draw_all(maps, np.zeros(1, np.int64), pixels, poses, view_of(camera), band)
     return maps.cells[0]
 
 
@@ -141,3 +141,9 @@ def test_another_storey_has_an_empty_map():
     draw(maps, planes(wall=2.0))
     cells = draw(maps, np.zeros((64, 64)), position=(0, 3.0, 0))
     assert np.count_nonzero(cells) == 1 and maps.places[0, 2] == 3.0
+
+
+@pytest.mark.parametrize(("slope", "blocks"), [(0.0, True), (0.02, True), (0.1, False)])
+def test_points_may_be_higher_at_a_distance_without_blocking(slope, blocks):
+    cells = draw(empty(), planes(wall=3.0, wall_to=0.4), band=Band(0.2, slope, 1.5))
+    assert bool((cells & BLOCKED).any()) == blocks

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from gym_batchnav.mapping.drawing import BLOCKED, Maps, Poses
+from gym_batchnav.mapping.drawing import BLOCKED, BUMPED, Maps, Poses
 from gym_batchnav.mapping.planning import (
     BESIDE_BLOCKED,
     DIAGONAL,
+    MOST_CELLS,
     STRAIGHT,
     THROUGH_BLOCKED,
+    THROUGH_BUMPED,
     Paths,
     follow_all,
 )
@@ -127,3 +129,13 @@ def test_a_goal_beyond_the_map_is_looked_for_at_its_border():
 def test_at_the_goal_the_way_is_zero():
     maps, paths = blank(np.zeros((SIDE, SIDE), int))
     np.testing.assert_allclose(follow(maps, paths, place(5, 5), place(5, 5)), [0, 0, 1, 0], atol=1e-6)
+
+
+def test_the_largest_map_with_a_wall_across_it():
+    cells = np.zeros((MOST_CELLS, MOST_CELLS), int)
+    cells[MOST_CELLS // 2] = BLOCKED | BUMPED
+    maps, paths = blank(cells)
+    first, last = -MOST_CELLS // 2 * CELL, (MOST_CELLS // 2 - 1) * CELL
+    out = follow(maps, paths, np.array([first, 0, last]), np.array([last, 0, first]))
+    cost = (MOST_CELLS - 1) * DIAGONAL + THROUGH_BUMPED + 2 * BESIDE_BLOCKED
+    assert out[0] == pytest.approx(cost * CELL / STRAIGHT, rel=1e-5)

@@ -134,7 +134,8 @@ def test_bodies_look_as_if_they_were_part_of_the_scene(lens):
     kinds = np.array([0, 1, 0, 1, 0])
     eyes = rng.uniform((-3.5, 0.5, -2.5), (3.5, 2.0, 2.5), (6, 3))
     eyes[0] = poses[0, :3, 3] + [0.1, 1.0, 0.0]  # within a body
-    eyes[5, 0] = 1.0  # not before the wall's face, nearer than `near`: its underside and the floor are in one plane
+    # The drawn place is nearer than `near` to a wall, and would see its underside, which lies in the floor's plane.
+    eyes[5, 0] = 1.0
     views = look_at(eyes, rng.uniform((-3.5, 0.5, -2.5), (3.5, 1.5, 2.5), (6, 3)))
     camera = Camera(45, 26, lens=lens)
     sensors = tuple(SENSOR_FORMATS)

@@ -173,7 +173,7 @@ def _type_pointer(typing_context: Any, address: Any) -> Any:
 
 
 def _make_copy(words: int) -> Any:
-    """Return an intrinsic that copies words from the second address to the first one in one instruction."""
+    """Return an intrinsic ``(to, source)`` that copies 4-byte words with one vector load and one store."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.VectorType(ir.IntType(32), words).as_pointer()
@@ -290,6 +290,15 @@ def aim(
 
 
 @njit(**INNER)
+def _copy_lanes(to: int, source: int, width: int) -> None:
+    """Copy 8 or 4 words between two addresses as a vector: Embree's vector loads would wait for single words."""
+    if width == 8:
+        _copy_8(to, source)
+    else:
+        _copy_4(to, source)
+
+
+@njit(**INNER)
 def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: np.ndarray) -> None:
     """Trace the sixteen rays of a packet, ``width`` at a time.
 
@@ -315,12 +324,3 @@ def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: 
         _copy_lanes(lanes + 4 * FAR, part + 4 * width * (FAR // 16), width)
         for row in range(NORMAL // LANES, HIT // LANES + 1):
             _copy_lanes(lanes + 64 * row, part + 4 * width * row, width)
-
-
-@njit(**INNER)
-def _copy_lanes(to: int, source: int, width: int) -> None:
-    """Copy 8 or 4 words from one address to another at once: Embree reads slowly what was written word by word."""
-    if width == 8:
-        _copy_8(to, source)
-    else:
-        _copy_4(to, source)

@@ -145,13 +145,17 @@ def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = 
     are_shares = not _SHARES.keys().isdisjoint(scores)
     for name in _SHARES if are_shares else scores:
         known = [(row["frames"] / 1e6, row[name]) for row in rows if row.get(name) is not None]
-        axes.plot(*np.reshape(known, (-1, 2)).T, color=_SHARES.get(name), label=name.replace("_", " "))
+        if known:
+            axes.plot(*zip(*known, strict=True), color=_SHARES.get(name), label=name.replace("_", " "))
     guided = [row["frames"] / 1e6 for row in rows if row["losses"].get("teacher")]
     if guided:
         axes.axvspan(0, guided[-1], color="#f0e6c8", zorder=0, label="the teacher takes some actions")
-    axes.set(xlabel="million frames", ylim=(0, 1 if are_shares else None), title=title)
+    axes.set(xlabel="million frames", title=title)
+    if are_shares:
+        axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=4)  # hides no curve
+    if axes.get_legend_handles_labels()[0]:
+        figure.legend(loc="outside lower center", ncols=4)  # hides no curve
     picture = BytesIO()
     figure.savefig(picture, format="png")
     write_atomically(path, picture.getvalue())

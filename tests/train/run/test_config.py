@@ -258,6 +258,17 @@ class TestPlot:
         assert len(figure.legends[0].get_texts()) == 4 and axes.get_legend() is None
         assert not figure.legends[0].get_window_extent().overlaps(axes.get_window_extent())
 
+    def test_a_measure_other_than_success_has_its_own_range(self, tmp_path, monkeypatch):
+        drawn = []
+        save = Figure.savefig
+        monkeypatch.setattr(Figure, "savefig", lambda *given, **more: drawn.append(given[0]) or save(*given, **more))
+        rows = [{"frames": k * 10**6, "cells_visited": -k, "losses": {}} for k in range(4)]
+        draw_curve(rows, tmp_path / "curve.png", "cpu: small", ("cells_visited",))
+        draw_curve(rows, tmp_path / "none.png", "cpu: small", ())
+        axes, empty = (figure.axes[0] for figure in drawn)
+        assert axes.lines[0].get_ydata().tolist() == [0, -1, -2, -3] and axes.get_ylim()[0] < -3
+        assert not empty.lines
+
     def test_what_cannot_be_drawn(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no run in"):
             read_curve(tmp_path, "spl", "frames")

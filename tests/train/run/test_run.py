@@ -92,6 +92,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
 
 def test_a_task_without_success_is_summed_up_by_its_own_measure(start, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "LOG_SECONDS", 0.0)
+    # 544 steps of each environment: an episode ends after 500.
     one = start(frames=17 * FRAMES, changes={"task.class": "Explore", "ppo.imitation_share": 0.0})
     text = io.StringIO()
     with Display(one, Console(file=text, force_terminal=True, width=200)) as display:
