@@ -17,6 +17,7 @@ from gym_batchnav.system.progress import report_stage
 
 MAX_TRIANGLES = 50_000_000
 MAX_PARTS = 100_000
+TOO_MANY_PARTS = f"it has more than {MAX_PARTS:,} parts: join some of its meshes"
 MAX_SCENE_PIXELS = 2**31  # which are decoded one texture at a time, in half a minute
 MAX_TEXTURES = 10_000
 # Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
@@ -283,7 +284,7 @@ class _Budget:
         """Raise ValueError if one more part would exceed a limit."""
         num_elements = self._num_elements + num_vertices + num_triangles
         if self._num_parts >= MAX_PARTS:
-            raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
+            raise ValueError(TOO_MANY_PARTS)
         if self._num_triangles + num_triangles > MAX_TRIANGLES:
             raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
         if num_elements > FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes:

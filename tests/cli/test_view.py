@@ -11,7 +11,13 @@ from gym_batchnav.cli import main
 
 pytest.importorskip("viser", reason="needs the extra [view]")
 
-PROGRAM = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
+PROGRAM = """
+import signal, sys
+from gym_batchnav.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which programs in the background of a shell lack
+sys.argv[0] = "gym-batchnav"
+main()
+"""
 COMMAND = [sys.executable, "-c", PROGRAM, "view", "--no-browser", "--port", "0"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.scene.builder import Material, Part, SceneBuilder
+from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.draco import decode_draco, draco_counts
 from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP, GltfDocument, extensions
@@ -131,6 +131,8 @@ class _Reader:
         amounts = tuple(numbers({"weights": given}, "weights", [0.0] * len(given)).tolist())
         if (index, amounts, skin) not in self._meshes:
             primitives = sequence(mesh.get("primitives", []), "primitives")
+            if len(primitives) > MAX_PARTS:  # reading them takes long
+                raise ValueError(TOO_MANY_PARTS)
             joints = None if skin is None else self._joints(skin)
             found = [self._primitive_part(primitive, amounts, joints) for primitive in primitives]
             self._meshes[index, amounts, skin] = [part for part in found if part is not None]

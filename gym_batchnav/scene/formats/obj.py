@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.scene.builder import MAX_PARTS, Material, Part, SceneBuilder
+from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder
 from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats import obj_text
@@ -164,7 +164,7 @@ def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[by
             if num_before > first:
                 groups.setdefault((name, material), array("q")).extend((first, num_before))
                 if len(groups) > MAX_PARTS:
-                    raise ValueError(f"it has more than {MAX_PARTS:,} parts: join some of its meshes")
+                    raise ValueError(TOO_MANY_PARTS)
             first = num_before
         if word == object_word:
             name = b" ".join(values)
