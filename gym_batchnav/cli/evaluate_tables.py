@@ -54,10 +54,13 @@ def stop_hint(found: Mapping[str, Any], sampled: bool) -> str | None:
 
 
 def _of_agents(found: Mapping[str, Any], title: str) -> Table:
-    """Return the means of all agents."""
-    table = _table(title, "agent", list(COLUMNS.values()))
-    for name, figures in found["agents"].items():
-        table.add_row(name.replace("_", " "), *(_cell(figures, measure) for measure in COLUMNS))
+    """Return the means of all agents: of the measures that a task has."""
+    agents = found["agents"]
+    names = {found["measure"]: _word(found["measure"]), **COLUMNS}
+    names = {name: title for name, title in names.items() if any(name in figures for figures in agents.values())}
+    table = _table(title, "agent", list(names.values()))
+    for name, figures in agents.items():
+        table.add_row(name.replace("_", " "), *(_cell(figures, measure) for measure in names))
     return table
 
 

@@ -345,6 +345,16 @@ def test_the_table_has_the_causes_of_the_evaluation(monkeypatch):
     assert shown["fell asleep"] == ["7"] and shown["loop"] == ["4"] and "wrong STOP" not in shown
 
 
+def test_the_first_table_has_the_measures_of_the_task():
+    cells = {"cells_visited": 12.5, "cells_visited_interval": [11.0, 14.0], "num_steps": 500.0}
+    found = {
+        "episodes": 3, "scenes": ["hall"], "measure": "cells_visited",
+        "agents": {"policy": {**cells, "num_steps_interval": [500.0, 500.0]}},
+    }  # fmt: skip
+    table = next(tables(found, "policy"))
+    assert [column.header for column in table.columns] == ["agent", "cells visited", "steps"]
+
+
 def test_a_policy_that_never_stops_gets_a_hint():
     trained = {"policies": [{"policy": "p", "frames": 9}], "timed_out": 1.0, "success": 0.0}
     assert "none of its episodes by STOP" in stop_hint(trained, False) and "--sample" in stop_hint(trained, False)

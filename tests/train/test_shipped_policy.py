@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
@@ -33,3 +34,12 @@ def test_sight_tells_in_homes_that_neither_saw():
     assert len(sees) == len(blind) == 24
     assert sees.success.mean() >= 0.85 and sees.spl.mean() >= 0.75
     assert sees.spl.mean() >= blind.spl.mean() + 0.1
+
+
+@pytest.mark.slow
+def test_the_explorer_visits_more_cells_than_random_actions():
+    policy, about = load_policy(assets_dir() / "explore_scan.safetensors")
+    env = PRESETS["cpu"].make_evaluation_env(16, 2, scenes=("apartments",), **about.env_keywords())
+    explores, random = (evaluate(env, agent) for agent in (PolicyAgent(policy, 0), RandomAgent(0)))
+    env.close()
+    assert explores.cells_visited.mean() >= 1.4 * random.cells_visited.mean()
