@@ -117,7 +117,10 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
         floor, _ = storey_at(env.simulator.navmesh(slot), heights)
         if floor not in maps:
             maps[floor] = [batch_map(env, slot, size, heights), *sides]
-        left = [f"{metres:.1f} m to the goal" for metres in recording.distances[step, :count]]
+        left = [
+            f"{metres:.1f} m to the goal" if len(tour) else ""
+            for metres, tour in zip(recording.distances[step, :count], recording.tours, strict=False)
+        ]
         views = [recording.view(index, step) for index in range(count)]
         frames.append(
             map_beside_views(
@@ -126,8 +129,8 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
                 recording.tours[:count],
                 recording.positions[step, :count],
                 recording.headings[step, :count],
-                views if count == 1 else [titled(*titles) for titles in zip(views, left, strict=True)],
-                f"step {step}, {left[0]}" if count == 1 else f"step {step}",
+                views if count == 1 or not any(left) else [titled(*titles) for titles in zip(views, left, strict=True)],
+                f"step {step}, {left[0]}" if count == 1 and left[0] else f"step {step}",
             )
         )
     return frames
@@ -136,7 +139,7 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
 def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
     """Draw a map [H, W, 3] per recorded scene: the agents' paths in colour, the shortest paths in grey, and the SPL.
 
-    Flights are shown from above and from the side.
+    Tasks without success have no shortest paths and no SPL. Flights are shown from above and from the side.
     """
     sheets = []
     titles = []
@@ -152,8 +155,9 @@ def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
             picture = draw_trajectories(one, shortest, colors=[SHORTEST_PATH_COLOR], width=2)
             drawn.append(draw_trajectories(replace(one, picture=picture), paths, tours))
         sheets.append(stacked(drawn))
-        scores = "  ".join(f"{score:.2f}" for score in recording.spl[here])
-        titles.append(f"{env.library.name(slot)}   SPL {scores}")
+        known = recording.spl[here][np.isfinite(recording.spl[here])]
+        scores = "  ".join(["   SPL", *(f"{score:.2f}" for score in known)]) if len(known) else ""
+        titles.append(f"{env.library.name(slot)}{scores}")
     side = max(_TRAJECTORY_MAP, *(max(sheet.shape[:2]) for sheet in sheets))
     maps = [captioned(_on_square(sheet, side), title) for sheet, title in zip(sheets, titles, strict=True)]
     return mosaic(np.stack(maps), columns=min(3, len(maps)), gap=8)
@@ -165,7 +169,9 @@ def flight_sections(env: BatchNavEnv, slot: int, paths: Sequence[np.ndarray], si
 
 
 def shortest_tour(ground: AnyNavigation, start: np.ndarray, goals: np.ndarray) -> np.ndarray:
-    """Return the shortest path [K, 3] from a start [3] to goals [n, 3] in their order."""
+    """Return the shortest path [K, 3] from a start [3] to goals [n, 3] in their order; only the start without goals."""
+    if not len(goals):
+        return start[None]
     stops = [start, *goals]
     return np.concatenate([ground.shortest_path(*leg) for leg in itertools.pairwise(stops)])
 

@@ -20,7 +20,7 @@ class Recording:
     """M agents in one episode each; agents whose episode has ended keep their last pose."""
 
     slots: np.ndarray  # [M], slots of their scenes
-    tours: tuple[np.ndarray, ...]  # M arrays [n, 3], metres: the goals of each episode in order
+    tours: tuple[np.ndarray, ...]  # M arrays [n, 3], metres: the goals in order; n=0 in tasks without success
     positions: np.ndarray  # [T + 1, M, 3], metres
     headings: np.ndarray  # [T + 1, M], radians
     distances: np.ndarray  # [T + 1, M], geodesic metres to the goal
@@ -31,7 +31,7 @@ class Recording:
 
     @property
     def goals(self) -> np.ndarray:
-        """The first goal of each episode [M, 3], metres."""
+        """The first goal of each episode [M, 3], metres, of tasks with success."""
         return np.stack([tour[0] for tour in self.tours])
 
     @property
@@ -92,6 +92,8 @@ def record_episodes(
     rows = batch.episodes.episode[recorded].tolist()
     episode_sets = [batch.simulator.episode_set(slot) for slot in slots.tolist()]
     tours = tuple(one.tour_goals(row) for one, row in zip(episode_sets, rows, strict=True))
+    if "success" not in batch.components.measures:  # nobody walks to the goals of the episodes
+        tours = (np.empty((0, 3)),) * len(tours)
     running = batch.episodes.valid[recorded]
     num_steps = np.zeros(len(recorded), np.int64)
     success = np.zeros(len(recorded), bool)

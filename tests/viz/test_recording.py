@@ -8,7 +8,9 @@ from rooms import box_room
 from gym_batchnav import viz
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import ShortestPathAgent
+from gym_batchnav.geometry import Camera
 from gym_batchnav.system.extras import MissingExtraError
+from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.multigoal import MultiGoalNav
 
 
@@ -241,3 +243,11 @@ def test_frames_that_make_no_clip_are_refused(tmp_path):
         with pytest.raises(ValueError, match="of the same size"):
             viz.save_clip(frames, tmp_path / "clip.gif")
     assert not list(tmp_path.iterdir())
+
+
+def test_tasks_without_success_have_no_goals(make):
+    env = make(2, task=Explore(), max_episode_steps=8, camera=Camera(16, 16))
+    recording = viz.record_episodes(env, indices=(0, 1), num_filmed=2, size=32, seed=3)
+    assert [len(tour) for tour in recording.tours] == [0, 0] and np.isnan(recording.spl).all()
+    picture = viz.trajectory_maps(env, recording)
+    assert picture.ndim == 3 and len(viz.episode_clip(env, recording)) > 1
