@@ -14,10 +14,9 @@ import argparse
 import sys
 from typing import Any, NamedTuple
 
-from gym_batchnav.bench import bench_step
+from gym_batchnav.bench import FREE_MOPS, bench_step
 from gym_batchnav.render.embree.device import shared_embree
 
-FREE_MOPS = 500.0  # of the machine that the promises were made on
 TRIES = 3
 
 
