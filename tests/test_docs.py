@@ -69,6 +69,11 @@ def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pages_have_no_marks_of_a_merge(page):
+    assert not re.search(r"^([<>|]{7} |={7}$)", page.read_text(), re.MULTILINE)
+
+
 def programs():
     """Every Python block, named by its page and its number there."""
     return [

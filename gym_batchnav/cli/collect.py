@@ -97,14 +97,13 @@ def run(
         return
     if out is None:
         raise ValueError("--out is missing: name the folder of the dataset")
-    from gym_batchnav.evaluation.named_agents import agent_file
+    from gym_batchnav.evaluation.named_agents import user_file
     from gym_batchnav.geometry import Camera
 
-    path = Path(policy).expanduser()
-    is_path = agent_file(policy) == path  # the name of a shipped policy stands for its file on every node
+    file = user_file(policy)
     keywords: dict[str, Any] = {
         "scenes": "apartments" if not scenes else scenes,
-        "policy": str(path.resolve()) if is_path else policy,
+        "policy": policy if file is None else str(file.resolve()),
         "sample": sample,
         "sensors": listed(sensors),
         "episodes_per_scene": episodes_per_scene,

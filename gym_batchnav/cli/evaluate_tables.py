@@ -9,7 +9,7 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
-from gym_batchnav.system.wording import counted
+from gym_batchnav.system.wording import counted, measure_in_words
 
 COLUMNS = {
     "spl": "SPL",
@@ -18,7 +18,6 @@ COLUMNS = {
     "collisions_count": "collisions",
     "num_steps": "steps",
 }
-_WORDS = {"spl": "SPL", "success": "success"}
 _RARE = 0.05  # share of episodes that the policy ended by STOP, up to which a hint says so
 
 
@@ -56,7 +55,7 @@ def stop_hint(found: Mapping[str, Any], sampled: bool) -> str | None:
 def _of_agents(found: Mapping[str, Any], title: str) -> Table:
     """Return the means of all agents: of the measures that a task has."""
     agents = found["agents"]
-    names = {found["measure"]: _word(found["measure"]), **COLUMNS}
+    names = {found["measure"]: measure_in_words(found["measure"]), **COLUMNS}
     names = {name: title for name, title in names.items() if any(name in figures for figures in agents.values())}
     table = _table(title, "agent", list(names.values()))
     for name, figures in agents.items():
@@ -68,7 +67,7 @@ def _of_statistics(found: Mapping[str, Any]) -> Table:
     """Return interquartile means, probabilities of improvement and causes of failures."""
     from gym_batchnav.evaluation.failures import CAUSES  # loads the simulator
 
-    measure = _word(found["measure"])
+    measure = measure_in_words(found["measure"])
     failures = found.get("failures", {})
     title = f"IQM of {measure}; probability that the policy is better{'; failures by cause' if failures else ''}"
     causes_in_lines = [cause.replace(" ", "\n") for cause in CAUSES.values()]  # the table is narrow then
@@ -86,7 +85,7 @@ def _by_distance(found: Mapping[str, Any]) -> Table:
     """Return the policy's and the other agents' main measure by distance."""
     rows = found["by_distance"]
     names = list(rows)
-    title = f"{_word(found['measure'])} by geodesic distance from start to goal"
+    title = f"{measure_in_words(found['measure'])} by geodesic distance from start to goal"
     table = _table(title, "distance", ["episodes", *(name.replace("_", " ") for name in names)])
     for number, row in enumerate(rows[names[0]]):
         cells = [_cell(rows[name][number], found["measure"]) for name in names]
@@ -110,8 +109,3 @@ def _cell(figures: Mapping[str, Any], name: str) -> str:
     low, high = figures[f"{name}_interval"]
     digits, edges = (3, 2) if high <= 1 else (1, 1)
     return f"{figures[name]:.{digits}f}\n[dim]{low:.{edges}f}-{high:.{edges}f}[/dim]"
-
-
-def _word(measure: str) -> str:
-    """Return a measure as words."""
-    return _WORDS.get(measure, measure.replace("_", " "))

@@ -21,7 +21,7 @@ from rich.table import Table
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.cli.flags import errors_with_flags
 from gym_batchnav.system.runs import record_run
-from gym_batchnav.system.wording import counted
+from gym_batchnav.system.wording import counted, measure_in_words
 
 if TYPE_CHECKING:
     from gym_batchnav.train.run.run import TrainingRun
@@ -231,16 +231,11 @@ class Display:
         if row is not None:
             if row["episodes"]:
                 guided = " (the teacher takes some actions)" if row["losses"].get("teacher") else ""
-                scores = (f"{_title(name)} {row[name]:.2f}" for name in run.scores)
+                scores = (f"{measure_in_words(name)} {row[name]:.2f}" for name in run.scores)
                 lines.append(f"{', '.join(scores)}{guided}")
             total = sum(row["parts"].values())
             lines.append(" ".join(f"{part} {value / total:.0%}" for part, value in row["parts"].items()))
         return lines
-
-
-def _title(score: str) -> str:
-    """Return the name of a measure as words."""
-    return "SPL" if score == "spl" else score.replace("_", " ")
 
 
 def _clock(seconds: float) -> str:
@@ -276,5 +271,6 @@ def _table(summary: dict[str, Any], scores: Sequence[str]) -> Table:
     if summary["fps"] is not None:
         table.add_row("frames/s", f"{summary['fps']:,.0f}", "")
     for name in scores:
-        table.add_row(f"{_title(name)}, last minute", "-" if summary[name] is None else f"{summary[name]:.3f}", "")
+        mean = "-" if summary[name] is None else f"{summary[name]:.3f}"
+        table.add_row(f"{measure_in_words(name)}, last minute", mean, "")
     return table

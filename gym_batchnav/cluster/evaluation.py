@@ -18,7 +18,7 @@ import numpy as np
 from gym_batchnav.cluster.job import Finished
 from gym_batchnav.cluster.ray_cluster import run_job
 from gym_batchnav.evaluation.evaluate import run_episodes
-from gym_batchnav.evaluation.named_agents import agent_file
+from gym_batchnav.evaluation.named_agents import user_file
 from gym_batchnav.library.sources import with_absolute_paths
 from gym_batchnav.train.chosen_agents import BLIND
 from gym_batchnav.train.comparison import Asked, Comparison, make_comparison
@@ -155,7 +155,7 @@ def _contents(asked: Asked) -> dict[str, bytes]:
     Every node has the shipped policies; agents by name must be importable on every node.
     """
     names = (*asked.policies, *(name for name in asked.agents if name != BLIND))
-    places = {name: file for name in names if (file := agent_file(name)) == Path(name).expanduser()}
+    places = {name: file for name in names if (file := user_file(name)) is not None}
     if asked.blind_file is not None:
         places[str(asked.blind_file)] = asked.blind_file.expanduser()
     return {name: place.read_bytes() for name, place in places.items()}

@@ -29,10 +29,15 @@ def agent_file(name: str) -> Path | None:
     Names come first: files called ``random`` or ``pointnav_depth`` are reached as ``./random`` and
     ``./pointnav_depth``.
     """
-    if name in NAMES:
+    return shipped_policies().get(name) or user_file(name)
+
+
+def user_file(name: str) -> Path | None:
+    """Return the user's own policy file of a path; None for the names of agents and shipped policies."""
+    if name in NAMES or name in shipped_policies():
         return None
     path = Path(name).expanduser()
-    return shipped_policies().get(name, path if path.is_file() else None)
+    return path if path.is_file() else None
 
 
 def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:

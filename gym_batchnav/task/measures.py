@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from gym_batchnav.task.api import Measure, TaskState
+
+MAIN_MEASURES = ("spl", "success")
+
+
+def main_measures(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the measures that sum up a task: SPL and success, or else its first measure."""
+    known = tuple(names)
+    return tuple(name for name in MAIN_MEASURES if name in known) or known[:1]
 
 
 def success(stopped: np.ndarray, distance_to_goal: np.ndarray, success_distance: float) -> np.ndarray:

@@ -26,6 +26,7 @@ from gym_batchnav.evaluation.statistics import (
 )
 from gym_batchnav.evaluation.tables import episode_table, figures, longest_episodes, spread_episodes
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.task.measures import main_measures
 from gym_batchnav.train.chosen_agents import POLICY
 from gym_batchnav.train.comparison import Comparison
 from gym_batchnav.train.comparison_shards import checksums_of
@@ -36,7 +37,6 @@ SHOWN_EPISODES = 4  # per scene; those of the first scene are filmed
 SHOWN_FAILURES = 3  # of each cause, on the contact sheet
 NUM_THRESHOLDS = 51  # of profiles
 MIN_SCORES = 3  # runs times scenes, from which profiles are drawn
-_MEASURES = ("spl", "success")
 
 
 def summary(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def summary(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
 
 def statistics(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
     """Return statistics over runs and scenes, tables by scene and distance, and causes of failures, as JSON values."""
-    measures = measures_of(comparison)
+    measures = _measures_of(comparison)
     measure = measures[0]
     names = dict(enumerate(comparison.env.library.names))
     scores = {agent: run_scores(comparison.results_of(agent), measure) for agent in comparison.runs}
@@ -84,10 +84,9 @@ def statistics(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
     return {**found, "profiles": profiles}
 
 
-def measures_of(comparison: Comparison) -> tuple[str, ...]:
-    """Return the names of the measures that the tables show: SPL and success, or else the first one of the task."""
-    known = tuple(comparison.results[comparison.policies[0]].measures)
-    return tuple(name for name in _MEASURES if name in known) or known[:1]
+def _measures_of(comparison: Comparison) -> tuple[str, ...]:
+    """Return the names of the measures that the tables show."""
+    return main_measures(comparison.results[comparison.policies[0]].measures)
 
 
 def protocol(comparison: Comparison) -> dict[str, Any]:
@@ -180,7 +179,7 @@ def _scores(comparison: Comparison) -> str:
     runs = comparison.results_of(POLICY)
     scores = {
         measure: {agent: run_scores(comparison.results_of(agent), measure).cells for agent in comparison.runs}
-        for measure in measures_of(comparison)
+        for measure in _measures_of(comparison)
     }
     rows, counts = np.unique(runs[0].scene_index, return_counts=True)
     return scores_json(scores, [comparison.env.library.names[row] for row in rows.tolist()], counts.tolist())

@@ -119,7 +119,7 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
             maps[floor] = [batch_map(env, slot, size, heights), *sides]
         left = [
             f"{metres:.1f} m to the goal" if len(tour) else ""
-            for metres, tour in zip(recording.distances[step, :count], recording.tours, strict=False)
+            for metres, tour in zip(recording.distances[step, :count], recording.tours[:count], strict=True)
         ]
         views = [recording.view(index, step) for index in range(count)]
         frames.append(

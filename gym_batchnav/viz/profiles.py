@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.wording import measure_in_words
 from gym_batchnav.viz.marks import PATH_COLORS
 
 
@@ -44,8 +45,9 @@ def profiles_png(profiles: Mapping[str, Any], measure: str) -> bytes:
         low, high = np.asarray(one["interval"]).T
         axes.fill_between(thresholds, low, high, color=color, alpha=0.15, linewidth=0)
         axes.plot(thresholds, one["share"], color=color, label=agent.replace("_", " "))
-    name = "SPL" if measure == "spl" else measure.replace("_", " ")
-    axes.set(xlabel=f"{name} (threshold)", ylabel="share of runs and scenes above", ylim=(-0.02, 1.02))
+    axes.set(
+        xlabel=f"{measure_in_words(measure)} (threshold)", ylabel="share of runs and scenes above", ylim=(-0.02, 1.02)
+    )
     axes.grid(alpha=0.3)
     axes.legend()
     picture = io.BytesIO()

@@ -7,7 +7,7 @@ import pytest
 
 from gym_batchnav.collect.policies import choose_policy
 from gym_batchnav.evaluation.agents import MapAgent, RandomAgent, ShortestPathAgent
-from gym_batchnav.evaluation.named_agents import agent_file, is_in_module, named_agent
+from gym_batchnav.evaluation.named_agents import agent_file, is_in_module, named_agent, user_file
 from gym_batchnav.library.sources import assets_dir
 
 SOURCE = """
@@ -50,6 +50,7 @@ def test_the_name_of_an_agent_means_no_file(name, tmp_path, monkeypatch):
     (tmp_path / "other").write_bytes(b"no policy")
     assert agent_file(name) is None and agent_file("missing") is None
     assert agent_file("other") == Path("other") and agent_file(f"./{name}") == Path(name)
+    assert user_file(name) is None and user_file("missing") is None and user_file("other") == Path("other")
     assert type(choose_policy(name, 0).agent) is type(named_agent(name))
 
 
@@ -58,6 +59,7 @@ def test_the_name_of_a_shipped_policy_means_its_file(tmp_path, monkeypatch):
     (tmp_path / "pointnav_depth").write_bytes(b"no policy")
     assert agent_file("pointnav_depth") == assets_dir() / "pointnav_depth.safetensors"
     assert agent_file("./pointnav_depth") == Path("pointnav_depth")
+    assert user_file("pointnav_depth") is None and user_file("./pointnav_depth") == Path("pointnav_depth")
 
 
 @pytest.mark.parametrize("module", ["own_agents_a", "own_agents_b.inner"])
@@ -70,7 +72,7 @@ def test_functions_classes_and_dotted_modules(modules, module):
 
 def test_names_without_an_agent_are_refused(modules):
     for name, match in (
-        ("folower", "there is no such file: pass 'follower', 'mapper', .*shipped policy .pointnav_blind, .*'module:f"),
+        ("folower", "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:f"),
         ("runs/policy.safetensors", "there is no such file"),
         ("own_agents_a:missing", "'missing'.*of a module that can be imported"),
         ("own_agents_missing:stop", "No module named 'own_agents_missing'"),

@@ -1,8 +1,8 @@
-"""Counts in words."""
+"""Counts and measures in words."""
 
 import pytest
 
-from gym_batchnav.system.wording import counted
+from gym_batchnav.system.wording import counted, measure_in_words
 
 
 @pytest.mark.parametrize(
@@ -10,3 +10,11 @@ from gym_batchnav.system.wording import counted
 )
 def test_a_noun_agrees_with_its_count(count, words):
     assert counted(count, "scene") == words
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("spl", "SPL"), ("soft_spl", "SoftSPL"), ("success", "success"), ("cells_visited", "cells visited")],
+)
+def test_measures_have_their_usual_names(name, words):
+    assert measure_in_words(name) == words

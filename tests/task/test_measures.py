@@ -45,6 +45,19 @@ def state_of(memory=None, success_distance=0.2, max_episode_steps=500, **arrays)
     return TaskState(agent_state(count), episodes, Memory(memory or {}), None, max_episode_steps, success_distance)
 
 
+@pytest.mark.parametrize(
+    ("names", "main"),
+    [
+        (["distance_to_goal", "success", "spl"], ("spl", "success")),
+        (["success"], ("success",)),
+        (["cells_visited", "path_length"], ("cells_visited",)),
+        ([], ()),
+    ],
+)
+def test_tasks_are_summed_up_by_spl_and_success_or_by_their_first_measure(names, main):
+    assert measure.main_measures(names) == main
+
+
 def test_collisions_per_metre():
     state = state_of(num_collisions=[0, 6, 3, 2], path_length=[4.0, 3.0, 0.0, 0.5])
     np.testing.assert_array_equal(measure.CollisionRate().measure(state), [0, 2, 3, 2])

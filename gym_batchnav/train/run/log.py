@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import numpy as np
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import is_number
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.system.wording import measure_in_words
+from gym_batchnav.task.measures import MAIN_MEASURES
 
-SCORES = ("success", "spl")
 _SHARES = {"success": "#2f7d32", "spl": "#1f5fa8", "soft_spl": "#8a8a8a"}  # measures from 0 to 1, and their colours
 Row = dict[str, Any]
 
@@ -87,12 +88,6 @@ def row_of(sums: Sums, frames: int, seconds: float, wall: float) -> Row:
     }
 
 
-def scores_of(measures: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the measures that sum up a run: success and SPL, or else the first one of its task."""
-    names = tuple(measures)
-    return tuple(name for name in SCORES if name in names) or names[:1]
-
-
 def append_row(path: Path, row: Row) -> None:
     """Append a line to a curve's file."""
     with path.open("a", encoding="utf-8") as file:
@@ -127,14 +122,14 @@ def cut_curve(path: Path, frames: int) -> list[Row]:
     return rows
 
 
-def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = SCORES) -> None:
+def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = MAIN_MEASURES) -> None:
     """Plot scores over frames as a PNG; the background is shaded while the teacher takes some actions.
 
     Args:
         rows: The lines of the curve.
         path: The file.
         title: Its title.
-        scores: See ``scores_of``. SoftSPL is drawn beside SPL.
+        scores: The names of the measures; see ``main_measures``. SoftSPL is drawn beside SPL.
     """
     from io import BytesIO
 
@@ -146,7 +141,7 @@ def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = 
     for name in _SHARES if are_shares else scores:
         known = [(row["frames"] / 1e6, row[name]) for row in rows if row.get(name) is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), color=_SHARES.get(name), label=name.replace("_", " "))
+            axes.plot(*zip(*known, strict=True), color=_SHARES.get(name), label=measure_in_words(name))
     guided = [row["frames"] / 1e6 for row in rows if row["losses"].get("teacher")]
     if guided:
         axes.axvspan(0, guided[-1], color="#f0e6c8", zorder=0, label="the teacher takes some actions")

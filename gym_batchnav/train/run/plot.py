@@ -13,6 +13,7 @@ import numpy as np
 
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.system.wording import measure_in_words
 from gym_batchnav.train.run.log import Row, read_rows
 from gym_batchnav.train.run.settings import FILE
 
@@ -77,7 +78,7 @@ def draw_curves(curves: Sequence[Curve], path: Path, measure: str, by: str) -> N
         (line,) = axes.plot(x, seeds.mean(0), label=_label(group))
         if len(group) > 1:
             axes.fill_between(x, seeds.min(0), seeds.max(0), color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set(xlabel="million frames" if by == FRAMES else "hours", ylabel=measure.replace("_", " "))
+    axes.set(xlabel="million frames" if by == FRAMES else "hours", ylabel=measure_in_words(measure))
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     picture = BytesIO()

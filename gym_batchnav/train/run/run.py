@@ -22,12 +22,13 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.system.storage import make_folder
 from gym_batchnav.system.wording import counted
+from gym_batchnav.task.measures import main_measures
 from gym_batchnav.train.imitation import expert_share
 from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.policy_file import policy_about, save_policy
 from gym_batchnav.train.ppo import PPO
 from gym_batchnav.train.run import checkpoint
-from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of, scores_of
+from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
 from gym_batchnav.train.run.loggers import Logger, make_loggers
 from gym_batchnav.train.run.settings import FILE, RunSettings, check_same_run, read_run_file, write_run_file
 from gym_batchnav.train.run.workers import Workers
@@ -65,7 +66,7 @@ class TrainingRun:
         seconds: Seconds of training so far.
         progress: Completed share of the training, by frames or by time, whichever is larger.
         rows: The learning curve; see ``log.row_of``.
-        scores: Names of the measures that sum up the run; see ``log.scores_of``.
+        scores: Names of the measures that sum up the run; see ``main_measures``.
 
     Raises:
         FileExistsError: The folder contains a run, and ``resume`` is False.
@@ -105,7 +106,7 @@ class TrainingRun:
                 self._resume_from(state["ppo"])
             self.seconds: float = 0.0 if state is None else state["seconds"]
             self.rows: list[Row] = []
-            self.scores = scores_of(self._env.components.measures)
+            self.scores = main_measures(self._env.components.measures)
             self._session = Sums()  # of this process
             self._wall = 0.0
             self._loggers: list[Logger] = []
