@@ -72,7 +72,10 @@ def test_functions_classes_and_dotted_modules(modules, module):
 
 def test_names_without_an_agent_are_refused(modules):
     for name, match in (
-        ("folower", "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:f"),
+        (
+            "folower",
+            "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:f",
+        ),
         ("runs/policy.safetensors", "there is no such file"),
         ("own_agents_a:missing", "'missing'.*of a module that can be imported"),
         ("own_agents_missing:stop", "No module named 'own_agents_missing'"),
