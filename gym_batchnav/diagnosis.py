@@ -15,8 +15,14 @@ from typing import Any
 
 import gym_batchnav
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.render.api import INSTALL_NVIDIA_GL, NVIDIA_DRIVER_FILE, choose_renderer, is_software, opengl_remedy
-from gym_batchnav.system.extras import install_command
+from gym_batchnav.render.api import (
+    INSTALL_CUDA,
+    INSTALL_NVIDIA_GL,
+    NVIDIA_DRIVER_FILE,
+    choose_renderer,
+    is_software,
+    opengl_remedy,
+)
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.storage import is_writable
 from gym_batchnav.system.wording import counted
@@ -28,7 +34,6 @@ _LOAD_LAYER: dict[str, Callable[[], Any]] = {
     "omp": lambda: import_module("numba.np.ufunc.omppool"),
     "workqueue": lambda: import_module("numba.np.ufunc.workqueue"),
 }
-_INSTALL_CUDA = f'{install_command("cuda")} "cuda-core[cu12]" (or [cu13], as torch was built)'
 _LAYER_VARIABLES = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
 
 
@@ -253,7 +258,7 @@ def cuda_unavailable_reason() -> str:
         check_device("cuda", "opengl")
     except (RuntimeError, ValueError) as error:
         missing = isinstance(error.__cause__, ImportError)
-        return f"it needs the extra [cuda]: {_INSTALL_CUDA}" if missing else str(error)
+        return f"it needs the extra [cuda]: {INSTALL_CUDA}" if missing else str(error)
     return ""
 
 

@@ -20,6 +20,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.categories import SemanticIds
+from gym_batchnav.system.extras import install_command
 
 RENDERERS = ("auto", "opengl", "embree")
 # Type and number of channels of each sensor's pixels.
@@ -32,6 +33,7 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
 }
 SENSORS = ("depth", "rgb", "semantic")  # that every renderer draws; Embree draws the others as well
 DEVICES = ("cpu", "cuda")
+INSTALL_CUDA = f'{install_command("cuda")} "cuda-core[cu12]" (or [cu13], as torch was built)'
 INSTALL_NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
 NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's driver, on Linux
 

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import INSTALL_NVIDIA_GL, SENSOR_FORMATS
+from gym_batchnav.render.api import INSTALL_CUDA, INSTALL_NVIDIA_GL, SENSOR_FORMATS
 from gym_batchnav.render.opengl.context import Context, shared_context
 from gym_batchnav.render.opengl.devices import cuda_devices, device_mismatch, egl_devices
 from gym_batchnav.render.opengl.pictures import Buffers, batch_buffers, picture_bytes
-
-_INSTALL = "pip install torch 'cuda-core[cu12]>=1.2' (or [cu13], as torch was built), or use"
 
 
 def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
@@ -33,15 +31,16 @@ def load_cuda(keyword: str = "device") -> tuple[Any, Any]:
     Raises:
         RuntimeError: If one of them or a device is missing; the message names it.
     """
+    remedy = f"{INSTALL_CUDA}, or use {keyword}='cpu'"
     modules = []
     for name in ("torch", "cuda.core"):
         try:
             modules.append(importlib.import_module(name))
         except ImportError as error:
-            raise RuntimeError(f"{keyword}='cuda' needs {name} ({error}): {_INSTALL} {keyword}='cpu'") from error
+            raise RuntimeError(f"{keyword}='cuda' needs {name} ({error}): {remedy}") from error
     torch, core = modules
     if not hasattr(core, "GraphicsResource"):
-        raise RuntimeError(f"{keyword}='cuda' needs a cuda.core with GraphicsResource: {_INSTALL} {keyword}='cpu'")
+        raise RuntimeError(f"{keyword}='cuda' needs a cuda.core with GraphicsResource: {remedy}")
     if not torch.cuda.is_available():
         raise RuntimeError(f"{keyword}='cuda': torch finds no NVIDIA device: use {keyword}='cpu'")
     torch.cuda.current_device()

@@ -173,7 +173,7 @@ def test_two_batches_may_be_under_way(fake_cuda):
 @pytest.mark.parametrize("missing", ["torch", "cuda.core"])
 def test_what_is_not_installed_is_named_with_the_remedy(fake_cuda, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # importing it raises ImportError
-    with pytest.raises(RuntimeError, match=rf"needs {missing}.*pip install torch 'cuda-core"):
+    with pytest.raises(RuntimeError, match=rf"needs {missing}.*gym-batchnav\[cuda\].*cuda-core"):
         OpenGLRenderer(library()).target(Camera(), device="cuda")
 
 
