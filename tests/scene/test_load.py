@@ -589,7 +589,7 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
         (assemble, "MAX_SCENE_PIXELS", 3000, "more than 3,000 pixels in total"),
         (assemble, "FREE_PIXELS", -(10**6), "pixels in total"),
         (assemble, "MAX_TRIANGLES", 3, "more than 3 triangles"),
-        (assemble, "MAX_PARTS", 1, "more than 1 parts"),
+        (assemble, "MAX_PARTS", 1, "parts: join some of its meshes"),
         (assemble, "FREE_ELEMENTS", -(10**6), "vertices and triangles from"),
         (gltf, "MAX_ELEMENTS_READ", 20, "read more than 20 vertices and indices"),
         (gltf, "MAX_NODES", 0, "has 1 nodes"),
