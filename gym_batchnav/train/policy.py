@@ -17,12 +17,15 @@ from gym_batchnav.task.sensors import PointGoal
 from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder
 from gym_batchnav.train.resnet50 import GroupNormResNet50
 
-POLICIES = ("paper", "small", "blind", "ddppo-resnet50")
+POLICIES = ("paper", "small", "scan", "blind", "ddppo-resnet50")
 PICTURES = ("depth", "rgb")
 GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
 EMBEDDING = 32
 MAX_CATEGORIES = 1000
+MIN_RANGES = 8  # elements from which a sensor counts as a range finder
+NEAR = 0.1  # metres, below which ranges differ little to a policy that reads scans
+MAX_REACH = 100.0  # metres
 PAPER_CRITIC_GAIN = 0.1  # bps-nav, bps_nav/rl/ppo/policy.py:319
 
 
@@ -92,6 +95,28 @@ class VectorEmbedding(nn.Module):
         return self.linear(by_bounds.where(self.scale > 0, by_logarithm))
 
 
+class RangeEmbedding(nn.Module):
+    """An embedding of a range finder's reading: logarithms of distances through a hidden layer.
+
+    A linear layer of distances can hardly tell a wall at 0.1 m from one at 0.4 m, which decides whether a step
+    succeeds.
+
+    Args:
+        box: Space [K] of the sensor, from 0 to its reach. A policy's file has its own reach.
+    """
+
+    top: Tensor  # [K] float32, the greatest logarithms
+
+    def __init__(self, box: gymnasium.spaces.Box) -> None:
+        super().__init__()
+        self.register_buffer("top", torch.log1p(torch.as_tensor(box.high).float().clamp(NEAR, MAX_REACH) / NEAR))
+        self.layers = nn.Sequential(nn.Linear(len(self.top), 128), nn.ReLU(), nn.Linear(128, EMBEDDING))
+
+    def forward(self, readings: Tensor) -> Tensor:
+        """Embed readings [..., K], metres, as [..., 32]."""
+        return self.layers(2 * torch.log1p(readings.to(self.top.dtype).clamp(min=0) / NEAR) / self.top - 1)
+
+
 class CategoryEmbedding(nn.Module):
     """An embedding of a number that names a category, with a row per category.
 
@@ -120,6 +145,18 @@ def num_categories(box: gymnasium.spaces.Box) -> int:
     return count if count <= MAX_CATEGORIES else 0
 
 
+def is_range_finder(box: gymnasium.spaces.Box) -> bool:
+    """Return whether a policy that reads scans takes a space for that of a range finder: at least 8 numbers [K]."""
+    return len(box.shape) == 1 and box.shape[0] >= MIN_RANGES and np.issubdtype(box.dtype, np.floating)
+
+
+def _embedding(box: gymnasium.spaces.Box, reads_scans: bool) -> nn.Module:
+    """Return the embedding for the readings of a sensor."""
+    if num_categories(box):
+        return CategoryEmbedding(box)
+    return RangeEmbedding(box) if reads_scans and is_range_finder(box) else VectorEmbedding(box)
+
+
 class Policy(nn.Module):
     """A recurrent actor-critic with features of images, goal, other sensors and previous action.
 
@@ -131,6 +168,7 @@ class Policy(nn.Module):
         num_layers: Number of layers of the core.
         vectors: Spaces [K] or [R, K] of other sensors, by name; see VectorEmbedding and CategoryEmbedding.
         critic_gain: Norm of the critic's initial weights.
+        reads_scans: Whether range finders among the other sensors get a RangeEmbedding.
     """
 
     def __init__(
@@ -142,15 +180,14 @@ class Policy(nn.Module):
         num_layers: int = 1,
         vectors: Mapping[str, gymnasium.spaces.Box] = MappingProxyType({}),
         critic_gain: float = 1.0,
+        reads_scans: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.goal_embedding = nn.Linear(3, EMBEDDING) if sees_goal else None
         self.action_embedding = nn.Embedding(NUM_ACTIONS + 1, EMBEDDING)  # row 0: an episode begins
         self.vectors = tuple(vectors)
-        self.vector_embeddings = nn.ModuleList(
-            CategoryEmbedding(box) if num_categories(box) else VectorEmbedding(box) for box in vectors.values()
-        )
+        self.vector_embeddings = nn.ModuleList(_embedding(box, reads_scans) for box in vectors.values())
         num_inputs = EMBEDDING * (1 + int(sees_goal) + len(vectors))
         if encoder is not None:
             num_inputs += encoder.num_features
@@ -229,7 +266,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
 
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256),
-            ``"blind"`` (the GRU alone, which ignores images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO:
+            ``"scan"`` (a hidden layer for each range finder and the GRU, without images), ``"blind"`` (the GRU alone,
+            which ignores images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO:
             ResNet50 and a two-layer LSTM of 512).
         space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
             Boxes of one or two axes.
@@ -247,6 +285,10 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     vectors = _vectors(kind, space)
     if kind == "blind":
         return Policy(None, sees_goal, "gru", 256, vectors=vectors)
+    if kind == "scan":
+        if not any(map(is_range_finder, vectors.values())):
+            raise ValueError("policy 'scan' needs a range finder: make the environment with sensors=(WalkScan(),)")
+        return Policy(None, sees_goal, "gru", 256, vectors=vectors, reads_scans=True)
     sensors, height, width = _pictures(kind, space)
     if kind == "small":
         return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, vectors=vectors)

@@ -6,12 +6,15 @@ from gymnasium.spaces import Box, Dict
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.task.sensors import WalkScan  # noqa: E402
 from gym_batchnav.train.encoder import GOAL_PICTURES  # noqa: E402
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, make_policy  # noqa: E402
 
 STEPS = 7
 ENVS = 5
 SIDE = 16
+NUM_RANGES = 12
+REACH = 4.0
 
 
 def space(*sensors, side=SIDE, farthest=1.0):
@@ -20,7 +23,9 @@ def space(*sensors, side=SIDE, farthest=1.0):
         "rgb": Box(0, 255, (side, side, 3), np.uint8),
         "semantic": Box(0, 9, (side, side, 1), np.int32),
     }
-    return Dict({**{name: pictures[name] for name in sensors}, GOAL: Box(-9, 9, (2,), np.float32)})
+    scan = {"walk_scan": WalkScan(NUM_RANGES, REACH).space} if "walk_scan" in sensors else {}
+    shown = {name: pictures[name] for name in sensors if name in pictures}
+    return Dict({**shown, **scan, GOAL: Box(-9, 9, (2,), np.float32)})
 
 
 def observations(side=SIDE, steps=STEPS, envs=ENVS, seed=0):
@@ -30,6 +35,7 @@ def observations(side=SIDE, steps=STEPS, envs=ENVS, seed=0):
     return {
         "depth": torch.rand(*shape, 1, generator=generator),
         "rgb": torch.randint(0, 256, (*shape, 3), generator=generator, dtype=torch.uint8),
+        "walk_scan": REACH * torch.rand(steps, envs, NUM_RANGES, generator=generator),
         GOAL: torch.randn(steps, envs, 2, generator=generator),
         PREVIOUS_ACTION: torch.randint(0, 4, (steps, envs), generator=generator),
     }
@@ -53,7 +59,7 @@ def test_the_small_policy_is_small():
 def test_a_sequence_is_the_same_as_its_steps(kind):
     """Memory is reset wherever an episode begins, at the start of a sequence and within it."""
     torch.manual_seed(0)
-    policy = make_policy(kind, space("depth", "rgb"))
+    policy = make_policy(kind, space("depth", "rgb", "walk_scan"))
     torch.nn.init.normal_(policy.actor.weight)
     observation = observations()
     begun = torch.rand(STEPS, ENVS, generator=torch.Generator().manual_seed(1)) < 0.3
@@ -71,7 +77,7 @@ def test_a_sequence_is_the_same_as_its_steps(kind):
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_nothing_is_remembered_beyond_the_beginning_of_an_episode(kind):
-    policy = make_policy(kind, space("depth"))
+    policy = make_policy(kind, space("depth", "walk_scan"))
     torch.nn.init.normal_(policy.actor.weight)
     observation = observations()
     begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
@@ -168,11 +174,26 @@ def test_goals_are_embedded_as_the_paper_does():
     torch.testing.assert_close(inputs, torch.cat([policy.action_embedding.weight[0], embedded]))
 
 
+def test_ranges_are_embedded_by_their_logarithms():
+    torch.manual_seed(0)
+    policy = make_policy("scan", space("walk_scan"))
+    (embed,) = policy.vector_embeddings
+    scaled = 2 * np.log1p(np.array([0.0, 0.25, REACH]) / 0.1) / np.log1p(REACH / 0.1) - 1
+    assert scaled[0] == -1 and scaled[2] == 1 and scaled[1] - scaled[0] > 0.6  # a step is a third of the scale
+    ranges = np.resize([0.0, 0.25, REACH], NUM_RANGES)
+    first, _, second = embed.layers
+    hidden = first(torch.as_tensor(np.resize(scaled, NUM_RANGES), dtype=torch.float32)).relu()
+    torch.testing.assert_close(embed(torch.as_tensor(ranges, dtype=torch.float32)), second(hidden))
+    assert torch.isfinite(embed(torch.full((NUM_RANGES,), -1.0))).all()
+
+
 def test_impossible_policies_are_refused():
-    with pytest.raises(ValueError, match="choose one of 'paper', 'small', 'blind'"):
+    with pytest.raises(ValueError, match="choose one of 'paper', 'small', 'scan', 'blind'"):
         make_policy("resnet", space("depth"))
     with pytest.raises(ValueError, match="needs images"):
         make_policy("small", space("semantic"))
+    with pytest.raises(ValueError, match=r"needs a range finder.*WalkScan"):
+        make_policy("scan", space("depth"))
     with pytest.raises(ValueError, match="normalize_depth=True"):
         make_policy("paper", space("depth", farthest=10.0))
     with pytest.raises(ValueError, match="4x4 or more"):

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 import gym_batchnav
 from gym_batchnav.env.settings import check_choice
+from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
@@ -20,6 +21,8 @@ from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
 FILE = "run.json"
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+# Kinds of policies that read no images, and the sensors that they have by default.
+SENSORS_WITHOUT_IMAGES: dict[str, tuple[str, ...]] = {"blind": (), "scan": ("walk_scan",)}
 CHANGEABLE = ("frames", "time_limit", "threads")  # settings that may differ when a run is resumed
 
 
@@ -76,8 +79,10 @@ class RunSettings:
             for name in ("scenes", "policy", "num_envs", "device", "threads")
             if getattr(self, name) is not None
         }
-        if changes.get("policy", preset.policy) == "blind":
-            changes["sensors"] = ()  # a blind agent needs no pictures
+        kind = changes.get("policy", preset.policy)
+        if kind in SENSORS_WITHOUT_IMAGES:
+            chosen = preset.sensors if "sensors" in self.changes else SENSORS_WITHOUT_IMAGES[kind]
+            changes["sensors"] = tuple(name for name in chosen if name not in SENSOR_FORMATS)
         learning: dict[str, Any] = {
             "total_frames": self.frames or preset.ppo.total_frames,
             "num_minibatches": min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),

@@ -247,6 +247,22 @@ class TestSettings:
         assert (preset.scenes, preset.num_envs, preset.policy, preset.threads) == (("a", "b"), 2, "blind", 1)
         assert preset.sensors == () and preset.ppo.total_frames == 7 and preset.ppo.num_minibatches == 2
 
+    @pytest.mark.parametrize(
+        ("policy", "asked", "sensors"),
+        [
+            ("blind", None, ()),
+            ("blind", ("walk_scan",), ("walk_scan",)),
+            ("blind", ("depth", "gps"), ("gps",)),
+            ("scan", None, ("walk_scan",)),
+            ("scan", ("rgb", "walk_scan", "heading"), ("walk_scan", "heading")),
+            ("small", ("rgb",), ("rgb",)),
+        ],
+    )
+    @pytest.mark.parametrize("preset", ["cpu", "cpu-long"])
+    def test_policies_without_images_keep_the_other_sensors_that_are_asked_for(self, preset, policy, asked, sensors):
+        changes = {} if asked is None else {"sensors": asked}
+        assert RunSettings(preset, policy=policy, changes=changes).resolved().sensors == sensors
+
     @pytest.mark.parametrize("name", PRESETS)
     def test_every_preset_describes_itself_in_json(self, name):
         settings = RunSettings(name)
