@@ -7,12 +7,13 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
+from gym_batchnav.task.sensors import WalkScan  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
 from gym_batchnav.train.run.log import read_rows  # noqa: E402
 from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
 
-SEES, BLIND = (assets_dir() / f"pointnav_{name}.safetensors" for name in ("depth", "blind"))
+SEES, SCAN, BLIND = (assets_dir() / f"pointnav_{name}.safetensors" for name in ("depth", "scan", "blind"))
 
 
 def test_they_are_small_and_the_blind_one_learned_from_no_fewer_frames():
@@ -37,9 +38,25 @@ def test_sight_tells_in_homes_that_neither_saw():
 
 
 @pytest.mark.slow
+def test_a_scan_tells_in_the_apartments():
+    policy, about = load_policy(SCAN)
+    env = PRESETS["cpu"].make_evaluation_env(40, 5, scenes=("apartments",), **about.env_keywords())
+    scans, blind = (evaluate(env, PolicyAgent(one)) for one in (policy, load_policy(BLIND)[0]))
+    env.close()
+    assert scans.success.mean() >= 0.8 and scans.spl.mean() >= blind.spl.mean() + 0.2
+
+
+@pytest.mark.parametrize("name", ["pointnav_scan", "explore_scan"])
+def test_policies_that_are_named_after_a_scan_read_it(name):
+    policy, about = load_policy(assets_dir() / f"{name}.safetensors")
+    assert about.kind == "scan" and about.task_sensors["walk_scan"] == WalkScan().num_directions
+    assert "walk_scan" in policy.task_sensors and "walk_scan" in about.other_sensors and about.sensors == ()
+
+
+@pytest.mark.slow
 def test_the_explorer_visits_more_cells_than_random_actions():
     policy, about = load_policy(assets_dir() / "explore_scan.safetensors")
     env = PRESETS["cpu"].make_evaluation_env(16, 2, scenes=("apartments",), **about.env_keywords())
     explores, random = (evaluate(env, agent) for agent in (PolicyAgent(policy, 0), RandomAgent(0)))
     env.close()
-    assert explores.cells_visited.mean() >= 1.4 * random.cells_visited.mean()
+    assert explores.cells_visited.mean() >= 2 * random.cells_visited.mean()
