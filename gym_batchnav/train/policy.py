@@ -286,8 +286,12 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     if kind == "blind":
         return Policy(None, sees_goal, "gru", 256, vectors=vectors)
     if kind == "scan":
-        if not any(map(is_range_finder, vectors.values())):
+        finders = {name: box for name, box in vectors.items() if is_range_finder(box)}
+        if not finders:
             raise ValueError("policy 'scan' needs a range finder: make the environment with sensors=(WalkScan(),)")
+        for name, box in finders.items():
+            if (np.isfinite(box.low) & (box.low < 0)).any():
+                raise ValueError(f"policy 'scan' takes {name!r} for distances, but it can be negative: leave it out")
         return Policy(None, sees_goal, "gru", 256, vectors=vectors, reads_scans=True)
     sensors, height, width = _pictures(kind, space)
     if kind == "small":
