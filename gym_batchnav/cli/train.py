@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +18,7 @@ from rich.table import Table
 
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.cli.flags import errors_with_flags
+from gym_batchnav.cli.interruption import INTERRUPTED, Interruption
 from gym_batchnav.system.runs import record_run
 from gym_batchnav.system.wording import counted, measure_in_words
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 30.0  # between two lines if there is no terminal
 SETTLED = 5.0  # seconds until the remaining time is estimated
-INTERRUPTED = 130
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 MIN_SECONDS = 20.0  # of a training whose speed says something
 
 
@@ -144,38 +141,6 @@ def _record(run: TrainingRun, summary: dict[str, Any]) -> None:
 
     if run.workers.size == 1 and summary["fps"] and run.seconds >= MIN_SECONDS:
         record_run(training_run(run, summary["fps"]).line())
-
-
-class Interruption:
-    """Context manager in which the first signal sets a flag and the second ends the process at once.
-
-    The signals are SIGINT, SIGTERM and, where it exists, SIGUSR1, which schedulers send before a time limit.
-
-    Attributes:
-        requested: Whether a signal has arrived.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-
-    def __enter__(self) -> Interruption:
-        """Install the handlers."""
-        self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Restore the handlers."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            os._exit(INTERRUPTED)  # does not wait for the threads that load and write
-        self.requested = True
-        # Written to the descriptor, because the console may be in the middle of a line.
-        os.write(2, b"\nFinishing this iteration and saving; interrupt again to exit at once\n")
 
 
 class Display:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from gym_batchnav.cli.flags import errors_with_flags
+from gym_batchnav.cli.interruption import RememberedInterrupt
 from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
 
 
@@ -55,7 +56,8 @@ def view(
     console = Console(stderr=True, soft_wrap=True)
     spec: Any = scenes or "apartments"
     options = load_options(texture_size, max_triangles)
-    with errors_with_flags("policy", "scenes", "host", "port", "token", "renderer"):
+    flags = ("policy", "scenes", "host", "port", "token", "renderer")
+    with errors_with_flags(*flags), RememberedInterrupt() as interrupt:
         chosen = {name: choose_policy(name, seed) for name in ("follower", "random")}
         keywords: dict[str, Any] = {"sensors": ()}
         if policy is not None:
@@ -72,10 +74,11 @@ def view(
                 if browser:
                     webbrowser.open(server.url)
                 agents = {name: one.agent for name, one in chosen.items()}
-                walk_in_window(env, agents, server, seed=seed, size=size)
+                walk_in_window(env, agents, server, seed=seed, size=size, until=lambda: interrupt.requested)
             except KeyboardInterrupt:
-                console.print("Closed")
+                pass
             finally:
                 env.close()
+            console.print("Closed")
         finally:
             server.close()

@@ -14,7 +14,7 @@ from rooms import box_room
 from typer.testing import CliRunner
 
 from gym_batchnav.cli import app
-from gym_batchnav.cli.train import Display, Interruption
+from gym_batchnav.cli.train import Display
 from gym_batchnav.scene.save import save_glb
 
 PROGRAM = "import sys; from gym_batchnav.cli import main; sys.argv[0] = 'gym-batchnav'; main()"
@@ -87,25 +87,6 @@ def test_the_remaining_time_is_never_more_than_the_limit_leaves(monkeypatch):
     run.settings.time_limit, run.progress, now = None, 0.5, 1100.0
     display.show(run)
     assert "2:30 left" in text.getvalue().splitlines()[1]
-
-
-def test_signals_are_given_back():
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with Interruption() as interruption:
-        assert not interruption.requested
-        signal.raise_signal(signal.SIGTERM)
-        assert interruption.requested
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
-def test_a_second_signal_ends_the_process_at_once():
-    program = (
-        "import os, signal\nfrom gym_batchnav.cli.train import Interruption\n"
-        "with Interruption():\n    signal.raise_signal(signal.SIGINT)\n    print('on', flush=True)\n"
-        "    try:\n        signal.raise_signal(signal.SIGINT)\n    finally:\n        print('cleaned')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (130, "on\n")
 
 
 @pytest.mark.slow

@@ -38,6 +38,29 @@ def test_it_serves_until_it_is_interrupted(arguments):
             process.kill()
 
 
+LOST = """
+import signal
+from gym_batchnav.viz.window.page import Page
+
+class Compiler:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def show(self, *_):
+    Compiler()
+
+Page.show = show
+"""
+
+
+@pytest.mark.slow
+def test_it_ends_although_a_destructor_has_lost_the_interrupt():
+    command = [sys.executable, "-c", LOST + PROGRAM, *COMMAND[3:], "apartment_4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stderr.endswith("Closed\n")
+    assert "Exception ignored" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
