@@ -22,15 +22,18 @@ _OWN = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"
 
 
 def write_hm3d_dataset(folder: Path, homes: Sequence[Scene]) -> Path:
-    """Write ``val/00800-NAME/NAME.basis.glb`` with navmesh and annotations; return the dataset's file."""
+    """Write ``val/00800-NAME/NAME.basis.glb``, whose z is up, with navmesh and annotations; return its file."""
     for number, home in enumerate(homes):
         place = folder / f"val/{800 + number:05}-{home.name}"
         place.mkdir(parents=True)
-        save_glb(scan_of(home), place / f"{home.name}.basis.glb")
+        turned = lying(home)
+        save_glb(scan_of(turned), place / f"{home.name}.basis.glb")
         NavMesh.build(home.vertices, home.triangles).save(place / f"{home.name}.basis.navmesh")
-        write_hm3d(home, place, home.name)
+        write_hm3d(turned, place, home.name)
     attributes = {
         "shader_type": "flat",
+        "up": [0, 0, 1],
+        "front": [0, 1, 0],
         "semantic_asset": f"{_OWN}.semantic.glb",
         "semantic_descriptor_filename": f"{_OWN}.semantic.txt",
         "has_semantic_textures": True,
@@ -44,7 +47,7 @@ def write_mp3d_dataset(folder: Path, homes: Sequence[Scene]) -> Path:
     for home in homes:
         place = folder / "mp3d" / home.name
         place.mkdir(parents=True)
-        turned = replace(home, vertices=(home.vertices @ Z_UP).astype(np.float32))
+        turned = lying(home)
         save_glb(scan_of(turned), place / f"{home.name}.glb")
         NavMesh.build(home.vertices, home.triangles).save(place / f"{home.name}.navmesh")
         write_mp3d(turned, place, home.name)
@@ -130,6 +133,11 @@ def write_replica_cad_dataset(folder: Path, homes: Sequence[Scene]) -> Path:
         "semantic_scene_descriptor_instances": {"replicaCAD_semantic": "configs/ssd/semantic_lexicon.json"},
     }
     return written(folder / "replicaCAD.scene_dataset_config.json", config)
+
+
+def lying(home: Scene) -> Scene:
+    """The home with z up, as scans for Habitat are."""
+    return replace(home, vertices=(home.vertices @ Z_UP).astype(np.float32))
 
 
 def scan_of(home: Scene) -> Scene:

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from habitat_datasets import (
     SHELL,
+    lying,
+    scan_of,
     write_hm3d_dataset,
     write_hssd_dataset,
     write_mp3d_dataset,
     write_replica_cad_dataset,
 )
+from scans import write_mp3d
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.episodes.habitat_objects import write_object_episodes
@@ -25,6 +28,7 @@ from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.habitat.dataset import list_scenes
+from gym_batchnav.scene.save import save_glb
 from gym_batchnav.task.objectnav import ObjectNav
 
 pytest.importorskip("scipy")
@@ -77,6 +81,34 @@ def test_a_dataset_goes_the_whole_way(tmp_path, cache_dir, homes, layout):
     with closing(BatchNavEnv(4, cache_dir=cache_dir, **keywords)) as env:
         ends = walk(env)
     assert len(ends) > 20 and np.mean(ends) == 1.0
+
+
+def write_gibson(folder, homes):
+    """Write ``gibson/NAME.glb``, whose z is up, with navmesh and an annotated mesh whose y is up."""
+    place = folder / "gibson"
+    place.mkdir(parents=True)
+    for home in homes:
+        save_glb(scan_of(lying(home)), place / f"{home.name}.glb")
+        NavMesh.build(home.vertices, home.triangles).save(place / f"{home.name}.navmesh")
+        write_mp3d(home, place, home.name)
+
+
+@pytest.mark.parametrize(
+    ("write", "files"),
+    [
+        (write_hm3d_dataset, "val/*/*.basis.glb"),
+        (write_mp3d_dataset, "mp3d/*/*.glb"),
+        (write_gibson, "gibson/*.glb"),
+    ],
+)
+def test_files_of_scans_stand_upright_without_a_configuration(tmp_path, cache_dir, homes, write, files):
+    write(tmp_path, homes[:1])
+    for config in tmp_path.rglob("*.scene_dataset_config.json"):
+        config.unlink()
+    (source,) = scene_sources(str(tmp_path / files), DiskCache(cache_dir))
+    scene = source.load()
+    assert scene.metadata["up"] == "z"
+    assert_same_objects(homes[0], scene)
 
 
 def assert_same_objects(home, scene):

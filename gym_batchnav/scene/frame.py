@@ -13,6 +13,7 @@ _SPECIFIED = {".glb": "y", ".gltf": "y", ".xml": "z"}  # up axes of formats that
 _USUAL_UP = {".obj": "y"}  # z for other formats
 _BLOCK = 2**18  # triangles processed at once, which limits memory
 _CLEARLY = 2.0  # ratio of surface facing one axis to surface facing the other that decides which axis is up
+_ROOM_HEIGHT = 1.5  # units, above which a scene may be a building
 _MILLIMETRES = 1000.0  # heights in units above which these are assumed to be the unit
 _CENTIMETRES = 100.0
 _FAR = 8192.0  # metres: beyond it, float32 coordinates are a millimetre or more apart
@@ -95,13 +96,37 @@ def _rotation(
         return stated.rotation, called[0] if called else stated.name
     if up == "auto":
         suffix = files.path.suffix.lower()
-        usual = _USUAL_UP.get(suffix, "z")
-        up = _SPECIFIED[suffix] if suffix in _SPECIFIED else _guess_up(files, vertices, triangles, usual)
+        if suffix in _SPECIFIED:
+            up = _SPECIFIED[suffix]
+            _warn_of_its_side(files, vertices, triangles, up)
+        else:
+            up = _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
     return (Z_UP if up == "z" else np.eye(3)), up
+
+
+def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str) -> None:
+    """Warn if a glTF file, which should have y up, seems to be a building with z up, as exports for Habitat are."""
+    wide, deep, high = np.ptp(vertices, axis=0)
+    is_building = _ROOM_HEIGHT < high < min(wide, deep)
+    if up == "y" and is_building and _faced_axis(vertices, triangles) == "z":
+        config = f'\'{files.path.stem}.stage_config.json\' with {{"up": [0, 0, 1], "front": [0, 1, 0]}}'
+        files.warn(
+            "It seems to lie on its side: glTF has y up, but most of its surface faces z, as in files for Habitat: "
+            f"write {config} beside it, or pass up='z' or up='y' to load_scene"
+        )
 
 
 def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, usual: str) -> str:
     """Guess the up axis, "y" or "z": the one that clearly more surface faces, else ``usual``."""
+    up = _faced_axis(vertices, triangles) or usual
+    if "z" in (up, usual):
+        other = "y" if up == "z" else "z"
+        files.warnings.append(f"The up axis was guessed to be {up}: pass up='{other}' if the scene lies on its side")
+    return up
+
+
+def _faced_axis(vertices: np.ndarray, triangles: np.ndarray) -> str | None:
+    """Return the axis, "y" or "z", that clearly more surface faces than the other; None if neither."""
     facing_y = facing_z = 0.0
     for first in range(0, len(triangles), _BLOCK):
         a, b, c = (vertices[triangles[first : first + _BLOCK, k]] for k in range(3))
@@ -109,11 +134,7 @@ def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, us
         lengths = np.linalg.norm(normals, axis=1)
         facing_y += lengths[np.abs(normals[:, 1]) > 0.95 * lengths].sum()
         facing_z += lengths[np.abs(normals[:, 2]) > 0.95 * lengths].sum()
-    up = "y" if facing_y > _CLEARLY * facing_z else "z" if facing_z > _CLEARLY * facing_y else usual
-    if "z" in (up, usual):
-        other = "y" if up == "z" else "z"
-        files.warnings.append(f"The up axis was guessed to be {up}: pass up='{other}' if the scene lies on its side")
-    return up
+    return "y" if facing_y > _CLEARLY * facing_z else "z" if facing_z > _CLEARLY * facing_y else None
 
 
 def _factors(files: SceneFiles, height: float, scale: str | float, stated: StatedFrame | None) -> np.ndarray:

@@ -16,7 +16,7 @@ from gym_batchnav.scene.formats.mjcf import read_mjcf, shared_folder
 from gym_batchnav.scene.formats.mjcf_xml import MAX_XML_BYTES, MJCF_SUFFIX
 from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
-from gym_batchnav.scene.frame import place
+from gym_batchnav.scene.frame import Z_UP, Frame, place
 from gym_batchnav.scene.habitat.stage import read_stage_config
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
@@ -37,7 +37,7 @@ _MAX_BYTES = {
     MJCF_SUFFIX: MAX_XML_BYTES,
 }
 _MAX_MESSAGE = 600  # characters; messages may quote the file
-_MARGIN = 1.0  # metres by which a scene's own navmesh may exceed its bounds
+_MARGIN = 1.0  # metres by which a scene's own navmesh or annotated mesh may exceed its bounds
 
 
 def load_scene(
@@ -74,7 +74,8 @@ def load_scene(
 
     =====  ==============================================================================================
     up     ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` next to the file
-    ..     y for glTF, z for MuJoCo's XML, as specified
+    ..     z for glTF whose ``.navmesh`` lies within the scene only so, as scans for Habitat do
+    ..     y for glTF, z for MuJoCo's XML, as specified, with a warning for glTF that seems to lie on its side
     ..     y or z, if at least twice as much surface faces it as the other
     ..     y for OBJ; z for PLY, STL and OFF
     scale  ``units_to_meters`` and ``scale`` of that configuration
@@ -181,33 +182,73 @@ def _load(
         read_with_trimesh(files, builder)
     vertices, triangles = builder.vertices_and_triangles()
     stated = read_stage_config(files) if "auto" in (up, scale) else None
+    navmesh = _navmesh_beside(files)
+    if up == "auto" and stated is None and suffix in _GLTF and navmesh is not None:
+        up = _up_of_navmesh(files, navmesh, vertices, 1.0 if scale == "auto" else float(scale))
     vertices, frame = place(files, vertices, triangles, up, scale, stated)
+    if navmesh is not None:
+        _check_navmesh(files, navmesh, vertices)
     metadata = {**frame.facts(), "files": files.digests}
-    built = builder.build(name, vertices, triangles, _navmesh_beside(files, vertices), metadata)
+    built = builder.build(name, vertices, triangles, navmesh, metadata)
     found = semantics_beside(files.path) if semantics else None
-    return built if found is None else annotate(built, files, found, frame.apply)
+    return built if found is None else annotate(built, files, found, partial(_place_annotated, frame, vertices))
 
 
-def _navmesh_beside(files: SceneFiles, vertices: np.ndarray) -> NavMesh | None:
+def _navmesh_beside(files: SceneFiles) -> NavMesh | None:
     """Load the navmesh of the scene's name; return None if there is none.
 
     Raises:
-        ValueError: If it is damaged, or exceeds the scene [V, 3] and so belongs to another.
+        ValueError: If it is damaged.
     """
     beside = files.path.with_suffix(".navmesh")
     if not beside.is_file():
         return None
     files.beside(beside.name)  # records its digest
-    navmesh = NavMesh.load(beside)
-    low = vertices.min(axis=0)
-    high = vertices.max(axis=0)
-    navmesh_low, navmesh_high = navmesh.bounds
-    if navmesh.num_polygons and ((navmesh_low < low - _MARGIN) | (navmesh_high > high + _MARGIN)).any():
+    return NavMesh.load(beside)
+
+
+def _up_of_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray, scale: float) -> str:
+    """Return the up axis "z" of a glTF file if its navmesh fits only so, else "y", as specified.
+
+    Habitat takes z for the up axis of a GLB without a configuration, and scans for Habitat are such files.
+    """
+    corners = scale * _bounds(vertices)
+    if _is_within(navmesh.bounds, corners) or not _is_within(navmesh.bounds, corners @ Z_UP.T):
+        return "y"
+    files.warnings.append("Its up axis is z, as in scans for Habitat: its navmesh lies within the scene only so")
+    return "z"
+
+
+def _check_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray) -> None:
+    """Raise ValueError if a navmesh exceeds the scene [V, 3], and so belongs to another."""
+    if navmesh.num_polygons and not _is_within(navmesh.bounds, vertices):
+        name = files.path.with_suffix(".navmesh").name
         raise ValueError(
-            f"'{beside.name}' spans {_box(navmesh_low, navmesh_high)} m, which is not within the scene's "
-            f"{_box(low, high)} m: remove it if it belongs to another scene, or pass the up= and scale= of the navmesh"
+            f"'{name}' spans {_box(*navmesh.bounds)} m, which is not within the scene's "
+            f"{_box(*_bounds(vertices))} m: remove it if it belongs to another scene, or pass "
+            "the up= and scale= of the navmesh"
         )
-    return navmesh
+
+
+def _place_annotated(frame: Frame, scene_vertices: np.ndarray, vertices: np.ndarray) -> np.ndarray:
+    """Transform vertices [V, 3] of an annotated mesh to the scene's frame.
+
+    They are in the frame of the scene's file, except for those of Gibson, whose y is up beside a scene whose z is up.
+    """
+    placed = frame.apply(vertices)
+    is_upright = frame.up == "z" and len(vertices) > 0 and not _is_within(_bounds(placed), scene_vertices)
+    return vertices if is_upright and _is_within(_bounds(vertices), scene_vertices) else placed
+
+
+def _bounds(vertices: np.ndarray) -> np.ndarray:
+    """Return the lowest and highest coordinates [2, 3] of vertices [V, 3]."""
+    return np.stack([vertices.min(axis=0), vertices.max(axis=0)])
+
+
+def _is_within(bounds: np.ndarray, vertices: np.ndarray) -> bool:
+    """Return whether bounds [2, 3] do not exceed those of vertices [V, 3] by more than a margin."""
+    low, high = _bounds(vertices)
+    return not ((bounds[0] < low - _MARGIN) | (bounds[1] > high + _MARGIN)).any()
 
 
 def _box(low: np.ndarray, high: np.ndarray) -> str:

@@ -333,6 +333,30 @@ def test_up_is_guessed_from_the_surface_that_faces_it(tmp_path, suffix, up):
     np.testing.assert_allclose(np.ptp(told.vertices, axis=0), size, rtol=1e-6)
 
 
+def test_a_room_in_gltf_that_lies_on_its_side_is_reported(tmp_path):
+    room((8, 2.5, 7)).export(tmp_path / "upright.glb")
+    assert load_scene(tmp_path / "upright.glb").warnings == ()
+    room((8, 7, 2.5)).export(tmp_path / "lying.glb")
+    with pytest.warns(UserWarning, match=r"lies? on its side.*'lying\.stage_config\.json' with"):
+        scene = load_scene(tmp_path / "lying.glb")
+    np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 7, 2.5], rtol=1e-6)
+    (tmp_path / "lying.stage_config.json").write_text('{"up": [0, 0, 1], "front": [0, 1, 0]}')
+    turned = load_scene(tmp_path / "lying.glb")
+    np.testing.assert_allclose(np.ptp(turned.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
+    assert load_scene(tmp_path / "upright.glb", up="z").metadata["up"] == "z"
+
+
+@pytest.mark.parametrize("up", ["y", "z"])
+def test_a_navmesh_says_which_way_is_up_in_gltf(tmp_path, up):
+    lying = room((8, 7, 2.5) if up == "z" else (8, 2.5, 7))
+    lying.export(tmp_path / "room.glb")
+    upright = room((8, 2.5, 7))
+    NavMesh.build(np.asarray(upright.vertices), np.asarray(upright.faces)).save(tmp_path / "room.navmesh")
+    scene = load_scene(tmp_path / "room.glb")
+    assert scene.metadata["up"] == up and any("up axis is z" in one for one in scene.warnings) == (up == "z")
+    np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:.*units high")
 @pytest.mark.parametrize("unit", [1, 0.01, 0.001])
 def test_units_are_guessed_from_the_height(tmp_path, unit):
