@@ -27,7 +27,7 @@ from gym_batchnav.collect.pool import WriterPool
 from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big
 from gym_batchnav.collect.work import all_shards, in_groups
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.evaluation.agents import Acting, Agent
+from gym_batchnav.evaluation.agents import Acting, Agent, with_sensors
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import SceneSource, SceneSpec, scene_sources
@@ -255,7 +255,7 @@ def _keywords(
     """Return the keywords of the batches: those given, and where they leave something open those of the policy."""
     if isinstance(sensors, str) or not isinstance(sensors, (tuple, list)):
         raise ValueError(f"sensors={sensors!r}: pass a tuple, such as ('rgb', 'depth')")
-    both = (*sensors, *(one for one in chosen.env.get("sensors", ()) if one not in sensors))
+    both = with_sensors(sensors, chosen.env.get("sensors", ()))
     keywords = {**chosen.env, **given, "sensors": both}
     if "protocol" not in keywords:
         keywords["num_episodes"] = max(episodes_per_scene, keywords.get("num_episodes", 1000))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -26,7 +26,7 @@ _AHEAD = 0.75  # turns; MapAgent walks if its way is no farther off. Half a turn
 class Agent(Protocol):
     """Chooses an action for every environment of a batch. It may remember the current episodes.
 
-    An agent may have an attribute ``sensors``, a tuple of sensors besides images that it reads. Commands that make an
+    An agent may have an attribute ``sensors``, a tuple of images and other sensors that it reads. Commands that make an
     environment for the agent then add them.
     """
 
@@ -50,7 +50,13 @@ def sensors_of_agent(agent: Agent) -> tuple[str | Sensor, ...]:
     """Return the sensors that an agent says it reads (its attribute ``sensors``), after the images that these read."""
     own = tuple(getattr(agent, "sensors", ()))
     images = dict.fromkeys(key for one in own for key in getattr(one, "images", ()))
-    return (*images, *own)
+    return with_sensors(tuple(images), own)
+
+
+def with_sensors(there: Sequence[str | Sensor], more: Sequence[str | Sensor]) -> tuple[str | Sensor, ...]:
+    """Return sensors, followed by those of ``more`` that have other names."""
+    names = [getattr(one, "name", one) for one in there]
+    return (*there, *(one for one in more if getattr(one, "name", one) not in names))
 
 
 Acting: TypeAlias = Agent | Callable[[Any], np.ndarray]

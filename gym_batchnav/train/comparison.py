@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.evaluation.agents import Agent, sensors_of_agent
+from gym_batchnav.evaluation.agents import Agent, sensors_of_agent, with_sensors
 from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate
 from gym_batchnav.evaluation.failures import measures_for_causes
 from gym_batchnav.evaluation.intervals import Estimate, estimates
@@ -31,6 +31,7 @@ from gym_batchnav.train.chosen_agents import (
     choose_policies,
     shipped,
 )
+from gym_batchnav.train.policy_agent import PolicyAgent
 from gym_batchnav.train.policy_file import check_world
 from gym_batchnav.train.records import sensors_of
 from gym_batchnav.train.run.presets import PRESETS
@@ -107,6 +108,15 @@ class Comparison:
     results: dict[str, EvaluatedEpisodes] = field(default_factory=dict)
     card: dict[str, Any] | None = None
 
+    def check(self) -> None:
+        """Raise ValueError unless every policy can act in its batch."""
+        for name, agent in self.agents.items():
+            if isinstance(agent, PolicyAgent):
+                try:
+                    agent.check(self.env_of(name))
+                except ValueError as error:
+                    raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}") from error
+
     def run(self, seed: int = 0, shard: Part = WHOLE) -> None:
         """Evaluate all agents in a part of the episodes, in environments with a seed."""
         for name, agent in self.agents.items():
@@ -174,8 +184,8 @@ def make_comparison(asked: Asked, note: Callable[[str], None] = lambda text: Non
         note: Called with a message if an agent is left out.
 
     Raises:
-        ValueError: A file is not a policy, there is no such agent, policies do not fit each other, or ``episodes`` is
-            not a multiple of the number of scenes.
+        ValueError: A file is not a policy, there is no such agent, policies fit neither each other nor the episodes, or
+            ``episodes`` is not a multiple of the number of scenes.
         FileNotFoundError: A file does not exist.
     """
     names = asked.policies or _shipped_policy()
@@ -202,7 +212,13 @@ def make_comparison(asked: Asked, note: Callable[[str], None] = lambda text: Non
         agents=tuple(name for name in asked.agents if name != BLIND or blind is not None),
         scenes=tuple(spec),
     )
-    return Comparison(asked, {**policies, **beside}, keywords, env, blind_env, per_scene)
+    comparison = Comparison(asked, {**policies, **beside}, keywords, env, blind_env, per_scene)
+    try:
+        comparison.check()
+    except BaseException:
+        comparison.close()
+        raise
+    return comparison
 
 
 def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
@@ -254,10 +270,10 @@ def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, Cho
         keywords |= {} if asked.sensors is None else {"sensors": sensors_of(asked.sensors)}
     usual = ("depth",) if asked.protocol is None else protocol_of(asked.protocol).sensors
     for one in (*policies.values(), *beside.values()):
-        there = keywords.get("sensors", usual)
-        missing = tuple(sensor for sensor in sensors_of_agent(one.agent) if sensor not in there)
-        if missing:
-            keywords["sensors"] = (*there, *missing)
+        there = tuple(keywords.get("sensors", usual))
+        both = with_sensors(there, sensors_of_agent(one.agent))
+        if both != there:
+            keywords["sensors"] = both
     return {**keywords, "measures": measures_for_causes(task)}
 
 

@@ -9,9 +9,11 @@ import torch
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
+from gym_batchnav.task.api import Sensor
 from gym_batchnav.train.encoder import GOAL_PICTURES
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 from gym_batchnav.train.policy_file import PolicyAbout, check_world, policy_actions
+from gym_batchnav.train.records import is_known, value_of
 
 
 class PolicyAgent:
@@ -20,7 +22,7 @@ class PolicyAgent:
     Args:
         policy: The policy, on any device.
         sample_seed: Sample actions from the policy's probabilities, keyed by this seed; None takes the most likely.
-        about: The description in the policy's file. If given, ``reset`` checks that the environment has the settings of
+        about: The description in the policy's file. If given, ``check`` compares the environment with the settings of
             the training.
         allow_mismatch: Skip this check; the environment must still have the policy's sensors.
     """
@@ -38,21 +40,37 @@ class PolicyAgent:
         self.about = about
         self.allow_mismatch = allow_mismatch
 
-    def reset(self, env: BatchNavEnv) -> None:
-        """Reset the memory.
+    @property
+    def sensors(self) -> tuple[str | Sensor, ...]:
+        """The images and the other sensors besides the task's that the policy reads, as far as its file has them.
+
+        It is empty without ``about``. Sensors of a user's class are left out.
+        """
+        if self.about is None:
+            return ()
+        records = self.about.other_sensors
+        others = [record for name, record in records.items() if name in self.policy.vectors and is_known(record)]
+        return (*self._images, *map(value_of, others))
+
+    @property
+    def _images(self) -> tuple[str, ...]:
+        """The images that the policy reads, except goal pictures."""
+        encoder = self.policy.encoder
+        return () if encoder is None else tuple(one for one in encoder.channels.sensors if one not in GOAL_PICTURES)
+
+    def check(self, env: BatchNavEnv) -> None:
+        """Raise ValueError unless the policy can act in an environment.
 
         Raises:
             ValueError: The environment lacks a sensor of the policy, or has other actions or settings than those of its
                 training.
         """
         policy_actions(env)
-        sensors = () if self.policy.encoder is None else self.policy.encoder.channels.sensors
-        sensors = tuple(name for name in sensors if name not in GOAL_PICTURES)
-        missing = [name for name in sensors if name not in env.cameras.sensors]
+        missing = [name for name in self._images if name not in env.cameras.sensors]
         if missing:
             raise ValueError(
                 f"the policy needs the images {', '.join(missing)}, which the environment does not have: "
-                f"make it with sensors={sensors}"
+                f"make it with sensors={self._images}"
             )
         missing = [name for name in self.policy.task_sensors if name not in env.components.sensors]
         if missing:
@@ -62,6 +80,14 @@ class PolicyAgent:
             )
         if self.about is not None and not self.allow_mismatch:
             check_world(self.about, env)
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Reset the memory.
+
+        Raises:
+            ValueError: The policy cannot act in the environment, see ``check``.
+        """
+        self.check(env)
         self._state = self.policy.initial_state(env.num_envs)
         self._previous = torch.zeros(env.num_envs, dtype=torch.int64, device=self.policy.device)
 

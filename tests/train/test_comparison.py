@@ -1,0 +1,72 @@
+"""Comparisons: every agent gets its sensors, and what cannot act is refused before any episode."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+
+from gym_batchnav import BatchNavEnv  # noqa: E402
+from gym_batchnav.evaluation.agents import sensors_of_agent  # noqa: E402
+from gym_batchnav.geometry import Camera  # noqa: E402
+from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
+from gym_batchnav.task.sensors import Heading, WalkScan  # noqa: E402
+from gym_batchnav.train.comparison import Asked, make_comparison  # noqa: E402
+from gym_batchnav.train.policy import make_policy  # noqa: E402
+from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
+
+SCENE = "apartment_4"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Return a function that writes the file of an untrained policy and returns its path."""
+
+    def write(name, kind, sensors, **keywords):
+        env = BatchNavEnv(1, scenes=SCENE, sensors=sensors, **{"camera": Camera(16, 16), **keywords})
+        policy = make_policy(kind, env.single_observation_space)
+        path = tmp_path / f"{name}.safetensors"
+        save_policy(path, policy, policy_about(env, kind, "cpu", 1, 0))
+        env.close()
+        return str(path)
+
+    return write
+
+
+def compared(policy, *agents, **asked):
+    return make_comparison(Asked((policy,), agents=agents, scenes=(SCENE,), episodes=1, num_envs=1, **asked))
+
+
+def test_a_policy_beside_another_gets_its_sensors(write):
+    depth = write("depth", "small", ("depth",))
+    others = {
+        "scan.safetensors": write("scan", "scan", (WalkScan(8),)),
+        "mapped.safetensors": write("mapped", "small", ("depth", "rgb", MapPath(0.2))),
+    }
+    comparison = compared(depth, *others.values())
+    try:
+        assert set(comparison.env.single_observation_space.spaces) >= {"depth", "rgb", "map_path", "walk_scan"}
+        assert comparison.keywords["sensors"] == ("depth", WalkScan(8), "rgb", MapPath(0.2))
+        comparison.run()
+        assert set(comparison.results) == {"policy", *others}
+    finally:
+        comparison.close()
+
+
+def test_a_policy_that_cannot_act_is_refused_before_any_episode(write):
+    near = write("near", "small", ("depth", MapPath()))
+    fine = write("fine", "small", ("depth", MapPath(0.2)))
+    far = write("far", "small", ("depth",), forward_step=0.5)
+    with pytest.raises(ValueError, match=r"agent 'fine\.safetensors' cannot act .*map_path\.cell_size is 0\.15"):
+        compared(near, fine)
+    with pytest.raises(ValueError, match=r"agent 'far\.safetensors' cannot act .*forward_step is 0\.25"):
+        compared(near, far)
+    compared(near, fine, far, allow_mismatch=True).close()
+
+
+def test_the_agent_of_a_file_says_which_sensors_it_reads(write):
+    policy, about = load_policy(write("mapped", "small", ("rgb", "depth", MapPath(), Heading())))
+    assert sensors_of_agent(PolicyAgent(policy, about=about)) == ("depth", "rgb", MapPath(), Heading())
+    assert PolicyAgent(policy).sensors == ()
+    blind, about = load_policy(write("blind", "blind", ("depth", Heading())))
+    assert PolicyAgent(blind, about=about).sensors == (Heading(),)
