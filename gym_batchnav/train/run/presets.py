@@ -16,7 +16,7 @@ from gym_batchnav.train.ppo import PPOConfig
 from gym_batchnav.train.records import sensors_of
 from gym_batchnav.train.run.config import read_config, with_changes
 
-_FOLDER = Path(__file__).parents[1] / "presets"
+FOLDER = Path(__file__).parents[1] / "presets"
 ON_A_GPU: dict[str, Any] = {"autocast": True, "channels_last": True, "compile": True}
 
 
@@ -88,7 +88,7 @@ class Preset:
 
 def _read_presets() -> Mapping[str, Preset]:
     """Return the presets in the package's files; a file may begin with the settings of another one."""
-    changes = {path.stem: read_config(path) for path in sorted(_FOLDER.glob("*.toml"))}
+    changes = {path.stem: read_config(path) for path in sorted(FOLDER.glob("*.toml"))}
 
     def preset(name: str) -> Preset:
         own = dict(changes[name])

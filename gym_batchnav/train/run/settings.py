@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import gym_batchnav
 from gym_batchnav.env.settings import check_choice
@@ -16,7 +17,7 @@ from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.policy import POLICIES
-from gym_batchnav.train.run.config import checked_value, with_changes
+from gym_batchnav.train.run.config import NONE, checked_value, with_changes
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
 FILE = "run.json"
@@ -115,15 +116,20 @@ class RunSettings:
 def run_keywords(names: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of RunSettings for settings by dotted names, as ``read_config`` returns them.
 
+    ``"none"`` for a setting of the preset that can be None is one of ``changes``, since None keeps the preset's value.
+
     Raises:
         ValueError: A value is of the wrong type.
     """
     hints = get_type_hints(RunSettings)
+    of_preset = get_type_hints(Preset)
     given: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for name, value in names.items():
         if name == "time_limit" and isinstance(value, str):
             given[name] = seconds_of(name, value)
+        elif value == NONE and NoneType in get_args(of_preset.get(name)):
+            changes[name] = value
         elif name in hints:
             given[name] = checked_value(name, value, hints[name])
         else:

@@ -24,7 +24,7 @@ from gym_batchnav.train.run.config import parse_assignment, read_config, with_ch
 from gym_batchnav.train.run.log import draw_curve  # noqa: E402
 from gym_batchnav.train.run.loggers import make_loggers  # noqa: E402
 from gym_batchnav.train.run.plot import draw_curves, grouped, read_curve  # noqa: E402
-from gym_batchnav.train.run.presets import PRESETS, Preset  # noqa: E402
+from gym_batchnav.train.run.presets import FOLDER, PRESETS, Preset  # noqa: E402
 from gym_batchnav.train.run.settings import (  # noqa: E402
     RunSettings,
     read_run_file,
@@ -183,6 +183,16 @@ class TestPresets:
         assert gpu.scenes == cpu.scenes and gpu.held_out == cpu.held_out and gpu.num_episodes == cpu.num_episodes
         assert (cpu.threads, gpu.threads, cpu.camera.width, gpu.camera.width) == (2, None, 32, 64)
         assert gpu.ppo.optimizer == "lamb" and gpu.ppo.total_frames == 500_000_000
+
+    @pytest.mark.parametrize("name", PRESETS)
+    def test_the_file_of_a_preset_is_a_run_file(self, name):
+        settings = RunSettings(**run_keywords(read_config(FOLDER / f"{name}.toml")))
+        assert settings.resolved() == PRESETS[name]
+
+    def test_threads_of_a_preset_can_be_none(self):
+        settings = RunSettings(**run_keywords({"threads": "none"}))
+        assert settings.resolved().threads is None and PRESETS["cpu"].threads == 2
+        assert RunSettings(**run_keywords({"scenes": "none", "time_limit": "2h"})).resolved() == PRESETS["cpu"]
 
 
 class TestLoggers:
