@@ -12,11 +12,14 @@ from typing import Any, get_args, get_type_hints
 
 import gym_batchnav
 from gym_batchnav.env.settings import check_choice
+from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.train.imitation import TEACHERS
 from gym_batchnav.train.policy import POLICIES
+from gym_batchnav.train.records import sensors_of
 from gym_batchnav.train.run.config import NONE, checked_value, with_changes
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
@@ -83,11 +86,13 @@ class RunSettings:
         kind = changes.get("policy", preset.policy)
         if kind in SENSORS_WITHOUT_IMAGES:
             chosen = preset.sensors if "sensors" in self.changes else SENSORS_WITHOUT_IMAGES[kind]
-            changes["sensors"] = tuple(name for name in chosen if name not in SENSOR_FORMATS)
+            changes["sensors"] = _without_images(chosen)
         learning: dict[str, Any] = {
             "total_frames": self.frames or preset.ppo.total_frames,
             "num_minibatches": min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),
         }
+        if "ppo.teacher" not in self.changes and MapPath.name not in changes.get("sensors", preset.sensors):
+            learning["teacher"] = TEACHERS[0]  # the mapper of a preset reads this sensor
         changes["ppo"] = replace(preset.ppo, **learning)
         return replace(preset, **changes)
 
@@ -111,6 +116,13 @@ class RunSettings:
         """Return everything that a run depends on, as JSON values."""
         described = {"version": gym_batchnav.__version__, "settings": asdict(self), "preset": asdict(self.resolved())}
         return json.loads(json.dumps(described))
+
+
+def _without_images(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return sensors without the images that none of the others reads."""
+    others = tuple(name for name in names if name not in SENSOR_FORMATS)
+    read = {image for one in sensors_of(others) for image in getattr(one, "images", ())}
+    return tuple(name for name in names if name in others or name in read)
 
 
 def run_keywords(names: Mapping[str, Any]) -> dict[str, Any]:

@@ -256,12 +256,22 @@ class TestSettings:
             ("scan", None, ("walk_scan",)),
             ("scan", ("rgb", "walk_scan", "heading"), ("walk_scan", "heading")),
             ("small", ("rgb",), ("rgb",)),
+            ("blind", ("rgb", "depth", "map_path"), ("depth", "map_path")),
+            ("scan", ("depth", "walk_scan", "map_path"), ("depth", "walk_scan", "map_path")),
         ],
     )
     @pytest.mark.parametrize("preset", ["cpu", "cpu-long"])
     def test_policies_without_images_keep_the_other_sensors_that_are_asked_for(self, preset, policy, asked, sensors):
         changes = {} if asked is None else {"sensors": asked}
         assert RunSettings(preset, policy=policy, changes=changes).resolved().sensors == sensors
+
+    def test_the_mapper_of_a_preset_gives_way_to_the_follower_where_there_is_no_map(self):
+        def teacher(changes=None, **given):
+            return RunSettings("cpu-long", changes=changes or {}, **given).resolved().ppo.teacher
+
+        assert teacher() == "mapper" and teacher({"sensors": ["rgb", "depth", "map_path"]}) == "mapper"
+        assert teacher(policy="scan") == teacher({"sensors": ["depth"]}) == "follower"
+        assert teacher({"ppo.teacher": "mapper"}, policy="scan") == "mapper"  # which is refused by its name
 
     @pytest.mark.parametrize("name", PRESETS)
     def test_every_preset_describes_itself_in_json(self, name):
