@@ -93,7 +93,7 @@ class Comparison:
         chosen: The agents with their files by name: first the policy, or its runs ``policy_1``, ``policy_2`` and so on.
         keywords: The environment's, besides scenes and renderer.
         env: The batch of agents that may see images.
-        blind_env: The same scenes without images, for the others.
+        blind_env: The same scenes without images and sensors that read them, for the others.
         episodes_per_scene: Their number.
         results: By name of the agent.
         card: The protocol card of the batches in which the policy ran, as JSON values; None: that of ``env``.
@@ -200,7 +200,7 @@ def make_comparison(asked: Asked, note: Callable[[str], None] = lambda text: Non
     env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
     try:
         beside = _without_strangers(beside, env, asked, note)
-        blind_env = BatchNavEnv(asked.num_envs, **{**keywords, "sensors": ()}, library=env.library)
+        blind_env = BatchNavEnv(asked.num_envs, **_without_images(keywords), library=env.library)
     except BaseException:
         env.close()
         raise
@@ -275,6 +275,18 @@ def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, Cho
         if both != there:
             keywords["sensors"] = both
     return {**keywords, "measures": measures_for_causes(task)}
+
+
+def _without_images(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of an environment without images, and without the sensors that read them."""
+    sensors = keywords.get("sensors", ())
+    kept = tuple(one for one in sensors if not isinstance(one, str) and not getattr(one, "images", ()))
+    gone = {getattr(one, "name", one) for one in sensors if one not in kept}
+    changes: dict[str, Any] = {"sensors": kept}
+    for keyword in ("sensor_noise", "sensor_timing"):
+        if given := keywords.get(keyword):
+            changes[keyword] = {name: one for name, one in given.items() if name not in gone}
+    return {**keywords, **changes}
 
 
 def _without_strangers(

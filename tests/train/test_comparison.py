@@ -1,5 +1,7 @@
 """Comparisons: every agent gets its sensors, and what cannot act is refused before any episode."""
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -9,9 +11,11 @@ from gym_batchnav import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import sensors_of_agent  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
+from gym_batchnav.noise.depth import RedwoodNoise  # noqa: E402
+from gym_batchnav.noise.timing import SensorTiming  # noqa: E402
 from gym_batchnav.task.sensors import Heading, WalkScan  # noqa: E402
 from gym_batchnav.train.comparison import Asked, make_comparison  # noqa: E402
-from gym_batchnav.train.policy import make_policy  # noqa: E402
+from gym_batchnav.train.policy import GOAL, make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
 
@@ -62,6 +66,37 @@ def test_a_policy_that_cannot_act_is_refused_before_any_episode(write):
     with pytest.raises(ValueError, match=r"agent 'far\.safetensors' cannot act .*forward_step is 0\.25"):
         compared(near, far)
     compared(near, fine, far, allow_mismatch=True).close()
+
+
+def test_noise_and_timing_of_images_are_left_out_where_there_are_none(write):
+    timing = {"depth": SensorTiming(latency=1), "map_path": SensorTiming(latency=1), "heading": SensorTiming(latency=2)}
+    policy = write(
+        "noisy",
+        "small",
+        ("depth", MapPath(), Heading()),
+        sensor_noise={"depth": RedwoodNoise()},
+        sensor_timing=timing,
+    )
+    comparison = compared(policy, "random")
+    try:
+        assert set(comparison.env.single_observation_space.spaces) == {"depth", "map_path", "heading", GOAL}
+        assert comparison.env.settings.sensor_timing == timing
+        assert set(comparison.blind_env.single_observation_space.spaces) == {"heading", GOAL}
+        assert comparison.blind_env.settings.sensor_timing == {"heading": timing["heading"]}
+        comparison.run()
+    finally:
+        comparison.close()
+
+
+def test_a_blind_policy_keeps_the_sensors_that_read_no_images(write):
+    depth = write("depth", "small", ("depth", Heading()))
+    blind = write("blind", "blind", (Heading(),))
+    comparison = compared(depth, "blind", blind_file=Path(blind))
+    try:
+        comparison.run()
+        assert set(comparison.results) == {"policy", "blind"}
+    finally:
+        comparison.close()
 
 
 def test_the_agent_of_a_file_says_which_sensors_it_reads(write):
